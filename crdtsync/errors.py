@@ -1,0 +1,225 @@
+"""Every error that users of crdtsync can meet: one root, split by whose turn it is to act.
+
+An error that crosses the agent socket is a *code* and a *message*; :func:`from_wire` turns it back into
+the exception on the client's side. The table of exception, code and exit status in ``docs/errors.md`` is
+checked against :data:`ERRORS_BY_CODE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+
+class CrdtSyncError(Exception):
+    """Root of all errors. ``code`` names it on the wire, ``exit_status`` is what the command line returns."""
+
+    code: ClassVar[str] = "internal"
+    exit_status: ClassVar[int] = 4
+
+    def __init__(self, message: str, **details: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+
+# -- configuration: the person who set this machine up ---------------------------------------------------
+
+
+class ConfigError(CrdtSyncError):
+    """The daemon cannot start as it was told to; the message names the setting and what is allowed."""
+
+    code = "config"
+    exit_status = 2
+
+
+# -- the local side: no daemon, or no answer ----------------------------------------------------------------
+
+
+class DaemonUnavailable(CrdtSyncError, ConnectionError):
+    """No daemon answers on the socket, or this user may not open it."""
+
+    code = "unavailable"
+    exit_status = 3
+
+
+class OutcomeUnknown(DaemonUnavailable):
+    """The connection broke during a write and came back to another database: the write may or may not be done."""
+
+    code = "outcome_unknown"
+
+
+class Timeout(CrdtSyncError, TimeoutError):
+    """The wait ended first. A local write that it belongs to is done: ``token`` names it, ``held_by`` lists its holders."""
+
+    code = "timeout"
+    exit_status = 5
+
+    @property
+    def token(self) -> str | None:
+        """Token of the write that was being waited for, if there was one."""
+        token = self.details.get("token")
+        return token if isinstance(token, str) else None
+
+    @property
+    def held_by(self) -> list[str]:
+        """Names of the nodes known to hold it durably when time ran out."""
+        held_by = self.details.get("held_by")
+        return [str(name) for name in held_by] if isinstance(held_by, list) else []
+
+
+class Unresolved(CrdtSyncError):
+    """The key has siblings and its read policy wants a person or an agent to choose."""
+
+    code = "unresolved"
+    exit_status = 6
+
+
+# -- the request: whoever made it ------------------------------------------------------------------------
+
+
+class Refused(CrdtSyncError):
+    """The daemon understood the request and will not do it; ``code`` says why. Nothing was changed."""
+
+    code = "refused"
+
+    def __init__(self, message: str, code: str | None = None, **details: object) -> None:
+        super().__init__(message, **details)
+        if code is not None:
+            self.code = code  # type: ignore[misc]  # an instance may carry a code that has no class of its own
+
+
+class InvalidRequest(Refused):
+    """The request is malformed: an unknown operation, a missing or wrongly typed argument, a bad key or token."""
+
+    code = "invalid_request"
+
+
+class KindMismatch(Refused):
+    """The key holds another kind of value than this operation works on."""
+
+    code = "kind_mismatch"
+
+
+class VersionMismatch(Refused):
+    """A condition on the key's version was false; ``current`` is what the key holds."""
+
+    code = "version_mismatch"
+    exit_status = 1
+
+    @property
+    def current(self) -> object:
+        """The key's current entry, or None if it is absent."""
+        return self.details.get("current")
+
+
+class InvalidValue(Refused, ValueError):
+    """The value holds something that cannot be stored exactly; ``path`` says where."""
+
+    code = "invalid_value"
+
+    @property
+    def path(self) -> str:
+        """Path of the offending part inside the value, such as ``$.steps[3].when``."""
+        return str(self.details.get("path", "$"))
+
+
+class TooLarge(Refused):
+    """A key, value, batch or change is over its limit."""
+
+    code = "too_large"
+
+
+class TooManySiblings(Refused):
+    """The key already has as many siblings as a key may have: read it, then write."""
+
+    code = "too_many_siblings"
+
+
+class StaleRead(Refused):
+    """Positions refer to a text as it was read, and that reading is no longer remembered: read it again."""
+
+    code = "stale_read"
+
+
+class NotAllowed(Refused):
+    """This agent may not do that here."""
+
+    code = "not_allowed"
+
+
+class NoSpace(Refused):
+    """The disk is too full to take writes; reads go on."""
+
+    code = "no_space"
+
+
+class QuotaExceeded(Refused):
+    """This agent has used up one of its quotas."""
+
+    code = "quota_exceeded"
+
+
+class TooOld(Refused):
+    """The point asked for lies before the retained history."""
+
+    code = "too_old"
+
+
+class UnknownSpace(Refused):
+    """No space of that name exists on this node."""
+
+    code = "unknown_space"
+
+
+# -- peers and storage: the other daemon, or this machine ------------------------------------------------
+
+
+class PeerError(CrdtSyncError):
+    """A peer said something that no correct peer says; its connection is closed with this reason."""
+
+    code = "peer"
+
+
+class ForkDetected(PeerError):
+    """Two different changes carry one number: a writer went on after its disk had gone back."""
+
+    code = "fork"
+
+
+class StorageError(CrdtSyncError):
+    """The database cannot be used; the message says which file and what to do."""
+
+    code = "storage"
+
+
+class InvalidEncoding(CrdtSyncError, ValueError):
+    """Bytes that do not decode: truncated, over a limit, or not of the expected shape."""
+
+    code = "invalid_encoding"
+
+
+def _with_codes(root: type[CrdtSyncError]) -> dict[str, type[CrdtSyncError]]:
+    found = {root.code: root}
+    for child in root.__subclasses__():
+        found |= _with_codes(child)
+    return found
+
+
+ERRORS_BY_CODE: Mapping[str, type[CrdtSyncError]] = _with_codes(CrdtSyncError)
+
+
+def to_wire(error: CrdtSyncError) -> dict[str, object]:
+    """The error as the map that travels to an agent: ``code``, ``message`` and its details."""
+    return {**error.details, "code": error.code, "message": error.message}
+
+
+def from_wire(fields: Mapping[str, object]) -> CrdtSyncError:
+    """The exception for an error map; a code from a newer daemon becomes :class:`Refused` with that code."""
+    details = {name: value for name, value in fields.items() if name not in ("code", "message")}
+    code = str(fields.get("code", "internal"))
+    message = str(fields.get("message", "the daemon gave no reason"))
+    error_type = ERRORS_BY_CODE.get(code)
+    if error_type is None:
+        return Refused(message, code, **details)
+    return error_type(message, **details)
