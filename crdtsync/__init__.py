@@ -1,0 +1,85 @@
+"""crdtsync: shared state for fleets of AI agents, kept by a daemon on every host and merged without conflicts lost.
+
+What an agent needs is here: :class:`Client`, :class:`AsyncClient` and the errors that they raise. Everything is
+imported when it is first used, so that ``import crdtsync`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crdtsync.client import AsyncClient, Client
+    from crdtsync.errors import (
+        CrdtSyncError,
+        DaemonUnavailable,
+        InvalidRequest,
+        InvalidValue,
+        KindMismatch,
+        NoSpace,
+        NotAllowed,
+        OutcomeUnknown,
+        QuotaExceeded,
+        Refused,
+        StaleRead,
+        Timeout,
+        TooLarge,
+        TooManySiblings,
+        TooOld,
+        UnknownSpace,
+        Unresolved,
+        VersionMismatch,
+    )
+
+    __version__: str
+
+_CLIENTS = ("AsyncClient", "Client")
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "CrdtSyncError",
+    "DaemonUnavailable",
+    "InvalidRequest",
+    "InvalidValue",
+    "KindMismatch",
+    "NoSpace",
+    "NotAllowed",
+    "OutcomeUnknown",
+    "QuotaExceeded",
+    "Refused",
+    "StaleRead",
+    "Timeout",
+    "TooLarge",
+    "TooManySiblings",
+    "TooOld",
+    "UnknownSpace",
+    "Unresolved",
+    "VersionMismatch",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = _find(name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _find(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("crdtsync")
+    if name in _CLIENTS:
+        from crdtsync import client
+
+        return getattr(client, name)
+    from crdtsync import errors
+
+    return getattr(errors, name)

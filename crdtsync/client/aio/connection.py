@@ -1,0 +1,277 @@
+"""One connection for many tasks: requests are pipelined, replies wake the tasks that wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any, cast
+
+from crdtsync.client.address import unavailable
+from crdtsync.client.backoff import Backoff
+from crdtsync.client.inflight import WRITES_MAX, InFlight, Pending, closed, timed_out
+from crdtsync.client.wire import HELLO_ID, FrameReader, encode_hello
+from crdtsync.errors import CrdtSyncError, DaemonUnavailable, from_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from crdtsync.client.plan import Call
+    from crdtsync.client.wire import Message
+
+HELLO_TIMEOUT_S = 10.0
+_TIMER_STEP_S = 0.005
+"""Deadlines are checked no more often than this."""
+
+
+def time_limit(limit_s: float) -> asyncio.Timeout:
+    """``asyncio.timeout``, but for an endless wait too."""
+    return asyncio.timeout(None if limit_s == float("inf") else limit_s)
+
+
+class Link(asyncio.Protocol):
+    """One socket, from its connection to its end."""
+
+    def __init__(self, owner: AsyncConnection) -> None:
+        self._owner = owner
+        self._frames = FrameReader()
+        self.answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self.transport: asyncio.Transport
+        self.writable = asyncio.Event()
+        self.writable.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Asyncio has connected us."""
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+
+    def data_received(self, data: bytes) -> None:
+        """Hand on what is complete. The first message answers the hello."""
+        try:
+            for message in self._frames.feed(data):
+                if self.answer.done():
+                    self._owner.take(message)
+                else:
+                    self._take_answer(message)
+        except CrdtSyncError as error:  # about the connection as a whole: a frame that is none, or the daemon says so
+            self._owner.end(self, error)
+            self.transport.abort()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """The connection is gone."""
+        if not self.answer.done():
+            self.answer.set_exception(DaemonUnavailable("the daemon closed the connection at once: see its log"))
+            self.answer.exception()  # looked at: nobody may be waiting any more
+        self.writable.set()
+        self._owner.end(self, None)
+
+    def pause_writing(self) -> None:
+        """The daemon takes no more for now."""
+        self.writable.clear()
+
+    def resume_writing(self) -> None:
+        """The daemon takes more."""
+        self.writable.set()
+
+    def _take_answer(self, message: Message) -> None:
+        request_id, status, content = message
+        if status:
+            self.answer.set_exception(from_wire(content))
+        else:
+            assert request_id == HELLO_ID, "the daemon answers only what it was asked"
+            self.answer.set_result(content)
+
+
+class AsyncConnection:
+    """The connection of a client and its sessions, in one event loop."""
+
+    def __init__(self, paths: Sequence[str], agent: str, space: str) -> None:
+        self.paths = paths
+        self.agent = agent
+        self.space = space
+        self._client = os.urandom(16)
+        self._table = InFlight()
+        self._backoff = Backoff()
+        self._link: Link | None = None
+        self._outgoing: list[bytes] = []
+        self._was_attached = False
+        self._attaching = asyncio.Lock()
+        self._reconnecting: asyncio.Task[None] | None = None
+        self._room = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+        self._is_closed = False
+
+    async def attach(self, timeout_s: float) -> None:
+        """Connect, unless that was done before.
+
+        :raises DaemonUnavailable: nobody answers; the message says what to do.
+        """
+        async with self._attaching:
+            if not self._was_attached:
+                await self._attach(monotonic() + timeout_s)
+
+    async def call(self, call: Call, deadline: float) -> Any:  # Any: the reply's shape depends on the operation
+        """Send a request and wait for its reply; ``deadline`` is a time of ``time.monotonic``.
+
+        :raises Timeout: the deadline came first.
+        :raises CrdtSyncError: what the daemon answered.
+        """
+        pending = Pending(call.operation, call.arguments, deadline)
+        if not self._was_attached:
+            await self.attach(deadline - monotonic())
+        link = self._link
+        if (call.is_write and self._table.writes >= WRITES_MAX) or (link is not None and not link.writable.is_set()):
+            await self._wait_for_room(pending, is_write=call.is_write)
+        if self._is_closed:
+            raise closed()
+        pending.waker = asyncio.get_running_loop().create_future()
+        self._send(pending, is_write=call.is_write)
+        try:
+            await pending.waker
+        finally:
+            if not pending.done:
+                self._abandon(pending)
+        return pending.outcome()
+
+    def close(self) -> None:
+        """End the connection; requests in flight fail."""
+        self._is_closed = True
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wake(self._table.fail_all(closed()))
+        link, self._link = self._link, None
+        if link is not None:
+            link.transport.close()
+
+    # -- sending ----------------------------------------------------------------------------------------------
+
+    def _send(self, pending: Pending, *, is_write: bool) -> None:
+        frame = self._table.admit(pending, is_write=is_write)
+        if self._link is None:
+            self._start_reconnecting()  # it sends what is pending
+        else:
+            pending.sent = True
+            if not self._outgoing:
+                asyncio.get_running_loop().call_soon(
+                    self._flush
+                )  # what other tasks send meanwhile goes in the same call
+            self._outgoing.append(frame)
+        if pending.deadline < self._timer_at:
+            self._set_timer(pending.deadline)
+
+    def _flush(self) -> None:
+        frames, self._outgoing = self._outgoing, []
+        if self._link is not None and frames:
+            self._link.transport.write(b"".join(frames) if len(frames) > 1 else frames[0])
+
+    async def _wait_for_room(self, pending: Pending, *, is_write: bool) -> None:
+        try:
+            async with time_limit(pending.deadline - monotonic()):
+                if self._link is not None:
+                    await self._link.writable.wait()
+                while is_write and self._table.writes >= WRITES_MAX:
+                    self._room.clear()
+                    await self._room.wait()
+        except TimeoutError:
+            raise timed_out(pending) from None
+
+    # -- receiving --------------------------------------------------------------------------------------------
+
+    def take(self, message: Message) -> None:
+        """A message has come."""
+        self._wake(self._table.deliver(message))
+
+    def end(self, link: Link, error: CrdtSyncError | None) -> None:
+        """A link has ended; with ``error`` all that is in flight fails for it, unless the daemon only goes away."""
+        if link is not self._link:
+            return
+        self._link = None
+        if error is not None and not isinstance(error, DaemonUnavailable):
+            self._wake(self._table.fail_all(error))
+        self._start_reconnecting()
+
+    def _wake(self, done: Iterable[Pending]) -> None:
+        for pending in done:
+            if not pending.waker.done():
+                pending.waker.set_result(None)
+        if self._table.writes < WRITES_MAX:
+            self._room.set()
+
+    def _abandon(self, pending: Pending) -> None:
+        self._table.abandon(pending)
+        self._room.set()
+
+    # -- deadlines --------------------------------------------------------------------------------------------
+
+    def _set_timer(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        if deadline != float("inf"):
+            delay_s = max(deadline - monotonic(), _TIMER_STEP_S)
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._check_deadlines)
+
+    def _check_deadlines(self) -> None:
+        self._timer = None
+        now = monotonic()
+        for pending in [p for p in self._table.pending.values() if p.deadline <= now]:
+            self._table.give_up(pending)
+            self._wake([pending])
+        self._set_timer(min((p.deadline for p in self._table.pending.values()), default=float("inf")))
+
+    # -- connecting -------------------------------------------------------------------------------------------
+
+    async def _attach(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout(min(deadline - monotonic(), HELLO_TIMEOUT_S)):
+                link = await self._dial()
+        except TimeoutError:
+            raise DaemonUnavailable("the daemon took the connection and did not answer in time: see its log") from None
+        failed = self._table.resume(link.answer.result())
+        self._link = link
+        self._was_attached = True
+        self._backoff.reset()
+        self._outgoing.clear()  # is pending too, so it is sent here
+        link.transport.writelines(list(self._table.replay()))
+        self._wake(failed)
+
+    async def _dial(self) -> Link:
+        failures: list[tuple[str, OSError]] = []
+        for path in self.paths:
+            try:
+                link = await self._connect(path)
+            except CrdtSyncError:
+                raise
+            except OSError as error:
+                failures.append((path, error))
+            else:
+                return link
+        raise unavailable(failures)
+
+    async def _connect(self, path: str) -> Link:
+        transport, link = await asyncio.get_running_loop().create_unix_connection(lambda: Link(self), path)
+        try:
+            transport.write(encode_hello(self._client, self.agent, self.space))
+            await link.answer
+        except BaseException:
+            transport.abort()
+            raise
+        return link
+
+    def _start_reconnecting(self) -> None:
+        if not self._is_closed and (self._reconnecting is None or self._reconnecting.done()):
+            self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
+
+    async def _reconnect(self) -> None:
+        while self._link is None:
+            await asyncio.sleep(self._backoff.next_s())
+            try:
+                await self._attach(float("inf"))
+            except DaemonUnavailable:
+                continue
+            except CrdtSyncError as error:  # it is there, and will not have us; the next request tries again
+                self._wake(self._table.fail_all(error))
+                return

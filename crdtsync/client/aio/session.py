@@ -1,0 +1,317 @@
+"""The asyncio client: every operation as a coroutine.
+
+What each does and promises is written at its twin in :class:`Session`.
+"""
+
+# ruff: noqa: ASYNC109  # `timeout` ends with an error that says more than a cancellation
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from inspect import isawaitable
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from weakref import WeakSet, WeakValueDictionary
+
+from crdtsync.client.address import agent_name, socket_paths, space_name
+from crdtsync.client.aio.connection import AsyncConnection
+from crdtsync.client.operations import Operations
+from crdtsync.client.plan import WAIT_GRACE_S, Call, Compute, Plan, Step, limit_s
+
+if TYPE_CHECKING:
+    import os
+
+    from crdtsync.client.aio.text import AsyncText
+    from crdtsync.client.aio.watch import AsyncWatch
+    from crdtsync.client.batch import Batch
+    from crdtsync.client.context import Arguments, Seen, WriteConcern
+    from crdtsync.client.durations import Seconds
+    from crdtsync.client.forms import Entry, LogItem
+    from crdtsync.client.text.operations import TextOperations
+    from crdtsync.client.written import Written
+
+T = TypeVar("T")
+
+
+class AsyncSession:
+    """What one author does over a client's connection: it has its own memory of what it has read.
+
+    The twin of :class:`Session`. A task that is cancelled during a write may have written
+    or not.
+    """
+
+    def __init__(self, connection: AsyncConnection, timeout_s: float, overrides: Arguments) -> None:
+        self._connection = connection
+        self.timeout_s = timeout_s
+        self._overrides = overrides
+        self._operations = Operations(overrides)
+        self._texts: TextOperations | None = None
+        self._text_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._watches: WeakSet[AsyncWatch] = WeakSet()
+
+    @property
+    def last_token(self) -> str | None:
+        """The token of this session's newest write; None if it has written nothing."""
+        return self._operations.last_token
+
+    # -- reads ------------------------------------------------------------------------------------------------
+
+    async def get(
+        self, key: str, default: Any = None, *, after: str | None = None, timeout: Seconds | None = None
+    ) -> Any:
+        """The value of ``key``, or ``default``; see :meth:`Client.get`."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.get(key, default, after, timeout_s), timeout_s)
+
+    async def entry(self, key: str, *, after: str | None = None, timeout: Seconds | None = None) -> Entry | None:
+        """The value of ``key`` with all that is known of it; see :meth:`Client.entry`."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.entry(key, after, timeout_s), timeout_s)
+
+    async def keys(
+        self,
+        prefix: str = "",
+        *,
+        start: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> list[str]:
+        """The keys that start with ``prefix``; see :meth:`Client.keys`."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.keys(prefix, start, limit, after, timeout_s), timeout_s)
+
+    async def items(
+        self,
+        prefix: str = "",
+        *,
+        start: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> list[tuple[str, Any]]:
+        """Keys and values; see :meth:`Client.items`."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.items(prefix, start, limit, after, timeout_s), timeout_s)
+
+    async def log(
+        self,
+        key: str,
+        *,
+        start: int = 0,
+        last: int | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> list[Any]:
+        """The values of a log; see :meth:`Client.log`."""
+        items = await self.log_items(key, start=start, last=last, limit=limit, after=after, timeout=timeout)
+        return [item.value for item in items]
+
+    async def log_items(
+        self,
+        key: str,
+        *,
+        start: int = 0,
+        last: int | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> list[LogItem]:
+        """The elements of a log with author and time; see :meth:`Client.log_items`."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.log(key, start, last, limit, after, timeout_s), timeout_s)
+
+    async def wait(self, token: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
+        """Wait until this daemon, or ``w`` nodes, hold ``token``; see :meth:`Client.wait`."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.wait(token, w, timeout_s), timeout_s)
+
+    async def status(self, *, timeout: Seconds | None = None) -> dict[str, Any]:
+        """What the daemon says of itself; see :meth:`Client.status`."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.status(), timeout_s)
+
+    # -- writes -----------------------------------------------------------------------------------------------
+
+    async def set(
+        self,
+        key: str,
+        value: object,
+        *,
+        ttl: Seconds | None = None,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        seen: Seen = ...,
+        confidence: float | None = None,
+        meta: dict[str, Any] | None = None,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
+        """Write ``value`` and return the token, on disk; see :meth:`Client.set`."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        plan = self._operations.set(
+            key,
+            value,
+            timeout_s,
+            ttl=ttl,
+            if_version=if_version,
+            if_absent=if_absent,
+            seen=seen,
+            confidence=confidence,
+            meta=meta,
+            w=w,
+        )
+        return await self.run(plan, timeout_s)
+
+    async def update(
+        self,
+        key: str,
+        function: Callable[[Any], object | Awaitable[object]],
+        *,
+        attempts: int = 16,
+        siblings: bool = False,
+        default: Any = None,
+        ttl: Seconds | None = None,
+        confidence: float | None = None,
+        meta: dict[str, Any] | None = None,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
+        """Replace the value by ``function(value)``, which may be a coroutine function.
+
+        See :meth:`Client.update`.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        options = {"ttl": ttl, "confidence": confidence, "meta": meta, "w": w}
+        plan = self._operations.update(
+            key, function, timeout_s, attempts=attempts, siblings=siblings, default=default, options=options
+        )
+        return await self.run(plan, timeout_s)
+
+    async def delete(
+        self, key: str, *, seen: Seen = ..., w: WriteConcern = None, timeout: Seconds | None = None
+    ) -> bool:
+        """Delete ``key``; whether it existed; see :meth:`Client.delete`."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.delete(key, timeout_s, seen=seen, w=w), timeout_s)
+
+    async def append(self, key: str, value: object, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
+        """Append to a log; its new length; see :meth:`Client.append`."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.append(key, value, timeout_s, w), timeout_s)
+
+    async def trim(self, key: str, keep: int, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
+        """Keep the newest elements of a log; how many were removed; see :meth:`Client.trim`."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.trim(key, keep, timeout_s, w), timeout_s)
+
+    @asynccontextmanager
+    async def batch(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> AsyncIterator[Batch]:
+        """Several writes as one change; see :meth:`Client.batch`.
+
+        Its methods are no coroutines.
+        """
+        from crdtsync.client.batch import Batch
+
+        timeout_s = limit_s(timeout, self.timeout_s)
+        batch = Batch(self._operations, w)
+        yield batch
+        await self.run(batch.commit(timeout_s), timeout_s)
+
+    # -- texts, watches, sessions -------------------------------------------------------------------------------
+
+    def text(self, key: str) -> AsyncText:
+        """A handle on the text at ``key``. Nothing is sent yet."""
+        from crdtsync.client.aio.text import AsyncText
+        from crdtsync.client.text.operations import TextOperations
+
+        if self._texts is None:
+            self._texts = TextOperations(self._operations)
+        return AsyncText(self, self._texts, key, self._text_locks.setdefault(key, asyncio.Lock()))
+
+    def watch(self, prefix: str = "", *, after: str | None = None, timeout: Seconds | None = None) -> AsyncWatch:
+        """Iterate with ``async for`` over changes by prefix; see :meth:`Client.watch`.
+
+        It starts at the first event asked for, or with ``async with``.
+        """
+        from crdtsync.client.aio.watch import AsyncWatch
+
+        watch = AsyncWatch(self._connection, self._operations.memory, prefix, after, self._overrides, timeout)
+        self._watches.add(watch)
+        return watch
+
+    def session(self, agent: str | None = None, *, space: str | None = None) -> AsyncSession:
+        """Another author over the same connection, with its own memory of what it has read."""
+        overrides = dict(self._overrides)
+        overrides |= {"agent": agent} if agent else {}
+        overrides |= {"space": space} if space else {}
+        return AsyncSession(self._connection, self.timeout_s, overrides)
+
+    async def close(self) -> None:
+        """End this session's watches. The connection stays open for the client and its other sessions."""
+        for watch in list(self._watches):
+            watch.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # -- running plans ------------------------------------------------------------------------------------------
+
+    async def run(self, plan: Plan[T], timeout_s: float) -> T:
+        """Do what a plan says, within a time limit; its result. For the other parts of this library."""
+        deadline = monotonic() + timeout_s
+        try:
+            step = next(plan)
+            while True:
+                try:
+                    outcome = await self._do(step, deadline)
+                except BaseException as error:  # noqa: BLE001  # the plan tidies up and raises it again
+                    step = plan.throw(error)
+                else:
+                    step = plan.send(outcome)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+    async def _do(self, step: Step, deadline: float) -> Any:  # Any: see Plan
+        if type(step) is Call:
+            return await self._connection.call(step, deadline + WAIT_GRACE_S if step.waits else deadline)
+        if type(step) is Compute:
+            outcome = step.function(step.argument)
+            return await outcome if isawaitable(outcome) else outcome
+        await asyncio.sleep(step.seconds)  # type: ignore[union-attr]  # what is left is a Pause
+        return None
+
+
+class AsyncClient(AsyncSession):
+    """A connection to the daemon of this host, for asyncio; the twin of :class:`Client`, with the same arguments.
+
+    It connects with ``async with``, or at its first use, and belongs to the event loop that this happens in. It
+    reconnects by itself.
+    """
+
+    def __init__(
+        self,
+        socket: str | os.PathLike[str] | None = None,
+        space: str | None = None,
+        agent: str | None = None,
+        *,
+        timeout: Seconds = 30.0,
+    ) -> None:
+        connection = AsyncConnection(socket_paths(socket), agent_name(agent), space_name(space))
+        super().__init__(connection, limit_s(timeout, 0), {})
+
+    async def __aenter__(self) -> Self:
+        await self._connection.attach(self.timeout_s)
+        return self
+
+    async def close(self) -> None:
+        """End the connection and this client's watches; requests of other tasks that are in flight fail."""
+        await super().close()
+        self._connection.close()

@@ -1,0 +1,227 @@
+"""One connection for many threads, without a thread of its own.
+
+Leader and followers: of the threads that wait for a reply one, the leader, reads the socket and hands out what comes,
+the others' replies too. When it has its own it goes, and wakes another to lead. The leader also reconnects, and sends
+again what has no answer.
+"""
+
+from __future__ import annotations
+
+import os
+from threading import TIMEOUT_MAX, Condition, Lock
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.client.backoff import Backoff
+from crdtsync.client.blocking.channel import Channel, dial
+from crdtsync.client.blocking.forking import restart_in_children
+from crdtsync.client.inflight import WRITES_MAX, InFlight, Pending, closed, timed_out
+from crdtsync.client.wire import FrameReader, encode_hello
+from crdtsync.errors import CrdtSyncError, DaemonUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from crdtsync.client.plan import Call
+
+
+class Connection:
+    """The connection of a client and its sessions. Thread-safe, and afresh in each child process."""
+
+    def __init__(self, paths: Sequence[str], agent: str, space: str) -> None:
+        self.paths = paths
+        self.agent = agent
+        self.space = space
+        self._is_closed = False
+        self._start()
+        restart_in_children(self)
+
+    def _start(self) -> None:
+        self._client = os.urandom(16)
+        self._backoff = Backoff()
+        # Held while a frame is numbered and sent, so that numbers go out in order. Taken before `_mutex`, never
+        # inside it.
+        self._sending = Lock()
+        self._mutex = Lock()  # guards all below; never held over a system call that can block
+        self._room = Condition(self._mutex)
+        self._room_wanted = False
+        self._table = InFlight()
+        self._leader: Pending | None = None
+        self._followers: dict[int, Pending] = {}
+        self._channel: Channel | None = None
+        self._frames = FrameReader()
+
+    def after_fork(self) -> None:
+        """In a child: the socket is the parent's, and so is what is in flight."""
+        if self._channel is not None:
+            self._channel.close()  # without a shutdown, which the parent would feel
+        self._start()
+
+    def call(self, call: Call, deadline: float) -> Any:  # Any: the reply's shape depends on the operation
+        """Send a request and wait for its reply; ``deadline`` is a time of ``time.monotonic``.
+
+        :raises Timeout: the deadline came first.
+        :raises CrdtSyncError: what the daemon answered.
+        """
+        pending = Pending(call.operation, call.arguments, deadline)
+        try:
+            self._send(pending, is_write=call.is_write)
+            while not pending.done:
+                waker = self._enlist(pending)
+                if waker is None:
+                    self._lead(pending)
+                elif not waker.acquire(timeout=_left_s(deadline)) and not pending.done:
+                    raise timed_out(pending)
+        finally:
+            self._leave(pending)
+        return pending.outcome()
+
+    def attach(self, deadline: float) -> None:
+        """Connect, introduce ourselves and send what is in flight.
+
+        :raises DaemonUnavailable: nobody answers; the message says what to do.
+        """
+        hello = encode_hello(self._client, self.agent, self.space)
+        with self._sending:
+            channel, frames, answer = dial(self.paths, hello, deadline)
+            with self._mutex:
+                self._wake(self._table.resume(answer))
+                self._frames = frames
+                self._channel = channel
+            self._backoff.reset()
+            for frame in self._table.replay():
+                if not channel.send(frame, deadline):
+                    break  # the leader will notice
+
+    def close(self) -> None:
+        """End the connection; requests in flight fail."""
+        self._is_closed = True
+        channel = self._channel
+        if channel is None:
+            return
+        channel.shutdown()
+        with self._sending, self._mutex:
+            if self._leader is None and self._channel is channel:  # else the leader sees the end, and closes it
+                self._channel = None
+                channel.close()
+
+    # -- sending ----------------------------------------------------------------------------------------------
+
+    def _send(self, pending: Pending, *, is_write: bool) -> None:
+        if is_write and self._table.writes >= WRITES_MAX:
+            self._wait_for_room(pending)
+        sending = self._sending
+        if not sending.acquire(blocking=False) and not sending.acquire(timeout=_left_s(pending.deadline)):
+            raise timed_out(pending)
+        try:
+            if self._is_closed:
+                raise closed()
+            with self._mutex:
+                frame = self._table.admit(pending, is_write=is_write)
+                channel = self._channel
+                pending.sent = channel is not None
+            if channel is not None:
+                channel.send(frame, pending.deadline)  # if it breaks, the leader notices and sends it again
+        finally:
+            sending.release()
+
+    def _wait_for_room(self, pending: Pending) -> None:
+        with self._room:
+            self._room_wanted = True
+            while self._table.writes >= WRITES_MAX:
+                if not self._room.wait(_left_s(pending.deadline)):
+                    raise timed_out(pending)
+
+    # -- leading and following ----------------------------------------------------------------------------------
+
+    def _enlist(self, pending: Pending) -> Lock | None:
+        """Become the leader (None), or a follower that waits for this lock. None as well if it is done by now."""
+        with self._mutex:
+            if pending.done:
+                return None
+            if self._leader is None:
+                self._leader = pending
+                return None
+            waker = Lock()
+            waker.acquire()
+            pending.waker = waker
+            self._followers[pending.id] = pending
+            return waker
+
+    def _leave(self, pending: Pending) -> None:
+        """The end of every wait, also by an exception: if nobody leads now, somebody who waits must."""
+        with self._mutex:
+            if not pending.done:
+                self._table.abandon(pending)
+                self._tell_room()
+            self._followers.pop(pending.id, None)
+            if self._leader is pending:
+                self._leader = None
+            if self._leader is None and self._followers:
+                _, follower = self._followers.popitem()
+                follower.waker.release()
+
+    def _wake(self, done: Iterable[Pending]) -> None:
+        for pending in done:
+            follower = self._followers.pop(pending.id, None)
+            if follower is not None:
+                follower.waker.release()
+        self._tell_room()
+
+    def _tell_room(self) -> None:
+        if self._room_wanted and self._table.writes < WRITES_MAX:
+            self._room_wanted = False
+            self._room.notify_all()
+
+    def _lead(self, pending: Pending) -> None:
+        while not pending.done:
+            channel = self._channel
+            if channel is None:
+                self._reattach(pending)
+                continue
+            data = channel.receive(pending.deadline)
+            if data is None:
+                raise timed_out(pending)
+            if data:
+                self._take(channel, data)
+            else:
+                self._drop(channel)
+
+    def _take(self, channel: Channel, data: bytes) -> None:
+        try:
+            for message in self._frames.feed(data):
+                with self._mutex:
+                    self._wake(self._table.deliver(message))
+        except CrdtSyncError as error:  # about the connection as a whole: a frame that is none, or the daemon says so
+            self._drop(channel)
+            if not isinstance(error, DaemonUnavailable):
+                self._fail_all(error)
+
+    def _drop(self, channel: Channel) -> None:
+        channel.shutdown()  # so that a thread that is blocked in sending lets go
+        with self._sending, self._mutex:
+            self._channel = None
+            channel.close()
+
+    def _fail_all(self, error: CrdtSyncError) -> None:
+        with self._mutex:
+            self._wake(self._table.fail_all(error))
+
+    def _reattach(self, pending: Pending) -> None:
+        """One attempt to come back, after a wait; failing that, the caller tries again."""
+        if self._is_closed:
+            self._fail_all(closed())
+            return
+        sleep(min(self._backoff.next_s(), _left_s(pending.deadline)))
+        if monotonic() >= pending.deadline:
+            raise timed_out(pending)
+        try:
+            self.attach(pending.deadline)
+        except DaemonUnavailable:
+            return
+        except CrdtSyncError as error:  # it is there, and will not have us
+            self._fail_all(error)
+
+
+def _left_s(deadline: float) -> float:
+    return min(max(deadline - monotonic(), 0), TIMEOUT_MAX)

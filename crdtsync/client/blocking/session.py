@@ -1,0 +1,373 @@
+"""The blocking client: every operation as a method, safe for use by many threads at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from weakref import WeakSet, WeakValueDictionary
+
+from crdtsync.client.address import agent_name, socket_paths, space_name
+from crdtsync.client.blocking.connection import Connection
+from crdtsync.client.blocking.forking import restart_in_children
+from crdtsync.client.operations import Operations
+from crdtsync.client.plan import WAIT_GRACE_S, Call, Compute, Plan, Step, limit_s
+
+if TYPE_CHECKING:
+    import os
+
+    from crdtsync.client.batch import Batch
+    from crdtsync.client.blocking.text import Text, TextLock
+    from crdtsync.client.blocking.watch import Watch
+    from crdtsync.client.context import Arguments, Seen, WriteConcern
+    from crdtsync.client.durations import Seconds
+    from crdtsync.client.forms import Entry, LogItem
+    from crdtsync.client.text.operations import TextOperations
+    from crdtsync.client.written import Written
+
+T = TypeVar("T")
+
+
+class Session:
+    """What one author does over a client's connection: it has its own memory of what it has read.
+
+    Threads that share a session are one author: what one of them reads, a write by another supersedes. Where that is
+    not meant, give each its own :meth:`session`.
+
+    Every method raises :class:`~crdtsync.errors.Timeout` when its ``timeout`` (seconds or timedelta; the client's if
+    not given) ends first, and :class:`~crdtsync.errors.Refused` or one of its kinds when the daemon says no. A write
+    whose Timeout has no ``token`` may or may not be done.
+    """
+
+    def __init__(self, connection: Connection, timeout_s: float, overrides: Arguments) -> None:
+        self._connection = connection
+        self.timeout_s = timeout_s
+        self._overrides = overrides
+        self._operations = Operations(overrides)
+        self._texts: TextOperations | None = None
+        self._text_locks: WeakValueDictionary[str, TextLock] = WeakValueDictionary()
+        self._watches: WeakSet[Watch] = WeakSet()
+        restart_in_children(self)
+
+    @property
+    def last_token(self) -> str | None:
+        """The token of this session's newest write; None if it has written nothing."""
+        return self._operations.last_token
+
+    # -- reads ------------------------------------------------------------------------------------------------
+
+    def get(self, key: str, default: Any = None, *, after: str | None = None, timeout: Seconds | None = None) -> Any:
+        """The value of ``key``, or ``default`` if it is absent: of a text a str, of a log the list of its values.
+
+        Of several concurrent values this is the winner, and the next ``set`` supersedes it alone. With ``after`` (a
+        token) it waits until this daemon holds what the token names.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return self.run(self._operations.get(key, default, after, timeout_s), timeout_s)
+
+    def entry(self, key: str, *, after: str | None = None, timeout: Seconds | None = None) -> Entry | None:
+        """The value of ``key`` with its author, time, version and siblings; None if it is absent.
+
+        The next ``set`` supersedes the winner and all siblings that this handed over.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return self.run(self._operations.entry(key, after, timeout_s), timeout_s)
+
+    def keys(
+        self,
+        prefix: str = "",
+        *,
+        start: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> list[str]:
+        """The keys that start with ``prefix``, sorted; from the first one after ``start``, at most ``limit``.
+
+        Large answers are fetched page by page, so a key that is written meanwhile may or may not be among them.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return self.run(self._operations.keys(prefix, start, limit, after, timeout_s), timeout_s)
+
+    def items(
+        self,
+        prefix: str = "",
+        *,
+        start: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> list[tuple[str, Any]]:
+        """Keys and their values (as :meth:`get` gives them), like :meth:`keys`. Each counts as read."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return self.run(self._operations.items(prefix, start, limit, after, timeout_s), timeout_s)
+
+    def log(
+        self,
+        key: str,
+        *,
+        start: int = 0,
+        last: int | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> list[Any]:
+        """The values of a log, oldest first; empty if it is absent.
+
+        ``last=20`` gives the newest 20; ``start`` is an index, negative from the end; ``limit`` is how many at most.
+        """
+        items = self.log_items(key, start=start, last=last, limit=limit, after=after, timeout=timeout)
+        return [item.value for item in items]
+
+    def log_items(
+        self,
+        key: str,
+        *,
+        start: int = 0,
+        last: int | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> list[LogItem]:
+        """Like :meth:`log`, with the author, time and index of each element."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return self.run(self._operations.log(key, start, last, limit, after, timeout_s), timeout_s)
+
+    def wait(self, token: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
+        """Wait until this daemon holds what ``token`` names, or ``w`` nodes (a number, ``"majority"``, ``"all"``)
+        have it on disk.
+
+        Returns how many hold it. Its :class:`~crdtsync.errors.Timeout` lists them in ``held_by``.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return self.run(self._operations.wait(token, w, timeout_s), timeout_s)
+
+    def status(self, *, timeout: Seconds | None = None) -> dict[str, Any]:
+        """What ``crdtsync status --json`` prints: the daemon, its spaces, peers, agents, alarms and disk."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return self.run(self._operations.status(), timeout_s)
+
+    # -- writes -----------------------------------------------------------------------------------------------
+
+    def set(
+        self,
+        key: str,
+        value: object,
+        *,
+        ttl: Seconds | None = None,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        seen: Seen = ...,
+        confidence: float | None = None,
+        meta: dict[str, Any] | None = None,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
+        """Write ``value`` and return the token of the write, a str that knows more (:class:`~crdtsync.client.Written`).
+
+        On return it is on this node's disk; with ``w`` (a number, ``"majority"``, ``"all"``) on so many nodes'. It
+        supersedes what this session last read or wrote of the key, and nothing newer: what it had not seen lives on
+        as a sibling. A session that never read the key replaces the winner blindly. ``seen`` (a version) says instead
+        what the author had seen; None writes blind.
+
+        :param value: None, bool, int (64 bit), float, str, bytes, or lists and dicts of them; at most 1 MiB.
+        :param ttl: forget the value after this time.
+        :param if_version: write only if the key is at this version (``entry.version``) on this node.
+        :param if_absent: write only if the key is absent on this node.
+        :param confidence: how sure the author is, 0 to 1.
+        :param meta: anything to keep beside the value.
+        :raises VersionMismatch: the condition is false; ``current`` is what the key holds, and counts as read.
+        :raises InvalidValue: the value cannot be stored exactly; ``path`` says where.
+        :raises OutcomeUnknown: the connection broke, and nobody can tell whether it is done.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        plan = self._operations.set(
+            key,
+            value,
+            timeout_s,
+            ttl=ttl,
+            if_version=if_version,
+            if_absent=if_absent,
+            seen=seen,
+            confidence=confidence,
+            meta=meta,
+            w=w,
+        )
+        return self.run(plan, timeout_s)
+
+    def update(
+        self,
+        key: str,
+        function: Callable[[Any], object],
+        *,
+        attempts: int = 16,
+        siblings: bool = False,
+        default: Any = None,
+        ttl: Seconds | None = None,
+        confidence: float | None = None,
+        meta: dict[str, Any] | None = None,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
+        """Replace the value by ``function(value)``, again from the start if somebody else on this host wrote in
+        between.
+
+        ``function`` gets ``default`` if the key is absent; with ``siblings=True`` it gets the list of all live
+        values, winner first, and the result supersedes them all. It may run up to ``attempts`` times. Returns the
+        token, with the new value as its ``value``; durable as :meth:`set`.
+
+        :raises VersionMismatch: others were faster in every attempt.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        options = {"ttl": ttl, "confidence": confidence, "meta": meta, "w": w}
+        plan = self._operations.update(
+            key, function, timeout_s, attempts=attempts, siblings=siblings, default=default, options=options
+        )
+        return self.run(plan, timeout_s)
+
+    def delete(self, key: str, *, seen: Seen = ..., w: WriteConcern = None, timeout: Seconds | None = None) -> bool:
+        """Delete ``key`` with all siblings that were alive when this session read it (all there are, if it never did).
+
+        Returns whether it existed. A concurrent write survives. On disk on return; the token is :attr:`last_token`.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return self.run(self._operations.delete(key, timeout_s, seen=seen, w=w), timeout_s)
+
+    def append(self, key: str, value: object, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
+        """Append ``value`` to a log and return its new length on this node.
+
+        On disk on return; the token is :attr:`last_token`. Concurrent appends are all kept, in one order everywhere.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return self.run(self._operations.append(key, value, timeout_s, w), timeout_s)
+
+    def trim(self, key: str, keep: int, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
+        """Remove all but the newest ``keep`` elements of a log; returns how many were removed."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return self.run(self._operations.trim(key, keep, timeout_s, w), timeout_s)
+
+    @contextmanager
+    def batch(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Iterator[Batch]:
+        """Several writes as one change, all or none, visible at once everywhere.
+
+        They are sent when the ``with`` block ends, and not at all if it ends with an exception; the block's end
+        raises what
+        :meth:`set` does. Then :attr:`Batch.token` and :attr:`Batch.results` are there.
+        """
+        from crdtsync.client.batch import Batch
+
+        timeout_s = limit_s(timeout, self.timeout_s)
+        batch = Batch(self._operations, w)
+        yield batch
+        self.run(batch.commit(timeout_s), timeout_s)
+
+    # -- texts, watches, sessions -------------------------------------------------------------------------------
+
+    def text(self, key: str) -> Text:
+        """A handle on the text at ``key``. Nothing is sent yet."""
+        from crdtsync.client.blocking.text import Text, TextLock
+        from crdtsync.client.text.operations import TextOperations
+
+        if self._texts is None:
+            self._texts = TextOperations(self._operations)
+        return Text(self, self._texts, key, self._text_locks.setdefault(key, TextLock()))
+
+    def watch(self, prefix: str = "", *, after: str | None = None, timeout: Seconds | None = None) -> Watch:
+        """Iterate over the changes of the keys that start with ``prefix``: first a snapshot, then each change as it
+        comes.
+
+        With ``after`` (a token) it goes on from there instead. It has a connection of its own and resumes by itself,
+        without a gap, when that breaks. It ends when it or the client is closed. With ``timeout`` each wait for an
+        event that takes longer raises :class:`~crdtsync.errors.Timeout`, after which the iteration can go on;
+        without, it waits for ever.
+        """
+        from crdtsync.client.blocking.watch import Watch
+
+        watch = Watch(
+            self._connection, self._operations.memory, prefix, after, self._overrides, timeout, self.timeout_s
+        )
+        self._watches.add(watch)
+        return watch
+
+    def session(self, agent: str | None = None, *, space: str | None = None) -> Session:
+        """Another author over the same connection, with its own memory of what it has read."""
+        overrides = dict(self._overrides)
+        overrides |= {"agent": agent} if agent else {}
+        overrides |= {"space": space} if space else {}
+        return Session(self._connection, self.timeout_s, overrides)
+
+    def close(self) -> None:
+        """End this session's watches. The connection stays open for the client and its other sessions."""
+        for watch in list(self._watches):
+            watch.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- running plans ------------------------------------------------------------------------------------------
+
+    def run(self, plan: Plan[T], timeout_s: float) -> T:
+        """Do what a plan says, within a time limit; its result. For the other parts of this library."""
+        deadline = monotonic() + timeout_s
+        try:
+            step = next(plan)
+            while True:
+                try:
+                    outcome = self._do(step, deadline)
+                except BaseException as error:  # noqa: BLE001  # the plan tidies up and raises it again
+                    step = plan.throw(error)
+                else:
+                    step = plan.send(outcome)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+    def _do(self, step: Step, deadline: float) -> Any:  # Any: see Plan
+        if type(step) is Call:
+            return self._connection.call(step, deadline + WAIT_GRACE_S if step.waits else deadline)
+        if type(step) is Compute:
+            return step.function(step.argument)
+        sleep(step.seconds)  # type: ignore[union-attr]  # what is left is a Pause
+        return None
+
+    def after_fork(self) -> None:
+        """In a child process: locks may be held by threads that do not exist there."""
+        self._operations.memory.restart()
+        self._text_locks = WeakValueDictionary()
+
+
+class Client(Session):
+    """A connection to the daemon of this host, for threads and scripts; :class:`AsyncClient` is its twin for asyncio.
+
+    It connects at once, reconnects by itself, and may be used by many threads, whose requests share the connection,
+    and after a fork. A write that was cut off by a broken connection is sent again and never done twice.
+
+    :param socket: path of the daemon's socket; else CRDTSYNC_SOCKET, ``$XDG_RUNTIME_DIR/crdtsync/agent.sock``,
+        ``/run/crdtsync/agent.sock``.
+    :param space: else CRDTSYNC_SPACE, ``default``.
+    :param agent: the name to write under; else CRDTSYNC_AGENT, or one made of the user and the program.
+    :param timeout: the time limit of every operation that is given none, in seconds or as a timedelta.
+    :raises DaemonUnavailable: no daemon answers there; the message says what to do.
+    """
+
+    def __init__(
+        self,
+        socket: str | os.PathLike[str] | None = None,
+        space: str | None = None,
+        agent: str | None = None,
+        *,
+        timeout: Seconds = 30.0,
+    ) -> None:
+        timeout_s = limit_s(timeout, 0)
+        connection = Connection(socket_paths(socket), agent_name(agent), space_name(space))
+        connection.attach(monotonic() + timeout_s)
+        super().__init__(connection, timeout_s, {})
+
+    def close(self) -> None:
+        """End the connection and this client's watches; requests of other threads that are in flight fail."""
+        super().close()
+        self._connection.close()

@@ -1,0 +1,117 @@
+"""A handle on one text, for the blocking client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import TIMEOUT_MAX, Lock
+from typing import TYPE_CHECKING, TypeVar
+
+from crdtsync.client.plan import Plan, limit_s
+from crdtsync.errors import Timeout
+
+if TYPE_CHECKING:
+    from crdtsync.client.blocking.session import Session
+    from crdtsync.client.context import WriteConcern
+    from crdtsync.client.durations import Seconds
+    from crdtsync.client.forms import TextUpdate
+    from crdtsync.client.text.operations import TextOperations
+    from crdtsync.client.written import Written
+
+T = TypeVar("T")
+
+
+class TextLock:
+    """One plan at a time for one text of a session; shared by its handles."""
+
+    __slots__ = ("__weakref__", "lock")
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+
+
+class Text:
+    """One text. Positions are Unicode code points in the text as this session last read it; edits of others in
+    between move them.
+
+    A session that has not read the text yet reads it before its first edit. Edits are on disk on return.
+
+    An editor that holds its own Yjs document uses :meth:`updates` and :meth:`apply` instead of the other methods.
+    """
+
+    def __init__(self, session: Session, operations: TextOperations, key: str, lock: TextLock) -> None:
+        self.key = key
+        self.document: str | None = None
+        """The Yjs document that :meth:`updates` last gave edits of; :meth:`apply` sends to it."""
+        self._session = session
+        self._operations = operations
+        self._lock = lock
+
+    def read(self, *, after: str | None = None, timeout: Seconds | None = None) -> str:
+        """The text now, empty if there is none.
+
+        With ``after`` (a token) it waits until this daemon holds what that names.
+        """
+        timeout_s = self._limit_s(timeout)
+        return self._run(self._operations.read(self.key, after, timeout_s), timeout_s)
+
+    def insert(self, position: int, text: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
+        """Insert ``text`` before the character at ``position``; returns the token.
+
+        :raises StaleRead: this session read the text so long ago that it no longer knows what ``position`` meant.
+        """
+        timeout_s = self._limit_s(timeout)
+        return self._run(self._operations.insert(self.key, position, text, w, timeout_s), timeout_s)
+
+    def delete(self, position: int, length: int, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
+        """Delete ``length`` characters from ``position`` on; returns the token. Raises as :meth:`insert`."""
+        timeout_s = self._limit_s(timeout)
+        return self._run(self._operations.delete(self.key, position, length, w, timeout_s), timeout_s)
+
+    def set(self, whole: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
+        """Turn the text as this session last read it into ``whole``, by small edits; returns the token. Raises as
+        :meth:`insert`.
+
+        Edits that others made since then stay.
+        """
+        timeout_s = self._limit_s(timeout)
+        return self._run(self._operations.set(self.key, whole, w, timeout_s), timeout_s)
+
+    def apply(self, update: bytes, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
+        """Send a Yjs update (v1) of an editor's own document, whose text is named ``text``; returns the token.
+
+        It goes to the document that this handle's :meth:`updates` showed, else to the one that is there now, else it
+        makes the text.
+        """
+        timeout_s = self._limit_s(timeout)
+        session = self._session
+        if self.document is None:
+            self.document = session.run(self._operations.document(self.key), timeout_s)
+        written = session.run(self._operations.apply(self.key, self.document, update, w, timeout_s), timeout_s)
+        self.document = written.document
+        return written
+
+    def updates(self, *, after: str | None = None, timeout: Seconds | None = None) -> Iterator[TextUpdate]:
+        """The edits so far that ``after`` (a token) does not cover, all of them without it, in causal order; does
+        not wait for more.
+
+        ``timeout`` is for each page of them. Go on later with ``after`` set to the last one's ``token``.
+        """
+        timeout_s = self._limit_s(timeout)
+        more = True
+        while more:
+            found, more = self._session.run(self._operations.updates(self.key, after), timeout_s)
+            for update in found:
+                self.document = update.document
+                after = update.token
+                yield update
+
+    def _limit_s(self, timeout: Seconds | None) -> float:
+        return limit_s(timeout, self._session.timeout_s)
+
+    def _run(self, plan: Plan[T], timeout_s: float) -> T:
+        if not self._lock.lock.acquire(timeout=min(timeout_s, TIMEOUT_MAX)):
+            raise Timeout(f"other edits of {self.key!r} by this session took all the time; this one was not sent")
+        try:
+            return self._session.run(plan, timeout_s)
+        finally:
+            self._lock.lock.release()

@@ -1,0 +1,154 @@
+"""A watch on its own connection, for the blocking client."""
+
+from __future__ import annotations
+
+import os
+from threading import Lock
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Self
+
+from crdtsync.client.backoff import Backoff
+from crdtsync.client.blocking.channel import Channel, dial
+from crdtsync.client.blocking.forking import restart_in_children
+from crdtsync.client.plan import limit_s
+from crdtsync.client.watching import WatchState
+from crdtsync.client.wire import FrameReader, encode_hello
+from crdtsync.errors import CrdtSyncError, DaemonUnavailable, Timeout
+
+if TYPE_CHECKING:
+    from crdtsync.client.blocking.connection import Connection
+    from crdtsync.client.context import Arguments
+    from crdtsync.client.durations import Seconds
+    from crdtsync.client.forms import Event
+    from crdtsync.client.memory import ReadMemory
+
+_FOREVER = float("inf")
+
+
+class Watch:
+    """An iterator over events that goes on by itself after a broken connection. Nothing is read ahead of a slow
+    consumer.
+
+    One thread at a time iterates; any thread may :meth:`close` it, which ends the iteration.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        memory: ReadMemory,
+        prefix: str,
+        after: str | None,
+        overrides: Arguments,
+        timeout: Seconds | None,
+        attach_timeout_s: float,
+    ) -> None:
+        self._paths = connection.paths
+        self._names = (connection.agent, connection.space)
+        self._state = WatchState(memory, prefix, after, overrides)
+        self._timeout_s = limit_s(timeout, _FOREVER)
+        self._client = os.urandom(16)
+        self._backoff = Backoff()
+        self._frames = FrameReader()
+        self._channel: Channel | None = None
+        self._closing = Lock()
+        self._is_closed = False
+        restart_in_children(self)
+        self._attach(monotonic() + attach_timeout_s)
+
+    @property
+    def token(self) -> str | None:
+        """Names all up to the event handed out last: a watch with ``after`` set to it goes on with the next."""
+        return self._state.token
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        event = self.next()
+        if event is None:
+            raise StopIteration
+        return event
+
+    def next(self, timeout: Seconds | None = None) -> Event | None:
+        """The next event; None when the watch is closed.
+
+        :raises Timeout: none came in ``timeout``, by default the watch's; the watch goes on.
+        :raises CrdtSyncError: the daemon refuses the watch.
+        """
+        deadline = monotonic() + limit_s(timeout, self._timeout_s)
+        while not self._is_closed:
+            event = self._state.next_event()
+            if event is not None:
+                return event
+            self._receive(deadline)
+        return None
+
+    def close(self) -> None:
+        """End the watch; an iteration in another thread ends."""
+        with self._closing:
+            self._is_closed = True
+            if self._channel is not None:
+                self._channel.shutdown()
+                self._channel.close()
+                self._channel = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # A loop that was left by `break` drops its watch, and should not be warned of a socket it never saw.
+        if hasattr(self, "_closing"):
+            self.close()
+
+    def after_fork(self) -> None:
+        """In a child: the socket is the parent's. Go on with one of our own."""
+        self._closing = Lock()
+        self._client = os.urandom(16)
+        self._drop()
+
+    def _receive(self, deadline: float) -> None:
+        channel = self._channel
+        if channel is None:
+            self._reattach(deadline)
+            return
+        data = channel.receive(deadline)
+        if data is None:
+            raise Timeout("no event came in time; the watch goes on")
+        if not data:
+            self._drop()
+            return
+        try:
+            for message in self._frames.feed(data):
+                self._state.take(message)
+        except CrdtSyncError as error:
+            self._drop()
+            if not isinstance(error, DaemonUnavailable):
+                raise
+
+    def _attach(self, deadline: float) -> None:
+        channel, self._frames, _ = dial(self._paths, encode_hello(self._client, *self._names), deadline)
+        with self._closing:
+            if self._is_closed:
+                channel.close()
+                return
+            self._channel = channel
+        channel.send(self._state.request(), deadline)
+        self._backoff.reset()
+
+    def _reattach(self, deadline: float) -> None:
+        sleep(min(self._backoff.next_s(), max(deadline - monotonic(), 0)))
+        if monotonic() >= deadline:
+            raise Timeout("no daemon was there in time; the watch goes on when it is back")
+        try:
+            self._attach(deadline)
+        except DaemonUnavailable:
+            return
+
+    def _drop(self) -> None:
+        with self._closing:
+            if self._channel is not None:
+                self._channel.close()
+                self._channel = None

@@ -1,0 +1,160 @@
+"""What a session knows and how its requests carry it: the reads of each key, its agent and space, its newest token."""
+
+from __future__ import annotations
+
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.client.durations import Seconds, milliseconds, seconds
+from crdtsync.client.memory import ReadMemory
+from crdtsync.client.plan import Call, Plan
+from crdtsync.client.values import encode
+from crdtsync.client.written import Written
+from crdtsync.errors import StaleRead, VersionMismatch
+
+if TYPE_CHECKING:
+    from crdtsync.client.forms import Entry
+
+Arguments = dict[str, object]
+WriteConcern = int | str | None
+"""On how many nodes a write must be on disk before it returns: a number, ``"majority"`` or ``"all"``."""
+Seen = str | EllipsisType | None
+"""What a write's author had seen: ``...`` what this session remembers, a version, or None to write blind."""
+
+
+class Context:
+    """Shared by all plans of one session.
+
+    Reads are remembered when their reply is handed over, writes when they are done.
+    """
+
+    def __init__(self, overrides: Arguments | None = None) -> None:
+        self.memory = ReadMemory()
+        self.last_token: str | None = None
+        self._overrides = overrides or {}  # `agent` and `space`, where they differ from the connection's hello
+
+    # -- requests ---------------------------------------------------------------------------------------------
+
+    def call(self, operation: str, arguments: Arguments, *, is_write: bool = False, waits: bool = False) -> Call:
+        """A request under this session's agent and space."""
+        if self._overrides:
+            arguments.update(self._overrides)
+        return Call(operation, arguments, is_write=is_write, waits=waits)
+
+    def read_call(self, operation: str, arguments: Arguments, after: str | None, timeout_s: float) -> Call:
+        """A read, which waits until the daemon holds ``after``."""
+        if after is not None:
+            arguments["after"] = after
+            arguments["timeout"] = milliseconds(timeout_s)
+        return self.call(operation, arguments, waits=after is not None)
+
+    def write(
+        self, operation: str, arguments: Arguments, w: WriteConcern, timeout_s: float, *, waits: bool = False
+    ) -> Plan[Any]:
+        """Send a write and remember its token; returns the reply."""
+        if w is not None and w != 1:
+            arguments["w"] = w
+            waits = True
+        if waits:
+            arguments["timeout"] = milliseconds(timeout_s)
+        try:
+            reply = yield self.call(operation, arguments, is_write=True, waits=waits)
+        except VersionMismatch as mismatch:
+            current = mismatch.current
+            key = current["key"] if isinstance(current, dict) else arguments.get("key")
+            if isinstance(key, str):  # of a batch in which an absent key made the condition false, nobody says which
+                mismatch.details["current"] = self.learn_entry(key, current)
+            raise
+        self.last_token = reply["token"]
+        return reply
+
+    # -- what a write had seen --------------------------------------------------------------------------------
+
+    def add_context(
+        self, arguments: Arguments, key: str, if_version: str | None, if_absent: bool, seen: Seen
+    ) -> tuple[bool, bool]:
+        """Add a set's conditions and ``seen``; whether its author shows knowledge of the key, and whether the daemon
+        may wait for it.
+
+        A condition is itself a statement of what was seen, so it stands in for what the session remembers.
+        """
+        informed = if_version is not None or if_absent
+        if if_version is not None:
+            arguments["if_version"] = if_version
+        if if_absent:
+            arguments["if_absent"] = True
+        if isinstance(seen, str):
+            arguments["seen"] = seen
+            if not informed:
+                arguments["strict"] = True
+            return True, True
+        remembered = None
+        if seen is not None:
+            remembered = if_version if informed else self.memory.seen(key)
+        if remembered is not None:
+            arguments["seen"] = remembered
+        return informed, if_version is not None
+
+    def add_delete_context(self, arguments: Arguments, key: str, seen: Seen) -> bool:
+        """Add ``seen`` to a delete; whether the daemon may wait for it.
+
+        :raises StaleRead: the session read the key, and no longer remembers at which version.
+        """
+        if isinstance(seen, str):
+            arguments["seen"] = seen
+            arguments["strict"] = True
+            return True
+        if seen is ...:
+            if self.memory.is_forgotten(key):
+                raise StaleRead(
+                    f"the reading of {key!r} is no longer remembered: read it again, or delete it with seen=None"
+                )
+            remembered = self.memory.seen_whole(key)
+            if remembered is not None:
+                arguments["seen"] = remembered
+        return False
+
+    # -- what replies tell ------------------------------------------------------------------------------------
+
+    def learn_entry(self, key: str, fields: Any) -> Entry | None:
+        """``fields`` of an entry were handed over whole: its siblings count as read too."""
+        from crdtsync.client.forms import entry_from_wire
+
+        if fields is None:
+            self.memory.read(key, None, whole=True)
+            return None
+        entry = entry_from_wire(key, fields)
+        self.memory.read(key, entry.version, whole=True)
+        return entry
+
+    def learn_set(self, key: str, reply: Any, token: str, *, informed: bool) -> Written:
+        """The result of a ``set``."""
+        self.memory.wrote(key, reply["version"], whole=not reply.get("siblings"), as_read=informed)
+        return Written(token, key, reply)
+
+    def learn_delete(self, key: str, reply: Any) -> bool:
+        """The result of a ``delete``."""
+        self.memory.wrote(key, None, whole=True)
+        return bool(reply["existed"])
+
+    def learn_append(self, key: str, reply: Any) -> int:
+        """The result of an ``append``."""
+        self.memory.forget(key)
+        return int(reply["length"])
+
+    def learn_trim(self, key: str, reply: Any) -> int:
+        """The result of a ``trim``."""
+        self.memory.forget(key)
+        return int(reply["removed"])
+
+
+def add_options(
+    arguments: Arguments, ttl: Seconds | None, confidence: float | None, meta: dict[str, Any] | None
+) -> None:
+    """Add the options of a set that were given."""
+    if ttl is not None:
+        arguments["ttl"] = milliseconds(seconds(ttl, "ttl"))
+    if confidence is not None:
+        arguments["confidence"] = confidence
+    if meta is not None:
+        arguments["meta"] = encode(meta)

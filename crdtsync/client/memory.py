@@ -1,0 +1,95 @@
+"""What a session has read: the version of each key that its next write may supersede.
+
+Only reads set a key's context; after that the session's own write replaces it. A key that was never read is written
+blind. The memory is bounded: of keys that fell out of it only an 8-byte hash stays, which tells "read long ago" (the
+write makes a sibling) from "never read" (it replaces the winner). Once even the hashes overflow, every unknown key
+counts as read long ago: never blind by mistake.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+
+READ_LONG_AGO = "?"
+"""What a write sends as ``seen`` when its author's reading covers nothing: it was forgotten, or the key was absent."""
+
+KEYS_MAX = 10_000
+HASHES_MAX = 200_000  # about 16 MB
+
+
+class ReadMemory:
+    """The reads of one session in one space. Thread-safe."""
+
+    def __init__(self, keys_max: int = KEYS_MAX, hashes_max: int = HASHES_MAX) -> None:
+        self._keys_max = keys_max
+        self._hashes_max = hashes_max
+        # (version, whole): whole is False when the key had siblings that the version leaves out.
+        self._read: OrderedDict[str, tuple[str, bool]] = OrderedDict()
+        self._forgotten: set[int] = set()
+        self._overflowed = False
+        self._lock = Lock()
+
+    def seen(self, key: str) -> str | None:
+        """The context of a write to ``key``; None: it was never read."""
+        found = self._read.get(key)
+        if found is not None:
+            return found[0]
+        if self._overflowed or (self._forgotten and hash(key) in self._forgotten):
+            return READ_LONG_AGO
+        return None
+
+    def seen_whole(self, key: str) -> str | None:
+        """The context of a delete, which covers every sibling; None: all that is alive when it is done.
+
+        A reading that knows of siblings but not their versions cannot name them, so it counts as none.
+        """
+        found = self._read.get(key)
+        return self.seen(key) if found is None or found[1] else None
+
+    def read(self, key: str, version: str | None, *, whole: bool) -> None:
+        """``key`` was read at ``version``; None: it was absent."""
+        with self._lock:
+            self._put(key, (version or READ_LONG_AGO, whole or version is None))
+
+    def wrote(self, key: str, version: str | None, *, whole: bool, as_read: bool = False) -> None:
+        """The session's own write left ``key`` at ``version``; None: absent.
+
+        Counts only if the key had been read, or ``as_read``.
+        """
+        if as_read or self.seen(key) is not None:
+            self.read(key, version, whole=whole)
+
+    def is_forgotten(self, key: str) -> bool:
+        """Whether ``key`` was, or may have been, read so long ago that the version is no longer known."""
+        return key not in self._read and self.seen(key) is not None
+
+    def forget(self, key: str) -> None:
+        """As if ``key`` had never been read: the session itself changed it, and the reply does not tell to which
+        version.
+        """
+        if key in self._read or self._forgotten:
+            with self._lock:
+                self._read.pop(key, None)
+                self._forgotten.discard(hash(key))
+
+    def restart(self) -> None:
+        """After a fork: another thread of the parent may have held the lock."""
+        self._lock = Lock()
+
+    def _put(self, key: str, context: tuple[str, bool]) -> None:
+        read = self._read
+        read[key] = context
+        read.move_to_end(key)
+        if len(read) > self._keys_max:
+            oldest = next(iter(read))
+            self._remember_hash(oldest)  # first: a reader without the lock must never find neither
+            del read[oldest]
+
+    def _remember_hash(self, key: str) -> None:
+        if self._overflowed:
+            return
+        self._forgotten.add(hash(key))  # 64 bits, keyed at random for each process
+        if len(self._forgotten) > self._hashes_max:
+            self._overflowed = True
+            self._forgotten = set()

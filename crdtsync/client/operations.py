@@ -1,0 +1,224 @@
+"""Every operation on keys as a plan: which requests it takes and what their replies mean.
+
+One :class:`Operations` belongs to one session. It is the only place that knows the arguments of requests; both
+clients run its plans.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.client.backoff import random_up_to
+from crdtsync.client.context import Arguments, Context, Seen, WriteConcern, add_options
+from crdtsync.client.durations import Seconds, milliseconds
+from crdtsync.client.plan import Compute, Pause, Plan
+from crdtsync.client.values import decode, encode
+from crdtsync.client.written import Written
+from crdtsync.errors import InvalidRequest, VersionMismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from crdtsync.client.forms import Entry, LogItem
+
+PAGE_ITEMS_MAX = 1000
+_SLEEPLESS_ATTEMPTS = 2
+_PAUSE_FIRST_S, _PAUSE_MAX_S = 0.002, 0.1
+
+
+class Operations(Context):
+    """The plans of one session on top of what it knows."""
+
+    # -- reads ------------------------------------------------------------------------------------------------
+
+    def get(self, key: str, default: Any, after: str | None, timeout_s: float) -> Plan[Any]:
+        """The winner's value."""
+        reply = yield self.read_call("get", {"key": key}, after, timeout_s)
+        if reply is None:
+            self.memory.read(key, None, whole=True)
+            return default
+        self.memory.read(key, reply["version"], whole=not reply["siblings"])
+        value = reply["value"]
+        return decode(value) if type(value) is bytes else _plain(value)
+
+    def entry(self, key: str, after: str | None, timeout_s: float) -> Plan[Entry | None]:
+        """The winner with all that is known of it, and its siblings."""
+        reply = yield self.read_call("entry", {"key": key}, after, timeout_s)
+        return self.learn_entry(key, reply)
+
+    def keys(
+        self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
+    ) -> Plan[list[str]]:
+        """The keys under a prefix."""
+        rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=False)
+        return [row[0] for row in rows]
+
+    def items(
+        self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
+    ) -> Plan[list[tuple[str, Any]]]:
+        """Keys and values under a prefix; logs and texts, which a scan leaves out, are read one by one."""
+        rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=True)
+        items = []
+        for key, _, value, version, siblings in rows:
+            if value is not None:
+                self.memory.read(key, version, whole=not siblings)
+                items.append((key, _plain(value)))
+                continue
+            found = yield from self.get(key, _GONE, None, timeout_s)
+            if found is not _GONE:
+                items.append((key, found))
+        return items
+
+    def _scan(
+        self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float, *, values: bool
+    ) -> Plan[list[list[Any]]]:
+        rows: list[list[Any]] = []
+        while limit is None or len(rows) < limit:
+            wanted = PAGE_ITEMS_MAX if limit is None else min(PAGE_ITEMS_MAX, limit - len(rows))
+            arguments: Arguments = {"prefix": prefix, "limit": wanted, "values": values}
+            if start is not None:
+                arguments["start"] = start
+            page = yield self.read_call("scan", arguments, after, timeout_s)
+            rows += page["items"]
+            if not page["more"] or not page["items"]:
+                break
+            start = page["items"][-1][0]
+        return rows
+
+    def log(
+        self, key: str, start: int, last: int | None, limit: int | None, after: str | None, timeout_s: float
+    ) -> Plan[list[LogItem]]:
+        """Elements of a log, oldest first."""
+        from crdtsync.client.forms import log_item_from_wire
+
+        if last is not None:
+            start, limit = -last, last if limit is None else min(limit, last)
+        items: list[LogItem] = []
+        while limit is None or len(items) < limit:
+            wanted = PAGE_ITEMS_MAX if limit is None else min(PAGE_ITEMS_MAX, limit - len(items))
+            page = yield self.read_call("log", {"key": key, "start": start, "limit": wanted}, after, timeout_s)
+            if not page or not page["items"]:
+                break
+            first = page["start"]
+            items += [log_item_from_wire(first + offset, item) for offset, item in enumerate(page["items"])]
+            start = first + len(page["items"])
+            if start >= page["length"]:
+                break
+        return items
+
+    def wait(self, token: str, w: WriteConcern, timeout_s: float) -> Plan[int]:
+        """Until this node holds a token, or ``w`` nodes do."""
+        arguments: Arguments = {"token": token, "timeout": milliseconds(timeout_s)}
+        if w is not None:
+            arguments["w"] = w
+        reply = yield self.call("wait", arguments, waits=True)
+        return int(reply["nodes"])
+
+    def status(self) -> Plan[dict[str, Any]]:
+        """What the daemon says about itself."""
+        reply = yield self.call("status", {})
+        return dict(reply)
+
+    # -- writes -----------------------------------------------------------------------------------------------
+
+    def set(
+        self,
+        key: str,
+        value: object,
+        timeout_s: float,
+        *,
+        ttl: Seconds | None = None,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        seen: Seen = ...,
+        confidence: float | None = None,
+        meta: dict[str, Any] | None = None,
+        w: WriteConcern = None,
+    ) -> Plan[Written]:
+        """Write a register."""
+        arguments: Arguments = {"key": key, "value": encode(value)}
+        add_options(arguments, ttl, confidence, meta)
+        informed, waits = self.add_context(arguments, key, if_version, if_absent, seen)
+        reply = yield from self.write("set", arguments, w, timeout_s, waits=waits)
+        return self.learn_set(key, reply, reply["token"], informed=informed)
+
+    def delete(self, key: str, timeout_s: float, *, seen: Seen = ..., w: WriteConcern = None) -> Plan[bool]:
+        """Delete a key; whether it existed."""
+        arguments: Arguments = {"key": key}
+        waits = self.add_delete_context(arguments, key, seen)
+        reply = yield from self.write("delete", arguments, w, timeout_s, waits=waits)
+        return self.learn_delete(key, reply)
+
+    def append(self, key: str, value: object, timeout_s: float, w: WriteConcern) -> Plan[int]:
+        """Append to a log; its new length."""
+        reply = yield from self.write("append", {"key": key, "value": encode(value)}, w, timeout_s)
+        return self.learn_append(key, reply)
+
+    def trim(self, key: str, keep: int, timeout_s: float, w: WriteConcern) -> Plan[int]:
+        """Keep a log's newest elements; how many were removed."""
+        reply = yield from self.write("trim", {"key": key, "keep": keep}, w, timeout_s)
+        return self.learn_trim(key, reply)
+
+    def update(
+        self,
+        key: str,
+        function: Callable[[Any], Any],
+        timeout_s: float,
+        *,
+        attempts: int,
+        siblings: bool,
+        default: Any,
+        options: dict[str, Any],
+    ) -> Plan[Written]:
+        """Read, compute, write if nothing came between; else again."""
+        if attempts < 1:
+            raise InvalidRequest(f"attempts must be at least 1, not {attempts}")
+        fresh = True
+        entry: Entry | None = None
+        for attempt in range(attempts):
+            if fresh:
+                entry = yield from self.entry(key, None, timeout_s)
+            value = yield Compute(function, _argument(entry, siblings, default))
+            condition: dict[str, Any] = yield from self._condition(key, entry, siblings, timeout_s)
+            try:
+                written = yield from self.set(key, value, timeout_s, **condition, **options)
+            except VersionMismatch as mismatch:
+                if attempt + 1 == attempts:
+                    raise
+                entry = mismatch.current  # type: ignore[assignment]  # `write` made it an Entry or None
+                # With few rivals what the refusal handed over is the newest; with many, step back and look again.
+                fresh = attempt >= _SLEEPLESS_ATTEMPTS
+                if fresh:
+                    yield Pause(random_up_to(min(_PAUSE_MAX_S, _PAUSE_FIRST_S * 2**attempt)))
+            else:
+                written.value = value
+                return written
+        raise AssertionError("the last attempt returns or raises")
+
+    def _condition(self, key: str, entry: Entry | None, siblings: bool, timeout_s: float) -> Plan[dict[str, Any]]:
+        """The arguments that make a write conditional on ``entry``, superseding the winner or, if asked, its
+        siblings too.
+        """
+        if entry is None:
+            return {"if_absent": True}
+        if siblings or not entry.siblings:
+            return {"if_version": entry.version}
+        # Only `get` names the winner alone. Should the key change in between, the condition fails.
+        reply = yield self.read_call("get", {"key": key}, None, timeout_s)
+        return {"if_version": entry.version, "seen": reply["version"] if reply else entry.version}
+
+
+_GONE = object()
+
+
+def _plain(value: Any) -> Any:
+    """Bytes are msgpack, and a log is a list of them."""
+    if type(value) is bytes:
+        return decode(value)
+    return [_plain(item) for item in value] if type(value) is list else value
+
+
+def _argument(entry: Entry | None, siblings: bool, default: Any) -> Any:
+    if siblings:
+        return [] if entry is None else [entry.value, *(sibling.value for sibling in entry.siblings)]
+    return default if entry is None else entry.value

@@ -1,0 +1,114 @@
+"""Every operation on texts as a plan.
+
+Positions mean the text as this session last read it, so edits are made in its replica.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.client.text.replicas import Replicas
+from crdtsync.client.written import Written
+from crdtsync.errors import StaleRead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from crdtsync.client.context import Arguments, Context, WriteConcern
+    from crdtsync.client.forms import TextUpdate
+    from crdtsync.client.plan import Plan
+    from crdtsync.client.text.replica import Replica
+
+_PAGE_ITEMS_MAX = 1000
+
+
+class TextOperations:
+    """The plans for texts of one session. At most one plan for each key runs at a time."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._replicas = Replicas()
+
+    def read(self, key: str, after: str | None, timeout_s: float) -> Plan[str]:
+        """Bring the replica up to date; the text, empty if there is none."""
+        replica = yield from self._refresh(key, after, timeout_s)
+        return replica.content
+
+    def insert(self, key: str, position: int, text: str, w: WriteConcern, timeout_s: float) -> Plan[Written]:
+        """Insert at a position."""
+        return (yield from self._edit(key, lambda replica: replica.edit([(position, position, text)]), w, timeout_s))
+
+    def delete(self, key: str, position: int, length: int, w: WriteConcern, timeout_s: float) -> Plan[Written]:
+        """Delete from a position."""
+        change = (position, position + length, "")
+        return (yield from self._edit(key, lambda replica: replica.edit([change]), w, timeout_s))
+
+    def set(self, key: str, whole: str, w: WriteConcern, timeout_s: float) -> Plan[Written]:
+        """Make it this text, by few and small edits."""
+        return (yield from self._edit(key, lambda replica: replica.replace_all(whole), w, timeout_s))
+
+    def apply(self, key: str, document: str | None, update: bytes, w: WriteConcern, timeout_s: float) -> Plan[Written]:
+        """Send an editor's own update; no replica is touched."""
+        arguments: Arguments = {"key": key, "document": document, "update": bytes(update)}
+        reply = yield from self._context.write("text_apply", arguments, w, timeout_s)
+        self._context.memory.forget(key)
+        return Written(reply["token"], key, reply)
+
+    def document(self, key: str) -> Plan[str | None]:
+        """The name of the document that the text lives in now; None if there is no text."""
+        reply = yield self._context.call("text_updates", {"key": key, "limit": 1})
+        return reply["document"] if reply else None
+
+    def updates(self, key: str, after: str | None) -> Plan[tuple[list[TextUpdate], bool]]:
+        """A page of edits that ``after`` does not cover, and whether there are more."""
+        from crdtsync.client.forms import TextUpdate
+
+        arguments: Arguments = {"key": key, "limit": _PAGE_ITEMS_MAX}
+        if after is not None:
+            arguments["after"] = after
+        reply = yield self._context.call("text_updates", arguments)
+        if not reply:
+            return [], False
+        found = [
+            TextUpdate(update, token, agent, node, reply["document"], reset=bool(reply["reset"]) and index == 0)
+            for index, (update, token, agent, node) in enumerate(reply["items"])
+        ]
+        return found, bool(reply["more"])
+
+    def _refresh(self, key: str, after: str | None, timeout_s: float) -> Plan[Replica]:
+        from crdtsync.client.text.replica import Replica
+
+        replica = self._replicas.get(key)
+        arguments: Arguments = {"key": key}
+        if replica is not None and replica.document is not None:
+            arguments |= {"document": replica.document, "state": replica.state()}
+        reply: Any = yield self._context.read_call("text_read", arguments, after, timeout_s)
+        if reply is None:
+            replica = Replica(None, None)
+            self._context.memory.read(key, None, whole=True)
+        else:
+            if replica is not None and replica.document == reply["document"]:
+                replica.apply(reply["update"])
+            else:
+                replica = Replica(reply["document"], reply["update"])
+            self._context.memory.read(key, reply["version"], whole=True)
+        self._replicas.put(key, replica)
+        return replica
+
+    def _edit(self, key: str, change: Callable[[Replica], bytes], w: WriteConcern, timeout_s: float) -> Plan[Written]:
+        if self._replicas.is_forgotten(key):
+            raise StaleRead(f"the text {key!r} as this session last read it is no longer remembered: read it again")
+        replica = self._replicas.get(key)
+        if replica is None:
+            replica = yield from self._refresh(key, None, timeout_s)
+        update = change(replica)
+        try:
+            written = yield from self.apply(key, replica.document, update, w, timeout_s)
+        except BaseException:
+            # Refused, or nobody knows: either way the replica goes back to what is certain, and the next read brings
+            # the rest.
+            replica.roll_back()
+            raise
+        replica.document = replica.document or written.document
+        replica.accept(update)
+        return written

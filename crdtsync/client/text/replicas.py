@@ -1,0 +1,45 @@
+"""The texts that a session holds, bounded; of those that fell out it knows that they had been read."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crdtsync.client.text.replica import Replica
+
+REPLICAS_MAX = 64
+FORGOTTEN_MAX = 100_000
+
+
+class Replicas:
+    """The newest used replicas by key."""
+
+    def __init__(self, replicas_max: int = REPLICAS_MAX, forgotten_max: int = FORGOTTEN_MAX) -> None:
+        self._replicas_max = replicas_max
+        self._forgotten_max = forgotten_max
+        self._replicas: OrderedDict[str, Replica] = OrderedDict()
+        self._forgotten: set[int] = set()
+        self._overflowed = False
+
+    def get(self, key: str) -> Replica | None:
+        """The replica of a text, if it is held."""
+        replica = self._replicas.get(key)
+        if replica is not None:
+            self.put(key, replica)
+        return replica
+
+    def put(self, key: str, replica: Replica) -> None:
+        """Hold a replica; the one unused for longest may fall out for it."""
+        self._replicas[key] = replica
+        self._replicas.move_to_end(key)
+        if len(self._replicas) > self._replicas_max:
+            oldest, _ = self._replicas.popitem(last=False)
+            self._forgotten.add(hash(oldest))
+            if len(self._forgotten) > self._forgotten_max:
+                self._overflowed = True
+                self._forgotten = set()
+
+    def is_forgotten(self, key: str) -> bool:
+        """Whether the text was, or may have been, read, and is no longer held."""
+        return key not in self._replicas and (self._overflowed or hash(key) in self._forgotten)

@@ -1,0 +1,92 @@
+"""A watch without its socket: what to ask for, what came, and where to go on after the connection broke."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.client.forms import Event, event_from_wire
+from crdtsync.client.wire import ERROR, EVENTS, HELLO_ID, RESULT, encode_request
+from crdtsync.errors import from_wire
+
+if TYPE_CHECKING:
+    from crdtsync.client.context import Arguments
+    from crdtsync.client.memory import ReadMemory
+    from crdtsync.client.wire import Message
+
+WATCH_ID = HELLO_ID + 1
+_RESET = {"event": "reset"}
+
+
+class WatchState:
+    """The events of one watch over all its connections, in order and without a gap.
+
+    A snapshot that was cut off cannot be gone on with: it starts again, after a ``reset`` event that says so.
+    """
+
+    def __init__(self, memory: ReadMemory, prefix: str, after: str | None, overrides: Arguments) -> None:
+        self.token = after
+        self._memory = memory
+        self._prefix = prefix
+        self._overrides = overrides
+        self._resume_after = after
+        self._in_snapshot = False
+        self._is_snapshot_begun = False
+        self._events: deque[dict[str, Any]] = deque()
+
+    def request(self) -> bytes:
+        """The frame that starts the watch, or goes on with it, on a new connection."""
+        if self._in_snapshot and self._is_snapshot_begun:
+            self._events.append(_RESET)
+        arguments: Arguments = {"prefix": self._prefix, **self._overrides}
+        if self._resume_after is not None:
+            arguments["after"] = self._resume_after
+        self._in_snapshot = self._resume_after is None
+        self._is_snapshot_begun = False
+        return encode_request(WATCH_ID, "watch", arguments)
+
+    def take(self, message: Message) -> bool:
+        """Store what the daemon sent; whether this was the answer that the watch stands.
+
+        :raises CrdtSyncError: the daemon refuses or ends the watch.
+        """
+        _, status, content = message
+        if status == ERROR:
+            raise from_wire(content)
+        if status == EVENTS:
+            for event in content:
+                self._note(event)
+        return status == RESULT
+
+    def next_event(self) -> Event | None:
+        """The next event to hand out; None if there is none yet. The session has read what it holds."""
+        if not self._events:
+            return None
+        event = event_from_wire(self._events.popleft())
+        if event.token is not None:
+            self.token = event.token
+        remember(self._memory, event)
+        return event
+
+    def _note(self, event: dict[str, Any]) -> None:
+        self._events.append(event)
+        self._is_snapshot_begun = True
+        if event["event"] == "reset":
+            self._in_snapshot = True
+            self._resume_after = None
+        elif event["event"] == "snapshot" and event.get("key") is None:
+            self._in_snapshot = False
+        if not self._in_snapshot and event.get("token") is not None:
+            self._resume_after = event["token"]
+
+
+def remember(memory: ReadMemory, event: Event) -> None:
+    """The session has read what ``event`` handed over: a register's value with its siblings, or that a key is gone."""
+    for part in event.events:
+        remember(memory, part)
+    if event.key is None:
+        return
+    if event.event in ("delete", "expired"):
+        memory.read(event.key, None, whole=True)
+    elif event.kind == "register" and event.version is not None:
+        memory.read(event.key, event.version, whole=True)

@@ -1,0 +1,61 @@
+"""The causal gate: changes that came before what they depend on wait here, within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heappop, heappush
+
+from crdtsync.causality import Writer
+from crdtsync.wire.change import Change
+
+WRITER_CHANGES_MAX = 1024
+WRITER_BYTES_MAX = 8 * 1024 * 1024
+
+
+def blocker(change: Change, vector: Mapping[Writer, int]) -> tuple[Writer, int] | None:
+    """The first change that must be applied before ``change``; None if it may be applied now."""
+    if vector.get(change.writer, 0) != change.seq - 1:
+        return change.writer, change.seq - 1
+    for dep in change.deps:
+        if vector.get(dep.writer, 0) < dep.seq:
+            return dep.writer, dep.seq
+    return None
+
+
+class CausalGate:
+    """Early changes, each filed under the one change that it waits for next."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Writer, list[tuple[int, Writer, int, Change]]] = {}
+        self._held: dict[Writer, dict[int, int]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(sizes) for sizes in self._held.values())
+
+    def hold(self, change: Change, waits_for: tuple[Writer, int]) -> bool:
+        """Keep ``change`` until what it waits for is applied. False: no room for more of this writer; it must be asked for again."""
+        sizes = self._held.setdefault(change.writer, {})
+        if change.seq in sizes:
+            return True
+        if len(sizes) >= WRITER_CHANGES_MAX or sum(sizes.values()) + len(change.body) > WRITER_BYTES_MAX:
+            return False
+        sizes[change.seq] = len(change.body)
+        writer, seq = waits_for
+        heappush(self._waiting.setdefault(writer, []), (seq, change.writer, change.seq, change))
+        return True
+
+    def release(self, writer: Writer, seq: int) -> list[Change]:
+        """The changes that waited for ``seq`` of ``writer``, or an earlier one. They may have to wait for something else."""
+        heap = self._waiting.get(writer)
+        released = []
+        while heap and heap[0][0] <= seq:
+            change = heappop(heap)[3]
+            del self._held[change.writer][change.seq]
+            released.append(change)
+        if heap is not None and not heap:
+            del self._waiting[writer]
+        return released
+
+    def missing(self) -> list[tuple[Writer, int]]:
+        """What the waiting changes wait for, lowest first per writer."""
+        return [(writer, heap[0][0]) for writer, heap in sorted(self._waiting.items())]

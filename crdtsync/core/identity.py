@@ -1,0 +1,19 @@
+"""Who this node is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LOOPBACK_CLUSTER = bytes(16)
+"""The cluster of nodes that have not joined one: only nodes on one machine sync in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """``node`` names the node for ever, ``database`` this copy of its data; ``cluster`` binds changes to one fleet."""
+
+    node: str
+    name: str
+    cluster: bytes
+    database: bytes
+    version: str

@@ -1,0 +1,80 @@
+"""What is known of other nodes: the connection to each, what it has been sent, and what it has on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from crdtsync.causality import VersionVector, Writer, covers
+from crdtsync.wire.messages import Hello
+
+
+class SpaceLink:
+    """How far one space has got on one connection.
+
+    ``known``: what the peer said it has, or was sent. ``position``: everything in our log up to here is known or left to
+    others to bring. ``relay_until``: up to here it is no longer left to others.
+    """
+
+    __slots__ = ("ack_writers", "known", "mark_position", "mark_vector", "position", "progressed", "relay_until", "stopped")
+
+    def __init__(self, known: VersionVector, position: int) -> None:
+        self.known = known
+        self.position = position
+        self.relay_until = 0
+        self.stopped = False
+        self.ack_writers: set[Writer] = set()
+        self.mark_vector: VersionVector = {}
+        self.mark_position = 0
+        self.progressed = False
+
+
+class Link:
+    """One open connection to a peer."""
+
+    __slots__ = (
+        "ack_due_s", "acked_bytes", "conn", "dialled", "hello", "nodes", "received_bytes", "rtt_ms", "sent_bytes", "since_s", "spaces", "url", "wants",
+    )  # fmt: skip
+
+    def __init__(self, conn: int, url: str, dialled: bool, now_s: float) -> None:
+        self.conn = conn
+        self.url = url
+        self.dialled = dialled
+        self.since_s = now_s
+        self.hello: Hello | None = None
+        self.spaces: dict[str, SpaceLink] = {}
+        self.nodes: frozenset[str] = frozenset()
+        self.sent_bytes = 0
+        self.acked_bytes = 0
+        self.received_bytes = 0
+        self.ack_due_s: float | None = None
+        self.rtt_ms: float | None = None
+        self.wants: dict[str, float] = {}
+
+
+@dataclass(slots=True)
+class Peer:
+    """One other node, connected or not."""
+
+    node: str
+    name: str
+    url: str = ""
+    last_seen_ms: int = 0
+    last_error: str = ""
+    database: bytes = b""
+    clock_skew_ms: int = 0
+    link: Link | None = None
+    acked: dict[str, VersionVector] = field(default_factory=dict)
+
+    def holds(self, space: str, vector: VersionVector) -> bool:
+        """Whether the node has said that it has all of this on disk."""
+        return covers(self.acked.get(space, {}), vector)
+
+
+@dataclass(slots=True)
+class Dial:
+    """An address that this node keeps trying to reach."""
+
+    url: str
+    state: str = "connecting"
+    last_error: str = ""
+    node: str = ""

@@ -1,0 +1,182 @@
+"""An agent's read requests, answered from memory; the past of a text from disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from crdtsync.causality import Writer, hlc_ms, merge
+from crdtsync.core.entries import Entry
+from crdtsync.core.replica import Replica
+from crdtsync.core.storage import Storage
+from crdtsync.core.values import (
+    describe_key,
+    document_of,
+    kind_name,
+    packed_value,
+    siblings,
+    version_of,
+)
+from crdtsync.errors import InvalidRequest, KindMismatch
+from crdtsync.wire.change import Kind
+from crdtsync.wire.limits import key_fault
+from crdtsync.wire.tokens import decode_dot, decode_token, encode_dot, encode_token, encode_version
+
+PAGE_ROWS_MAX = 1000
+PAGE_BYTES_MAX = 1024 * 1024
+
+
+class Reader:
+    """Where a read looks: one space of one node at one time."""
+
+    def __init__(self, replica: Replica, storage: Storage, now_ms: int, node_of: Callable[[Writer], str]) -> None:
+        self.replica = replica
+        self.storage = storage
+        self.now_ms = now_ms
+        self.node_of = node_of
+
+    def groups(self, key: str) -> list[list[Entry]]:
+        """The live values of ``key``, the winner first."""
+        return siblings(self.replica.entries, self.replica.entries.live(key, self.now_ms))
+
+    def winner(self, key: str, kind: Kind) -> list[Entry]:
+        """The entries of the winner, if it is of this kind; empty if the key is absent.
+
+        :raises KindMismatch: it is of another kind.
+        """
+        groups = self.groups(key)
+        if not groups:
+            return []
+        if groups[0][-1].kind != kind:
+            found = kind_name(groups[0][-1].kind)
+            raise KindMismatch(f"{key!r} is a {found}, not a {kind_name(kind)}: read it with get", kind=found)
+        return groups[0]
+
+
+Arguments = Mapping[str, Any]
+
+
+def _get(reader: Reader, args: Arguments) -> object:
+    groups = reader.groups(_key(args))
+    if not groups:
+        return None
+    winner, others = groups[0], [entry for group in groups[1:] for entry in group]
+    return {
+        "value": packed_value(reader.replica, winner),
+        "kind": kind_name(winner[-1].kind),
+        "version": encode_version(version_of(winner, others)),
+        "siblings": len(groups) - 1,
+    }
+
+
+def _entry(reader: Reader, args: Arguments) -> object:
+    key = _key(args)
+    return describe_key(reader.replica, key, reader.replica.entries.live(key, reader.now_ms), reader.node_of)
+
+
+def _scan(reader: Reader, args: Arguments) -> object:
+    prefix, start, limit = args.get("prefix", ""), args.get("start", ""), _limit(args)
+    if type(prefix) is not str or type(start) is not str:
+        raise InvalidRequest("prefix and start must be strings")
+    items: list[object] = []
+    size_bytes = 0
+    for key in reader.replica.entries.keys(prefix, start):
+        groups = reader.groups(key)
+        if not groups:
+            continue
+        if len(items) >= limit or size_bytes >= PAGE_BYTES_MAX:
+            return {"items": items, "more": True}
+        winner = groups[0]
+        others = [entry for group in groups[1:] for entry in group]
+        inline = bool(args.get("values")) and winner[-1].kind not in (Kind.LOG, Kind.TEXT)
+        value = winner[-1].value if inline else None
+        version = encode_version(version_of(winner, others))
+        items.append([key, kind_name(winner[-1].kind), value, version, len(others)])
+        size_bytes += len(key) + len(value or b"") + len(version)
+    return {"items": items, "more": False}
+
+
+def _log(reader: Reader, args: Arguments) -> object:
+    live = reader.winner(_key(args), Kind.LOG)
+    start, limit = args.get("start", 0), _limit(args)
+    if type(start) is not int:
+        raise InvalidRequest("start must be an index, counted from the end if negative")
+    first = max(0, len(live) + start) if start < 0 else min(start, len(live))
+    items: list[object] = []
+    size_bytes = 0
+    for entry in live[first : first + limit]:
+        if size_bytes >= PAGE_BYTES_MAX:
+            break
+        items.append([entry.value, encode_dot(entry.dot), entry.agent, reader.node_of(entry.dot.writer), hlc_ms(entry.hlc)])
+        size_bytes += len(entry.value or b"")
+    return {"items": items, "start": first, "length": len(live)}
+
+
+def _text_read(reader: Reader, args: Arguments) -> object:
+    live = reader.winner(_key(args), Kind.TEXT)
+    if not live:
+        return None
+    document = document_of(live[-1])
+    state = args.get("state") if args.get("document") == encode_dot(document) else None
+    if state is not None and type(state) is not bytes:
+        raise InvalidRequest("state must be the bytes of a Yjs state vector")
+    update = reader.replica.documents.get(document).updates_after(state)
+    return {"document": encode_dot(document), "update": update, "version": encode_version(version_of(live))}
+
+
+def _text_updates(reader: Reader, args: Arguments) -> object:
+    replica = reader.replica
+    live = reader.winner(_key(args), Kind.TEXT)
+    if not live:
+        return None
+    document = document_of(live[-1])
+    wanted = args.get("document")
+    if wanted is not None and decode_dot(wanted) != document:
+        raise InvalidRequest("the text has been replaced by another document: read it again")
+    token = args.get("after")
+    _, held = decode_token(token).get(replica.name, (0, {})) if token is not None else (0, {})
+    at = reader.storage.position_missing(replica.id, held, replica.vector)
+    limit = _limit(args)
+    rows = reader.storage.document_updates(replica.id, document, at, limit)
+    items: list[object] = []
+    size_bytes = 0
+    shown = dict(held)
+    for row in rows:
+        if size_bytes >= PAGE_BYTES_MAX:
+            break
+        merge(shown, {row.dot.writer: row.dot.seq})
+        if row.dot.seq > held.get(row.dot.writer, 0):
+            point = encode_token([(replica.name, replica.epoch, {row.dot.writer: row.dot.seq})])
+            items.append([row.update, point, row.agent, reader.node_of(row.dot.writer)])
+            size_bytes += len(row.update)
+    more = len(rows) == limit or size_bytes >= PAGE_BYTES_MAX
+    if not more:
+        merge(shown, replica.durable_vector())  # the rows come from disk: claim no more than is there
+    here = encode_token([(replica.name, replica.epoch, shown)])
+    return {"document": encode_dot(document), "items": items, "token": here, "more": more, "reset": False}
+
+
+def _key(args: Arguments) -> str:
+    key = args.get("key")
+    fault = key_fault(key)
+    if fault is not None:
+        raise InvalidRequest(f"the key {str(key)[:80]!r} {fault}")
+    assert isinstance(key, str)
+    return key
+
+
+def _limit(args: Arguments) -> int:
+    limit = args.get("limit", PAGE_ROWS_MAX)
+    if type(limit) is not int or not 1 <= limit <= PAGE_ROWS_MAX:
+        raise InvalidRequest(f"limit must be from 1 to {PAGE_ROWS_MAX}")
+    return limit
+
+
+READS: dict[str, Callable[[Reader, Arguments], object]] = {
+    "get": _get,
+    "entry": _entry,
+    "scan": _scan,
+    "log": _log,
+    "text_read": _text_read,
+    "text_updates": _text_updates,
+}

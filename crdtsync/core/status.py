@@ -1,0 +1,100 @@
+"""The status object, as documented for ``crdtsync status --json``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.causality import missing
+from crdtsync.core.replica import Replica
+from crdtsync.core.values import siblings
+
+if TYPE_CHECKING:
+    from crdtsync.core.node import Node
+    from crdtsync.core.peers import Dial, Peer
+
+
+def build_status(node: Node) -> dict[str, Any]:
+    """Everything that people and tools may want to know of this node, now. The shell adds what only it knows."""
+    alarms = dict(node.sync.alarms)
+    for replica in node.replicas.values():
+        alarms |= {f"{code}:{replica.name}": message for code, message in replica.alarms.items()}
+    if node.read_only:
+        alarms["no_space"] = node.read_only
+    return {
+        "node": {
+            "id": node.identity.node,
+            "name": node.identity.name,
+            "version": node.identity.version,
+            "uptime_s": round(node.now_s - node.started_s, 3),
+            "state": "read-only" if node.read_only else "ready",
+        },
+        "spaces": [_space(node, replica) for _, replica in sorted(node.replicas.items())],
+        "peers": [_peer(node, peer) for _, peer in sorted(node.sync.peers.items())]
+        + [_dial(dial) for _, dial in sorted(node.sync.dials.items()) if not dial.node],
+        "agents": [
+            {
+                "name": agent.name,
+                "uid": agent.uid,
+                "pid": agent.pid,
+                "since": agent.since_ms,
+                "watches": node.desk.watches.count(agent.conn),
+            }
+            for _, agent in sorted(node.desk.agents.items())
+            if agent.name
+        ],
+        "alarms": [{"code": code.split(":")[0], "message": message, "since": None} for code, message in sorted(alarms.items())],
+        "store": node.storage.stats(),
+    }
+
+
+def _space(node: Node, replica: Replica) -> dict[str, Any]:
+    entries = replica.entries
+    conflicting = sum(1 for key in entries.plural if len(siblings(entries, entries.live(key, node.now_ms))) > 1)
+    return {
+        "name": replica.name,
+        "epoch": replica.epoch,
+        "keys": len(entries),
+        "entries": entries.count,
+        "siblings": conflicting,
+        "version_vector": {str(writer): seq for writer, seq in sorted(replica.vector.items())},
+        "digest": f"{entries.digest:032x}",
+        **node.storage.log_stats(replica.id),
+        "pending_changes": len(replica.gate),
+        "checkpoint_age_s": None,
+    }
+
+
+def _peer(node: Node, peer: Peer) -> dict[str, Any]:
+    link = peer.link
+    acked = {name: peer.acked.get(name, {}) for name in node.replicas}
+    dial = node.sync.dials.get(peer.url)
+    state = "connected" if link is not None else (dial.state if dial is not None else "down")
+    return {
+        "id": peer.node,
+        "name": peer.name,
+        "url": peer.url or (link.url if link is not None else ""),
+        "direction": None if link is None else ("out" if link.dialled else "in"),
+        "state": state,
+        "rtt_ms": None if link is None else link.rtt_ms,
+        "behind": {name: missing(vector, node.replicas[name].vector) for name, vector in acked.items()},
+        "ahead": {name: missing(node.replicas[name].vector, vector) for name, vector in acked.items()},
+        "last_seen": peer.last_seen_ms,
+        "last_error": peer.last_error or (dial.last_error if dial is not None and link is None else ""),
+        "clock_skew_ms": peer.clock_skew_ms,
+    }
+
+
+def _dial(dial: Dial) -> dict[str, Any]:
+    return {
+        "id": None,
+        "name": None,
+        "url": dial.url,
+        "direction": "out",
+        "state": dial.state,
+        "rtt_ms": None,
+        "behind": {},
+        "ahead": {},
+        "last_seen": None,
+        "last_error": dial.last_error,
+        "clock_skew_ms": None,
+    }

@@ -1,0 +1,71 @@
+"""Requests that wait: until this node holds what a token names, or until so many nodes do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crdtsync.errors import CrdtSyncError
+
+
+@dataclass(slots=True)
+class Wait:
+    """``check`` returns the result once it is there; None: not yet. ``expire`` makes the error when time runs out."""
+
+    conn: int
+    request: int
+    deadline_s: float
+    check: Callable[[], object | None]
+    expire: Callable[[], CrdtSyncError]
+
+
+class Waits:
+    """All waiting requests, bounded per agent connection."""
+
+    PER_AGENT_MAX = 1024
+
+    def __init__(self) -> None:
+        self._waits: list[Wait] = []
+
+    def __len__(self) -> int:
+        return len(self._waits)
+
+    def add(self, wait: Wait) -> bool:
+        """False: this agent has too many requests waiting already."""
+        if sum(1 for other in self._waits if other.conn == wait.conn) >= self.PER_AGENT_MAX:
+            return False
+        self._waits.append(wait)
+        return True
+
+    def drop(self, conn: int) -> None:
+        """Forget what a closed connection was waiting for."""
+        self._waits = [wait for wait in self._waits if wait.conn != conn]
+
+    def take_all(self) -> list[Wait]:
+        """All waiting requests; none is left."""
+        waits, self._waits = self._waits, []
+        return waits
+
+    def settle(self, now_s: float) -> list[tuple[Wait, object]]:
+        """Those that are done, with their result, and those whose time ran out, with their error."""
+        if not self._waits:
+            return []
+        settled: list[tuple[Wait, object]] = []
+        waiting: list[Wait] = []
+        for wait in self._waits:
+            try:
+                result = wait.check()
+            except CrdtSyncError as error:
+                result = error
+            if result is None and now_s >= wait.deadline_s:
+                result = wait.expire()
+            if result is None:
+                waiting.append(wait)
+            else:
+                settled.append((wait, result))
+        self._waits = waiting
+        return settled
+
+    def deadline_s(self) -> float | None:
+        """When the first of them runs out of time."""
+        return min((wait.deadline_s for wait in self._waits), default=None)

@@ -1,0 +1,327 @@
+"""From an agent's write requests to the operations of one change.
+
+The rule behind everything here: *a write supersedes what its author had seen*, not what this daemon happens to hold. What the author had
+seen arrives as ``seen``; a write without it is blind and replaces the winner only, as a plain SET would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from crdtsync.causality import Dot, VersionVector, Writer, vector_of
+from crdtsync.core.entries import Entry, covered_by
+from crdtsync.core.replica import Applied, Replica
+from crdtsync.core.values import describe, describe_key, document_of, kind_name, siblings, version_of
+from crdtsync.errors import (
+    InvalidEncoding,
+    InvalidRequest,
+    InvalidValue,
+    KindMismatch,
+    TooLarge,
+    TooManySiblings,
+    VersionMismatch,
+)
+from crdtsync.wire.change import Kind, Op, RemoveRange, value_hash
+from crdtsync.wire.codec import check_value, pack, unpack
+from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX, check_key, check_value_size
+from crdtsync.wire.tokens import Version, decode_dot, decode_version, encode_version
+
+READ_LONG_AGO = "?"
+Arguments = Mapping[str, Any]
+Result = dict[str, Any]
+Removes = tuple[Dot, ...] | RemoveRange
+
+
+class NotYet(Exception):  # noqa: N818  # not an error: the request waits
+    """The request names changes that this node does not hold yet: ``vector`` says which."""
+
+    def __init__(self, vector: VersionVector) -> None:
+        super().__init__()
+        self.vector = vector
+
+
+class Draft:
+    """The operations of one change in the making. Later ones see what earlier ones did."""
+
+    def __init__(self, replica: Replica, now_ms: int, node_of: Callable[[Writer], str]) -> None:
+        self.replica = replica
+        self.now_ms = now_ms
+        self.node_of = node_of
+        self.ops: list[Op] = []
+        self._keys: dict[str, list[Entry]] = {}
+        self._versions: list[tuple[int, Result]] = []
+
+    def live(self, key: str) -> list[Entry]:
+        """The entries of ``key`` as they will be after the operations so far."""
+        drafted = self._keys.get(key)
+        return self.replica.entries.live(key, self.now_ms) if drafted is None else drafted
+
+    def held(self, key: str) -> list[Entry]:
+        """The same, with those that have expired."""
+        drafted = self._keys.get(key)
+        return self.replica.entries.held(key) if drafted is None else drafted
+
+    def own_dot(self) -> Dot:
+        """The dot that the next operation will have."""
+        writer, seq = self.replica.next_dot()
+        return Dot(writer, seq, len(self.ops))
+
+    def add(self, op: Op) -> None:
+        """Append an operation."""
+        self._keys[op.key] = self._after(op)
+        self.ops.append(op)
+
+    def _after(self, op: Op) -> list[Entry]:
+        gone = {entry.dot for entry in covered_by(self.held(op.key), op.removes)}
+        left = [entry for entry in self.live(op.key) if entry.dot not in gone]
+        if op.value_hash is not None:
+            value = op.value
+            dot = self.own_dot()
+            if op.kind == Kind.TEXT:
+                named = unpack(value or b"")[0]
+                value = pack(list(dot) if named is None else named)
+            left.append(Entry(0, dot, op.key, op.sub, op.kind, self.replica.clock.last + 1, "", value, op.value_hash, op.attrs))
+        return left
+
+    def promise_version(self, result: Result) -> None:
+        """Have :meth:`finish` put the version of the operation added last into ``result``."""
+        self._versions.append((len(self.ops) - 1, result))
+
+    def finish(self, applied: Applied) -> None:
+        """Complete the results, now that the change has its numbers."""
+        for n, result in self._versions:
+            dot = Dot(applied.change.writer, applied.change.seq, n)
+            result["version"] = encode_version(Version(dots=(dot,), hlc=applied.change.hlc))
+
+
+# -- what the author had seen ----------------------------------------------------------------------------
+
+
+def _seen(draft: Draft, args: Arguments) -> tuple[Version | None, bool]:
+    """The ``seen`` argument cut to what this node holds; None: blind. And whether it had to be cut."""
+    text = args.get("seen", args.get("if_version"))
+    if text is None:
+        return None, False
+    if text == READ_LONG_AGO:
+        return Version(), False
+    version = decode_version(text)
+    behind = _ahead(draft.replica, version)
+    if behind and (args.get("strict") or "if_version" in args):
+        raise NotYet(behind)
+    draft.replica.clock.witness(version.hlc, draft.now_ms)
+    return version, bool(behind)
+
+
+def _ahead(replica: Replica, version: Version) -> VersionVector:
+    """What the version names and this node does not hold."""
+    named = vector_of(version.dots) if version.vector is None else dict(version.vector)
+    return {writer: seq for writer, seq in named.items() if seq > replica.vector.get(writer, 0)}
+
+
+def _covered(draft: Draft, key: str, version: Version, others: bool) -> Removes:
+    if version.vector is not None:
+        held = draft.replica.vector
+        cut = {w: min(seq, held[w]) for w, seq in version.vector.items() if w in held}
+        return RemoveRange(cut) if cut else ()
+    dots = {*version.dots, *version.others} if others else {*version.dots}
+    return tuple(entry.dot for entry in draft.held(key) if entry.dot in dots)
+
+
+def _expired(draft: Draft, key: str) -> tuple[Dot, ...]:
+    held, live = draft.held(key), draft.live(key)
+    if len(held) == len(live):
+        return ()
+    shown = {entry.dot for entry in live}
+    return tuple(entry.dot for entry in held if entry.dot not in shown)
+
+
+def _check_kind(draft: Draft, key: str, live: list[Entry], kind: Kind, instead: str) -> None:
+    if live:
+        winner = siblings(draft.replica.entries, live)[0][-1]
+        if winner.kind != kind:
+            raise KindMismatch(
+                f"{key!r} is a {kind_name(winner.kind)}; {instead} works on a {kind_name(kind)}: use another key, or delete this one first",
+                kind=kind_name(winner.kind),
+            )
+
+
+def _check_conditions(draft: Draft, key: str, live: list[Entry], args: Arguments) -> None:
+    wanted = args.get("if_version")
+    if wanted is not None:
+        version = decode_version(wanted)
+        behind = _ahead(draft.replica, version)
+        if behind:
+            raise NotYet(behind)
+        if not _is_current(version, live):
+            raise _mismatch(draft, key, live, "has changed since that version: read it again, then write")
+    elif args.get("if_absent") and live:
+        raise _mismatch(draft, key, live, "exists already")
+
+
+def _is_current(version: Version, live: list[Entry]) -> bool:
+    current = version_of(live)
+    if version.vector is not None or current.vector is not None:
+        return current.vector == version.vector and current.hlc == version.hlc
+    return {*version.dots} == {*current.dots}
+
+
+def _mismatch(draft: Draft, key: str, live: list[Entry], why: str) -> VersionMismatch:
+    return VersionMismatch(f"{key!r} {why}", current=describe_key(draft.replica, key, live, draft.node_of))
+
+
+# -- the operations ------------------------------------------------------------------------------------------
+
+
+def _set(draft: Draft, args: Arguments) -> Result:
+    key = check_key(args.get("key"))
+    value = _value(args)
+    live = draft.live(key)
+    _check_conditions(draft, key, live, args)
+    _check_kind(draft, key, live, Kind.REGISTER, "set")
+    seen, behind = _seen(draft, args)
+    result: Result = {"behind": behind, "replaced": None}
+    if seen is not None:
+        removes = _covered(draft, key, seen, others=False)
+    elif live:
+        winner = siblings(draft.replica.entries, live)[0]
+        removes = (winner[-1].dot,)
+        result["replaced"] = describe(draft.replica, winner, draft.node_of)
+    else:
+        removes = ()
+    others = len(live) - len(covered_by(live, removes))
+    if others >= KEY_SIBLINGS_MAX:
+        raise TooManySiblings(f"{key!r} has {others} siblings already, the most that a key may have: read it, then write")
+    if not isinstance(removes, RemoveRange):
+        removes += _expired(draft, key)
+    draft.add(Op(key, None, Kind.REGISTER, value, value_hash(value), removes, _attrs(args)))
+    result["siblings"] = others
+    draft.promise_version(result)
+    return result
+
+
+def _delete(draft: Draft, args: Arguments) -> Result:
+    key = check_key(args.get("key"))
+    held = draft.held(key)
+    seen, behind = _seen(draft, args)
+    if seen is None:
+        removes = _all_of(held)
+    else:
+        removes = _covered(draft, key, seen, others=True)
+    gone = covered_by(held, removes)
+    if gone:
+        draft.add(Op(key, None, gone[-1].kind, None, None, removes, None))
+    return {"existed": bool(gone), "behind": behind}
+
+
+def _all_of(held: list[Entry]) -> Removes:
+    if len(held) > KEY_SIBLINGS_MAX:
+        return RemoveRange(vector_of(entry.dot for entry in held))
+    return tuple(entry.dot for entry in held)
+
+
+def _append(draft: Draft, args: Arguments) -> Result:
+    key = check_key(args.get("key"))
+    value = _value(args)
+    live = draft.live(key)
+    _check_kind(draft, key, live, Kind.LOG, "append")
+    length = len(live) + 1
+    draft.add(Op(key, None, Kind.LOG, value, value_hash(value), (), None))
+    return {"length": length}
+
+
+def _trim(draft: Draft, args: Arguments) -> Result:
+    key = check_key(args.get("key"))
+    keep = args.get("keep")
+    if type(keep) is not int or keep < 0:
+        raise InvalidRequest("keep must be the number of elements to keep, 0 or more")
+    live = draft.live(key)
+    _check_kind(draft, key, live, Kind.LOG, "trim")
+    gone = live[: max(0, len(live) - keep)]
+    if gone:
+        bound = RemoveRange(vector_of(entry.dot for entry in gone), gone[-1].order)
+        draft.add(Op(key, None, Kind.LOG, None, None, bound, None))
+    return {"removed": len(gone), "length": len(live) - len(gone)}
+
+
+def _text_apply(draft: Draft, args: Arguments) -> Result:
+    key = check_key(args.get("key"))
+    update = args.get("update")
+    if type(update) is not bytes:
+        raise InvalidRequest("update must be the bytes of a Yjs update")
+    check_value_size(len(update))
+    live = draft.live(key)
+    _check_kind(draft, key, live, Kind.TEXT, "text")
+    document = _document(draft, live, args.get("document"))
+    named = None if document is None else list(document)
+    value = pack([named, update])
+    markers = tuple(e.dot for e in draft.held(key) if e.kind == Kind.TEXT and document is not None and document_of(e) == document)
+    dot = draft.own_dot()
+    draft.replica.documents.get(document or dot).check(update)
+    draft.add(Op(key, None, Kind.TEXT, value, value_hash(value), markers, None))
+    return {"document": ".".join(map(str, document or dot))}
+
+
+def _document(draft: Draft, live: list[Entry], named: object) -> Dot | None:
+    """Which document an edit is for. An author who saw no text edits the one that there is by now, if any."""
+    if named is not None:
+        document = decode_dot(named)
+        known = any(document_of(entry) == document for entry in live if entry.kind == Kind.TEXT)
+        if not known and not draft.replica.documents.exists(document):
+            raise NotYet({document.writer: document.seq})
+        return document
+    return document_of(siblings(draft.replica.entries, live)[0][-1]) if live else None
+
+
+def _value(args: Arguments) -> bytes:
+    value = args.get("value")
+    if type(value) is not bytes:
+        raise InvalidRequest("value must be the bytes of a msgpack value")
+    check_value_size(len(value))
+    try:
+        check_value(unpack(value))
+    except InvalidEncoding as error:
+        raise InvalidValue(f"the value cannot be stored: {error.message}", path="$") from None
+    return value
+
+
+def _attrs(args: Arguments) -> dict[str, Any] | None:
+    attrs: dict[str, Any] = {}
+    ttl, confidence, meta = args.get("ttl"), args.get("confidence"), args.get("meta")
+    if ttl is not None:
+        if type(ttl) is not int or not 1 <= ttl <= 1 << 48:
+            raise InvalidRequest("ttl must be a whole number of milliseconds, 1 or more")
+        attrs["ttl"] = ttl
+    if confidence is not None:
+        if type(confidence) not in (int, float) or not 0 <= confidence <= 1:
+            raise InvalidRequest("confidence must be a number from 0 to 1")
+        attrs["confidence"] = float(confidence)
+    if meta is not None:
+        attrs["meta"] = _value({"value": meta})
+    return attrs or None
+
+
+def _batch(draft: Draft, args: Arguments) -> Result:
+    ops = args.get("ops")
+    if type(ops) is not list or not ops:
+        raise InvalidRequest("ops must be a list of [operation, arguments], with one at least")
+    if len(ops) > CHANGE_OPS_MAX:
+        raise TooLarge(f"a batch of {len(ops):,} operations; at most {CHANGE_OPS_MAX:,} fit into one")
+    return {"results": [_batched(draft, item) for item in ops]}
+
+
+def _batched(draft: Draft, item: object) -> Result:
+    match item:
+        case [str(name), dict(arguments)] if name != "batch" and name in WRITES:
+            return WRITES[name](draft, arguments)
+    raise InvalidRequest(f"each item of a batch is [operation, arguments], the operation one of {', '.join(sorted(WRITES))} but not batch")
+
+
+WRITES: dict[str, Callable[[Draft, Arguments], Result]] = {
+    "set": _set,
+    "delete": _delete,
+    "append": _append,
+    "trim": _trim,
+    "text_apply": _text_apply,
+    "batch": _batch,
+}

@@ -1,0 +1,308 @@
+"""A change: what one writer did in one commit, in the bytes that every replica stores and relays unchanged.
+
+Layout (msgpack)::
+
+    body   = [header, value, …]                         one value for each op that has one, in order
+    header = bin of [FORMAT, writer, seq, deps, prev_hash, hlc, agent, idempotency, ops, origin, …]
+    deps   = [writer, seq, hash8, …]                    heads applied since the writer's own last change; all of them in its first
+    origin = [node id, node name] in a writer's first change, else nil
+    op     = [key, sub, kind, has_value, removes, attrs, …]
+    value  = bin (msgpack of the value)  |  [bin(16)]   the latter: purged, only its hash is left
+    removes = nil | [writer, seq, n, …]                 dots
+            | {0: [writer, seq, …], 1: [hlc, writer, seq, n]}   all dots of the key in this vector, up to this place in the log
+
+The hash covers cluster, space, epoch, the header's bytes and the hash of each value, so a purged value leaves the chain of
+hashes whole. Elements after the known ones belong to newer versions; they are kept, since the bytes are, and ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, Hlc, VersionVector, Writer, flatten
+from crdtsync.errors import InvalidEncoding, TooLarge
+from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.limits import (
+    CHANGE_BYTES_MAX,
+    CHANGE_DEPS_MAX,
+    CHANGE_OPS_MAX,
+    IDEMPOTENCY_BYTES_MAX,
+    NAME_CHARS_MAX,
+    VALUE_BYTES_MAX,
+    is_name,
+    key_fault,
+)
+
+FORMAT = 1
+HASH_BYTES = 16
+SHORT_HASH_BYTES = 8
+NO_HASH = bytes(HASH_BYTES)
+
+Order = tuple[int, int, int, int]
+"""Place of an entry among those of its key: ``(hlc, writer, seq, n)``."""
+
+
+class Kind(IntEnum):
+    """What a key holds. Unknown kinds from newer versions stay plain integers."""
+
+    REGISTER = 0
+    COUNTER = 1
+    SET = 2
+    MAP = 3
+    LOG = 4
+    TEXT = 5
+    DOC = 6
+
+
+class RemoveRange(NamedTuple):
+    """All dots of the key that ``vector`` covers and, if ``bound`` is given, that come no later than it."""
+
+    vector: VersionVector
+    bound: Order | None = None
+
+
+class Op(NamedTuple):
+    """One operation. ``value`` is None for a removal and for a purged value; the latter still has its ``value_hash``."""
+
+    key: str
+    sub: str | None
+    kind: int
+    value: bytes | None
+    value_hash: bytes | None
+    removes: tuple[Dot, ...] | RemoveRange
+    attrs: dict[str, Any] | None
+
+
+class Dep(NamedTuple):
+    """One head that the author had applied: the change ``seq`` of ``writer``, with the start of its hash."""
+
+    writer: Writer
+    seq: int
+    short_hash: bytes
+
+
+class Change:
+    """One decoded change, with the ``body`` it came from and its ``hash``."""
+
+    __slots__ = ("agent", "body", "deps", "hash", "hlc", "idempotency", "ops", "origin", "prev_hash", "seq", "writer")
+
+    def __init__(
+        self,
+        writer: Writer,
+        seq: int,
+        deps: tuple[Dep, ...],
+        prev_hash: bytes,
+        hlc: Hlc,
+        agent: str,
+        idempotency: bytes | None,
+        ops: tuple[Op, ...],
+        origin: tuple[str, str] | None = None,
+    ) -> None:
+        self.writer = writer
+        self.seq = seq
+        self.deps = deps
+        self.prev_hash = prev_hash
+        self.hlc = hlc
+        self.agent = agent
+        self.idempotency = idempotency
+        self.ops = ops
+        self.origin = origin
+        self.body = b""
+        self.hash = b""
+
+    @property
+    def short_hash(self) -> bytes:
+        """The part of the hash that frontiers and deps carry."""
+        return self.hash[:SHORT_HASH_BYTES]
+
+
+def value_hash(value: bytes) -> bytes:
+    """Hash that stands for a value in its change's hash, and alone once it is purged."""
+    return blake2b(value, digest_size=HASH_BYTES).digest()
+
+
+class Codec:
+    """Encodes and decodes the changes of one space: the hash binds them to it."""
+
+    def __init__(self, cluster: bytes, space: str, epoch: int) -> None:
+        self._prefix = blake2b(pack([cluster, space, epoch]), digest_size=HASH_BYTES, person=b"crdtsync-change")
+
+    def encode(self, change: Change) -> Change:
+        """Fill in ``body`` and ``hash``.
+
+        :raises TooLarge: the change is over ``CHANGE_BYTES_MAX``.
+        """
+        header = pack(
+            [
+                FORMAT,
+                change.writer,
+                change.seq,
+                [part for dep in change.deps for part in dep],
+                change.prev_hash,
+                change.hlc,
+                change.agent,
+                change.idempotency,
+                [_plain_op(op) for op in change.ops],
+                None if change.origin is None else list(change.origin),
+            ]
+        )
+        values = [op.value for op in change.ops if op.value_hash is not None]
+        change.body = pack([header, *values])
+        if len(change.body) > CHANGE_BYTES_MAX:
+            raise TooLarge(f"the change has {len(change.body):,} bytes; at most {CHANGE_BYTES_MAX:,} fit into one batch")
+        change.hash = self._hash(header, change.ops)
+        return change
+
+    def decode(self, body: bytes) -> Change:
+        """The change in ``body``.
+
+        :raises InvalidEncoding: not a change that any correct node could have made.
+        """
+        if len(body) > CHANGE_BYTES_MAX:
+            raise InvalidEncoding(f"a change of {len(body):,} bytes is over the limit of {CHANGE_BYTES_MAX:,}")
+        try:
+            header, *values = unpack(body)
+            fields = unpack(_bytes(header), strict_map_key=False)
+            change = _change(fields, values)
+        except (TypeError, ValueError, IndexError, AttributeError) as error:
+            raise InvalidEncoding(f"malformed change: {error}") from None
+        change.body = body
+        change.hash = self._hash(header, change.ops)
+        return change
+
+    def _hash(self, header: bytes, ops: Sequence[Op]) -> bytes:
+        state = self._prefix.copy()
+        state.update(header)
+        for op in ops:
+            if op.value_hash is not None:
+                state.update(op.value_hash)
+        return state.digest()
+
+
+def flat_removes(removes: tuple[Dot, ...] | RemoveRange) -> object:
+    """The plain form of what an operation removes."""
+    if isinstance(removes, RemoveRange):
+        vector = flatten(removes.vector)
+        return {0: vector} if removes.bound is None else {0: vector, 1: list(removes.bound)}
+    return [part for dot in removes for part in dot] or None
+
+
+def _plain_op(op: Op) -> list[object]:
+    return [op.key, op.sub, int(op.kind), op.value_hash is not None, flat_removes(op.removes), op.attrs]
+
+
+def _change(fields: list[Any], values: list[Any]) -> Change:
+    form, writer, seq, deps, prev_hash, hlc, agent, idempotency, plain_ops, origin = fields[:10]
+    if form != FORMAT:
+        raise ValueError(f"format {form!r} is not known here")
+    if not 1 <= len(plain_ops) <= CHANGE_OPS_MAX:
+        raise ValueError(f"{len(plain_ops)} operations")
+    if type(agent) is not str or len(agent) > NAME_CHARS_MAX:
+        raise ValueError("agent name")
+    if idempotency is not None and len(_bytes(idempotency)) > IDEMPOTENCY_BYTES_MAX:
+        raise ValueError("idempotency id")
+    if len(_bytes(prev_hash)) != HASH_BYTES:
+        raise ValueError("previous hash")
+    remaining = iter(values)
+    ops = tuple([_op(plain, remaining) for plain in plain_ops])
+    if next(remaining, None) is not None:
+        raise ValueError("more values than operations")
+    return Change(
+        Writer(_bounded(writer, 1, WRITER_MAX)),
+        _bounded(seq, 1, SEQ_MAX),
+        _deps(deps),
+        prev_hash,
+        Hlc(_bounded(hlc, 0, HLC_MAX)),
+        agent,
+        idempotency,
+        ops,
+        _origin(origin),
+    )
+
+
+def _origin(plain: Any) -> tuple[str, str] | None:
+    if plain is None:
+        return None
+    node, name = plain
+    if type(node) is not str or not 1 <= len(node) <= NAME_CHARS_MAX or not is_name(name):
+        raise ValueError("origin")
+    return node, name
+
+
+def _op(plain: list[Any], values: Any) -> Op:
+    key, sub, kind, has_value, removes, attrs = plain[:6]
+    fault = key_fault(key)
+    if fault is not None:
+        raise ValueError(f"a key {fault}")
+    if sub is not None and (type(sub) is not str or len(sub) > VALUE_BYTES_MAX):
+        raise ValueError("sub")
+    if attrs is not None and type(attrs) is not dict:
+        raise ValueError("attributes")
+    value: bytes | None = None
+    hashed: bytes | None = None
+    if has_value is True:
+        value, hashed = _value(next(values, None))
+    elif has_value is not False:
+        raise ValueError("value flag")
+    return Op(key, sub, _bounded(kind, 0, 1 << 16), value, hashed, _removes(removes), attrs)
+
+
+def _value(plain: Any) -> tuple[bytes | None, bytes]:
+    if type(plain) is list and len(plain) == 1 and len(_bytes(plain[0])) == HASH_BYTES:
+        return None, plain[0]
+    if len(_bytes(plain)) > VALUE_BYTES_MAX:
+        raise ValueError(f"a value of {len(plain):,} bytes")
+    return plain, value_hash(plain)
+
+
+def _removes(plain: Any) -> tuple[Dot, ...] | RemoveRange:
+    if plain is None:
+        return ()
+    if type(plain) is list:
+        if len(plain) % 3:
+            raise ValueError("removed dots")
+        return tuple([_dot(plain[i], plain[i + 1], plain[i + 2]) for i in range(0, len(plain), 3)])
+    flat, bound = plain[0], plain.get(1)
+    if len(flat) % 2:
+        raise ValueError("removed range")
+    vector = {Writer(_bounded(flat[i], 1, WRITER_MAX)): _bounded(flat[i + 1], 1, SEQ_MAX) for i in range(0, len(flat), 2)}
+    if bound is None:
+        return RemoveRange(vector)
+    hlc, writer, seq, n = bound
+    return RemoveRange(vector, (_bounded(hlc, 0, HLC_MAX), *_dot(writer, seq, n)))
+
+
+def _deps(flat: Any) -> tuple[Dep, ...]:
+    if len(flat) % 3 or len(flat) > 3 * CHANGE_DEPS_MAX:
+        raise ValueError("deps")
+    return tuple(
+        [
+            Dep(Writer(_bounded(flat[i], 1, WRITER_MAX)), _bounded(flat[i + 1], 1, SEQ_MAX), _short_hash(flat[i + 2]))
+            for i in range(0, len(flat), 3)
+        ]
+    )
+
+
+def _dot(writer: Any, seq: Any, n: Any) -> Dot:
+    return Dot(Writer(_bounded(writer, 1, WRITER_MAX)), _bounded(seq, 1, SEQ_MAX), _bounded(n, 0, CHANGE_OPS_MAX))
+
+
+def _short_hash(plain: Any) -> bytes:
+    if len(_bytes(plain)) != SHORT_HASH_BYTES:
+        raise ValueError("short hash")
+    return plain  # type: ignore[no-any-return]
+
+
+def _bytes(plain: Any) -> bytes:
+    if type(plain) is not bytes:
+        raise TypeError(f"expected bytes, got {type(plain).__name__}")
+    return plain
+
+
+def _bounded(number: Any, lowest: int, highest: int) -> int:
+    if type(number) is not int or not lowest <= number <= highest:
+        raise ValueError(f"{number!r} is not an integer from {lowest} to {highest}")
+    return number

@@ -1,0 +1,68 @@
+"""The strict msgpack codec: exact values, bounded depth, one exception for whatever is wrong with the bytes."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import msgpack
+
+from crdtsync.errors import InvalidEncoding
+from crdtsync.wire.limits import VALUE_DEPTH_MAX
+
+pack = msgpack.Packer(use_bin_type=True, strict_types=True).pack
+"""Encode plain values (no subclasses, no tuples). Not for values that come from users: those are checked first."""
+
+_SCALARS = frozenset((type(None), bool, int, str, bytes))
+_DECODE_ERRORS = (ValueError, OverflowError, RecursionError, msgpack.exceptions.UnpackException)
+
+
+def _refuse_extension(code: int, _data: bytes) -> NoReturn:
+    raise ValueError(f"msgpack extension type {code}")
+
+
+def unpack(data: bytes | memoryview, strict_map_key: bool = True) -> Any:  # the shape is for the caller to check
+    """Decode one msgpack object that takes up all of ``data``.
+
+    :raises InvalidEncoding: truncated, trailing bytes, invalid UTF-8, extension types, or nesting over msgpack's own 1,024.
+    """
+    try:
+        return msgpack.unpackb(data, raw=False, strict_map_key=strict_map_key, ext_hook=_refuse_extension)
+    except _DECODE_ERRORS as error:
+        raise InvalidEncoding(f"not valid msgpack: {error or type(error).__name__}") from None
+
+
+def check_value(value: object) -> None:
+    """Refuse what a stored value may not hold.
+
+    Walks level by level, without recursion, so that hostile nesting costs nothing more than its bytes.
+
+    :raises InvalidEncoding: another type than null, bool, int, float, str, bytes, list, map with str keys; NaN or infinite floats;
+        nesting over ``VALUE_DEPTH_MAX``.
+    """
+    level = [value]
+    for _ in range(VALUE_DEPTH_MAX + 1):
+        if not level:
+            return
+        below: list[object] = []
+        for item in level:
+            kind = type(item)
+            if kind in _SCALARS:
+                continue
+            if kind is list:
+                below.extend(item)  # type: ignore[call-overload]
+            elif kind is dict:
+                _check_map_keys(item)  # type: ignore[arg-type]
+                below.extend(item.values())  # type: ignore[attr-defined]
+            elif kind is float:
+                if item - item != 0.0:  # type: ignore[operator]  # true for NaN and both infinities
+                    raise InvalidEncoding("a value may not hold NaN or an infinite number")
+            else:
+                raise InvalidEncoding(f"a value may not hold a {kind.__name__}")
+        level = below
+    raise InvalidEncoding(f"a value may nest at most {VALUE_DEPTH_MAX} deep")
+
+
+def _check_map_keys(mapping: dict[object, object]) -> None:
+    for key in mapping:
+        if type(key) is not str:
+            raise InvalidEncoding("the keys of a map in a value must be strings")

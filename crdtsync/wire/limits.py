@@ -1,0 +1,81 @@
+"""Every bound of the protocol, in one place. All nodes must agree on these: a change within them is valid everywhere."""
+
+from __future__ import annotations
+
+import re
+
+from crdtsync.errors import InvalidRequest, TooLarge
+
+PROTOCOL_VERSION = 1
+
+KEY_BYTES_MAX = 1024
+NAME_CHARS_MAX = 128
+VALUE_BYTES_MAX = 1024 * 1024
+VALUE_DEPTH_MAX = 64
+CHANGE_BYTES_MAX = 4 * 1024 * 1024
+CHANGE_OPS_MAX = 1000
+KEY_SIBLINGS_MAX = 64
+CHANGE_DEPS_MAX = 100_000
+IDEMPOTENCY_BYTES_MAX = 64
+
+AGENT_FRAME_BYTES_MAX = 8 * 1024 * 1024
+PEER_FRAME_BYTES_MAX = 8 * 1024 * 1024
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+def key_fault(key: object) -> str | None:
+    """What is wrong with ``key``, as the end of a sentence; None if it is a valid key."""
+    if type(key) is not str:
+        return "must be a string"
+    if not key:
+        return "must not be empty"
+    if key.isascii():
+        if len(key) <= KEY_BYTES_MAX and key.isprintable():
+            return None
+    elif _not_utf8(key):
+        return "is not valid Unicode"
+    if len(key.encode()) > KEY_BYTES_MAX:
+        return f"is longer than {KEY_BYTES_MAX:,} bytes of UTF-8"
+    return "contains a control character" if _CONTROL.search(key) else None
+
+
+def _not_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def check_key(key: object) -> str:
+    """``key`` if a user may write it, else an error that says why not."""
+    fault = key_fault(key)
+    if fault is not None:
+        raise InvalidRequest(f"the key {str(key)[:80]!r} {fault}")
+    assert isinstance(key, str)
+    if key[0] == "_":
+        raise InvalidRequest(f"the key {key[:80]!r} is reserved: a first part that starts with '_' belongs to crdtsync")
+    return key
+
+
+def is_name(name: object) -> bool:
+    """Whether ``name`` can name a space, an agent or a node."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def check_name(name: object, what: str) -> str:
+    """``name`` if it can name a ``what``, else an error that says what is allowed."""
+    if not is_name(name):
+        raise InvalidRequest(
+            f"{str(name)[:80]!r} cannot name {what}: use 1 to {NAME_CHARS_MAX} of a-z 0-9 . _ - and start with a letter or digit"
+        )
+    assert isinstance(name, str)
+    return name
+
+
+def check_value_size(size_bytes: int) -> None:
+    """Refuse a value over the limit."""
+    if size_bytes > VALUE_BYTES_MAX:
+        raise TooLarge(f"the value has {size_bytes:,} bytes; at most {VALUE_BYTES_MAX:,} fit into one key")

@@ -1,0 +1,244 @@
+"""What peers say to each other: one msgpack array per websocket message, the first element its type.
+
+==========  =======================================================================================
+HELLO       ``[1, {…}]``: who I am, and the frontier of every space that I replicate
+CHANGES     ``[2, space, epoch, [body, …]]``: changes, in an order in which they can be applied
+ACK         ``[3, bytes, [[space, epoch, [writer, seq, …], cut, digest], …]]``: what I have on disk
+WANT        ``[4, space, epoch, [writer, seq, hash8, …]]``: start over, from this frontier
+LINKS       ``[5, [node id, …]]``: the nodes that I am connected to
+STOP        ``[6, space, code, message]``: I stopped syncing this space with you, and why
+==========  =======================================================================================
+
+Unknown types, and elements after the known ones, come from newer versions and are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from crdtsync.causality import SEQ_MAX, WRITER_MAX, Frontier, VersionVector, Writer, flatten
+from crdtsync.errors import InvalidEncoding
+from crdtsync.wire.change import SHORT_HASH_BYTES
+from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.limits import NAME_CHARS_MAX, PEER_FRAME_BYTES_MAX, PROTOCOL_VERSION, is_name
+
+FRAME_CHANGES_MAX = 256
+LINKS_MAX = 10_000
+SPACES_MAX = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The first message of either side."""
+
+    node: str
+    name: str
+    cluster: bytes
+    database: bytes
+    spaces: Mapping[str, tuple[int, Frontier]]
+    time_ms: int
+    protocol: int = PROTOCOL_VERSION
+    features: Sequence[str] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Changes of one space."""
+
+    space: str
+    epoch: int
+    bodies: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceAck:
+    """What a node has on disk of one space: the writers that advanced and, if sent, a digest of the state at ``cut``."""
+
+    space: str
+    epoch: int
+    vector: VersionVector
+    cut: bytes = b""
+    digest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """``received_bytes`` counts the changes' bytes taken in on this connection; they are credit for sending more."""
+
+    received_bytes: int
+    spaces: Sequence[SpaceAck]
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Something was dropped: send from this frontier again."""
+
+    space: str
+    epoch: int
+    frontier: Frontier
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Ids of the nodes that the sender is connected to."""
+
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The sender no longer syncs this space with the receiver."""
+
+    space: str
+    code: str
+    message: str
+
+
+Message = Hello | Changes | Ack | Want | Links | Stop
+
+
+def encode_message(message: Message) -> bytes:
+    """The message as it goes into one websocket frame."""
+    match message:
+        case Hello():
+            return pack([1, _plain_hello(message)])
+        case Changes(space, epoch, bodies):
+            return pack([2, space, epoch, list(bodies)])
+        case Ack(received_bytes, spaces):
+            return pack([3, received_bytes, [[s.space, s.epoch, flatten(s.vector), s.cut, s.digest] for s in spaces]])
+        case Want(space, epoch, frontier):
+            return pack([4, space, epoch, _flat_frontier(frontier)])
+        case Links(nodes):
+            return pack([5, sorted(nodes)])
+        case Stop(space, code, message_text):
+            return pack([6, space, code, message_text])
+
+
+def decode_message(data: bytes) -> Message | None:
+    """The message; None if it is of a type that only newer versions know.
+
+    :raises InvalidEncoding: not a message that any correct node could have sent.
+    """
+    if len(data) > PEER_FRAME_BYTES_MAX:
+        raise InvalidEncoding(f"a peer message of {len(data):,} bytes is over the limit of {PEER_FRAME_BYTES_MAX:,}")
+    plain = unpack(data)
+    try:
+        decoder = _DECODERS.get(plain[0])
+        return None if decoder is None else decoder(plain)
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        raise InvalidEncoding(f"malformed peer message: {error or type(error).__name__}") from None
+
+
+def _plain_hello(hello: Hello) -> dict[str, object]:
+    return {
+        "protocol": hello.protocol,
+        "features": list(hello.features),
+        "node": hello.node,
+        "name": hello.name,
+        "cluster": hello.cluster,
+        "database": hello.database,
+        "spaces": {name: [epoch, _flat_frontier(frontier)] for name, (epoch, frontier) in hello.spaces.items()},
+        "time_ms": hello.time_ms,
+    }
+
+
+def _hello(plain: list[Any]) -> Hello:
+    fields = plain[1]
+    if len(fields["spaces"]) > SPACES_MAX:
+        raise ValueError("too many spaces")
+    return Hello(
+        node=_text(fields["node"]),
+        name=_name(fields["name"]),
+        cluster=_blob(fields["cluster"], 64),
+        database=_blob(fields["database"], 64),
+        spaces={_space(name): (_count(epoch), _frontier(flat)) for name, (epoch, flat) in fields["spaces"].items()},
+        time_ms=_count(fields["time_ms"]),
+        protocol=_count(fields["protocol"]),
+        features=tuple(_text(feature) for feature in fields["features"][:100]),
+    )
+
+
+def _changes(plain: list[Any]) -> Changes:
+    _, space, epoch, bodies = plain[:4]
+    if not 1 <= len(bodies) <= FRAME_CHANGES_MAX:
+        raise ValueError(f"{len(bodies)} changes in one message")
+    return Changes(_space(space), _count(epoch), [_blob(body, PEER_FRAME_BYTES_MAX) for body in bodies])
+
+
+def _ack(plain: list[Any]) -> Ack:
+    _, received_bytes, spaces = plain[:3]
+    return Ack(
+        _count(received_bytes),
+        [
+            SpaceAck(_space(space), _count(epoch), _vector(flat), _blob(cut, 64), _blob(digest, 64))
+            for space, epoch, flat, cut, digest in spaces
+        ],
+    )
+
+
+def _want(plain: list[Any]) -> Want:
+    _, space, epoch, flat = plain[:4]
+    return Want(_space(space), _count(epoch), _frontier(flat))
+
+
+def _links(plain: list[Any]) -> Links:
+    if len(plain[1]) > LINKS_MAX:
+        raise ValueError("too many links")
+    return Links(frozenset(_text(node) for node in plain[1]))
+
+
+def _stop(plain: list[Any]) -> Stop:
+    _, space, code, message = plain[:4]
+    return Stop(_space(space), _text(code), str(message)[:1000])
+
+
+_DECODERS = {1: _hello, 2: _changes, 3: _ack, 4: _want, 5: _links, 6: _stop}
+
+
+def _flat_frontier(frontier: Frontier) -> list[object]:
+    return [part for writer, (seq, short) in sorted(frontier.items()) for part in (writer, seq, short)]
+
+
+def _frontier(flat: list[Any]) -> Frontier:
+    if len(flat) % 3:
+        raise ValueError("frontier")
+    return {
+        Writer(_count(flat[i], WRITER_MAX)): (_count(flat[i + 1]), _blob(flat[i + 2], SHORT_HASH_BYTES))
+        for i in range(0, len(flat), 3)
+    }
+
+
+def _vector(flat: list[Any]) -> VersionVector:
+    if len(flat) % 2:
+        raise ValueError("version vector")
+    return {Writer(_count(flat[i], WRITER_MAX)): _count(flat[i + 1]) for i in range(0, len(flat), 2)}
+
+
+def _count(number: Any, highest: int = SEQ_MAX) -> int:
+    if type(number) is not int or not 0 <= number <= highest:
+        raise ValueError(f"{number!r} is not a count")
+    return number
+
+
+def _text(text: Any) -> str:
+    if type(text) is not str or not 1 <= len(text) <= NAME_CHARS_MAX:
+        raise ValueError("not a short string")
+    return text
+
+
+def _name(name: Any) -> str:
+    if not is_name(name):
+        raise ValueError("not a name")
+    return str(name)
+
+
+def _space(name: Any) -> str:
+    return name if name == "_cluster" else _name(name)
+
+
+def _blob(data: Any, bytes_max: int) -> bytes:
+    if type(data) is not bytes or len(data) > bytes_max:
+        raise ValueError("not bytes of an allowed length")
+    return data

@@ -1,0 +1,135 @@
+"""Opaque strings that users hold on to: tokens (a causal point), versions (what a reader saw of a key), dots."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, VersionVector, Writer, flatten
+from crdtsync.errors import InvalidEncoding, InvalidRequest
+from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.limits import is_name
+
+TOKEN_PREFIX = "c1."
+VERSION_PREFIX = "v1."
+TOKEN_CHARS_MAX = 2 * 1024 * 1024
+VERSION_DOTS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What a reader was handed of one key.
+
+    Either the exact ``dots``, or, where those would be many, ``vector`` covering all live dots of the key. ``others`` were alive at the
+    read but not handed over: a delete covers them, a write does not. ``hlc`` is the highest time among the dots: a write that
+    supersedes them must be later.
+    """
+
+    dots: tuple[Dot, ...] = ()
+    others: tuple[Dot, ...] = ()
+    vector: Mapping[Writer, int] | None = None
+    hlc: int = 0
+
+
+def encode_token(points: Sequence[tuple[str, int, Mapping[Writer, int]]]) -> str:
+    """Token naming, for each ``(space, epoch, version vector)``, all changes that the vector includes."""
+    return TOKEN_PREFIX + _encode([[space, epoch, flatten(vector)] for space, epoch, vector in points])
+
+
+def decode_token(token: object) -> dict[str, tuple[int, VersionVector]]:
+    """``{space: (epoch, version vector)}``. A single write is a vector with one entry.
+
+    :raises InvalidRequest: not a token.
+    """
+    try:
+        points = _decode(token, TOKEN_PREFIX)
+        return {_name(space): (_bounded(epoch, SEQ_MAX), _vector(flat)) for space, epoch, flat in points}
+    except (TypeError, ValueError):
+        raise InvalidRequest(f"{str(token)[:40]!r} is not a token: tokens come from writes and watches and start with {TOKEN_PREFIX!r}") from None
+
+
+def encode_version(version: Version) -> str:
+    """The version as users see it."""
+    if version.vector is not None:
+        return VERSION_PREFIX + _encode([version.hlc, 1, flatten(version.vector)])
+    flat = [part for dot in version.dots for part in dot]
+    if version.others:
+        return VERSION_PREFIX + _encode([version.hlc, 0, flat, [part for dot in version.others for part in dot]])
+    return VERSION_PREFIX + _encode([version.hlc, 0, flat])
+
+
+def decode_version(text: object) -> Version:
+    """:raises InvalidRequest: not a version."""
+    try:
+        hlc, form, flat, *rest = _decode(text, VERSION_PREFIX)
+        if form == 1:
+            return Version(vector=_vector(flat), hlc=_bounded(hlc, HLC_MAX))
+        if form != 0:
+            raise ValueError(form)
+        return Version(dots=_dots(flat), others=_dots(rest[0]) if rest else (), hlc=_bounded(hlc, HLC_MAX))
+    except (TypeError, ValueError):
+        raise InvalidRequest(f"{str(text)[:40]!r} is not a version: versions come from reads and start with {VERSION_PREFIX!r}") from None
+
+
+def encode_dot(dot: Dot) -> str:
+    """``writer.seq.n``."""
+    return f"{dot.writer}.{dot.seq}.{dot.n}"
+
+
+def decode_dot(text: object) -> Dot:
+    """:raises InvalidRequest: not a dot."""
+    try:
+        if not isinstance(text, str) or len(text) > 60:
+            raise ValueError(text)
+        return _dot([int(part) for part in text.split(".")])
+    except ValueError:
+        raise InvalidRequest(f"{str(text)[:60]!r} is not a dot: dots look like 123.4.0 and come from reads") from None
+
+
+def _encode(plain: object) -> str:
+    return urlsafe_b64encode(pack(plain)).rstrip(b"=").decode("ascii")
+
+
+def _decode(text: object, prefix: str) -> list[Any]:
+    if not isinstance(text, str) or not text.startswith(prefix) or len(text) > TOKEN_CHARS_MAX:
+        raise ValueError(text)
+    body = text[len(prefix) :]
+    try:
+        plain = unpack(urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    except (binascii.Error, InvalidEncoding):
+        raise ValueError(text) from None
+    if not isinstance(plain, list):
+        raise TypeError(text)
+    return plain
+
+
+def _bounded(number: object, highest: int) -> int:
+    if type(number) is not int or not 0 <= number <= highest:
+        raise ValueError(number)
+    return number
+
+
+def _name(name: object) -> str:
+    if not is_name(name) and name != "_cluster":
+        raise ValueError(name)
+    return str(name)
+
+
+def _vector(flat: Sequence[object]) -> VersionVector:
+    if len(flat) % 2:
+        raise ValueError(flat)
+    return {Writer(_bounded(flat[i], WRITER_MAX)): _bounded(flat[i + 1], SEQ_MAX) for i in range(0, len(flat), 2)}
+
+
+def _dots(flat: Sequence[object]) -> tuple[Dot, ...]:
+    if len(flat) % 3 or len(flat) > 3 * VERSION_DOTS_MAX:
+        raise ValueError(flat)
+    return tuple(_dot(flat[i : i + 3]) for i in range(0, len(flat), 3))
+
+
+def _dot(parts: Sequence[object]) -> Dot:
+    writer, seq, n = parts
+    return Dot(Writer(_bounded(writer, WRITER_MAX)), _bounded(seq, SEQ_MAX), _bounded(n, 10_000))

@@ -1,0 +1,1 @@
+"""The crdtsync daemon: the thin shell of sockets, disk and clock around :mod:`crdtsync.core`."""

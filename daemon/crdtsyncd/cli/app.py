@@ -1,0 +1,114 @@
+"""The ``crdtsync`` group: which command lives in which module, and how a run of one ends."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+from crdtsyncd.cli import output
+from crdtsyncd.cli.command import LazyGroup, common_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMPLETION_VARIABLE = "_CRDTSYNC_COMPLETE"
+
+# Section of the help → name of a command → where it is. The help shows them in this order.
+SECTIONS: dict[str, dict[str, str]] = {
+    "Keys": {
+        "set": "keys:set_",
+        "get": "get:get",
+        "update": "update:update",
+        "edit": "edit:edit",
+        "del": "keys:delete",
+        "ls": "keys:ls",
+    },
+    "Logs and texts": {
+        "append": "logs:append",
+        "log": "logs:log",
+        "trim": "logs:trim",
+        "text": "text:text",
+    },
+    "Many keys at once": {
+        "batch": "batch:batch",
+        "export": "export:export",
+        "import": "import_:import_",
+    },
+    "Following": {
+        "watch": "watch:watch",
+        "wait": "wait:wait",
+    },
+    "This node": {
+        "status": "status:status",
+        "peers": "status:peers",
+    },
+}
+
+HELP = """Shared state for fleets of AI agents: read, write and follow it through the daemon on this host.
+
+\b
+Examples:
+  crdtsync set plan/goal '"ship it"'
+  crdtsync get plan/goal
+  crdtsync watch plan/
+
+VALUE is JSON, and so is what comes out. `crdtsync COMMAND --help` shows an example of each command.
+
+\b
+Exit status: 0 done, 1 absent or a condition was false, 2 usage, 3 no daemon,
+4 refused, 5 timeout, 6 needs resolving.
+"""
+
+
+def build() -> LazyGroup:
+    """The group with its options and the table of its commands."""
+    group = LazyGroup(
+        "crdtsync",
+        sections=SECTIONS,
+        package="crdtsyncd.cli.commands",
+        help=HELP,
+        params=common_options(),
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    group.params.append(_version_option())
+    return group
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry out one command line and return its exit status; every failure has been reported when it returns."""
+    group = build()
+    instruction = os.environ.get(COMPLETION_VARIABLE)
+    if instruction:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(group, {}, "crdtsync", COMPLETION_VARIABLE, instruction)
+    try:
+        with group.make_context("crdtsync", list(arguments)) as context:
+            group.invoke(context)
+            output.flush()
+    except click.exceptions.Exit as ending:
+        return int(ending.exit_code)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # a user never sees a traceback
+        from crdtsyncd.cli.failures import report
+
+        return report(error, as_json=_wants_json(arguments))
+    return 0
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether ``--json`` was given; asked of the arguments themselves, for they may be what could not be parsed."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in own
+
+
+def _version_option() -> click.Option:
+    def show(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+        if wanted and not context.resilient_parsing:
+            from importlib.metadata import version
+
+            click.echo(f"crdtsync {version('crdtsync')}")
+            context.exit()
+
+    help_text = "Show the version and exit."
+    return click.Option(["--version"], is_flag=True, expose_value=False, is_eager=True, callback=show, help=help_text)

@@ -1,0 +1,73 @@
+"""Arguments and options that several commands share, and where the content behind them comes from."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+from crdtsyncd.cli import values
+from crdtsyncd.cli.failures import refused_value
+from crdtsyncd.cli.params import KEY, TEXT, WRITE_CONCERN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STDIN = "-"
+
+key_argument = click.argument("key", type=KEY)
+value_argument = click.argument("value", type=TEXT)
+prefix_argument = click.argument("prefix", type=KEY, default="")
+after_option = click.option(
+    "--after", metavar="TOKEN", type=TEXT, help="First wait until this node holds what TOKEN names."
+)
+string_option = click.option("--string", "as_string", is_flag=True, help="The value is a string: take it literally.")
+concern_option = click.option(
+    "-w",
+    "--write-concern",
+    "w",
+    metavar="N|majority|all",
+    type=WRITE_CONCERN,
+    help="Return when this many nodes have it on disk.",
+)
+
+
+def file_argument(name: str, **kwargs: Any) -> Callable[[Any], Any]:  # Any: as click's decorators
+    """A file to read, ``-`` for stdin; click says when it cannot be opened."""
+    return click.argument(name, metavar=name.upper(), type=click.File("rb"), **kwargs)
+
+
+def value_of(word: str, *, as_string: bool) -> values.Value:
+    """The value that VALUE stands for: JSON or, with ``--string``, the text itself; ``-`` takes it from stdin."""
+    if word == STDIN:
+        return _value_from_stdin(as_string=as_string)
+    if as_string:
+        return word
+    try:
+        return values.loads(word)
+    except values.NotJson as error:
+        shown = word if len(word) <= 40 else f"{word[:37]}..."
+        raise click.UsageError(f"{shown!r} is not JSON ({error}): quote it, or use --string.") from None
+    except values.NotStorable as error:
+        raise refused_value(f"the value cannot be stored: {error}") from None
+
+
+def _value_from_stdin(*, as_string: bool) -> values.Value:
+    content = read_text(sys.stdin.buffer.read(), "stdin")
+    if as_string:
+        return content
+    try:
+        return values.loads(content)
+    except values.NotJson as error:
+        raise refused_value(f"stdin is not JSON ({error}): quote it, or use --string") from None
+    except values.NotStorable as error:
+        raise refused_value(f"what stdin holds cannot be stored: {error}") from None
+
+
+def read_text(content: bytes, source: str) -> str:
+    """The text in some bytes; they have to be UTF-8."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        message = f"{source} is not UTF-8 text: byte {error.start} is 0x{content[error.start]:02x}."
+        raise refused_value(message) from None

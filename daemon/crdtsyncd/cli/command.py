@@ -1,0 +1,160 @@
+"""The classes under every command: a group that imports on demand, and options that work before and after a command."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+from crdtsyncd.cli.params import DURATION, NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+# An argument that looks like an option to click but is a number: `crdtsync set temperature -5`.
+_NEGATIVE_NUMBER = re.compile(r"-(\d+(\.\d+)?|\.\d+)([eE][+-]?\d+)?")
+_SHIELD = "\0"  # no argument of a process can hold a NUL, so nobody else's text begins with it
+
+
+@dataclass(slots=True)
+class Settings:
+    """What the options of every command say; None where none was given."""
+
+    socket: str | None = None
+    space: str | None = None
+    agent: str | None = None
+    json: bool = False
+    timeout: float | None = None
+
+
+pass_settings = click.make_pass_decorator(Settings, ensure=True)
+
+
+def common_options() -> list[click.Parameter]:
+    """Fresh copies of the options that stand before or after a command; the later one wins."""
+    return [
+        _common(["--socket"], "PATH", "Socket of the daemon.  [env: CRDTSYNC_SOCKET]", click.Path()),
+        _common(["--space"], "NAME", "Space to work in.  [env: CRDTSYNC_SPACE; default: default]", NAME),
+        _common(["--agent"], "NAME", "Name to write under.  [env: CRDTSYNC_AGENT]", NAME),
+        _common(["--json"], None, "Print JSON, errors too.", None),
+        _common(["--timeout"], "DURATION", "Wait no longer than this, such as 500ms, 5s or 1m.", DURATION),
+    ]
+
+
+def _common(names: list[str], metavar: str | None, text: str, kind: click.ParamType[Any] | None) -> click.Option:
+    field = names[0].lstrip("-")
+
+    def store(context: click.Context, _: click.Parameter, given: object) -> None:
+        settings = context.find_root().ensure_object(Settings)
+        if given is not None and given is not False:
+            setattr(settings, field, given)
+
+    is_flag = kind is None
+    return CommonOption(
+        names, metavar=metavar, help=text, type=kind, is_flag=is_flag, expose_value=False, callback=store
+    )
+
+
+class CommonOption(click.Option):
+    """An option that every command takes; marked so that the help can show it apart."""
+
+
+class StateCommand(click.Command):
+    """A command that takes the common options after its name too, and negative numbers as arguments."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # Any: click's own signature, passed on
+        super().__init__(*args, **kwargs)
+        self.params += common_options()
+
+    def make_parser(self, ctx: click.Context) -> Any:  # Any: the class has two names in click 8
+        """Click's parser, made to see ``-5`` as an argument; options such as ``-x`` stay errors."""
+        parser = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_numbers(args: list[str]) -> Any:
+            options, rest, order = parse(_shielded(args))
+            return {name: _bare(value) for name, value in options.items()}, _bare(rest), order
+
+        parser.parse_args = parse_numbers  # type: ignore[method-assign]
+        return parser
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show the command's own options first, then the common ones."""
+        _write_options(ctx, formatter, self.get_params(ctx))
+
+
+def _shielded(args: Sequence[str]) -> list[str]:
+    end = list(args).index("--") if "--" in args else len(args)
+    own = [_SHIELD + arg if _NEGATIVE_NUMBER.fullmatch(arg) else arg for arg in args[:end]]
+    return own + list(args[end:])
+
+
+def _bare(value: Any) -> Any:  # Any: whatever shape click's parser gives an option
+    if isinstance(value, str):
+        return value.removeprefix(_SHIELD)
+    if isinstance(value, list | tuple):
+        return type(value)(_bare(part) for part in value)
+    return value
+
+
+def _write_options(ctx: click.Context, formatter: click.HelpFormatter, params: Sequence[click.Parameter]) -> None:
+    titles = {"Options": False, "Options of every command": True}
+    for title, common in titles.items():
+        options = [param for param in params if isinstance(param, click.Option)]
+        found = [option.get_help_record(ctx) for option in options if isinstance(option, CommonOption) is common]
+        records = [record for record in found if record is not None]
+        if records:
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one when it is called, or all for the help."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        sections: Mapping[str, Mapping[str, str]],
+        package: str,
+        **kwargs: Any,  # Any: click's own signature, passed on
+    ) -> None:
+        super().__init__(name, **kwargs)
+        self.sections = sections
+        self._package = package
+        self._places = {command: place for section in sections.values() for command, place in section.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
+        """The names, in the order of the sections."""
+        return list(self._places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's
+        """The command of that name, imported now."""
+        place = self._places.get(cmd_name)
+        if place is None:
+            return None
+        module, _, attribute = place.partition(":")
+        command = getattr(importlib.import_module(f"{self._package}.{module}"), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show the group's options, then the commands by section."""
+        _write_options(ctx, formatter, self.get_params(ctx))
+        self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show each section with a line for each of its commands."""
+        width = max(len(name) for name in self._places)
+        for title, places in self.sections.items():
+            commands = [(name, self.get_command(ctx, name)) for name in places]
+            with formatter.section(title):
+                lines = [(name.ljust(width), command.get_short_help_str(80)) for name, command in commands if command]
+                formatter.write_dl(lines)
+
+
+def state_command(name: str, **kwargs: Any) -> Callable[[Callable[..., Any]], StateCommand]:  # Any: as click's
+    """Declare a command: ``click.command`` with :class:`StateCommand` under it."""
+    return click.command(name, cls=StateCommand, no_args_is_help=False, **kwargs)

@@ -1,0 +1,44 @@
+"""``batch``: many operations as one change."""
+
+from __future__ import annotations
+
+from typing import IO
+
+from crdtsyncd.cli import ndjson, output
+from crdtsyncd.cli.arguments import concern_option, file_argument
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.failures import refused_value
+from crdtsyncd.cli.operations import operation_of
+from crdtsyncd.cli.params import WriteConcernValue
+from crdtsyncd.cli.session import connect
+
+
+@state_command("batch")
+@file_argument("file")
+@concern_option
+@pass_settings
+def batch(settings: Settings, file: IO[bytes], w: WriteConcernValue | None) -> None:
+    """Carry out many operations as one, all or nothing.
+
+    Each line of FILE is a JSON object, "-" reads from stdin; the token is printed. They become one change,
+    visible everywhere at once; when one of them is refused, none is done. At most 1,000 operations and 4 MiB.
+
+    \b
+      {"op": "set", "key": K, "value": V}     also: ttl, confidence, meta, if_version, if_absent, seen
+      {"op": "append", "key": K, "value": V}
+      {"op": "del", "key": K}                 also: seen
+      {"op": "trim", "key": K, "keep": N}
+
+    \b
+    Example:
+      echo '{"op": "set", "key": "a", "value": 1}' | crdtsync batch -
+    """
+    name = ndjson.name_of(file)
+    operations = [operation_of(line) for line in ndjson.lines(file, name)]
+    if not operations:
+        raise refused_value(f"{name} holds no operation")
+    with connect(settings) as client:
+        with client.batch(w=w) as writes:
+            for operation in operations:
+                getattr(writes, operation.method)(**operation.arguments)
+        output.result(settings, writes.token or "", {"token": writes.token, "operations": len(operations)})

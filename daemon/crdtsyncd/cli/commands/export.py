@@ -1,0 +1,54 @@
+"""``export``: keys as NDJSON, to be imported elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crdtsyncd.cli import output
+from crdtsyncd.cli.arguments import prefix_argument
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.progress import Progress
+from crdtsyncd.cli.records import KINDS, exported
+from crdtsyncd.cli.session import all_keys, connect
+
+from crdtsync.errors import TooLarge
+
+if TYPE_CHECKING:
+    from crdtsync.client import Client
+
+
+@state_command("export")
+@prefix_argument
+@pass_settings
+def export(settings: Settings, prefix: str) -> None:
+    """Print keys with their values, for crdtsync import.
+
+    Every key that begins with PREFIX becomes a JSON object on a line. Keys are read one after the other: what is
+    written meanwhile may be in it or not. Siblings are included; of a log the elements, but not who appended each
+    of them.
+
+    \b
+    Example:
+      crdtsync export plan/ > plan.ndjson
+    """
+    with connect(settings) as client, Progress("keys exported") as progress:
+        for key in all_keys(client, prefix):
+            line = _line(client, key)
+            if line is not None:
+                output.line(line)
+                progress.advance()
+
+
+def _line(client: Client, key: str) -> str | None:
+    try:
+        entry = client.entry(key)
+    except TooLarge:
+        # Only a log can be longer than a reply.
+        elements = [item.value for item in client.log(key)]
+        return output.record({"key": key, "kind": "log", "value": elements})
+    if entry is None:
+        return None  # deleted since it was listed
+    if entry.kind not in KINDS:
+        output.warning(f"{key} was left out: this version does not know the kind {entry.kind}")
+        return None
+    return exported(entry)

@@ -1,0 +1,98 @@
+"""``set``, ``del`` and ``ls``."""
+
+from __future__ import annotations
+
+import click
+from crdtsyncd.cli import output
+from crdtsyncd.cli.arguments import (
+    concern_option,
+    key_argument,
+    prefix_argument,
+    string_option,
+    value_argument,
+    value_of,
+)
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.failures import absent
+from crdtsyncd.cli.params import DURATION, KEY, TEXT, WriteConcernValue
+from crdtsyncd.cli.session import all_keys, connect
+
+
+@state_command("set")
+@key_argument
+@value_argument
+@string_option
+@click.option("--ttl", metavar="DURATION", type=DURATION, help="Forget the value after this time, such as 30s or 7d.")
+@click.option("--if-version", metavar="V", type=TEXT, help="Only if the key is at this version (get --json shows it).")
+@click.option("--if-absent", is_flag=True, help="Only if the key does not exist.")
+@click.option("--seen", metavar="V", type=TEXT, help="Replace exactly what this version covers, siblings too.")
+@click.option("--confidence", metavar="F", type=click.FloatRange(0, 1), help="How sure the author is, from 0 to 1.")
+@concern_option
+@pass_settings
+def set_(settings: Settings, /, key: str, value: str, as_string: bool, **options: object) -> None:
+    """Write a value, and print the token of the write.
+
+    VALUE is JSON; "-" reads it from stdin. Without --seen or --if-version the value is replaced whatever it is.
+    If a condition is false, nothing is written and the exit status is 1.
+
+    \b
+    Examples:
+      crdtsync set plan/goal '{"text": "ship it"}'
+      crdtsync set greeting --string hello --ttl 10m
+    """
+    chosen = {name: option for name, option in options.items() if option is not None and option is not False}
+    _refuse_two(chosen, "if_version", "if_absent", "seen")
+    content = value_of(value, as_string=as_string)
+    with connect(settings) as client:
+        written = client.set(key, content, **chosen)  # type: ignore[arg-type]  # click converted
+    fields = {"token": written, "version": written.version, "siblings": written.siblings, "nodes": written.nodes}
+    output.result(settings, written, fields)
+
+
+def _refuse_two(chosen: dict[str, object], *names: str) -> None:
+    given = [f"--{name.replace('_', '-')}" for name in names if name in chosen]
+    if len(given) > 1:
+        raise click.UsageError(f"{given[0]} and {given[1]} exclude each other: leave one of them out.")
+
+
+@state_command("del")
+@click.argument("keys", metavar="KEY...", nargs=-1, required=True, type=KEY)
+@concern_option
+@pass_settings
+def delete(settings: Settings, keys: tuple[str, ...], w: WriteConcernValue | None) -> None:
+    """Delete keys, and print the token of the deletion.
+
+    Keys of any kind go, with their siblings and all at once. If a key does not exist, the others are deleted and
+    the exit status is 1.
+
+    \b
+    Example:
+      crdtsync del plan/goal plan/steps
+    """
+    with connect(settings) as client:
+        with client.batch(w=w) as writes:
+            for key in dict.fromkeys(keys):
+                writes.delete(key, seen=None)
+        missing = [key for key, existed in zip(dict.fromkeys(keys), writes.results, strict=True) if not existed]
+    deleted = len(writes.results) - len(missing)
+    if deleted:
+        output.result(settings, writes.token or "", {"token": writes.token, "deleted": deleted})
+    if missing:
+        raise absent(f"{' and '.join(map(repr, missing))} {'does' if len(missing) == 1 else 'do'} not exist")
+
+
+@state_command("ls")
+@prefix_argument
+@pass_settings
+def ls(settings: Settings, prefix: str) -> None:
+    """Print the keys that begin with a prefix.
+
+    All keys, without PREFIX; in order, one a line.
+
+    \b
+    Example:
+      crdtsync ls plan/
+    """
+    with connect(settings) as client:
+        for key in all_keys(client, prefix):
+            output.line(output.record({"key": key}) if settings.json else key)

@@ -1,0 +1,130 @@
+"""``status`` and ``peers``: what this node says about itself and those it syncs with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crdtsyncd.cli import output, values
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.session import connect
+from crdtsyncd.cli.tables import Column, show_table
+from crdtsyncd.cli.units import ago, byte_size, clock_skew, moment, round_trip, span
+
+# Any: the objects of the daemon's status, see docs/command-line.md; a newer daemon may leave some fields out.
+Fields = dict[str, Any]
+
+_TIMES = {"agents": "since", "alarms": "since", "peers": "last_seen"}
+
+
+@state_command("status")
+@pass_settings
+def status(settings: Settings) -> None:
+    """Show how this node is: its spaces, peers, agents, disk and alarms.
+
+    With --json one object with all figures.
+
+    \b
+    Examples:
+      crdtsync status
+      crdtsync status --json | jq '.spaces[].siblings'
+    """
+    fields = _status(settings)
+    if settings.json:
+        output.line(values.dumps(fields))
+    else:
+        _summarise(fields)
+
+
+@state_command("peers")
+@pass_settings
+def peers(settings: Settings) -> None:
+    """Show the nodes that this one syncs with, and their lag.
+
+    BEHIND counts changes that this node has and the peer has not confirmed yet, AHEAD those that the peer has and this
+    node has not. With --json one object a line.
+
+    \b
+    Example:
+      crdtsync peers
+    """
+    found = _status(settings)["peers"]
+    if settings.json:
+        for peer in found:
+            output.line(values.dumps(peer))
+    elif found:
+        show_table(PEER_COLUMNS, found)
+    else:
+        output.line("no peers")
+
+
+def _status(settings: Settings) -> Fields:
+    """The daemon's status with its times as RFC 3339; the protocol has ms."""
+    with connect(settings) as client:
+        fields = client.status()
+    for section, name in _TIMES.items():
+        for part in fields[section]:
+            part[name] = moment(part.get(name))
+    return fields
+
+
+def _lag(lag: dict[str, int] | None) -> str:
+    """Changes by space; of the default space alone only the number."""
+    counts = {space: count for space, count in (lag or {}).items() if count}
+    if not counts:
+        return "0"
+    if set(counts) == {"default"}:
+        return f"{counts['default']:,}"
+    return " ".join(f"{space}:{count:,}" for space, count in sorted(counts.items()))
+
+
+def _count(name: str) -> Column:
+    return Column(name.partition("_")[0].upper(), lambda row: f"{row.get(name) or 0:,}", is_number=True)
+
+
+SPACE_COLUMNS = (
+    Column("SPACE", lambda space: space["name"]),
+    _count("keys"),
+    Column("CONFLICTS", lambda space: f"{space['siblings']:,}", is_number=True),
+    _count("pending_changes"),
+    Column("CHANGES", lambda space: f"{space['log_changes']:,}", is_number=True),
+    Column("LOG", lambda space: byte_size(space["log_bytes"]), is_number=True),
+    Column("DIGEST", lambda space: str(space["digest"])[:12]),
+)
+
+PEER_COLUMNS = (
+    Column("PEER", lambda peer: peer.get("name") or str(peer.get("id") or "?")[:12]),
+    Column("STATE", lambda peer: peer["state"]),
+    Column("DIRECTION", lambda peer: peer.get("direction") or ""),
+    Column("RTT", lambda peer: round_trip(peer.get("rtt_ms")), is_number=True),
+    Column("BEHIND", lambda peer: _lag(peer.get("behind")), is_number=True),
+    Column("AHEAD", lambda peer: _lag(peer.get("ahead")), is_number=True),
+    Column("LAST SEEN", lambda peer: ago(peer.get("last_seen"))),
+    Column("CLOCK", lambda peer: clock_skew(peer.get("clock_skew_ms"))),
+    Column("URL", lambda peer: peer.get("url") or ""),
+    Column("LAST ERROR", lambda peer: peer.get("last_error") or ""),
+)
+
+AGENT_COLUMNS = (
+    Column("AGENT", lambda agent: agent["name"]),
+    Column("UID", lambda agent: str(agent["uid"]), is_number=True),
+    Column("PID", lambda agent: str(agent["pid"]), is_number=True),
+    _count("watches"),
+    Column("SINCE", lambda agent: ago(agent.get("since"))),
+)
+
+
+def _summarise(fields: Fields) -> None:
+    node, store = fields["node"], fields["store"]
+    pid = f", pid {node['pid']}" if "pid" in node else ""
+    output.line(f"node    {node['name']} ({str(node['id'])[:12]}), {node['state']}")
+    output.line(f"daemon  version {node['version']}{pid}, up {span(node['uptime_s'])}")
+    free = f", {byte_size(store['free_bytes'])} free" if store.get("free_bytes") is not None else ""
+    output.line(f"store   {store['path']}, {byte_size(store['bytes'])}{free}")
+    for alarm in fields["alarms"]:
+        since = f", since {ago(alarm['since'])}" if alarm.get("since") else ""
+        output.line(f"ALARM   {alarm['message']} ({alarm['code']}{since})")
+    sections = ((SPACE_COLUMNS, "spaces"), (PEER_COLUMNS, "peers"), (AGENT_COLUMNS, "agents"))
+    for columns, section in sections:
+        if fields[section]:
+            output.line("")
+            show_table(columns, fields[section])

@@ -1,0 +1,74 @@
+"""``text``: keys of kind text, printed and edited by position."""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING
+
+import click
+from crdtsyncd.cli import ndjson, output
+from crdtsyncd.cli.arguments import concern_option, key_argument, read_text
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.failures import absent
+from crdtsyncd.cli.params import TEXT, WriteConcernValue
+from crdtsyncd.cli.session import connect
+
+from crdtsync.errors import KindMismatch
+
+if TYPE_CHECKING:
+    from crdtsync.client import Entry
+
+_POSITION = click.IntRange(0)
+
+
+@state_command("text")
+@key_argument
+@click.option("--set", "file", metavar="FILE", type=click.File("rb"), help="Make it what FILE holds, as few edits.")
+@click.option("--insert", metavar="POS STR", type=(_POSITION, TEXT), help="Insert STR before position POS.")
+@click.option("--delete", metavar="POS LEN", type=(_POSITION, _POSITION), help="Delete LEN characters from POS on.")
+@concern_option
+@pass_settings
+def text(
+    settings: Settings,
+    key: str,
+    file: IO[bytes] | None,
+    insert: tuple[int, str] | None,
+    delete: tuple[int, int] | None,
+    w: WriteConcernValue | None,
+) -> None:
+    """Print a text, or edit it and print the token.
+
+    Edits of several authors at once are merged, character by character. Positions count Unicode characters from
+    0. "-" as FILE is stdin; the text is created by the first edit.
+
+    \b
+    Examples:
+      crdtsync text notes --set notes.md
+      crdtsync text notes --insert 0 'Title: '
+    """
+    edits = [edit for edit in (file, insert, delete) if edit is not None]
+    if len(edits) > 1:
+        raise click.UsageError("--set, --insert and --delete exclude each other: one edit at a time.")
+    with connect(settings) as client:
+        document = client.text(key)
+        if not edits:
+            _print(settings, client.entry(key), key)
+            return
+        if file is not None:
+            token = document.set(read_text(file.read(), ndjson.name_of(file)), w=w)
+        elif insert is not None:
+            token = document.insert(*insert, w=w)
+        else:
+            assert delete is not None
+            token = document.delete(*delete, w=w)
+    output.result(settings, token, {"token": token})
+
+
+def _print(settings: Settings, entry: Entry | None, key: str) -> None:
+    if entry is None:
+        raise absent(f"{key!r} does not exist")
+    if entry.kind != "text":
+        raise KindMismatch(f"{key!r} is a {entry.kind}, not a text: read it with crdtsync get")
+    if settings.json:
+        output.line(output.record(output.entry_fields(entry)))
+    else:
+        output.raw(entry.value.encode())

@@ -1,0 +1,168 @@
+"""Writing the records of an import: in batches, and never over what came between reading a key and writing it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from crdtsyncd.cli import values
+from crdtsyncd.cli.records import Record, Variant, contents, fingerprint
+
+from crdtsync.errors import VersionMismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from crdtsync.client import Client, Entry
+
+BATCH_WRITES_MAX = 500
+BATCH_BYTES_MAX = 1024 * 1024  # of JSON, which is not much shorter than what is sent
+ATTEMPTS_MAX = 8
+
+# What a write has seen when it shall supersede nothing of what the key holds.
+SEEN_NOTHING = "?"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write of a batch: the method of the client's batch, and what with."""
+
+    method: str
+    arguments: dict[str, Any]  # Any: the arguments of that method
+
+
+@dataclass(slots=True)
+class Importer:
+    """Writes records with one policy for keys that exist; ``counts`` says what became of them."""
+
+    client: Client
+    policy: str
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def write(self, records: Iterable[Record]) -> Iterator[Record]:
+        """Write all records in batches; yields the last record of each batch that is done."""
+        for chunk in chunks(records):
+            if chunk[0].kind == "text":
+                self._write_text(chunk[0])
+            else:
+                self._write_chunk(chunk)
+            yield chunk[-1]
+
+    def _write_chunk(self, records: list[Record]) -> None:
+        """One batch; planned anew when a key that was absent has come into being meanwhile."""
+        for attempt in range(ATTEMPTS_MAX):
+            counts: Counter[str] = Counter()
+            writes = [write for record in records for write in self._plan(record, counts)]
+            try:
+                self._send(writes)
+            except VersionMismatch:
+                if attempt + 1 == ATTEMPTS_MAX:
+                    raise
+            else:
+                self.counts += counts
+                return
+
+    def _send(self, writes: list[Write]) -> None:
+        # More than one batch only for a log that is longer than a batch may be.
+        for start in range(0, len(writes), BATCH_WRITES_MAX):
+            with self.client.batch() as batch:
+                for write in writes[start : start + BATCH_WRITES_MAX]:
+                    getattr(batch, write.method)(**write.arguments)
+
+    def _plan(self, record: Record, counts: Counter[str]) -> list[Write]:
+        """The writes that a record takes, given what the key holds now."""
+        held = self.client.entry(record.key)
+        outcome = outcome_of(record, held, self.policy)
+        counts[outcome] += 1
+        return _PLANS[outcome](record, held)
+
+    def _write_text(self, record: Record) -> None:
+        held = self.client.entry(record.key)
+        outcome = outcome_of(record, held, self.policy)
+        self.counts[outcome] += 1
+        if outcome == "replaced" and held is not None and held.kind != "text":
+            self.client.delete(record.key, seen=held.version)
+        if outcome in ("created", "replaced"):
+            self.client.text(record.key).set(record.variants[0].value)
+
+
+def outcome_of(record: Record, held: Entry | None, policy: str) -> str:
+    """What becomes of a record: created, unchanged, skipped, replaced, or added (beside what there is)."""
+    if held is None:
+        return "created" if record.variants else "unchanged"
+    if fingerprint(held.kind, contents(held)) == record.fingerprint:
+        return "unchanged"
+    if policy == "sibling" and held.kind == record.kind != "text":
+        return "added"
+    return "replaced" if policy == "set" else "skipped"
+
+
+def _create(record: Record, _: Entry | None) -> list[Write]:
+    if record.kind == "log":
+        return _appends(record)
+    return _sets(record, {"if_absent": True})
+
+
+def _replace(record: Record, held: Entry | None) -> list[Write]:
+    assert held is not None
+    if record.kind == held.kind == "register":
+        return _sets(record, {"seen": held.version})
+    deletion = Write("delete", {"key": record.key, "seen": held.version})
+    return [deletion, *_create(record, None)]
+
+
+def _add(record: Record, _: Entry | None) -> list[Write]:
+    return _appends(record) if record.kind == "log" else _sets(record, {"seen": SEEN_NOTHING})
+
+
+def _appends(record: Record) -> list[Write]:
+    return [Write("append", {"key": record.key, "value": variant.value}) for variant in record.variants]
+
+
+def _sets(record: Record, first: dict[str, Any]) -> list[Write]:
+    """The register with its siblings: the winner is written last, for the latest write wins."""
+    contexts = [first, *({"seen": SEEN_NOTHING} for _ in record.variants[1:])]
+    return [
+        Write("set", {"key": record.key, "value": variant.value, **variant.options, **context})
+        for variant, context in zip(reversed(record.variants), contexts, strict=True)
+    ]
+
+
+def _nothing(_: Record, __: Entry | None) -> list[Write]:
+    return []
+
+
+_PLANS: dict[str, Callable[[Record, Entry | None], list[Write]]] = {
+    "created": _create,
+    "replaced": _replace,
+    "added": _add,
+    "unchanged": _nothing,
+    "skipped": _nothing,
+}
+
+
+def chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """Records in groups that fit into one batch; a text, which is not written in batches, and a long log alone.
+
+    No key is twice in a group: the second time it has to be looked at again.
+    """
+    group: list[Record] = []
+    keys: set[str] = set()
+    writes = size_bytes = 0
+    for record in records:
+        count, size = len(record.variants) + 1, sum(map(_size_bytes, record.variants))
+        is_full = writes + count > BATCH_WRITES_MAX or size_bytes + size > BATCH_BYTES_MAX
+        is_apart = record.kind == "text" or record.key in keys
+        if group and (is_full or is_apart or group[-1].kind == "text"):
+            yield group
+            group, keys, writes, size_bytes = [], set(), 0, 0
+        group.append(record)
+        keys.add(record.key)
+        writes, size_bytes = writes + count, size_bytes + size
+    if group:
+        yield group
+
+
+def _size_bytes(variant: Variant) -> int:
+    return len(values.dumps(variant.value)) + len(values.dumps(variant.options))

@@ -1,0 +1,43 @@
+"""Entry point of ``crdtsync``: whatever happens, end with one sentence and an exit status, never with a traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and exit.
+
+    The imports are inside, so that an interrupt during them is as quiet as one later on.
+    """
+    try:
+        _open_streams()
+        from crdtsyncd.cli.app import run
+
+        status = run(sys.argv[1:])
+        _flush()
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    sys.exit(status)
+
+
+def _open_streams() -> None:
+    """Give a process that was started with a closed stream an empty one; a socket would get its number otherwise."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: PTH123, SIM115  # a number, for good
+
+
+def _flush() -> None:
+    """Write out what is buffered now; at interpreter exit a failure would be printed as an ignored exception."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            # Reported already when the write failed; point the stream elsewhere so that exit does not try again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

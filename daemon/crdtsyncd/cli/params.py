@@ -1,0 +1,104 @@
+"""Types of arguments: what a word on the command line must look like, and what is said when it does not."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
+_COMPLETIONS_MAX = 200
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """``500ms 30s 10m 2h 7d``, as seconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds, or a usage error that shows the form."""
+        if isinstance(value, int | float):
+            return float(value)
+        match = _DURATION.fullmatch(str(value))
+        if match is None:
+            self.fail(f"{str(value)!r} is not a duration such as 500ms, 30s, 10m, 2h or 7d.", param, ctx)
+        return float(match[1]) * _SECONDS[match[2]]
+
+
+class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """The name of a space or an agent."""
+
+    name = "name"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name itself, or a usage error that says what a name may hold."""
+        name = str(value)
+        if _NAME.fullmatch(name) is None:
+            self.fail(
+                f"{name!r} is not a name: 1 to 128 of a-z 0-9 . _ - beginning with a letter or digit.", param, ctx
+            )
+        return name
+
+
+class Text(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """Words that go to the daemon: any text, as long as it is UTF-8."""
+
+    name = "text"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text, or a usage error when the bytes of the argument were not UTF-8."""
+        text = str(value)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.fail("it is not valid UTF-8.", param, ctx)
+        return text
+
+
+class Key(Text):
+    """A key or the prefix of keys; completed by asking the daemon."""
+
+    name = "key"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002  # click's signature
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Keys that begin so; none when no daemon answers at once."""
+        from click.shell_completion import CompletionItem
+        from crdtsyncd.cli.session import keys_with_prefix
+
+        return [CompletionItem(key) for key in keys_with_prefix(ctx, incomplete, _COMPLETIONS_MAX)]
+
+
+WriteConcernValue: TypeAlias = int | str
+
+
+class WriteConcern(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """How many nodes shall hold a write: a number, ``majority`` or ``all``."""
+
+    name = "n|majority|all"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> WriteConcernValue:
+        """The number or the word."""
+        word = str(value)
+        if word in ("majority", "all"):
+            return word
+        if word.isascii() and word.isdigit() and int(word) >= 1:
+            return int(word)
+        return self.fail(f"{word!r} is neither a number of nodes from 1 on, nor 'majority', nor 'all'.", param, ctx)
+
+
+DURATION = Duration()
+NAME = Name()
+TEXT = Text()
+KEY = Key()
+WRITE_CONCERN = WriteConcern()

@@ -1,0 +1,136 @@
+"""One key as one line of an export: what is written, and what is accepted of it.
+
+``{"key", "kind": "register", "value", "confidence", "meta", "ttl", "siblings"}``, a log with a list as its value, a
+text with a string. What an import cannot set, such as author and time, is there for people to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from crdtsyncd.cli import output, values
+
+if TYPE_CHECKING:
+    from crdtsyncd.cli.ndjson import Line
+    from crdtsyncd.cli.values import Value
+
+    from crdtsync.client import Entry
+
+OPTIONS = ("confidence", "meta", "ttl")
+INFORMATION = ("agent", "node", "time")
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One of the values of a register, with the options it was set with."""
+
+    value: Value
+    options: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One key: the values of a register, highest first, the elements of a log, or the one string of a text."""
+
+    line: Line
+    key: str
+    kind: str
+    variants: tuple[Variant, ...]
+
+    @property
+    def fingerprint(self) -> tuple[str, list[str]]:
+        """Equal for two states of a key that hold the same."""
+        return fingerprint(self.kind, [variant.value for variant in self.variants])
+
+
+def fingerprint(kind: str, contents: list[Value]) -> tuple[str, list[str]]:
+    """Kind and values so that 1, 1.0 and True differ; siblings compare in any order."""
+    shown = [values.dumps(content) for content in contents]
+    return kind, shown if kind == "log" else sorted(shown)
+
+
+def contents(entry: Entry) -> list[Value]:
+    """The values of a key as :class:`Record` counts them."""
+    if entry.kind == "log":
+        return list(entry.value)
+    return [entry.value, *(sibling.value for sibling in entry.siblings)]
+
+
+def exported(entry: Entry) -> str:
+    """The line for a key."""
+    fields: dict[str, object] = {"key": entry.key, "kind": entry.kind, **_details(entry)}
+    siblings = [sibling for sibling in entry.siblings if sibling.kind == "register"]
+    if siblings and entry.kind == "register":
+        fields["siblings"] = [_details(sibling) for sibling in siblings]
+    return output.record(fields)
+
+
+def _details(entry: Entry) -> dict[str, object]:
+    given = {name: getattr(entry, name) for name in (*OPTIONS, *INFORMATION)}
+    present = {name: option for name, option in given.items() if option is not None}
+    if entry.time is not None:
+        present["time"] = output.rfc3339(entry.time)
+    return {"value": entry.value, **present}
+
+
+def _is_number(value: Value) -> bool:
+    return type(value) in (int, float)
+
+
+_CHECKS: Mapping[str, tuple[str, Callable[[Value], bool]]] = {
+    "confidence": ("a number from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1),
+    "meta": ("an object", lambda value: isinstance(value, dict)),
+    "ttl": ("seconds, more than 0", lambda value: _is_number(value) and value > 0),
+    "siblings": ("a list of objects", lambda value: isinstance(value, list) and all(type(v) is dict for v in value)),
+    "key": ("a string that is not empty", lambda value: isinstance(value, str) and value != ""),
+}
+
+# Kind → what its value must be, and which fields it may have beside key, kind and value.
+KINDS: Mapping[str, tuple[str, Callable[[Value], bool], tuple[str, ...]]] = {
+    "register": ("any value", lambda _: True, (*OPTIONS, *INFORMATION, "siblings")),
+    "log": ("a list", lambda value: isinstance(value, list), INFORMATION),
+    "text": ("a string", lambda value: isinstance(value, str), INFORMATION),
+}
+
+
+def record_of(line: Line) -> Record:
+    """The key that a line describes; otherwise an error that names the line and says what is wrong with it."""
+    fields = line.fields
+    _require(line, fields, "key")
+    kind = fields.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise line.wrong(f'"kind" must be one of {", ".join(KINDS)}')
+    wanted, fits, others = KINDS[kind]
+    _check_fields(line, fields, ("key", "kind", "value", *others))
+    if not fits(fields["value"]):
+        raise line.wrong(f'the "value" of a {kind} must be {wanted}')
+    return Record(line, fields["key"], kind, _variants(line, kind, fields))
+
+
+def _variants(line: Line, kind: str, fields: dict[str, Value]) -> tuple[Variant, ...]:
+    if kind == "log":
+        return tuple(Variant(element) for element in fields["value"])
+    siblings = fields.get("siblings", [])
+    for sibling in siblings:
+        _check_fields(line, sibling, ("value", *OPTIONS, *INFORMATION))
+    return tuple(
+        Variant(one["value"], {name: one[name] for name in OPTIONS if name in one}) for one in (fields, *siblings)
+    )
+
+
+def _check_fields(line: Line, fields: dict[str, Value], known: tuple[str, ...]) -> None:
+    if "value" not in fields:
+        raise line.wrong('"value" is missing')
+    for name in fields:
+        if name not in known:
+            raise line.wrong(f'"{name}" is not a field here; there are {", ".join(known)}')
+        if name in _CHECKS:
+            _require(line, fields, name)
+
+
+def _require(line: Line, fields: dict[str, Value], name: str) -> None:
+    wanted, fits = _CHECKS[name]
+    if name not in fields or not fits(fields[name]):
+        raise line.wrong(f'"{name}" must be {wanted}')

@@ -1,0 +1,54 @@
+"""The connection of one command: from its settings to a client, which knows the environment itself."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from crdtsyncd.cli.command import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import click
+
+    from crdtsync.client import Client
+
+CLIENT_TIMEOUT_S = 30.0
+LONG_S = 7 * 86400.0  # for work that a person or another program does meanwhile
+COMPLETION_TIMEOUT_S = 1.0
+_PAGE_KEYS = 1000
+
+
+@contextlib.contextmanager
+def connect(settings: Settings) -> Iterator[Client]:
+    """A client for these settings, closed at the end of the block.
+
+    Raises :class:`~crdtsync.errors.DaemonUnavailable` when no daemon answers.
+    """
+    from crdtsync.client import Client
+
+    timeout = CLIENT_TIMEOUT_S if settings.timeout is None else settings.timeout
+    with Client(socket=settings.socket, space=settings.space, agent=settings.agent, timeout=timeout) as client:
+        yield client
+
+
+def keys_with_prefix(context: click.Context, prefix: str, count_max: int) -> list[str]:
+    """Keys to complete a word with; none rather than an error, for a shell has nowhere to show one."""
+    from crdtsync.errors import CrdtSyncError
+
+    settings = context.find_root().ensure_object(Settings)
+    with contextlib.suppress(CrdtSyncError, OSError), connect(settings) as client:
+        return client.keys(prefix, limit=count_max, timeout=COMPLETION_TIMEOUT_S)
+    return []
+
+
+def all_keys(client: Client, prefix: str) -> Iterator[str]:
+    """All keys under a prefix, page by page, so that the first are there before the last are read."""
+    start: str | None = None
+    while True:
+        page = client.keys(prefix, start=start, limit=_PAGE_KEYS)
+        yield from page
+        if len(page) < _PAGE_KEYS:
+            return
+        start = page[-1]

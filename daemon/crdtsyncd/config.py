@@ -1,0 +1,184 @@
+"""Configuration: options override the environment, which overrides a TOML file, which overrides the defaults."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import socket as sockets
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from crdtsync.errors import ConfigError
+from crdtsync.wire.limits import is_name
+
+PEER_PORT_DEFAULT = 7420
+SOCKET_PATH_BYTES_MAX = 107
+
+
+def _split(value: object) -> object:
+    return [part for part in re.split(r"[,\s]+", value) if part] if isinstance(value, str) else value
+
+
+Strings = Annotated[list[str], NoDecode, BeforeValidator(_split)]
+
+
+def default_node_name() -> str:
+    """The host's name, made to fit."""
+    name = re.sub(r"[^a-z0-9._-]+", "-", sockets.gethostname().lower()).strip("-._")[:128]
+    return name or "node"
+
+
+def _state_dir() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "crdtsync"
+
+
+def _default_socket() -> Path:
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime:
+        return Path(runtime) / "crdtsync" / "agent.sock"
+    if os.geteuid() == 0:
+        return Path("/run/crdtsync/agent.sock")
+    return _state_dir() / "agent.sock"
+
+
+class Config(BaseSettings):
+    """Every setting of the daemon. An unknown key in a file is an error."""
+
+    model_config = SettingsConfigDict(env_prefix="CRDTSYNC_", extra="forbid", frozen=True)
+
+    data_dir: Path = Field(default_factory=_state_dir, description="where the database lives")
+    socket: Path = Field(default_factory=_default_socket, description="unix socket for agents")
+    socket_mode: str = Field("0660", pattern="^0?[0-7]{3}$", description="permissions of that socket")
+    listen: Strings = Field([], description="HOST:PORT to accept peers on")
+    advertise: Strings = Field([], description="HOST:PORT at which peers reach this node")
+    peers: Strings = Field([], description="URLs of peers to connect to, such as ws://127.0.0.1:7420")
+    node_name: str = Field(default_factory=default_node_name, description="name of this node, shown to people")
+    insecure_loopback: bool = Field(False, description="allow plain ws:// between addresses of this machine's loopback")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe events to log")
+    log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, else JSON")
+    ballast_bytes: int = Field(8 * 1024 * 1024, ge=0, le=1 << 40, description="size of a file given up when the disk is full")
+    free_bytes_min: int = Field(8 * 1024 * 1024, ge=0, le=1 << 50, description="below so much free space, writes are refused")
+    agents_max: int = Field(4096, ge=1, le=1_000_000, description="how many agents may be attached at once")
+    peers_max: int = Field(256, ge=1, le=100_000, description="how many peer connections may be open at once")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only options and environment; the file is read by :func:`load_config`, to tell its errors apart."""
+        return init_settings, env_settings
+
+    @field_validator("node_name")
+    @classmethod
+    def _name(cls, name: str) -> str:
+        if not is_name(name):
+            raise ValueError("must be 1 to 128 of a-z 0-9 . _ - and start with a letter or digit")
+        return name
+
+    @field_validator("listen", "advertise")
+    @classmethod
+    def _addresses(cls, addresses: list[str]) -> list[str]:
+        for address in addresses:
+            split_address(address)
+        return addresses
+
+    @field_validator("peers")
+    @classmethod
+    def _urls(cls, urls: list[str]) -> list[str]:
+        for url in urls:
+            parts = urlsplit(url)
+            if parts.scheme not in ("ws", "wss") or not parts.hostname:
+                raise ValueError(f"{url!r} is not a peer's URL, such as ws://127.0.0.1:{PEER_PORT_DEFAULT}")
+        return urls
+
+    @field_validator("socket")
+    @classmethod
+    def _socket_path(cls, path: Path) -> Path:
+        if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+            raise ValueError(f"is {len(os.fsencode(path))} bytes long; the path of a unix socket may have {SOCKET_PATH_BYTES_MAX}: choose a shorter one")
+        return path
+
+    @model_validator(mode="after")
+    def _plain_links_are_local(self) -> Config:
+        hosts = [split_address(address)[0] for address in self.listen] + [str(urlsplit(url).hostname) for url in self.peers]
+        if hosts and not self.insecure_loopback:
+            raise ValueError("listen and peers need insecure_loopback = true: this version links daemons of one machine only, in plain text")
+        for host in hosts:
+            if not is_loopback(host):
+                raise ValueError(f"{host!r} is not a loopback address: plain ws:// is for 127.0.0.0/8, [::1] and localhost only")
+        return self
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """``HOST:PORT`` or ``HOST`` in parts; ``[::1]:7420`` for IPv6."""
+    try:
+        parts = urlsplit(f"//{address}")
+        if not parts.hostname or parts.path or parts.username:
+            raise ValueError(address)
+        return parts.hostname, PEER_PORT_DEFAULT if parts.port is None else parts.port
+    except ValueError:
+        raise ValueError(f"{address!r} is not HOST:PORT, such as 127.0.0.1:{PEER_PORT_DEFAULT}") from None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is this machine's loopback, by its form alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.split("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def config_path() -> Path | None:
+    """The configuration file in force when none is named, if there is one."""
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    for path in (Path(base) / "crdtsync" / "crdtsyncd.toml", Path("/etc/crdtsync/crdtsyncd.toml")):
+        if path.is_file():
+            return path
+    return None
+
+
+def load_config(path: Path | None, options: dict[str, Any]) -> Config:
+    """Options over environment over file over defaults.
+
+    :raises ConfigError: a sentence for each fault, naming the setting, its value and what is allowed.
+    """
+    source = path or config_path()
+    from_file = {} if source is None else _read(source)
+    in_environment = {name for name in from_file if f"CRDTSYNC_{name.upper()}" in os.environ}
+    settings = {name: value for name, value in from_file.items() if name not in in_environment}
+    try:
+        return Config(**{**settings, **options})
+    except ValidationError as error:
+        where = f"{source}: " if source is not None else ""
+        raise ConfigError(where + "; ".join(_sentence(fault) for fault in error.errors())) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+
+
+def _sentence(fault: Any) -> str:
+    name = ".".join(str(part) for part in fault["loc"][:1])
+    if fault["type"] == "extra_forbidden":
+        return f"there is no setting {name!r}; the settings are {', '.join(sorted(Config.model_fields))}"
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    return f"{name} = {fault['input']!r}: {message}" if name else message

@@ -1,0 +1,43 @@
+"""Free space: refuse writes before the disk is full, and keep something to give up when it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class DiskGuard:
+    """Watches the file system of the data directory and holds the ballast file."""
+
+    def __init__(self, data_dir: Path, ballast_bytes: int, free_bytes_min: int) -> None:
+        self._data_dir = data_dir
+        self._ballast = data_dir / "ballast"
+        self._ballast_bytes = ballast_bytes
+        self._free_bytes_min = free_bytes_min
+        self._is_low = False
+
+    def check(self) -> str:
+        """Why writes must be refused now; empty if they need not be. Makes or gives up the ballast as space allows."""
+        usage = os.statvfs(self._data_dir)
+        free_bytes = usage.f_bavail * usage.f_frsize
+        resume_bytes = self._free_bytes_min + self._free_bytes_min // 4
+        self._is_low = free_bytes < (resume_bytes if self._is_low else self._free_bytes_min)
+        if not self._is_low:
+            if free_bytes > 2 * self._free_bytes_min + self._ballast_bytes:
+                self._make_ballast()
+            return ""
+        if free_bytes < self._free_bytes_min // 2:
+            self._ballast.unlink(missing_ok=True)
+        return (
+            f"the disk that holds {self._data_dir} has {free_bytes:,} bytes free, and {self._free_bytes_min:,} are kept in reserve: "
+            "free some space, and writes go on by themselves"
+        )
+
+    def _make_ballast(self) -> None:
+        if not self._ballast_bytes or self._ballast.exists():
+            return
+        try:
+            with self._ballast.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, self._ballast_bytes)
+        except OSError:
+            self._ballast.unlink(missing_ok=True)

@@ -1,0 +1,253 @@
+"""The driver: the only caller of :class:`crdtsync.core.node.Node`.
+
+One turn of the event loop: everything that came in is stepped, then one commit makes it durable, then replies and messages leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from random import SystemRandom
+from traceback import format_exception
+from typing import Any
+
+from crdtsync.core.agents import Reply
+from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
+from crdtsync.core.node import (
+    AgentClosed,
+    AgentFlow,
+    AgentFrame,
+    AgentOpened,
+    DialState,
+    DiskSpace,
+    Event,
+    Node,
+    Now,
+    PeerClosed,
+    PeerFrame,
+    PeerLatency,
+    PeerOpened,
+    Ready,
+    Tick,
+)
+from crdtsync.errors import CrdtSyncError, NoSpace, QuotaExceeded, StorageError
+from crdtsyncd.config import Config
+from crdtsyncd.disk import DiskGuard
+from crdtsyncd.ipc import AgentConnection
+from crdtsyncd.store import WAL_BYTES_MAX, WAL_CHECKPOINT_BYTES, Store
+from crdtsyncd.telemetry import log
+from crdtsyncd.transport import PeerConnection
+
+HOUSEKEEPING_S = 1.0
+FORGET_OUTCOMES_S = 3600.0
+
+
+def _now() -> Now:
+    return Now(time.time_ns() // 1_000_000, time.monotonic())
+
+
+class Driver:
+    """Feeds the node, commits, and delivers what it says. ``failed`` is set when the process must end."""
+
+    def __init__(self, config: Config, store: Store, version: str) -> None:
+        self._config = config
+        self._store = store
+        identity = Identity(store.node, config.node_name, LOOPBACK_CLUSTER, store.database, version)
+        self._node = Node(identity, store, SystemRandom(), log, _now())
+        self._disk = DiskGuard(config.data_dir, config.ballast_bytes, config.free_bytes_min)
+        self._agents: dict[int, AgentConnection] = {}
+        self._peers: dict[int, PeerConnection] = {}
+        self._conn_last = 0
+        self._flush_due: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._turns: dict[AgentConnection, None] = {}
+        self._checkpoint: asyncio.Future[None] | None = None
+        self._forget_due_s = 0.0
+        self._flushed = asyncio.Event()
+        self._refusal = ""
+        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.progress = 0
+        self._flush()
+
+    # -- one turn ----------------------------------------------------------------------------------------------
+
+    def _feed(self, event: Event) -> None:
+        if self.failed.done():
+            return
+        try:
+            self._node.step(event, _now())
+        except Exception as error:  # a bug must not leave a state that nobody meant, nor stop the service
+            log("bug", level="error", event_type=type(event).__name__, error="".join(format_exception(error)))
+            self._deliver(self._node.step_failed(event, f"{type(error).__name__}: {error}"))
+        if self._flush_due is None:
+            self._flush_due = asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Commit what has been stepped, then let it out."""
+        self._flush_due = None
+        if self.failed.done():
+            return
+        ready = self._node.ready()
+        try:
+            self._store.commit(ready.persist)
+        except NoSpace as error:
+            log("commit_refused", level="error", reason=error.message)
+            ready = self._node.persist_failed(ready, NoSpace(f"this could not be stored, and was not done: {error.message}"))
+        except StorageError as error:
+            log("storage_failed", level="error", reason=error.message)
+            self.failed.set_result(error.message)
+            return
+        else:
+            self._node.advance()
+        self.progress += 1
+        self._deliver(ready)
+        self._flushed.set()
+        self._flushed = asyncio.Event()
+        self._plan()
+
+    def _deliver(self, ready: Ready) -> None:
+        for conn, data in ready.sends:
+            if conn in self._peers:
+                self._peers[conn].send(data)
+        _write_replies(self._agents, ready.replies)
+        for conn, reason in ready.peer_closes:
+            if conn in self._peers:
+                log("peer_closed", peer=self._peers[conn].url, reason=reason)
+                self._peers[conn].close(reason)
+        for conn, reason in ready.agent_closes:
+            if conn in self._agents:
+                log("agent_closed", level="warning", conn=conn, reason=reason)
+                self._agents[conn].close()
+
+    def _plan(self) -> None:
+        """Arrange for the next turn, if time alone calls for one."""
+        loop = asyncio.get_running_loop()
+        if self._turns:
+            turns, self._turns = self._turns, {}
+            for connection in turns:
+                loop.call_soon(connection.take_turn)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_s = self._node.deadline_s()
+        if deadline_s is not None:
+            delay_s = max(0.0, deadline_s - time.monotonic())
+            self._timer = loop.call_later(delay_s, self._feed, Tick())
+
+    # -- agents --------------------------------------------------------------------------------------------------
+
+    def agent_opened(self, connection: AgentConnection, uid: int, pid: int) -> int:
+        """See :class:`crdtsyncd.ipc.Sink`, as for all of these."""
+        conn = self._next_conn()
+        self._agents[conn] = connection
+        self._feed(AgentOpened(conn, uid, pid))
+        return conn
+
+    def agent_frame(self, conn: int, payload: bytes) -> None:
+        self._feed(AgentFrame(conn, payload))
+
+    def agent_flow(self, conn: int, blocked: bool) -> None:
+        self._feed(AgentFlow(conn, blocked))
+
+    def agent_closed(self, conn: int) -> None:
+        self._agents.pop(conn, None)
+        self._feed(AgentClosed(conn))
+
+    def take_turns_later(self, connection: AgentConnection) -> None:
+        self._turns[connection] = None
+        self._feed(Tick())
+
+    def refuse_agent(self) -> CrdtSyncError | None:
+        if len(self._agents) < self._config.agents_max:
+            return None
+        return QuotaExceeded(f"{len(self._agents):,} agents are attached, the most that this daemon takes: detach some, or raise agents_max")
+
+    # -- peers ---------------------------------------------------------------------------------------------------
+
+    def peer_opened(self, connection: PeerConnection) -> int:
+        """See :class:`crdtsyncd.transport.Sink`, as for all of these."""
+        conn = self._next_conn()
+        self._peers[conn] = connection
+        self._feed(PeerOpened(conn, connection.url, connection.dialled))
+        return conn
+
+    def peer_frame(self, conn: int, data: bytes) -> None:
+        self._feed(PeerFrame(conn, data))
+
+    def peer_latency(self, conn: int, rtt_ms: float) -> None:
+        self._node.step(PeerLatency(conn, rtt_ms), _now())
+
+    def peer_closed(self, conn: int, reason: str) -> None:
+        self._peers.pop(conn, None)
+        self._feed(PeerClosed(conn, reason))
+
+    def peer_count(self) -> int:
+        return len(self._peers)
+
+    def dial_state(self, url: str, state: str, error: str) -> None:
+        self._feed(DialState(url, state, error))
+
+    def is_linked(self, url: str) -> bool:
+        return self._node.is_linked(url)
+
+    async def breathe(self) -> None:
+        await self._flushed.wait()
+
+    def log(self, event: str, level: str = "info", **fields: object) -> None:
+        log(event, level, **fields)
+
+    # -- housekeeping --------------------------------------------------------------------------------------------
+
+    async def keep_house(self) -> None:
+        """Watch the disk, checkpoint the write-ahead log, forget what is too old. Runs until cancelled."""
+        while True:
+            self._check_disk()
+            await self._check_wal()
+            if time.monotonic() >= self._forget_due_s:
+                self._forget_due_s = time.monotonic() + FORGET_OUTCOMES_S
+                self._store.forget_outcomes(_now().wall_ms)
+            await asyncio.sleep(HOUSEKEEPING_S)
+
+    def _check_disk(self) -> None:
+        refusal = self._disk.check()
+        if refusal != self._refusal:
+            log("disk_low" if refusal else "disk_recovered", level="warning", reason=refusal)
+            self._refusal = refusal
+            self._feed(DiskSpace(refusal))
+
+    async def _check_wal(self) -> None:
+        size_bytes = self._store.wal_bytes()
+        if size_bytes >= WAL_BYTES_MAX:
+            self._store.checkpoint(block=True)
+        elif size_bytes >= WAL_CHECKPOINT_BYTES:
+            await asyncio.to_thread(self._store.checkpoint)
+
+    def stop(self) -> None:
+        """Let out what is done and close every connection."""
+        if self._flush_due is not None:
+            self._flush_due.cancel()
+            self._flush()
+        for connection in list(self._agents.values()):
+            connection.close()
+        for peer in list(self._peers.values()):
+            peer.close("this node is stopping")
+
+    def _next_conn(self) -> int:
+        self._conn_last += 1
+        return self._conn_last
+
+
+def _write_replies(agents: dict[int, AgentConnection], replies: list[Reply]) -> None:
+    """Write all frames of a connection at once: one system call instead of one a frame."""
+    if len(replies) == 1:
+        reply = replies[0]
+        if reply.conn in agents:
+            agents[reply.conn].write(reply.data)
+        return
+    together: dict[int, list[bytes]] = {}
+    for reply in replies:
+        together.setdefault(reply.conn, []).append(reply.data)
+    for conn, frames in together.items():
+        if conn in agents:
+            agents[conn].write(b"".join(frames))

@@ -1,0 +1,179 @@
+"""The agents' unix socket: one protocol object a connection, fair turns, bounded buffers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+import struct
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, cast
+
+from crdtsync.errors import ConfigError, CrdtSyncError, QuotaExceeded, to_wire
+from crdtsync.wire.codec import pack
+from crdtsync.wire.framing import FrameReader, frame
+from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
+
+TURN_REQUESTS_MAX = 64
+BACKLOG_REQUESTS_MAX = 256
+WRITE_BUFFER_BYTES_MAX = 1024 * 1024
+HELLO_TIMEOUT_S = 10.0
+
+
+class Sink(Protocol):
+    """Where the agents' connections report to."""
+
+    def agent_opened(self, connection: AgentConnection, uid: int, pid: int) -> int:
+        """A new connection; returns its number."""
+
+    def agent_frame(self, conn: int, payload: bytes) -> None:
+        """One frame from it."""
+
+    def agent_flow(self, conn: int, blocked: bool) -> None:
+        """It cannot take more for now, or can again."""
+
+    def agent_closed(self, conn: int) -> None:
+        """It is gone."""
+
+    def take_turns_later(self, connection: AgentConnection) -> None:
+        """It has more frames than fit into one turn."""
+
+    def refuse_agent(self) -> CrdtSyncError | None:
+        """Why no further connection can be taken; None if it can."""
+
+    def log(self, event: str, level: str = "info", **fields: object) -> None:
+        """Log one event."""
+
+
+class AgentConnection(asyncio.Protocol):
+    """One agent's connection."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._reader = FrameReader(AGENT_FRAME_BYTES_MAX)
+        self._backlog: deque[bytes] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._paused_by_peer = False
+        self.conn = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See :class:`asyncio.Protocol`, as for all that follow."""
+        self._transport = cast(asyncio.Transport, transport)
+        refusal = self._sink.refuse_agent()
+        if refusal is not None:
+            self._refuse(refusal)
+            return
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        credentials = self._transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        pid, uid, _gid = struct.unpack("3i", credentials)
+        self.conn = self._sink.agent_opened(self, uid, pid)
+        self._timer = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._no_hello)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.conn:
+            return
+        try:
+            self._backlog.extend(self._reader.feed(data))
+        except CrdtSyncError as error:
+            self._sink.log("agent_refused", level="warning", conn=self.conn, reason=error.message)
+            self._refuse(error)
+            return
+        self.take_turn()
+
+    def take_turn(self) -> None:
+        """Hand on a bounded number of frames; the rest waits for the next turn."""
+        backlog = self._backlog
+        for _ in range(min(TURN_REQUESTS_MAX, len(backlog))):
+            if not self.conn or self._paused_by_peer:
+                return
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            self._sink.agent_frame(self.conn, backlog.popleft())
+        if backlog:
+            self._sink.take_turns_later(self)
+        self._throttle()
+
+    def pause_writing(self) -> None:
+        self._paused_by_peer = True
+        self._sink.agent_flow(self.conn, blocked=True)
+        self._throttle()
+
+    def resume_writing(self) -> None:
+        self._paused_by_peer = False
+        self._sink.agent_flow(self.conn, blocked=False)
+        if self._backlog:
+            self._sink.take_turns_later(self)
+        self._throttle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._backlog.clear()
+        self._transport = None
+        if self.conn:
+            conn, self.conn = self.conn, 0
+            self._sink.agent_closed(conn)
+
+    def write(self, data: bytes) -> None:
+        """Send a frame, or do nothing if the connection is gone."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Close after what was written is sent; nothing that came in is handled any more."""
+        self._backlog.clear()
+        if self._transport is not None:
+            self._transport.close()
+
+    def _throttle(self) -> None:
+        """Read no further from an agent that sends faster than it is served, or does not take its replies."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._paused_by_peer or len(self._backlog) > BACKLOG_REQUESTS_MAX:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _refuse(self, error: CrdtSyncError) -> None:
+        self.write(frame(pack([0, 1, to_wire(error)])))
+        self.close()
+
+    def _no_hello(self) -> None:
+        self._refuse(QuotaExceeded(f"no hello within {HELLO_TIMEOUT_S:.0f} s"))
+
+
+async def serve_agents(path: Path, mode: int, make: Callable[[], AgentConnection]) -> asyncio.Server:
+    """Listen on a unix socket. A socket that nobody listens on any more is replaced.
+
+    :raises ConfigError: somebody listens on it, or it cannot be made.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _remove_stale(path)
+        before = os.umask(0o777 & ~mode)
+        try:
+            return await asyncio.get_running_loop().create_unix_server(make, str(path), backlog=1024)
+        finally:
+            os.umask(before)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {path}: {error.strerror or error}; choose another with --socket") from None
+
+
+def _remove_stale(path: Path) -> None:
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise ConfigError(f"{path} is there and is not a socket: move it away, or choose another with --socket")
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            path.unlink(missing_ok=True)
+            return
+    raise ConfigError(f"another program listens on {path}: stop it, or choose another socket with --socket")

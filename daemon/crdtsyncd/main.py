@@ -1,0 +1,187 @@
+"""``crdtsyncd``: parse options, open the store, serve until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Coroutine
+from contextlib import suppress
+from importlib.metadata import version as package_version
+from pathlib import Path
+from typing import Any
+
+import click
+import uvloop
+
+from crdtsync.errors import ConfigError, CrdtSyncError
+from crdtsyncd import telemetry
+from crdtsyncd.config import Config, load_config
+from crdtsyncd.driver import Driver
+from crdtsyncd.ipc import AgentConnection, serve_agents
+from crdtsyncd.store import Store
+from crdtsyncd.transport import dial_forever, listen
+
+EXIT_FAILED = 1
+EXIT_CONFIG = 2
+STOP_TIMEOUT_S = 5.0
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--config", "config_file", type=click.Path(path_type=Path), metavar="FILE", help="TOML file with settings.")
+@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Where the database lives.")
+@click.option("--socket", type=click.Path(path_type=Path), metavar="PATH", help="Unix socket for agents.")
+@click.option("--listen", multiple=True, metavar="HOST:PORT", help="Accept peers here. May be repeated.")
+@click.option("--advertise", multiple=True, metavar="HOST:PORT", help="Where peers reach this node. May be repeated.")
+@click.option("--peer", "peers", multiple=True, metavar="URL", help="Connect to this peer. May be repeated.")
+@click.option("--node-name", metavar="NAME", help="Name of this node, shown to people.")
+@click.option("--insecure-loopback", is_flag=True, default=None, help="Allow plain ws:// between loopback addresses.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Least severe events to log.")
+@click.option("--check-config", is_flag=True, help="Say whether the configuration is valid, and exit.")
+@click.version_option(package_version("crdtsync"), prog_name="crdtsyncd")
+def cli(config_file: Path | None, check_config: bool, **options: Any) -> None:
+    """Hold this host's replica of the shared state, and keep it in sync with its peers."""
+    given = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items() if value not in (None, ())}
+    config = load_config(config_file, given)
+    if check_config:
+        click.echo("the configuration is valid")
+        return
+    telemetry.configure(config.log_level, config.log_format)
+    uvloop.run(_serve(config, lambda: load_config(config_file, given)))
+
+
+def main() -> None:
+    """Entry point: errors become one sentence and an exit status."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(EXIT_CONFIG)
+    except ConfigError as error:
+        print(f"crdtsyncd: {error.message}", file=sys.stderr)
+        sys.exit(EXIT_CONFIG)
+    except CrdtSyncError as error:
+        print(f"crdtsyncd: {error.message}", file=sys.stderr)
+        sys.exit(EXIT_FAILED)
+
+
+async def _serve(config: Config, reload: Any) -> None:
+    runtime_dir = config.socket.parent
+    _make_dir(runtime_dir)
+    store = Store(config.data_dir, runtime_dir)
+    try:
+        driver = Driver(config, store, package_version("crdtsync"))
+        await Service(config, driver, reload).run()
+        store.checkpoint(block=True)
+    finally:
+        store.close()
+
+
+class Service:
+    """Listeners, dialers and signals around one driver."""
+
+    def __init__(self, config: Config, driver: Driver, reload: Any) -> None:
+        self._config = config
+        self._driver = driver
+        self._reload = reload
+        self._dials: dict[str, asyncio.Task[None]] = {}
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT, or until the disk fails.
+
+        :raises ConfigError: an address or the socket cannot be had.
+        :raises CrdtSyncError: the disk failed.
+        """
+        config, driver = self._config, self._driver
+        self._handle_signals()
+        agents = await serve_agents(config.socket, int(config.socket_mode, 8), lambda: AgentConnection(driver))
+        house = asyncio.create_task(driver.keep_house())
+        servers = []
+        try:
+            for address in config.listen:
+                servers.append(await listen(address, driver, config.peers_max))
+            self._dial(config.peers)
+            telemetry.log("ready", node=config.node_name, socket=str(config.socket), listen=config.listen, pid=os.getpid())
+            _notify("READY=1")
+            await self._until_stopped(house)
+        finally:
+            _notify("STOPPING=1")
+            await _cancel([house, *self._dials.values()])
+            agents.close()
+            driver.stop()
+            for server in servers:
+                server.close(close_connections=True)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(_all(server.wait_closed() for server in servers), STOP_TIMEOUT_S)
+            config.socket.unlink(missing_ok=True)
+            telemetry.log("stopped")
+
+    async def _until_stopped(self, house: asyncio.Task[None]) -> None:
+        stop = asyncio.create_task(self._stop.wait())
+        await asyncio.wait([stop, self._driver.failed, house], return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if house.done():
+            house.result()
+        if self._driver.failed.done():
+            raise CrdtSyncError(self._driver.failed.result())
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reread)
+
+    def _reread(self) -> None:
+        try:
+            config: Config = self._reload()
+        except ConfigError as error:
+            telemetry.log("reload_refused", level="error", reason=error.message)
+            return
+        telemetry.configure(config.log_level, config.log_format)
+        fixed = {"log_level", "log_format", "peers"}
+        changed = {name for name in Config.model_fields if getattr(config, name) != getattr(self._config, name)} - fixed
+        self._dial(config.peers)
+        telemetry.log("reloaded", needs_restart=sorted(changed))
+
+    def _dial(self, urls: list[str]) -> None:
+        for url in set(self._dials) - set(urls):
+            self._dials.pop(url).cancel()
+        for url in urls:
+            if url not in self._dials:
+                self._dials[url] = asyncio.create_task(dial_forever(url, self._driver))
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _all(waits: Any) -> None:
+    await asyncio.gather(*waits)
+
+
+def _make_dir(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise ConfigError(f"cannot make the socket's directory {path}: {error.strerror}; choose another with --socket") from None
+
+
+def _notify(state: str) -> None:
+    """Tell systemd, if it started us (sd_notify(3))."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify, suppress(OSError):
+        notify.connect(f"\0{address[1:]}" if address.startswith("@") else address)
+        notify.send(state.encode())
+
+
+if __name__ == "__main__":
+    main()

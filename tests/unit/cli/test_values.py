@@ -1,0 +1,82 @@
+"""Values survive the way through JSON exactly, and what cannot be a value is refused with its place."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from crdtsyncd.cli import values
+from hypothesis import given
+from hypothesis import strategies as st
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+    | st.binary()
+)
+names = st.text() | st.sampled_from(["$bytes", "$$bytes", "$$$bytes", "$", "bytes"])
+trees = st.recursive(scalars, lambda part: st.lists(part) | st.dictionaries(names, part), max_leaves=20)
+
+
+@given(trees)
+def test_every_value_comes_back_as_it_was(value):
+    text = values.dumps(value)
+    back = values.loads(text)
+    assert back == value
+    assert repr(back) == repr(value)  # == takes 1, 1.0 and True for one
+
+
+@given(trees)
+def test_output_is_one_line_of_plain_json(value):
+    text = values.dumps(value)
+    json.loads(text)
+    assert not any(ord(character) < 32 or 127 <= ord(character) < 160 for character in text)
+
+
+def test_bytes_are_base64():
+    assert values.dumps({"key": b"\x00\xff"}) == '{"key": {"$bytes": "AP8="}}'
+    assert values.loads('{"$bytes": "AP8="}') == b"\x00\xff"
+
+
+def test_a_map_that_looks_like_bytes_is_escaped():
+    assert values.dumps({"$bytes": "AP8="}) == '{"$$bytes": "AP8="}'
+    assert values.loads('{"$$bytes": "AP8="}') == {"$bytes": "AP8="}
+
+
+def test_a_map_with_more_keys_needs_no_escape():
+    value = {"$bytes": "not base64", "other": 1}
+    assert values.loads(values.dumps(value)) == value
+
+
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("hello", "at line 1, column 1"),
+        ("", "at line 1, column 1"),
+        ('{"a": 1,\n "b" 2}', "at line 2, column 6"),
+        ("NaN", "NaN is not JSON"),
+        ("[-Infinity]", "-Infinity is not JSON"),
+        ("1e999", "too large"),
+        ("18446744073709551616", "does not fit in 64 bits"),
+        ("-9223372036854775809", "does not fit in 64 bits"),
+        ("9" * 5000, "does not fit in 64 bits"),
+        ('{"a": 1, "b": 2, "a": 3}', 'the key "a" is there twice'),
+        ('{"$bytes": "!"}', "not base64"),
+        ('{"$bytes": "A"}', "not base64"),
+        ('{"$bytes": "ä"}', "not base64"),
+        ('{"$bytes": 1}', "must hold a base64 string"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_what_is_not_a_value_is_refused_with_a_reason(text, reason):
+    with pytest.raises(values.NotJson) as caught:
+        values.loads(text)
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("number", ["9223372036854775807", "-9223372036854775808", "18446744073709551615"])
+def test_64_bits_are_enough(number):
+    assert str(values.loads(number)) == number

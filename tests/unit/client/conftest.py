@@ -1,0 +1,148 @@
+"""What the client's tests share: a daemon that does what a script says, and a player for plans."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+PATIENCE_S = 20
+
+
+class Peer:
+    """The daemon's end of one connection."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self.hello: dict[str, Any] = {}
+
+    def greet(self, database: bytes = b"d" * 16) -> None:
+        """Answer the hello."""
+        request_id, operation, self.hello = self.receive()
+        assert (request_id, operation) == (1, "hello")
+        self.reply(1, {"protocol": 1, "version": "0", "node": "n", "name": "n", "database": database})
+
+    def receive(self) -> tuple[int, str, dict[str, Any]]:
+        """The next request."""
+        (length,) = struct.unpack(">I", self._exactly(4))
+        request_id, operation, arguments = msgpack.unpackb(self._exactly(length))
+        return request_id, operation, arguments
+
+    def reply(self, request_id: int, result: object) -> None:
+        self.send([request_id, 0, result])
+
+    def refuse(self, request_id: int, code: str, **details: object) -> None:
+        self.send([request_id, 1, {"code": code, "message": f"refused: {code}", **details}])
+
+    def events(self, request_id: int, *events: dict[str, object]) -> None:
+        self.send([request_id, 2, list(events)])
+
+    def send(self, message: object) -> None:
+        self.socket.sendall(frame(message))
+
+    def wait_for_end(self) -> None:
+        """Until the client has closed its end."""
+        with contextlib.suppress(OSError):
+            while self.socket.recv(65536):
+                pass
+
+    def _exactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            more = self.socket.recv(count - len(data))
+            if not more:
+                raise EOFError("the client hung up")
+            data += more
+        return data
+
+
+def frame(message: object) -> bytes:
+    """A message as it travels."""
+    body = msgpack.packb(message)
+    return struct.pack(">I", len(body)) + body
+
+
+Scene = Callable[[Peer], None]
+
+
+class ScriptedDaemon:
+    """Plays one scene for each connection, in the order in which they come, and fails the test if a scene fails."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.path)
+        self._listener.listen()
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    def play(self, *scenes: Scene) -> None:
+        """Wait for one connection for each scene, one after the other."""
+        self._thread = threading.Thread(target=self._run, args=(scenes,), daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """All scenes have been played."""
+        if self._thread is not None:
+            self._thread.join(PATIENCE_S)
+            assert not self._thread.is_alive(), "a scene waits for something that did not come"
+        self._listener.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self, scenes: tuple[Scene, ...]) -> None:
+        try:
+            for scene in scenes:
+                connection, _ = self._listener.accept()
+                connection.settimeout(PATIENCE_S)
+                with connection:
+                    scene(Peer(connection))
+        except BaseException as error:  # noqa: BLE001  # handed to the test
+            self._failure = error
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[ScriptedDaemon]:
+    scripted = ScriptedDaemon(tmp_path / "agent.sock")
+    yield scripted
+    scripted.finish()
+
+
+class Played:
+    """What came of a plan: its steps as ``(operation, arguments)``, and its result."""
+
+    def __init__(self, steps: list[Any], result: Any) -> None:
+        self.steps = steps
+        self.result = result
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Of the only request."""
+        (call,) = self.steps
+        return call.arguments
+
+
+@pytest.fixture
+def play() -> Callable[..., Played]:
+    """Run a plan against replies that are given in advance; an exception among them is thrown in."""
+
+    def run(plan: Any, *replies: Any) -> Played:
+        steps, left = [], list(replies)
+        try:
+            step = next(plan)
+            while True:
+                steps.append(step)
+                reply = left.pop(0)
+                step = plan.throw(reply) if isinstance(reply, BaseException) else plan.send(reply)
+        except StopIteration as done:
+            assert not left, f"the plan did not ask for {left}"
+            return Played(steps, done.value)
+
+    return run

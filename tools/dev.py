@@ -1,0 +1,381 @@
+"""The chores of this project, behind ``./dev``: keeps ``.venv`` in step with the lock file, then runs one chore.
+
+Standard library only, for it runs before anything is installed. The environment is described by a stamp that is written
+last: a set-up that was interrupted has none and is done again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+LOCK = ROOT / "requirements.lock"
+PROJECT = ROOT / "pyproject.toml"
+STAMP = VENV / "crdtsync-stamp"
+
+# What resolves the lock file; a throw-away copy, so that a broken lock file can still be made anew.
+UV = "uv==0.13.9"
+
+CHECKED_BY_MYPY = ("crdtsync", "daemon/crdtsyncd", "tools", "tests", "benchmarks", "fuzz")
+CACHES = (".hypothesis", ".import_linter_cache", ".mypy_cache", ".pytest_cache", ".ruff_cache", "build", "dist")
+
+
+class ChoreError(Exception):
+    """A chore cannot go on; the message is one sentence for the person at the keyboard."""
+
+
+# ---------------------------------------------------------------------------------------------------------- set-up
+
+
+class Stamp(NamedTuple):
+    """What the environment in ``.venv`` was made from: its packages, and the project installed into it."""
+
+    packages: str
+    project: str
+
+    @classmethod
+    def wanted(cls) -> Stamp:
+        """What it should be made from now; the place and the Python count too, for neither can change under a venv."""
+        try:
+            lock, project = LOCK.read_bytes(), PROJECT.read_bytes()
+        except FileNotFoundError as error:
+            message = f"{error.filename} is missing; restore it with git, or make the lock file with: ./dev lock"
+            raise ChoreError(message) from error
+        place = f"{ROOT}\n{sys.version_info[:2]}\n".encode()
+        return cls(hashlib.sha256(place + lock).hexdigest(), hashlib.sha256(project).hexdigest())
+
+    @classmethod
+    def found(cls) -> Stamp | None:
+        """What it was made from, or None when there is no finished environment."""
+        try:
+            packages, project = STAMP.read_text(encoding="ascii").split()
+        except (OSError, ValueError):
+            return None
+        return cls(packages, project)
+
+    def write(self) -> None:
+        """Declare the environment finished; the last act of a set-up."""
+        partial = STAMP.with_suffix(".partial")
+        partial.write_text(f"{self.packages}\n{self.project}\n", encoding="ascii")
+        partial.replace(STAMP)
+
+
+def ensure_environment() -> None:
+    """Make ``.venv`` match the lock file and the project; free when it already does."""
+    wanted = Stamp.wanted()
+    if Stamp.found() == wanted:
+        return
+    with _alone():
+        found = Stamp.found()  # another call may have done it meanwhile
+        if found == wanted:
+            return
+        steps: list[tuple[str, Callable[[], None]]] = [("installing crdtsync itself, editable", _install_project)]
+        if found is None or found.packages != wanted.packages:
+            lines = LOCK.read_text(encoding="utf-8").splitlines()
+            packages = sum("==" in line for line in lines)
+            steps = [
+                (f"making .venv with Python {sys.version.split()[0]}", _make_venv),
+                (f"installing {packages} packages from {LOCK.name}", _install_packages),
+                *steps,
+            ]
+            _say("setting up .venv, once for each change of the lock file; about a minute")
+        STAMP.unlink(missing_ok=True)
+        for number, (title, step) in enumerate(steps, 1):
+            with _timed(f"[{number}/{len(steps)}] {title}"):
+                step()
+        wanted.write()
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Hold the lock on the checkout, so that of two calls at once the second waits for the first one's set-up."""
+    checkout = os.open(ROOT, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(checkout, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("waiting for another ./dev, which is setting up .venv")
+            fcntl.flock(checkout, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(checkout)
+
+
+def _make_venv() -> None:
+    if VENV.exists():
+        shutil.rmtree(VENV)
+    # Run from the old .venv, sys.executable has just been removed.
+    base = getattr(sys, "_base_executable", sys.executable)
+    # The lock file brings pip along, so the venv needs none of its own: Debian has venv without ensurepip.
+    _quietly([base, "-m", "venv", "--without-pip", str(VENV)], "could not make .venv")
+
+
+def _install_packages() -> None:
+    pip = _some_pip()
+    _quietly(
+        [*pip, "install", "--require-hashes", "--no-deps", "--progress-bar=off", "-r", str(LOCK)],
+        "could not install the packages (is there a network?)",
+    )
+
+
+def _some_pip() -> list[str]:
+    """A pip that can install into ``.venv`` before that has one."""
+    base = getattr(sys, "_base_executable", sys.executable)
+    if subprocess.run([base, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0:
+        return [base, "-m", "pip", "--python", str(PYTHON)]
+    if importlib.util.find_spec("ensurepip") is not None:
+        _quietly([str(PYTHON), "-m", "ensurepip", "--default-pip"], "could not install pip into .venv")
+        return [str(PYTHON), "-m", "pip"]
+    message = "this Python has neither pip nor ensurepip; install one of them (Debian: apt-get install python3-venv)"
+    raise ChoreError(message)
+
+
+def _install_project() -> None:
+    _quietly(
+        [str(PYTHON), "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT)],
+        "could not install the project into .venv",
+    )
+
+
+def _quietly(command: Sequence[str], complaint: str) -> None:
+    """Run a step of the set-up; show what it said only when it fails."""
+    environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+    environment.pop("PYTHONPATH", None)
+    done = subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace", check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        tail = "\n".join(f"    {line}" for line in done.stdout.splitlines()[-20:])
+        raise ChoreError(f"{complaint}; {Path(command[0]).name} said:\n{tail}")
+
+
+# ---------------------------------------------------------------------------------------------------------- chores
+
+
+def _replace(command: Sequence[str], *, directory: Path | None = None) -> NoReturn:
+    """Become a command of the environment: signals and the exit status are its own."""
+    if directory is not None:
+        os.chdir(directory)
+    environment = _environment()
+    program = shutil.which(command[0], path=environment["PATH"])
+    if program is None:
+        raise ChoreError(f"{command[0]!r} is neither in .venv nor on PATH")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(program, list(command), environment)
+
+
+def _environment() -> dict[str, str]:
+    environment = {**os.environ, "VIRTUAL_ENV": str(VENV)}
+    environment["PATH"] = os.pathsep.join([str(VENV / "bin"), os.environ.get("PATH", os.defpath)])
+    environment.pop("PYTHONHOME", None)
+    return environment
+
+
+def up(arguments: list[str]) -> NoReturn:
+    """Start a small fleet of daemons here to try things out: ./dev up --help."""
+    _replace(["python", "-m", "crdtsyncd.cluster", *arguments])
+
+
+def test(arguments: list[str]) -> NoReturn:
+    """Run the tests, all but soak; arguments go to pytest."""
+    _replace(["python", "-m", "pytest", *arguments], directory=ROOT)
+
+
+def soak(arguments: list[str]) -> NoReturn:
+    """Run the tests that take minutes or more; arguments go to pytest."""
+    _replace(["python", "-m", "pytest", "-m", "soak", "--timeout=0", *arguments], directory=ROOT)
+
+
+def lint(arguments: list[str]) -> int:
+    """Check format, style, types and import rules; run them all, then say which failed."""
+    _refuse(arguments)
+    checked = [name for name in CHECKED_BY_MYPY if any((ROOT / name).rglob("*.py"))]
+    checks = {
+        "ruff format": ["ruff", "format", "--check", "."],
+        "ruff check": ["ruff", "check", "."],
+        "mypy": ["mypy", *checked],
+        "lint-imports": ["lint-imports"],
+    }
+    failed = []
+    for title, command in checks.items():
+        with _timed(title, ends=False):
+            if subprocess.run(command, cwd=ROOT, env=_environment(), check=False).returncode != 0:
+                failed.append(title)
+    _say(f"lint failed: {', '.join(failed)} (./dev fmt mends format and imports)" if failed else "lint passed")
+    return 1 if failed else 0
+
+
+def fmt(arguments: list[str]) -> int:
+    """Format the code, and mend what ruff can mend."""
+    _refuse(arguments)
+    fixed = subprocess.run(["ruff", "check", "--fix", "."], cwd=ROOT, env=_environment(), check=False)
+    formatted = subprocess.run(["ruff", "format", "."], cwd=ROOT, env=_environment(), check=False)
+    return fixed.returncode or formatted.returncode
+
+
+def bench(arguments: list[str]) -> NoReturn:
+    """Run the benchmarks: ./dev bench --help."""
+    _replace(["python", "-m", "benchmarks", *arguments], directory=ROOT)
+
+
+def fuzz(arguments: list[str]) -> NoReturn:
+    """Run the fuzzers: ./dev fuzz --help."""
+    _replace(["python", "-m", "fuzz", *arguments], directory=ROOT)
+
+
+def docs(arguments: list[str]) -> NoReturn:
+    """Check that every link in the documentation leads somewhere."""
+    _refuse(arguments)
+    _replace(["python", "tools/check_docs.py"], directory=ROOT)
+
+
+def build(arguments: list[str]) -> NoReturn:
+    """Build the wheel into dist/ (-d DIR for another place)."""
+    _replace(["python", "-m", "hatchling", "build", "-t", "wheel", *arguments], directory=ROOT)
+
+
+def lock(arguments: list[str]) -> int:
+    """Resolve pyproject.toml into requirements.lock; --upgrade takes the newest versions allowed."""
+    maker = ROOT / ".venv-lock"
+    shutil.rmtree(maker, ignore_errors=True)
+    base = getattr(sys, "_base_executable", sys.executable)
+    try:
+        with _timed(f"installing {UV} for this once"):
+            _quietly([base, "-m", "venv", "--without-pip", str(maker)], "could not make a venv")
+            _quietly(
+                [base, "-m", "pip", "--python", str(maker / "bin" / "python"), "install", UV],
+                f"could not install {UV}",
+            )
+        # No header, index or comment: the file says what, not from where. System certificates, as pip uses them.
+        options = ["--system-certs", "--no-header", "--no-annotate", "--no-emit-index-url", "--generate-hashes"]
+        options += ["--universal", "--python-version", "3.11"]
+        command = [str(maker / "bin" / "uv"), "pip", "compile", "--quiet", *options]
+        command += ["--group", "dev", PROJECT.name, "--output-file", LOCK.name, *arguments]
+        with _timed(f"resolving {PROJECT.name} into {LOCK.name}", ends=False):
+            return subprocess.run(command, cwd=ROOT, check=False).returncode
+    finally:
+        shutil.rmtree(maker, ignore_errors=True)
+
+
+def clean(arguments: list[str]) -> int:
+    """Remove caches and build results; --all also .venv."""
+    if arguments not in ([], ["--all"]):
+        raise ChoreError(f"clean takes --all or nothing, not {' '.join(arguments)!r}")
+    for name in [*CACHES, *([".venv"] if arguments else [])]:
+        shutil.rmtree(ROOT / name, ignore_errors=True)
+    for top in ROOT.iterdir():
+        if top.is_dir() and not top.name.startswith("."):
+            for cache in sorted(top.rglob("__pycache__")):
+                shutil.rmtree(cache, ignore_errors=True)
+    return 0
+
+
+def run(arguments: list[str]) -> NoReturn:
+    """Run any command in the environment, where you are: ./dev run CMD…."""
+    if not arguments:
+        raise ChoreError("run needs a command: ./dev run python -c 'import crdtsync'")
+    _replace(arguments)
+
+
+def shell(arguments: list[str]) -> int:
+    """Say how to use the environment from your own shell."""
+    _refuse(arguments)
+    print(f"source {VENV}/bin/activate    # bash, zsh; leave with: deactivate")
+    print(f"source {VENV}/bin/activate.fish")
+    return 0
+
+
+def help_(arguments: list[str]) -> int:
+    """List the chores."""
+    _refuse(arguments)
+    print("usage: ./dev CHORE [ARGUMENT...]\n")
+    for name, chore in CHORES.items():
+        print(f"  {name:6} {(chore.__doc__ or '').splitlines()[0].rstrip('.')}")
+    print("\nThe first one sets up .venv from requirements.lock; so does each change of that file.")
+    return 0
+
+
+CHORES: dict[str, Callable[[list[str]], int]] = {
+    "up": up,
+    "test": test,
+    "soak": soak,
+    "lint": lint,
+    "fmt": fmt,
+    "bench": bench,
+    "fuzz": fuzz,
+    "docs": docs,
+    "lock": lock,
+    "build": build,
+    "clean": clean,
+    "run": run,
+    "shell": shell,
+    "help": help_,
+}
+NEED_NO_ENVIRONMENT = ("help", "clean", "lock")
+
+
+# --------------------------------------------------------------------------------------------------------- talking
+
+
+def _refuse(arguments: list[str]) -> None:
+    if arguments:
+        raise ChoreError(f"this chore takes no arguments, and got {' '.join(arguments)!r}")
+
+
+def _say(message: str, *, end: str = "\n") -> None:
+    print(f"dev: {message}", end=end, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _timed(title: str, *, ends: bool = True) -> Iterator[None]:
+    """Say what is going on and how long it took; ``ends=False`` when it prints lines of its own."""
+    _say(f"{title} ... ", end="" if ends else "\n")
+    start = time.monotonic()
+    outcome = "failed after"
+    try:
+        yield
+        outcome = "took"
+    finally:
+        verdict = f"{outcome} {time.monotonic() - start:.1f} s"
+        print(verdict if ends else f"dev: {title} {verdict}", file=sys.stderr, flush=True)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the chore that the arguments name, and return its exit status."""
+    name, *rest = arguments or ["help"]
+    if name in ("-h", "--help"):
+        name = "help"
+    chore = CHORES.get(name)
+    try:
+        if chore is None:
+            raise ChoreError(f"there is no chore {name!r}; ./dev help lists them")
+        if name not in NEED_NO_ENVIRONMENT:
+            ensure_environment()
+        return chore(rest)
+    except ChoreError as error:
+        _say(str(error))
+        return 2 if chore is None else 1
+    except KeyboardInterrupt:
+        _say("interrupted; what was half done is done again by the next call")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
