@@ -111,9 +111,9 @@ class Service:
             await self._until_stopped(house)
         finally:
             _notify("STOPPING=1")
-            await _cancel([house, *self._dials.values()])
             agents.close()
             driver.stop()
+            await _cancel([house, *self._dials.values()])
             for server in servers:
                 server.close(close_connections=True)
             with suppress(TimeoutError):
@@ -159,7 +159,7 @@ class Service:
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.wait(tasks, timeout=STOP_TIMEOUT_S)
 
 
 async def _all(waits: Any) -> None:

@@ -102,9 +102,8 @@ class PeerConnection:
             reason = self._reason()
             self._wake.set()
             sender.cancel()
-            with suppress(asyncio.CancelledError, ConnectionClosed):
-                await sender
             sink.peer_closed(conn, reason)
+            await asyncio.wait([sender])  # unlike awaiting it, this lets a cancellation of this task through
         return reason
 
     def _reason(self) -> str:

@@ -32,9 +32,11 @@ anything = st.recursive(
     | st.just(math.pi)
     | st.just(frozenset((1,)))
     | st.just(datetime.date(2026, 1, 1)),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.tuples(inner, inner)
-    | st.dictionaries(st.text(st.characters()) | st.integers() | st.binary() | st.none(), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text(st.characters()) | st.integers() | st.binary() | st.none(), inner, max_size=4)
+    ),
     max_leaves=15,
 )
 
