@@ -13,11 +13,14 @@ from pycrdt import Doc, Text
 from crdtsync.causality import Dot
 from crdtsync.errors import InvalidEncoding, InvalidValue
 from crdtsync.wire.state_vector import decode_state_vector
-from crdtsync.wire.yjs import InvalidUpdate, UpdateSummary, advance, validate_update
+from crdtsync.wire.yjs import InvalidUpdate, Outline, UpdateSummary, advance, validate_update
 
 ROOT = "text"
 STATE_EVERY_UPDATES = 1000
 """How many edits are stored one by one before the whole document is stored again."""
+
+EDIT_STRUCTS_MAX = 2000
+"""Parts of one edit: hostile ones cost the Yjs library quadratic time, about 0.7 s for so many."""
 
 Load = Callable[[Dot], tuple[bytes | None, list[bytes]]]
 
@@ -29,7 +32,7 @@ class Document:
         self.dot = dot
         self._load = load
         self._doc: Doc[Text] | None = None
-        self._clocks: dict[int, int] = {}
+        self._outline = Outline({ROOT: "text"})
         self._uncommitted: list[bytes] = []
         self.updates_since_state = 0
 
@@ -37,7 +40,7 @@ class Document:
     def is_empty(self) -> bool:
         """Whether nothing was ever applied to it."""
         self._loaded()
-        return not self._clocks
+        return not self._outline
 
     def check(self, update: bytes) -> UpdateSummary:
         """Refuse an update that is not acceptable on top of what the document holds.
@@ -46,9 +49,12 @@ class Document:
         """
         self._loaded()
         try:
-            return validate_update(update, self._clocks)
+            summary = validate_update(update, self._outline)
         except InvalidUpdate as error:
             raise InvalidValue(f"not an acceptable Yjs update: {error}", path="$") from None
+        if summary.structs > EDIT_STRUCTS_MAX:
+            raise InvalidValue(f"an edit of {summary.structs:,} parts; at most {EDIT_STRUCTS_MAX:,} fit: split it", path="$")
+        return summary
 
     def apply(self, update: bytes) -> None:
         """Take in an update; the document is as it was if this raises.
@@ -57,7 +63,7 @@ class Document:
         """
         summary = self.check(update)
         self._apply(self._loaded(), update)
-        advance(self._clocks, summary)
+        advance(self._outline, summary)
         self._uncommitted.append(update)
         self.updates_since_state += 1
 
@@ -100,7 +106,8 @@ class Document:
             for update in (*([state] if state else ()), *updates, *self._uncommitted):
                 doc.apply_update(update)
             self.updates_since_state = len(updates)
-            self._clocks = decode_state_vector(doc.get_state())
+            self._outline = Outline({ROOT: "text"})
+            advance(self._outline, validate_update(doc.get_update(), self._outline))
             self._doc = doc
         return self._doc
 

@@ -56,6 +56,8 @@ def _value_from_stdin(*, as_string: bool) -> values.Value:
     content = read_text(sys.stdin.buffer.read(), "stdin")
     if as_string:
         return content
+    if not content.strip():
+        raise refused_value("stdin is empty, and that is not JSON: pipe a value in, or use --string")
     try:
         return values.loads(content)
     except values.NotJson as error:

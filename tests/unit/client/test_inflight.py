@@ -113,7 +113,7 @@ def test_a_hello_without_database_is_not_the_protocol():
 
 
 @pytest.mark.parametrize(
-    ("write", "sent", "says"), [(True, True, "may or may not"), (True, False, "not sent"), (False, True, "no answer")]
+    "write, sent, says", [(True, True, "may or may not"), (True, False, "not sent"), (False, True, "no answer")]
 )
 def test_a_timeout_says_what_is_known(write, sent, says):
     error = timed_out(enter(InFlight(), write=write, sent=sent))
