@@ -50,7 +50,10 @@ class OutcomeUnknown(DaemonUnavailable):
 
 
 class Timeout(CrdtSyncError, TimeoutError):
-    """The wait ended first. A local write that it belongs to is done: ``token`` names it, ``held_by`` lists its holders."""
+    """The wait ended first.
+
+    A local write that it belongs to is done: ``token`` names it, ``held_by`` lists its holders.
+    """
 
     code = "timeout"
     exit_status = 5

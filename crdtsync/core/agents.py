@@ -167,7 +167,10 @@ class Desk:
     def _hello(self, agent: Agent, args: Arguments) -> object:
         protocol, client = args.get("protocol"), args.get("client")
         if protocol != PROTOCOL_VERSION:
-            raise InvalidRequest(f"protocol {protocol!r} is not spoken here; this daemon speaks {PROTOCOL_VERSION}: upgrade the older side")
+            raise InvalidRequest(
+                f"protocol {protocol!r} is not spoken here; "
+                f"this daemon speaks {PROTOCOL_VERSION}: upgrade the older side"
+            )
         if type(client) is not bytes or len(client) != 16:
             raise InvalidRequest("client must be 16 random bytes")
         name = check_name(args.get("agent"), "an agent")
@@ -179,13 +182,21 @@ class Desk:
         agent.name, agent.client = name, client
         self._clients[client] = agent.conn
         me = self.identity
-        return {"protocol": PROTOCOL_VERSION, "version": me.version, "node": me.node, "name": me.name, "database": me.database}
+        return {
+            "protocol": PROTOCOL_VERSION,
+            "version": me.version,
+            "node": me.node,
+            "name": me.name,
+            "database": me.database,
+        }
 
     def _replica(self, agent: Agent, args: Arguments) -> Replica:
         space = args.get("space", agent.space)
         replica = self.host.replicas.get(space) if isinstance(space, str) else None
         if replica is None:
-            raise UnknownSpace(f"there is no space {str(space)[:80]!r} on this node; it has {', '.join(sorted(self.host.replicas))}")
+            raise UnknownSpace(
+                f"there is no space {str(space)[:80]!r} on this node; it has {', '.join(sorted(self.host.replicas))}"
+            )
         return replica
 
     # -- writes ------------------------------------------------------------------------------------------------
@@ -205,10 +216,14 @@ class Desk:
         try:
             result = self._commit(agent, author, replica, name, args, number)
         except NotYet as not_yet:
-            return self._later(agent, request, args, replica, not_yet.vector, lambda: self._write(agent, request, name, args))
+            return self._later(
+                agent, request, args, replica, not_yet.vector, lambda: self._write(agent, request, name, args)
+            )
         return self._concern(agent, request, replica, args, result)
 
-    def _commit(self, agent: Agent, author: str, replica: Replica, name: str, args: Arguments, number: int) -> dict[str, Any]:
+    def _commit(
+        self, agent: Agent, author: str, replica: Replica, name: str, args: Arguments, number: int
+    ) -> dict[str, Any]:
         draft = Draft(replica, self.host.now_ms, replica.node_of)
         result = WRITES[name](draft, args)
         if draft.ops:
@@ -251,7 +266,9 @@ class Desk:
         if after is not None and name != "text_updates":
             vector = self._point(replica, after)
             if not covers(replica.vector, vector):
-                return self._later(agent, request, args, replica, vector, lambda: self._answer_read(replica, name, args))
+                return self._later(
+                    agent, request, args, replica, vector, lambda: self._answer_read(replica, name, args)
+                )
         return self._answer_read(replica, name, args)
 
     def _answer_read(self, replica: Replica, name: str, args: Arguments) -> object:
@@ -260,11 +277,19 @@ class Desk:
     def _point(self, replica: Replica, token: object) -> VersionVector:
         epoch, vector = decode_token(token).get(replica.name, (replica.epoch, {}))
         if epoch != replica.epoch:
-            raise InvalidRequest(f"the token belongs to epoch {epoch} of space {replica.name}; it is in epoch {replica.epoch} now")
+            raise InvalidRequest(
+                f"the token belongs to epoch {epoch} of space {replica.name}; it is in epoch {replica.epoch} now"
+            )
         return vector
 
     def _later(
-        self, agent: Agent, request: int, args: Arguments, replica: Replica, vector: VersionVector, then: Callable[[], object]
+        self,
+        agent: Agent,
+        request: int,
+        args: Arguments,
+        replica: Replica,
+        vector: VersionVector,
+        then: Callable[[], object],
     ) -> object:
         """Do ``then`` when this node holds ``vector``."""
 
@@ -284,7 +309,13 @@ class Desk:
         return self._held(agent, request, args, needed, str(token), {})
 
     def _held(
-        self, agent: Agent, request: int, args: Arguments, needed: dict[str, VersionVector], token: str, result: dict[str, Any]
+        self,
+        agent: Agent,
+        request: int,
+        args: Arguments,
+        needed: dict[str, VersionVector],
+        token: str,
+        result: dict[str, Any],
     ) -> object:
         """Answer when enough nodes hold ``needed``, this one among them."""
         sync = self.host.sync
@@ -303,12 +334,19 @@ class Desk:
 
         def expire() -> CrdtSyncError:
             held = holders()
-            return Timeout(f"{len(held)} of the {wanted} nodes wanted hold it so far: {', '.join(held)}", token=token, held_by=held)
+            return Timeout(
+                f"{len(held)} of the {wanted} nodes wanted hold it so far: {', '.join(held)}", token=token, held_by=held
+            )
 
         return self._park(agent, request, args, check, expire)
 
     def _park(
-        self, agent: Agent, request: int, args: Arguments, check: Callable[[], object | None], expire: Callable[[], CrdtSyncError]
+        self,
+        agent: Agent,
+        request: int,
+        args: Arguments,
+        check: Callable[[], object | None],
+        expire: Callable[[], CrdtSyncError],
     ) -> object:
         timeout_ms = args.get("timeout", TIMEOUT_MS_DEFAULT)
         if type(timeout_ms) is not int or not 0 <= timeout_ms <= TIMEOUT_MS_MAX:
@@ -349,7 +387,13 @@ class Desk:
     def _answer(self, conn: int, request: int, result: object) -> None:
         payload = pack([request, 0, result])
         if len(payload) > AGENT_FRAME_BYTES_MAX:
-            payload = pack([request, 1, {"code": "too_large", "message": "the answer is too large for one reply: read it in parts"}])
+            payload = pack(
+                [
+                    request,
+                    1,
+                    {"code": "too_large", "message": "the answer is too large for one reply: read it in parts"},
+                ]
+            )
         self.replies.append(Reply(conn, request, frame(payload)))
 
     def _fail(self, conn: int, request: int, error: CrdtSyncError) -> None:

@@ -1,6 +1,7 @@
 """Texts as Yjs documents: the only door to pycrdt in the core.
 
-pycrdt can panic (a ``BaseException``) or kill the process on hostile bytes, so every update passes the structural validation of
+pycrdt can panic (a ``BaseException``) or kill the process on hostile bytes, so every update passes the structural
+validation of
 :mod:`crdtsync.wire.yjs` first. After any exception from an apply the replica in memory is never used again.
 """
 
@@ -53,7 +54,9 @@ class Document:
         except InvalidUpdate as error:
             raise InvalidValue(f"not an acceptable Yjs update: {error}", path="$") from None
         if summary.structs > EDIT_STRUCTS_MAX:
-            raise InvalidValue(f"an edit of {summary.structs:,} parts; at most {EDIT_STRUCTS_MAX:,} fit: split it", path="$")
+            raise InvalidValue(
+                f"an edit of {summary.structs:,} parts; at most {EDIT_STRUCTS_MAX:,} fit: split it", path="$"
+            )
         return summary
 
     def apply(self, update: bytes) -> None:

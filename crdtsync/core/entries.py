@@ -1,8 +1,9 @@
 """The live entries of one space: an observed-remove map without tombstones.
 
-A put adds an entry under a new dot and removes the entries that its author had seen; a delete only removes. A removed dot leaves
-nothing behind: a replica whose version vector covers a dot that it does not hold knows that it is gone (ORSWOT: Bieniusa
-et al., 2012; delta CRDTs: Almeida et al., 2018). Nothing here looks at what kind a key is.
+A put adds an entry under a new dot and removes the entries that its author had seen; a delete only removes. A
+removed dot leaves nothing behind: a replica whose version vector covers a dot that it does not hold knows that it
+is gone (ORSWOT: Bieniusa et al., 2012; delta CRDTs: Almeida et al., 2018). Nothing here looks at what kind a key
+is.
 """
 
 from __future__ import annotations
@@ -73,9 +74,9 @@ def order_of(entry: Entry) -> Order:
 class Entries:
     """Live entries by key, each key's in causal order, with an incremental digest of the whole.
 
-    The digest is the sum of the entries' hashes modulo 2**128 (AdHash: Bellare and Micciancio, 1997): equal sets have equal digests, in
-    whatever order they came about, and an update costs O(1). ``plural`` are the keys with several entries, ``mixed`` those whose entries
-    are of several kinds.
+    The digest is the sum of the entries' hashes modulo 2**128 (AdHash: Bellare and Micciancio, 1997): equal sets
+    have equal digests, in whatever order they came about, and an update costs O(1). ``plural`` are the keys with
+    several entries, ``mixed`` those whose entries are of several kinds.
     """
 
     def __init__(self) -> None:

@@ -33,7 +33,10 @@ class CausalGate:
         return sum(len(sizes) for sizes in self._held.values())
 
     def hold(self, change: Change, waits_for: tuple[Writer, int]) -> bool:
-        """Keep ``change`` until what it waits for is applied. False: no room for more of this writer; it must be asked for again."""
+        """Keep ``change`` until what it waits for is applied.
+
+        False: no room for more of this writer; it must be asked for again.
+        """
         sizes = self._held.setdefault(change.writer, {})
         if change.seq in sizes:
             return True
@@ -45,7 +48,10 @@ class CausalGate:
         return True
 
     def release(self, writer: Writer, seq: int) -> list[Change]:
-        """The changes that waited for ``seq`` of ``writer``, or an earlier one. They may have to wait for something else."""
+        """The changes that waited for ``seq`` of ``writer``, or an earlier one.
+
+        They may have to wait for something else.
+        """
         heap = self._waiting.get(writer)
         released = []
         while heap and heap[0][0] <= seq:

@@ -1,8 +1,8 @@
 """One node: every space, every peer, every agent, as a state machine without I/O.
 
-The caller feeds events to :meth:`Node.step`, takes a :class:`Ready` from :meth:`Node.ready`, makes ``persist`` durable, and only then
-sends ``sends`` and ``replies`` and calls :meth:`Node.advance`. That order is the whole safety argument: nothing leaves
-before what it shows is on disk. (The shape is that of etcd's raft library.)
+The caller feeds events to :meth:`Node.step`, takes a :class:`Ready` from :meth:`Node.ready`, makes ``persist``
+durable, and only then sends ``sends`` and ``replies`` and calls :meth:`Node.advance`. That order is the whole
+safety argument: nothing leaves before what it shows is on disk. (The shape is that of etcd's raft library.)
 """
 
 from __future__ import annotations
@@ -121,7 +121,17 @@ class Tick:
 
 
 Event = (
-    AgentOpened | AgentFrame | AgentFlow | AgentClosed | PeerOpened | PeerFrame | PeerClosed | PeerLatency | DialState | DiskSpace | Tick
+    AgentOpened
+    | AgentFrame
+    | AgentFlow
+    | AgentClosed
+    | PeerOpened
+    | PeerFrame
+    | PeerClosed
+    | PeerLatency
+    | DialState
+    | DiskSpace
+    | Tick
 )
 
 
@@ -153,6 +163,19 @@ class Node:
         self._load()
         self.sync = Sync(identity, self.replicas, storage, log)
         self.desk = Desk(self, identity, storage)
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            AgentOpened: self._agent_opened,
+            AgentFrame: self._agent_frame,
+            AgentFlow: self._agent_flow,
+            AgentClosed: self._agent_closed,
+            PeerOpened: self._peer_opened,
+            PeerFrame: self._peer_frame,
+            PeerClosed: self._peer_closed,
+            PeerLatency: self._peer_latency,
+            DialState: self._dial_state,
+            DiskSpace: self._disk_space,
+            Tick: self._tick,
+        }
 
     def _load(self) -> None:
         """Read every space from disk, in place of what memory holds."""
@@ -171,8 +194,7 @@ class Node:
     def step(self, event: Event, now: Now) -> None:
         """Take in one event. What follows from it shows in the next :meth:`ready`."""
         self.now_ms, self.now_s = now
-        handler = _HANDLERS[type(event)]
-        handler(self, event)
+        self._handlers[type(event)](event)
 
     def _agent_opened(self, event: AgentOpened) -> None:
         self.desk.opened(event.conn, event.uid, event.pid)
@@ -239,7 +261,10 @@ class Node:
     # -- results out -----------------------------------------------------------------------------------------------
 
     def ready(self) -> Ready:
-        """What has to be done now. The caller must end with :meth:`advance` or :meth:`persist_failed` before the next call."""
+        """What has to be done now.
+
+        The caller must end with :meth:`advance` or :meth:`persist_failed` before the next call.
+        """
         desk, sync = self.desk, self.sync
         desk.settle()
         for name, applied in self._applied.items():
@@ -263,22 +288,32 @@ class Node:
         self.desk.committed()
 
     def step_failed(self, event: Event, why: str) -> Ready:
-        """:meth:`step` raised what it never should: a bug. What it left half done is dropped, with all that was not yet committed."""
+        """:meth:`step` raised what it never should.
+
+        A bug. What it left half done is dropped, with all that was not yet committed.
+        """
         desk, sync = self.desk, self.sync
         ready = Ready(Batch(), [], desk.replies, [], desk.closes)
         desk.replies, desk.closes, sync.sends, sync.closes = [], [], [], []
         if isinstance(event, AgentFrame):
             ready.replies.append(Reply(event.conn, 0, b""))
             ready.agent_closes.append((event.conn, why))
-        return self.persist_failed(ready, CrdtSyncError(f"this failed inside the daemon and was not done; please report it: {why}"))
+        return self.persist_failed(
+            ready, CrdtSyncError(f"this failed inside the daemon and was not done; please report it: {why}")
+        )
 
     def persist_failed(self, ready: Ready, refusal: CrdtSyncError) -> Ready:
-        """The commit failed and nothing of it is on disk. Memory is read anew; whoever was about to be answered gets ``refusal`` instead."""
+        """The commit failed and nothing of it is on disk.
+
+        Memory is read anew; whoever was about to be answered gets ``refusal`` instead.
+        """
         self._applied.clear()
         self._load()
         error = to_wire(refusal)
         replies = [
-            Reply(reply.conn, reply.request, frame(pack([reply.request, 1, error]))) for reply in ready.replies if reply.request is not None
+            Reply(reply.conn, reply.request, frame(pack([reply.request, 1, error])))
+            for reply in ready.replies
+            if reply.request is not None
         ]
         closes = [(conn, f"this node could not store what it received: {refusal.message}") for conn in self.sync.links]
         self.desk.reload(self.replicas, refusal)
@@ -294,18 +329,3 @@ class Node:
             return self.now_s
         due = [self.desk.waits.deadline_s(), self.sync.deadline_s(self._durable)]
         return min((moment for moment in due if moment is not None), default=None)
-
-
-_HANDLERS: dict[type, Callable[[Node, Any], None]] = {
-    AgentOpened: Node._agent_opened,
-    AgentFrame: Node._agent_frame,
-    AgentFlow: Node._agent_flow,
-    AgentClosed: Node._agent_closed,
-    PeerOpened: Node._peer_opened,
-    PeerFrame: Node._peer_frame,
-    PeerClosed: Node._peer_closed,
-    PeerLatency: Node._peer_latency,
-    DialState: Node._dial_state,
-    DiskSpace: Node._disk_space,
-    Tick: Node._tick,
-}

@@ -11,11 +11,20 @@ from crdtsync.wire.messages import Hello
 class SpaceLink:
     """How far one space has got on one connection.
 
-    ``known``: what the peer said it has, or was sent. ``position``: everything in our log up to here is known or left to
-    others to bring. ``relay_until``: up to here it is no longer left to others.
+    ``known``: what the peer said it has, or was sent. ``position``: everything in our log up to here is known or
+    left to others to bring. ``relay_until``: up to here it is no longer left to others.
     """
 
-    __slots__ = ("ack_writers", "known", "mark_position", "mark_vector", "position", "progressed", "relay_until", "stopped")
+    __slots__ = (
+        "ack_writers",
+        "known",
+        "mark_position",
+        "mark_vector",
+        "position",
+        "progressed",
+        "relay_until",
+        "stopped",
+    )
 
     def __init__(self, known: VersionVector, position: int) -> None:
         self.known = known
@@ -32,8 +41,8 @@ class Link:
     """One open connection to a peer."""
 
     __slots__ = (
-        "ack_due_s", "acked_bytes", "conn", "dialled", "hello", "nodes", "received_bytes", "rtt_ms", "sent_bytes", "since_s", "spaces", "url", "wants",
-    )  # fmt: skip
+        "ack_due_s", "acked_bytes", "conn", "dialled", "hello", "nodes", "received_bytes", "rtt_ms", "sent_bytes",
+        "since_s", "spaces", "url", "wants", )  # fmt: skip
 
     def __init__(self, conn: int, url: str, dialled: bool, now_s: float) -> None:
         self.conn = conn

@@ -107,7 +107,9 @@ def _log(reader: Reader, args: Arguments) -> object:
     for entry in live[first : first + limit]:
         if size_bytes >= PAGE_BYTES_MAX:
             break
-        items.append([entry.value, encode_dot(entry.dot), entry.agent, reader.node_of(entry.dot.writer), hlc_ms(entry.hlc)])
+        items.append(
+            [entry.value, encode_dot(entry.dot), entry.agent, reader.node_of(entry.dot.writer), hlc_ms(entry.hlc)]
+        )
         size_bytes += len(entry.value or b"")
     return {"items": items, "start": first, "length": len(live)}
 

@@ -1,7 +1,7 @@
 """One replica of one space: applies changes in causal order, makes new ones, and says what must be written to disk.
 
-Whatever a change does here, it does on every replica: nothing is refused on arrival that its author could commit. What is early waits
-at the causal gate, what is repeated is dropped, what contradicts the chain of hashes is a fork.
+Whatever a change does here, it does on every replica: nothing is refused on arrival that its author could commit.
+What is early waits at the causal gate, what is repeated is dropped, what contradicts the chain of hashes is a fork.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
-from crdtsync.causality import WRITER_MAX, Dot, Frontier, Hlc, HybridClock, VersionVector, Writer
+from crdtsync.causality import WRITER_MAX, Dot, Frontier, HybridClock, VersionVector, Writer
 from crdtsync.core.documents import Documents, check_marker
 from crdtsync.core.entries import Entries, Entry
 from crdtsync.core.gate import CausalGate, blocker
@@ -51,7 +51,10 @@ class Applied(NamedTuple):
 
 
 class Ledger:
-    """Shared by all spaces of a node: the last log position and entry row in use, and the rows that the next commit must write."""
+    """Shared by all spaces of a node.
+
+    The last log position and entry row in use, and the rows that the next commit must write.
+    """
 
     def __init__(self, position: int, row: int) -> None:
         self.position = position
@@ -154,7 +157,10 @@ class Replica:
         return applied
 
     def _try_texts(self, change: Change) -> None:
-        """Apply the text edits of an own change to their documents, or to none: what fails here must never be committed."""
+        """Apply the text edits of an own change to their documents, or to none.
+
+        What fails here must never be committed.
+        """
         done: list[Dot] = []
         for n, op in enumerate(change.ops):
             if op.kind != Kind.TEXT or op.value is None:
@@ -172,7 +178,8 @@ class Replica:
     # -- changes of others -------------------------------------------------------------------------------
 
     def receive(self, change: Change, now_ms: int) -> tuple[list[Applied], bool]:
-        """Take in a change from a peer. Returns what could be applied now, and False if there was no room to keep it waiting.
+        """Take in a change from a peer. Returns what could be applied now, and False if there was no room to keep
+        it waiting.
 
         :raises ForkDetected: it contradicts a change that this replica holds; nothing was done.
         """
@@ -190,7 +197,8 @@ class Replica:
             self._check_chain(candidate)
             if not self.clock.witness(candidate.hlc, now_ms):
                 self.alarms["clock_ahead"] = (
-                    f"space {self.name}: writer {candidate.writer} has a clock over 24 h ahead of this node's; check the clocks of both"
+                    f"space {self.name}: writer {candidate.writer} has a clock over 24 h ahead of this node's; "
+                    "check the clocks of both"
                 )
             applied.append(self._apply(candidate, own=False))
             todo.extend(reversed(self.gate.release(candidate.writer, candidate.seq)))
@@ -278,7 +286,9 @@ class Replica:
         self.entries.add(entry)
         attrs = None if op.attrs is None else pack(op.attrs)
         self._ledger.batch.entries.append(
-            EntryRow(row, self.id, *dot, op.key, op.sub, int(op.kind), change.hlc, change.agent, value, op.value_hash, attrs)
+            EntryRow(
+                row, self.id, *dot, op.key, op.sub, int(op.kind), change.hlc, change.agent, value, op.value_hash, attrs
+            )
         )
         return entry
 

@@ -42,7 +42,9 @@ def build_status(node: Node) -> dict[str, Any]:
             for _, agent in sorted(node.desk.agents.items())
             if agent.name
         ],
-        "alarms": [{"code": code.split(":")[0], "message": message, "since": None} for code, message in sorted(alarms.items())],
+        "alarms": [
+            {"code": code.split(":")[0], "message": message, "since": None} for code, message in sorted(alarms.items())
+        ],
         "store": node.storage.stats(),
     }
 

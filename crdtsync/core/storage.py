@@ -1,4 +1,5 @@
-"""What the core asks of the disk. It reads through :class:`Storage` and never writes: it hands a :class:`Batch` to its caller.
+"""What the core asks of the disk. It reads through :class:`Storage` and never writes: it hands a :class:`Batch` to
+its caller.
 
 As in etcd's raft library, the reads are answered at once, from what has been committed.
 """
@@ -15,8 +16,8 @@ from crdtsync.core.entries import Entry
 class SpaceRow(NamedTuple):
     """What is known of a space at start.
 
-    ``own_writer`` is None if no writer may be resumed; ``own_position`` and ``position`` are the log positions of its last change
-    and of the last change of all; ``hlc`` is the highest hybrid time ever applied.
+    ``own_writer`` is None if no writer may be resumed; ``own_position`` and ``position`` are the log positions of
+    its last change and of the last change of all; ``hlc`` is the highest hybrid time ever applied.
     """
 
     id: int
@@ -135,8 +136,8 @@ class Batch:
 
     # removed_rows: (row, space, bytes of its value)
     __slots__ = (
-        "changes", "clocks", "document_states", "document_updates", "entries", "origins", "outcomes", "own_changes", "peers", "removals", "removed_rows", "spaces", "writers",
-    )  # fmt: skip
+        "changes", "clocks", "document_states", "document_updates", "entries", "origins", "outcomes", "own_changes",
+        "peers", "removals", "removed_rows", "spaces", "writers", )  # fmt: skip
 
     def __init__(self) -> None:
         self.spaces: list[tuple[int, str, int]] = []

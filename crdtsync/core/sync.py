@@ -1,8 +1,9 @@
 """Anti-entropy between peers: who lacks what, and sending it, in causal order, once.
 
-Each connection keeps a cursor into this node's log, not a queue: what the peer lacks by its own word is read from the log as fast as
-its acknowledgements give credit. A node's own changes go to every connected peer at once. A change of another node is left to its
-origin where the peer is connected to that, and relayed if the peer still lacks it after a delay.
+Each connection keeps a cursor into this node's log, not a queue: what the peer lacks by its own word is read from
+the log as fast as its acknowledgements give credit. A node's own changes go to every connected peer at once. A
+change of another node is left to its origin where the peer is connected to that, and relayed if the peer still
+lacks it after a delay.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class Sync:
         self.storage = storage
         self.log = log
         self.links: dict[int, Link] = {}
-        self.peers: dict[str, Peer] = {row.node: Peer(row.node, row.name, last_seen_ms=row.last_seen_ms) for row in storage.peers()}
+        self.peers: dict[str, Peer] = {
+            row.node: Peer(row.node, row.name, last_seen_ms=row.last_seen_ms) for row in storage.peers()
+        }
         self.dials: dict[str, Dial] = {}
         self.sends: list[tuple[int, bytes]] = []
         self.closes: list[tuple[int, str]] = []
@@ -143,14 +146,21 @@ class Sync:
     def _check_hello(self, hello: Hello) -> None:
         me = self.identity
         if hello.node == me.node:
-            raise PeerError("this is the node itself: its own address is among its peers, or its data directory was copied")
+            raise PeerError(
+                "this is the node itself: its own address is among its peers, or its data directory was copied"
+            )
         if hello.cluster != me.cluster:
             raise PeerError(f"the peer {hello.name} belongs to another cluster")
         if hello.protocol < PROTOCOL_VERSION:
-            raise PeerError(f"the peer {hello.name} speaks protocol {hello.protocol}; this node needs {PROTOCOL_VERSION} or newer")
+            raise PeerError(
+                f"the peer {hello.name} speaks protocol {hello.protocol}; this node needs {PROTOCOL_VERSION} or newer"
+            )
 
     def _rank(self, link: Link) -> tuple[str, float]:
-        """Of two connections to one node both sides keep the one with the lower rank: dialled by the lower node id, then the newer."""
+        """Of two connections to one node both sides keep the one with the lower rank.
+
+        Dialled by the lower node id, then the newer.
+        """
         assert link.hello is not None
         return (self.identity.node if link.dialled else link.hello.node, -link.since_s)
 
@@ -164,7 +174,10 @@ class Sync:
         self.peers[link.hello.node].acked[replica.name] = dict(known)
         if epoch != replica.epoch:
             here.stopped = True
-            self.alarm(f"epoch:{replica.name}", f"space {replica.name}: {link.hello.name} has epoch {epoch}, this node {replica.epoch}")
+            self.alarm(
+                f"epoch:{replica.name}",
+                f"space {replica.name}: {link.hello.name} has epoch {epoch}, this node {replica.epoch}",
+            )
             return
         try:
             for writer, (seq, short_hash) in sorted(frontier.items()):
@@ -214,7 +227,10 @@ class Sync:
             merge(here.known, part.vector)
             here.progressed = here.progressed or bool(part.vector)
             if part.digest and part.cut == cut_of(replica.vector) and part.digest != digest_of(replica):
-                self.alarm(f"divergence:{part.space}", f"space {part.space}: {peer.name} holds the same changes but another state")
+                self.alarm(
+                    f"divergence:{part.space}",
+                    f"space {part.space}: {peer.name} holds the same changes but another state",
+                )
 
     def _want(self, link: Link, want: Want) -> None:
         replica = self.replicas.get(want.space)
@@ -236,7 +252,10 @@ class Sync:
     # -- sending -----------------------------------------------------------------------------------------------
 
     def pump(self, applied: dict[str, list[Applied]], durable: dict[str, int], now_s: float) -> None:
-        """Send what peers lack. ``applied`` are the changes of the commit under way; ``durable``, per space, the log position before it."""
+        """Send what peers lack.
+
+        ``applied`` are the changes of the commit under way; ``durable``, per space, the log position before it.
+        """
         for link in list(self.links.values()):
             if link.hello is None:
                 continue

@@ -26,7 +26,10 @@ def kind_name(kind: int) -> str:
 
 
 def siblings(entries: Entries, live: list[Entry]) -> list[Sibling]:
-    """The concurrent values among the live entries of a key, the winner first: highest hybrid time, then highest writer."""
+    """The concurrent values among the live entries of a key, the winner first.
+
+    Highest hybrid time, then highest writer.
+    """
     if len(live) < 2:
         return [live] if live else []
     if live[0].key not in entries.mixed and live[0].kind == Kind.LOG:

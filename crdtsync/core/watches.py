@@ -1,7 +1,8 @@
 """Watches: every change under a prefix, in causal order, to agents that may be slow.
 
-A watch is fed in one of three ways: from the commit under way (live), from the log (resuming after a token), or as the newest state of
-keys (the first snapshot, and what a slow consumer missed). What waits for a slow consumer is a set of keys, never a queue of events.
+A watch is fed in one of three ways: from the commit under way (live), from the log (resuming after a token), or as
+the newest state of keys (the first snapshot, and what a slow consumer missed). What waits for a slow consumer is a
+set of keys, never a queue of events.
 """
 
 from __future__ import annotations
@@ -32,7 +33,19 @@ Send = Callable[[int, bytes], None]
 class Watch:
     """One watch of one agent connection."""
 
-    __slots__ = ("blocked", "conn", "dirty", "held", "lagged", "position", "prefix", "replica", "request", "scan", "snapshot")
+    __slots__ = (
+        "blocked",
+        "conn",
+        "dirty",
+        "held",
+        "lagged",
+        "position",
+        "prefix",
+        "replica",
+        "request",
+        "scan",
+        "snapshot",
+    )
 
     def __init__(self, conn: int, request: int, prefix: str, replica: Replica) -> None:
         self.conn = conn
@@ -115,7 +128,9 @@ class Watches:
             shown[item.change.writer] = item.change.seq
             events = _live_events(replica, item, now_ms)
             token = encode_token([(name, replica.epoch, shown)])
-            encoded.append((item.change, [(event["key"], _pack_event(event, token)) for event in events], token.encode()))
+            encoded.append(
+                (item.change, [(event["key"], _pack_event(event, token)) for event in events], token.encode())
+            )
         for watch in watches:
             if watch.position is not None:
                 if watch.position < durable or watch.blocked:
@@ -174,7 +189,11 @@ class Watches:
                 continue
             merge(watch.held, {row.writer: row.seq})
             change = replica.codec.decode(row.body)
-            events = [_past_event(replica, change, n, op) for n, op in enumerate(change.ops) if op.key.startswith(watch.prefix)]
+            events = [
+                _past_event(replica, change, n, op)
+                for n, op in enumerate(change.ops)
+                if op.key.startswith(watch.prefix)
+            ]
             token = encode_token([(replica.name, replica.epoch, watch.held)])
             if not events:
                 continue
@@ -201,17 +220,17 @@ class Watches:
                 break
         if watch.snapshot and watch.scan is None:
             watch.snapshot = False
-            token = None if watch.dirty else encode_token([(watch.replica.name, watch.replica.epoch, watch.replica.vector)])
+            token = (
+                None if watch.dirty else encode_token([(watch.replica.name, watch.replica.epoch, watch.replica.vector)])
+            )
             ready.append(_plain_event("snapshot", token))
         self._emit(watch, ready)
 
     def _next_keys(self, watch: Watch) -> Iterator[str]:
         if watch.scan is not None:
-            found = 0
-            for key in watch.replica.entries.keys(watch.prefix, watch.scan):
+            for found, key in enumerate(watch.replica.entries.keys(watch.prefix, watch.scan)):
                 if found == SLICE_KEYS_MAX:
                     return
-                found += 1
                 watch.scan = key
                 yield key
             watch.scan = None

@@ -1,7 +1,8 @@
 """From an agent's write requests to the operations of one change.
 
-The rule behind everything here: *a write supersedes what its author had seen*, not what this daemon happens to hold. What the author had
-seen arrives as ``seen``; a write without it is blind and replaces the winner only, as a plain SET would.
+The rule behind everything here: *a write supersedes what its author had seen*, not what this daemon happens to
+hold. What the author had seen arrives as ``seen``; a write without it is blind and replaces the winner only, as a
+plain SET would.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Result = dict[str, Any]
 Removes = tuple[Dot, ...] | RemoveRange
 
 
-class NotYet(Exception):  # noqa: N818  # not an error: the request waits
+class NotYet(Exception):  # not an error: the request waits
     """The request names changes that this node does not hold yet: ``vector`` says which."""
 
     def __init__(self, vector: VersionVector) -> None:
@@ -81,7 +82,9 @@ class Draft:
             if op.kind == Kind.TEXT:
                 named = unpack(value or b"")[0]
                 value = pack(list(dot) if named is None else named)
-            left.append(Entry(0, dot, op.key, op.sub, op.kind, self.replica.clock.last + 1, "", value, op.value_hash, op.attrs))
+            left.append(
+                Entry(0, dot, op.key, op.sub, op.kind, self.replica.clock.last + 1, "", value, op.value_hash, op.attrs)
+            )
         return left
 
     def promise_version(self, result: Result) -> None:
@@ -141,7 +144,8 @@ def _check_kind(draft: Draft, key: str, live: list[Entry], kind: Kind, instead: 
         winner = siblings(draft.replica.entries, live)[0][-1]
         if winner.kind != kind:
             raise KindMismatch(
-                f"{key!r} is a {kind_name(winner.kind)}; {instead} works on a {kind_name(kind)}: use another key, or delete this one first",
+                f"{key!r} is a {kind_name(winner.kind)}; {instead} works on a {kind_name(kind)}: "
+                "use another key, or delete this one first",
                 kind=kind_name(winner.kind),
             )
 
@@ -191,7 +195,9 @@ def _set(draft: Draft, args: Arguments) -> Result:
         removes = ()
     others = len(live) - len(covered_by(live, removes))
     if others >= KEY_SIBLINGS_MAX:
-        raise TooManySiblings(f"{key!r} has {others} siblings already, the most that a key may have: read it, then write")
+        raise TooManySiblings(
+            f"{key!r} has {others} siblings already, the most that a key may have: read it, then write"
+        )
     if not isinstance(removes, RemoveRange):
         removes += _expired(draft, key)
     draft.add(Op(key, None, Kind.REGISTER, value, value_hash(value), removes, _attrs(args)))
@@ -204,10 +210,7 @@ def _delete(draft: Draft, args: Arguments) -> Result:
     key = check_key(args.get("key"))
     held = draft.held(key)
     seen, behind = _seen(draft, args)
-    if seen is None:
-        removes = _all_of(held)
-    else:
-        removes = _covered(draft, key, seen, others=True)
+    removes = _all_of(held) if seen is None else _covered(draft, key, seen, others=True)
     gone = covered_by(held, removes)
     if gone:
         draft.add(Op(key, None, gone[-1].kind, None, None, removes, None))
@@ -255,7 +258,9 @@ def _text_apply(draft: Draft, args: Arguments) -> Result:
     document = _document(draft, live, args.get("document"))
     named = None if document is None else list(document)
     value = pack([named, update])
-    markers = tuple(e.dot for e in draft.held(key) if e.kind == Kind.TEXT and document is not None and document_of(e) == document)
+    markers = tuple(
+        e.dot for e in draft.held(key) if e.kind == Kind.TEXT and document is not None and document_of(e) == document
+    )
     dot = draft.own_dot()
     draft.replica.documents.get(document or dot).check(update)
     draft.add(Op(key, None, Kind.TEXT, value, value_hash(value), markers, None))
@@ -314,7 +319,10 @@ def _batched(draft: Draft, item: object) -> Result:
     match item:
         case [str(name), dict(arguments)] if name != "batch" and name in WRITES:
             return WRITES[name](draft, arguments)
-    raise InvalidRequest(f"each item of a batch is [operation, arguments], the operation one of {', '.join(sorted(WRITES))} but not batch")
+    raise InvalidRequest(
+        "each item of a batch is [operation, arguments], "
+        f"the operation one of {', '.join(sorted(WRITES))} but not batch"
+    )
 
 
 WRITES: dict[str, Callable[[Draft, Arguments], Result]] = {

@@ -4,15 +4,17 @@ Layout (msgpack)::
 
     body   = [header, value, …]                         one value for each op that has one, in order
     header = bin of [FORMAT, writer, seq, deps, prev_hash, hlc, agent, idempotency, ops, origin, …]
-    deps   = [writer, seq, hash8, …]                    heads applied since the writer's own last change; all of them in its first
+    deps   = [writer, seq, hash8, …]                    heads applied since its last change; in its first, all
     origin = [node id, node name] in a writer's first change, else nil
     op     = [key, sub, kind, has_value, removes, attrs, …]
     value  = bin (msgpack of the value)  |  [bin(16)]   the latter: purged, only its hash is left
     removes = nil | [writer, seq, n, …]                 dots
-            | {0: [writer, seq, …], 1: [hlc, writer, seq, n]}   all dots of the key in this vector, up to this place in the log
+            | {0: [writer, seq, …], 1: [hlc, writer, seq, n]}   all dots of the key in this vector, up to this place
+            in the log
 
-The hash covers cluster, space, epoch, the header's bytes and the hash of each value, so a purged value leaves the chain of
-hashes whole. Elements after the known ones belong to newer versions; they are kept, since the bytes are, and ignored.
+The hash covers cluster, space, epoch, the header's bytes and the hash of each value, so a purged value leaves the
+chain of hashes whole. Elements after the known ones belong to newer versions; they are kept, since the bytes are,
+and ignored.
 """
 
 from __future__ import annotations
@@ -65,7 +67,10 @@ class RemoveRange(NamedTuple):
 
 
 class Op(NamedTuple):
-    """One operation. ``value`` is None for a removal and for a purged value; the latter still has its ``value_hash``."""
+    """One operation.
+
+    ``value`` is None for a removal and for a purged value; the latter still has its ``value_hash``.
+    """
 
     key: str
     sub: str | None
@@ -152,7 +157,9 @@ class Codec:
         values = [op.value for op in change.ops if op.value_hash is not None]
         change.body = pack([header, *values])
         if len(change.body) > CHANGE_BYTES_MAX:
-            raise TooLarge(f"the change has {len(change.body):,} bytes; at most {CHANGE_BYTES_MAX:,} fit into one batch")
+            raise TooLarge(
+                f"the change has {len(change.body):,} bytes; at most {CHANGE_BYTES_MAX:,} fit into one batch"
+            )
         change.hash = self._hash(header, change.ops)
         return change
 
@@ -268,7 +275,9 @@ def _removes(plain: Any) -> tuple[Dot, ...] | RemoveRange:
     flat, bound = plain[0], plain.get(1)
     if len(flat) % 2:
         raise ValueError("removed range")
-    vector = {Writer(_bounded(flat[i], 1, WRITER_MAX)): _bounded(flat[i + 1], 1, SEQ_MAX) for i in range(0, len(flat), 2)}
+    vector = {
+        Writer(_bounded(flat[i], 1, WRITER_MAX)): _bounded(flat[i + 1], 1, SEQ_MAX) for i in range(0, len(flat), 2)
+    }
     if bound is None:
         return RemoveRange(vector)
     hlc, writer, seq, n = bound

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import msgpack
@@ -9,7 +10,7 @@ import msgpack
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.limits import VALUE_DEPTH_MAX
 
-pack = msgpack.Packer(use_bin_type=True, strict_types=True).pack
+pack: Callable[[object], bytes] = msgpack.Packer(use_bin_type=True, strict_types=True).pack
 """Encode plain values (no subclasses, no tuples). Not for values that come from users: those are checked first."""
 
 _SCALARS = frozenset((type(None), bool, int, str, bytes))
@@ -23,7 +24,8 @@ def _refuse_extension(code: int, _data: bytes) -> NoReturn:
 def unpack(data: bytes | memoryview, strict_map_key: bool = True) -> Any:  # the shape is for the caller to check
     """Decode one msgpack object that takes up all of ``data``.
 
-    :raises InvalidEncoding: truncated, trailing bytes, invalid UTF-8, extension types, or nesting over msgpack's own 1,024.
+    :raises InvalidEncoding: truncated, trailing bytes, invalid UTF-8, extension types, or nesting over msgpack's
+    own 1,024.
     """
     try:
         return msgpack.unpackb(data, raw=False, strict_map_key=strict_map_key, ext_hook=_refuse_extension)
@@ -36,25 +38,25 @@ def check_value(value: object) -> None:
 
     Walks level by level, without recursion, so that hostile nesting costs nothing more than its bytes.
 
-    :raises InvalidEncoding: another type than null, bool, int, float, str, bytes, list, map with str keys; NaN or infinite floats;
-        nesting over ``VALUE_DEPTH_MAX``.
+    :raises InvalidEncoding: another type than null, bool, int, float, str, bytes, list, map with str keys; NaN or
+    infinite floats; nesting over ``VALUE_DEPTH_MAX``.
     """
-    level = [value]
+    level: list[Any] = [value]
     for _ in range(VALUE_DEPTH_MAX + 1):
         if not level:
             return
-        below: list[object] = []
+        below: list[Any] = []
         for item in level:
             kind = type(item)
             if kind in _SCALARS:
                 continue
             if kind is list:
-                below.extend(item)  # type: ignore[call-overload]
+                below.extend(item)
             elif kind is dict:
-                _check_map_keys(item)  # type: ignore[arg-type]
-                below.extend(item.values())  # type: ignore[attr-defined]
+                _check_map_keys(item)
+                below.extend(item.values())
             elif kind is float:
-                if item - item != 0.0:  # type: ignore[operator]  # true for NaN and both infinities
+                if item - item != 0.0:  # true for NaN and both infinities
                     raise InvalidEncoding("a value may not hold NaN or an infinite number")
             else:
                 raise InvalidEncoding(f"a value may not hold a {kind.__name__}")

@@ -1,4 +1,7 @@
-"""Every bound of the protocol, in one place. All nodes must agree on these: a change within them is valid everywhere."""
+"""Every bound of the protocol, in one place.
+
+All nodes must agree on these: a change within them is valid everywhere.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,8 @@ def check_name(name: object, what: str) -> str:
     """``name`` if it can name a ``what``, else an error that says what is allowed."""
     if not is_name(name):
         raise InvalidRequest(
-            f"{str(name)[:80]!r} cannot name {what}: use 1 to {NAME_CHARS_MAX} of a-z 0-9 . _ - and start with a letter or digit"
+            f"{str(name)[:80]!r} cannot name {what}: "
+            f"use 1 to {NAME_CHARS_MAX} of a-z 0-9 . _ - and start with a letter or digit"
         )
     assert isinstance(name, str)
     return name

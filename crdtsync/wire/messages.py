@@ -14,7 +14,7 @@ Unknown types, and elements after the known ones, come from newer versions and a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,8 @@ from crdtsync.wire.limits import NAME_CHARS_MAX, PEER_FRAME_BYTES_MAX, PROTOCOL_
 FRAME_CHANGES_MAX = 256
 LINKS_MAX = 10_000
 SPACES_MAX = 100_000
+
+_MALFORMED = (TypeError, ValueError, IndexError, KeyError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,10 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class SpaceAck:
-    """What a node has on disk of one space: the writers that advanced and, if sent, a digest of the state at ``cut``."""
+    """What a node has on disk of one space.
+
+    The writers that advanced and, if sent, a digest of the state at ``cut``.
+    """
 
     space: str
     epoch: int
@@ -127,8 +132,8 @@ def decode_message(data: bytes) -> Message | None:
     try:
         decoder = _DECODERS.get(plain[0])
         return None if decoder is None else decoder(plain)
-    except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
-        raise InvalidEncoding(f"malformed peer message: {error or type(error).__name__}") from None
+    except _MALFORMED as error:
+        raise InvalidEncoding(f"malformed peer message: {str(error) or type(error).__name__}") from None
 
 
 def _plain_hello(hello: Hello) -> dict[str, object]:
@@ -194,7 +199,14 @@ def _stop(plain: list[Any]) -> Stop:
     return Stop(_space(space), _text(code), str(message)[:1000])
 
 
-_DECODERS = {1: _hello, 2: _changes, 3: _ack, 4: _want, 5: _links, 6: _stop}
+_DECODERS: dict[object, Callable[[list[Any]], Message]] = {
+    1: _hello,
+    2: _changes,
+    3: _ack,
+    4: _want,
+    5: _links,
+    6: _stop,
+}
 
 
 def _flat_frontier(frontier: Frontier) -> list[object]:

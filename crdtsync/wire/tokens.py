@@ -23,9 +23,9 @@ VERSION_DOTS_MAX = 1000
 class Version:
     """What a reader was handed of one key.
 
-    Either the exact ``dots``, or, where those would be many, ``vector`` covering all live dots of the key. ``others`` were alive at the
-    read but not handed over: a delete covers them, a write does not. ``hlc`` is the highest time among the dots: a write that
-    supersedes them must be later.
+    Either the exact ``dots``, or, where those would be many, ``vector`` covering all live dots of the key.
+    ``others`` were alive at the read but not handed over: a delete covers them, a write does not. ``hlc`` is the
+    highest time among the dots: a write that supersedes them must be later.
     """
 
     dots: tuple[Dot, ...] = ()
@@ -48,7 +48,9 @@ def decode_token(token: object) -> dict[str, tuple[int, VersionVector]]:
         points = _decode(token, TOKEN_PREFIX)
         return {_name(space): (_bounded(epoch, SEQ_MAX), _vector(flat)) for space, epoch, flat in points}
     except (TypeError, ValueError):
-        raise InvalidRequest(f"{str(token)[:40]!r} is not a token: tokens come from writes and watches and start with {TOKEN_PREFIX!r}") from None
+        raise InvalidRequest(
+            f"{str(token)[:40]!r} is not a token: tokens come from writes and watches and start with {TOKEN_PREFIX!r}"
+        ) from None
 
 
 def encode_version(version: Version) -> str:
@@ -71,7 +73,9 @@ def decode_version(text: object) -> Version:
             raise ValueError(form)
         return Version(dots=_dots(flat), others=_dots(rest[0]) if rest else (), hlc=_bounded(hlc, HLC_MAX))
     except (TypeError, ValueError):
-        raise InvalidRequest(f"{str(text)[:40]!r} is not a version: versions come from reads and start with {VERSION_PREFIX!r}") from None
+        raise InvalidRequest(
+            f"{str(text)[:40]!r} is not a version: versions come from reads and start with {VERSION_PREFIX!r}"
+        ) from None
 
 
 def encode_dot(dot: Dot) -> str:

@@ -63,8 +63,12 @@ class Config(BaseSettings):
     insecure_loopback: bool = Field(False, description="allow plain ws:// between addresses of this machine's loopback")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe events to log")
     log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, else JSON")
-    ballast_bytes: int = Field(8 * 1024 * 1024, ge=0, le=1 << 40, description="size of a file given up when the disk is full")
-    free_bytes_min: int = Field(8 * 1024 * 1024, ge=0, le=1 << 50, description="below so much free space, writes are refused")
+    ballast_bytes: int = Field(
+        8 * 1024 * 1024, ge=0, le=1 << 40, description="size of a file given up when the disk is full"
+    )
+    free_bytes_min: int = Field(
+        8 * 1024 * 1024, ge=0, le=1 << 50, description="below so much free space, writes are refused"
+    )
     agents_max: int = Field(4096, ge=1, le=1_000_000, description="how many agents may be attached at once")
     peers_max: int = Field(256, ge=1, le=100_000, description="how many peer connections may be open at once")
 
@@ -107,17 +111,27 @@ class Config(BaseSettings):
     @classmethod
     def _socket_path(cls, path: Path) -> Path:
         if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
-            raise ValueError(f"is {len(os.fsencode(path))} bytes long; the path of a unix socket may have {SOCKET_PATH_BYTES_MAX}: choose a shorter one")
+            raise ValueError(
+                f"is {len(os.fsencode(path))} bytes long; the path of a unix socket may have {SOCKET_PATH_BYTES_MAX}: "
+                "choose a shorter one"
+            )
         return path
 
     @model_validator(mode="after")
     def _plain_links_are_local(self) -> Config:
-        hosts = [split_address(address)[0] for address in self.listen] + [str(urlsplit(url).hostname) for url in self.peers]
+        hosts = [split_address(address)[0] for address in self.listen] + [
+            str(urlsplit(url).hostname) for url in self.peers
+        ]
         if hosts and not self.insecure_loopback:
-            raise ValueError("listen and peers need insecure_loopback = true: this version links daemons of one machine only, in plain text")
+            raise ValueError(
+                "listen and peers need insecure_loopback = true: "
+                "this version links daemons of one machine only, in plain text"
+            )
         for host in hosts:
             if not is_loopback(host):
-                raise ValueError(f"{host!r} is not a loopback address: plain ws:// is for 127.0.0.0/8, [::1] and localhost only")
+                raise ValueError(
+                    f"{host!r} is not a loopback address: plain ws:// is for 127.0.0.0/8, [::1] and localhost only"
+                )
         return self
 
 
@@ -137,7 +151,7 @@ def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
-        return ipaddress.ip_address(host.split("%")[0]).is_loopback
+        return ipaddress.ip_address(host.split("%", 1)[0]).is_loopback
     except ValueError:
         return False
 

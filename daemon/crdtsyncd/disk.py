@@ -29,7 +29,8 @@ class DiskGuard:
         if free_bytes < self._free_bytes_min // 2:
             self._ballast.unlink(missing_ok=True)
         return (
-            f"the disk that holds {self._data_dir} has {free_bytes:,} bytes free, and {self._free_bytes_min:,} are kept in reserve: "
+            f"the disk that holds {self._data_dir} has {free_bytes:,} bytes free, "
+            f"and {self._free_bytes_min:,} are kept in reserve: "
             "free some space, and writes go on by themselves"
         )
 

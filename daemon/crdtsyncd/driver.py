@@ -1,16 +1,22 @@
 """The driver: the only caller of :class:`crdtsync.core.node.Node`.
 
-One turn of the event loop: everything that came in is stepped, then one commit makes it durable, then replies and messages leave.
+One turn of the event loop: everything that came in is stepped, then one commit makes it durable, then replies and
+messages leave.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from random import SystemRandom
 from traceback import format_exception
-from typing import Any
+
+from crdtsyncd.config import Config
+from crdtsyncd.disk import DiskGuard
+from crdtsyncd.ipc import AgentConnection
+from crdtsyncd.store import WAL_BYTES_MAX, WAL_CHECKPOINT_BYTES, Store
+from crdtsyncd.telemetry import log
+from crdtsyncd.transport import PeerConnection
 
 from crdtsync.core.agents import Reply
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
@@ -32,12 +38,6 @@ from crdtsync.core.node import (
     Tick,
 )
 from crdtsync.errors import CrdtSyncError, NoSpace, QuotaExceeded, StorageError
-from crdtsyncd.config import Config
-from crdtsyncd.disk import DiskGuard
-from crdtsyncd.ipc import AgentConnection
-from crdtsyncd.store import WAL_BYTES_MAX, WAL_CHECKPOINT_BYTES, Store
-from crdtsyncd.telemetry import log
-from crdtsyncd.transport import PeerConnection
 
 HOUSEKEEPING_S = 1.0
 FORGET_OUTCOMES_S = 3600.0
@@ -77,7 +77,7 @@ class Driver:
             return
         try:
             self._node.step(event, _now())
-        except Exception as error:  # a bug must not leave a state that nobody meant, nor stop the service
+        except Exception as error:  # noqa: BLE001  # a bug must not leave a state that nobody meant, nor stop the service
             log("bug", level="error", event_type=type(event).__name__, error="".join(format_exception(error)))
             self._deliver(self._node.step_failed(event, f"{type(error).__name__}: {error}"))
         if self._flush_due is None:
@@ -93,7 +93,9 @@ class Driver:
             self._store.commit(ready.persist)
         except NoSpace as error:
             log("commit_refused", level="error", reason=error.message)
-            ready = self._node.persist_failed(ready, NoSpace(f"this could not be stored, and was not done: {error.message}"))
+            ready = self._node.persist_failed(
+                ready, NoSpace(f"this could not be stored, and was not done: {error.message}")
+            )
         except StorageError as error:
             log("storage_failed", level="error", reason=error.message)
             self.failed.set_result(error.message)
@@ -161,7 +163,10 @@ class Driver:
     def refuse_agent(self) -> CrdtSyncError | None:
         if len(self._agents) < self._config.agents_max:
             return None
-        return QuotaExceeded(f"{len(self._agents):,} agents are attached, the most that this daemon takes: detach some, or raise agents_max")
+        return QuotaExceeded(
+            f"{len(self._agents):,} agents are attached, the most that this daemon takes: "
+            "detach some, or raise agents_max"
+        )
 
     # -- peers ---------------------------------------------------------------------------------------------------
 

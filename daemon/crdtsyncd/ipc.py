@@ -110,7 +110,7 @@ class AgentConnection(asyncio.Protocol):
             self._sink.take_turns_later(self)
         self._throttle()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._backlog.clear()

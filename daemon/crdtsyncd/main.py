@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Coroutine
 from contextlib import suppress
 from importlib.metadata import version as package_version
 from pathlib import Path
@@ -15,8 +14,6 @@ from typing import Any
 
 import click
 import uvloop
-
-from crdtsync.errors import ConfigError, CrdtSyncError
 from crdtsyncd import telemetry
 from crdtsyncd.config import Config, load_config
 from crdtsyncd.driver import Driver
@@ -24,13 +21,17 @@ from crdtsyncd.ipc import AgentConnection, serve_agents
 from crdtsyncd.store import Store
 from crdtsyncd.transport import dial_forever, listen
 
+from crdtsync.errors import ConfigError, CrdtSyncError
+
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
 STOP_TIMEOUT_S = 5.0
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--config", "config_file", type=click.Path(path_type=Path), metavar="FILE", help="TOML file with settings.")
+@click.option(
+    "--config", "config_file", type=click.Path(path_type=Path), metavar="FILE", help="TOML file with settings."
+)
 @click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Where the database lives.")
 @click.option("--socket", type=click.Path(path_type=Path), metavar="PATH", help="Unix socket for agents.")
 @click.option("--listen", multiple=True, metavar="HOST:PORT", help="Accept peers here. May be repeated.")
@@ -38,12 +39,18 @@ STOP_TIMEOUT_S = 5.0
 @click.option("--peer", "peers", multiple=True, metavar="URL", help="Connect to this peer. May be repeated.")
 @click.option("--node-name", metavar="NAME", help="Name of this node, shown to people.")
 @click.option("--insecure-loopback", is_flag=True, default=None, help="Allow plain ws:// between loopback addresses.")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Least severe events to log.")
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Least severe events to log."
+)
 @click.option("--check-config", is_flag=True, help="Say whether the configuration is valid, and exit.")
 @click.version_option(package_version("crdtsync"), prog_name="crdtsyncd")
 def cli(config_file: Path | None, check_config: bool, **options: Any) -> None:
     """Hold this host's replica of the shared state, and keep it in sync with its peers."""
-    given = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items() if value not in (None, ())}
+    given = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in options.items()
+        if value not in (None, ())
+    }
     config = load_config(config_file, given)
     if check_config:
         click.echo("the configuration is valid")
@@ -62,10 +69,10 @@ def main() -> None:
         error.show()
         sys.exit(EXIT_CONFIG)
     except ConfigError as error:
-        print(f"crdtsyncd: {error.message}", file=sys.stderr)
+        click.echo(f"crdtsyncd: {error.message}", err=True)
         sys.exit(EXIT_CONFIG)
     except CrdtSyncError as error:
-        print(f"crdtsyncd: {error.message}", file=sys.stderr)
+        click.echo(f"crdtsyncd: {error.message}", err=True)
         sys.exit(EXIT_FAILED)
 
 
@@ -104,9 +111,11 @@ class Service:
         servers = []
         try:
             for address in config.listen:
-                servers.append(await listen(address, driver, config.peers_max))
+                servers.append(await listen(address, driver, config.peers_max))  # noqa: PERF401  # close those that stand
             self._dial(config.peers)
-            telemetry.log("ready", node=config.node_name, socket=str(config.socket), listen=config.listen, pid=os.getpid())
+            telemetry.log(
+                "ready", node=config.node_name, socket=str(config.socket), listen=config.listen, pid=os.getpid()
+            )
             _notify("READY=1")
             await self._until_stopped(house)
         finally:
@@ -123,7 +132,8 @@ class Service:
 
     async def _until_stopped(self, house: asyncio.Task[None]) -> None:
         stop = asyncio.create_task(self._stop.wait())
-        await asyncio.wait([stop, self._driver.failed, house], return_when=asyncio.FIRST_COMPLETED)
+        waited: list[asyncio.Future[Any]] = [stop, self._driver.failed, house]
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
         if house.done():
             house.result()
@@ -170,7 +180,9 @@ def _make_dir(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise ConfigError(f"cannot make the socket's directory {path}: {error.strerror}; choose another with --socket") from None
+        raise ConfigError(
+            f"cannot make the socket's directory {path}: {error.strerror}; choose another with --socket"
+        ) from None
 
 
 def _notify(state: str) -> None:

@@ -1,9 +1,10 @@
 """The mark: how many changes this node has made, kept outside the data directory.
 
-A writer that goes on after its disk went back would use numbers again that peers have seen on other changes. So the count of own changes
-is also kept in the runtime directory, in memory shared with the kernel: it survives a kill, and it does not go back with the disk. A writer
-is resumed only if the mark is there, from the same boot of the same machine, and not ahead of the database. While a
-daemon runs it holds a lock on the mark, so that two copies of one database cannot run side by side.
+A writer that goes on after its disk went back would use numbers again that peers have seen on other changes. So the
+count of own changes is also kept in the runtime directory, in memory shared with the kernel: it survives a kill,
+and it does not go back with the disk. A writer is resumed only if the mark is there, from the same boot of the same
+machine, and not ahead of the database. While a daemon runs it holds a lock on the mark, so that two copies of one
+database cannot run side by side.
 """
 
 from __future__ import annotations
@@ -50,12 +51,16 @@ class Mark:
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StorageError(f"cannot keep the mark {self.path}: {error.strerror}; make its directory writable") from None
+            raise StorageError(
+                f"cannot keep the mark {self.path}: {error.strerror}; make its directory writable"
+            ) from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._file)
-            raise StorageError(f"another crdtsyncd runs on this database or a copy of it ({self.path} is locked); stop it first") from None
+            raise StorageError(
+                f"another crdtsyncd runs on this database or a copy of it ({self.path} is locked); stop it first"
+            ) from None
         self._here = (_MAGIC, _field(_boot_id()), _field(machine_id()))
         self._stored = os.read(self._file, _LAYOUT.size)
         os.ftruncate(self._file, _LAYOUT.size)
@@ -76,4 +81,3 @@ class Mark:
         """Release the lock; the mark stays."""
         self._memory.close()
         os.close(self._file)
-

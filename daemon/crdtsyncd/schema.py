@@ -15,12 +15,9 @@ CREATE TABLE spaces (
 );
 CREATE TABLE own_writers (space INTEGER NOT NULL, writer INTEGER NOT NULL, PRIMARY KEY (space, writer));
 CREATE TABLE heads (
-    space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, hash BLOB NOT NULL, position INTEGER NOT NULL,
-    PRIMARY KEY (space, writer)
-) WITHOUT ROWID;
-CREATE TABLE origins (
-    space INTEGER NOT NULL, writer INTEGER NOT NULL, node TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (space, writer)
-) WITHOUT ROWID;
+    space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, hash BLOB NOT NULL, position INTEGER NOT
+    NULL, PRIMARY KEY (space, writer) ) WITHOUT ROWID; CREATE TABLE origins ( space INTEGER NOT NULL, writer INTEGER
+    NOT NULL, node TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (space, writer) ) WITHOUT ROWID;
 
 -- the log: every change, in the order in which this node applied it
 CREATE TABLE changes (
@@ -48,14 +45,11 @@ CREATE TABLE removals (
 
 -- texts and documents, named by the dot of their first marker
 CREATE TABLE document_updates (
-    space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL, position INTEGER NOT NULL,
-    by_writer INTEGER NOT NULL, by_seq INTEGER NOT NULL, by_n INTEGER NOT NULL, agent TEXT NOT NULL, update_v1 BLOB NOT NULL,
-    PRIMARY KEY (space, writer, seq, n, position, by_n)
-) WITHOUT ROWID;
-CREATE TABLE document_states (
-    space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL, position INTEGER NOT NULL, state BLOB NOT NULL,
-    PRIMARY KEY (space, writer, seq, n)
-);
+    space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL, position INTEGER NOT
+    NULL, by_writer INTEGER NOT NULL, by_seq INTEGER NOT NULL, by_n INTEGER NOT NULL, agent TEXT NOT NULL, update_v1
+    BLOB NOT NULL, PRIMARY KEY (space, writer, seq, n, position, by_n) ) WITHOUT ROWID; CREATE TABLE document_states
+    ( space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL, position INTEGER
+    NOT NULL, state BLOB NOT NULL, PRIMARY KEY (space, writer, seq, n) );
 
 -- what a client's write was answered, so that a retry is not a second write
 CREATE TABLE outcomes (

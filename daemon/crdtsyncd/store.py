@@ -1,7 +1,7 @@
 """The database: SQLite in WAL mode, one durable commit for everything that waits.
 
-``synchronous=FULL``: with ``NORMAL`` acknowledged writes are lost when power fails. Commits run in the event loop: a thread would
-wait for the interpreter's lock longer than the disk takes. Checkpoints of the WAL run in a thread.
+``synchronous=FULL``: with ``NORMAL`` acknowledged writes are lost when power fails. Commits run in the event loop:
+a thread would wait for the interpreter's lock longer than the disk takes. Checkpoints of the WAL run in a thread.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
+
+from crdtsyncd.mark import Mark
+from crdtsyncd.schema import APPLICATION_ID, FORMAT, SCHEMA
 
 from crdtsync.causality import Dot, VersionVector, Writer
 from crdtsync.core.entries import Entry
 from crdtsync.core.storage import Batch, DocumentUpdate, LogRow, PeerRow, SpaceRow
 from crdtsync.errors import NoSpace, StorageError
 from crdtsync.wire.codec import unpack
-from crdtsyncd.mark import Mark
-from crdtsyncd.schema import APPLICATION_ID, FORMAT, SCHEMA
 
 DATABASE_NAME = "crdtsync.db"
 WAL_CHECKPOINT_BYTES = 8 * 1024 * 1024
@@ -69,7 +71,9 @@ class Store:
             self.node = self._meta_or("node", os.urandom(16).hex().encode()).decode()
             self._mark = Mark(runtime_dir, self.database)
         except sqlite3.DatabaseError as error:
-            raise StorageError(f"cannot use the database {self.path}: {error}; restore it from a backup, or move it away") from None
+            raise StorageError(
+                f"cannot use the database {self.path}: {error}; restore it from a backup, or move it away"
+            ) from None
         self._own_changes = self._count_own_changes()
         self._may_resume = self._mark.allows(self._own_changes)
         self._mark.write(self._own_changes)
@@ -80,7 +84,8 @@ class Store:
         """Make ``batch`` durable: on return it is on disk.
 
         :raises NoSpace: the disk is full; nothing of the batch is stored.
-        :raises StorageError: the disk failed. What it holds is unknown, so this process must end and start over from it.
+        :raises StorageError: the disk failed. What it holds is unknown, so this process must end and start over
+        from it.
         """
         if not batch:
             return
@@ -110,9 +115,15 @@ class Store:
             many(_MOVE_TO_HISTORY, rows)
             many(_DELETE_ENTRY, rows)
         if batch.clocks:
-            many("UPDATE spaces SET hlc = ? WHERE id = ?", [(hlc.to_bytes(8, "big"), space) for hlc, space in batch.clocks])
+            many(
+                "UPDATE spaces SET hlc = ? WHERE id = ?",
+                [(hlc.to_bytes(8, "big"), space) for hlc, space in batch.clocks],
+            )
         if batch.changes:
-            heads = {(row.space, row.writer): (row.space, row.writer, row.seq, row.hash, row.position) for row in batch.changes}
+            heads = {
+                (row.space, row.writer): (row.space, row.writer, row.seq, row.hash, row.position)
+                for row in batch.changes
+            }
             many(_UPSERT_HEAD, list(heads.values()))
             many(_COUNT, _sizes(batch))
 
@@ -162,7 +173,9 @@ class Store:
     def spaces(self) -> list[SpaceRow]:
         """See :class:`~crdtsync.core.storage.Storage`, as for all that follow."""
         rows = []
-        for space, name, epoch, hlc in self._db.execute("SELECT id, name, epoch, hlc FROM spaces ORDER BY id").fetchall():
+        for space, name, epoch, hlc in self._db.execute(
+            "SELECT id, name, epoch, hlc FROM spaces ORDER BY id"
+        ).fetchall():
             own = self._one(
                 "SELECT h.writer, h.position FROM own_writers o JOIN heads h USING (space, writer) WHERE o.space = ? "
                 "ORDER BY h.position DESC LIMIT 1",
@@ -170,7 +183,9 @@ class Store:
             )
             last = self._one("SELECT MAX(position) FROM heads WHERE space = ?", (space,))
             writer, own_position = own if own is not None and self._may_resume else (None, 0)
-            rows.append(SpaceRow(space, name, epoch, writer, own_position, (last and last[0]) or 0, int.from_bytes(hlc, "big")))
+            rows.append(
+                SpaceRow(space, name, epoch, writer, own_position, (last and last[0]) or 0, int.from_bytes(hlc, "big"))
+            )
         return rows
 
     def heads(self, space: int) -> Iterable[tuple[Writer, int, bytes]]:
@@ -180,7 +195,9 @@ class Store:
         return self._db.execute("SELECT writer, node, name FROM origins WHERE space = ?", (space,)).fetchall()
 
     def heads_after(self, space: int, position: int) -> Iterable[tuple[Writer, int]]:
-        return self._db.execute("SELECT writer, seq FROM heads WHERE space = ? AND position > ?", (space, position)).fetchall()
+        return self._db.execute(
+            "SELECT writer, seq FROM heads WHERE space = ? AND position > ?", (space, position)
+        ).fetchall()
 
     def entries(self, space: int) -> Iterator[Entry]:
         for row in self._db.execute(f"SELECT {_ENTRY_COLUMNS} FROM entries WHERE space = ? ORDER BY row", (space,)):
@@ -199,14 +216,17 @@ class Store:
             )
 
     def row_last(self) -> int:
-        row = self._one("SELECT MAX((SELECT IFNULL(MAX(row), 0) FROM entries), (SELECT IFNULL(MAX(row), 0) FROM history))", ())
+        row = self._one(
+            "SELECT MAX((SELECT IFNULL(MAX(row), 0) FROM entries), (SELECT IFNULL(MAX(row), 0) FROM history))", ()
+        )
         return int(row[0]) if row else 0
 
     def log(self, space: int, after: int, bytes_max: int, rows_max: int) -> list[LogRow]:
         found: list[LogRow] = []
         size_bytes = 0
         rows = self._db.execute(
-            "SELECT position, writer, seq, body FROM changes WHERE position > ? AND space = ? ORDER BY position LIMIT ?",
+            "SELECT position, writer, seq, body FROM changes "
+            "WHERE position > ? AND space = ? ORDER BY position LIMIT ?",
             (after, space, rows_max),
         )
         for position, writer, seq, body in rows:
@@ -236,10 +256,14 @@ class Store:
         return int(position)
 
     def document(self, space: int, document: Dot) -> tuple[bytes | None, list[bytes]]:
-        row = self._one("SELECT position, state FROM document_states WHERE space = ? AND writer = ? AND seq = ? AND n = ?", (space, *document))
+        row = self._one(
+            "SELECT position, state FROM document_states WHERE space = ? AND writer = ? AND seq = ? AND n = ?",
+            (space, *document),
+        )
         after, state = row or (0, None)
         rows = self._db.execute(
-            "SELECT update_v1 FROM document_updates WHERE space = ? AND writer = ? AND seq = ? AND n = ? AND position > ? "
+            "SELECT update_v1 FROM document_updates "
+            "WHERE space = ? AND writer = ? AND seq = ? AND n = ? AND position > ? "
             "ORDER BY position, by_n",
             (space, *document, after),
         )
@@ -251,10 +275,15 @@ class Store:
             "WHERE space = ? AND writer = ? AND seq = ? AND n = ? AND position > ? ORDER BY position, by_n LIMIT ?",
             (space, *document, after, rows_max),
         )
-        return [DocumentUpdate(at, Dot(writer, seq, n), agent, update) for at, writer, seq, n, agent, update in rows.fetchall()]
+        return [
+            DocumentUpdate(at, Dot(writer, seq, n), agent, update)
+            for at, writer, seq, n, agent, update in rows.fetchall()
+        ]
 
     def outcome(self, client: bytes, number: int) -> bytes | None:
-        row = self._one("SELECT reply FROM outcomes WHERE client = ? AND slot = ? AND number = ?", (client, number % 1024, number))
+        row = self._one(
+            "SELECT reply FROM outcomes WHERE client = ? AND slot = ? AND number = ?", (client, number % 1024, number)
+        )
         return row[0] if row else None
 
     def peers(self) -> list[PeerRow]:
@@ -271,25 +300,27 @@ class Store:
         }
 
     def log_stats(self, space: int) -> dict[str, int]:
-        row = self._one("SELECT log_changes, log_bytes, history_bytes, document_bytes FROM spaces WHERE id = ?", (space,))
+        row = self._one(
+            "SELECT log_changes, log_bytes, history_bytes, document_bytes FROM spaces WHERE id = ?", (space,)
+        )
         names = ("log_changes", "log_bytes", "history_bytes", "document_bytes")
         return dict(zip(names, row or (0, 0, 0, 0), strict=True))
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _one(self, statement: str, parameters: tuple[object, ...]) -> tuple[object, ...] | None:
-        return self._db.execute(statement, parameters).fetchone()  # type: ignore[no-any-return]
+    def _one(self, statement: str, parameters: tuple[object, ...]) -> Any:  # a row, or None
+        return self._db.execute(statement, parameters).fetchone()
 
     def _meta_or(self, name: str, default: bytes) -> bytes:
         row = self._one("SELECT value FROM meta WHERE name = ?", (name,))
         if row is None:
             self._db.execute("INSERT INTO meta VALUES (?, ?)", (name, default))
             return default
-        return bytes(row[0])  # type: ignore[call-overload, no-any-return]
+        return bytes(row[0])
 
     def _count_own_changes(self) -> int:
         row = self._one("SELECT IFNULL(SUM(h.seq), 0) FROM own_writers o JOIN heads h USING (space, writer)", ())
-        return int(row[0]) if row else 0  # type: ignore[call-overload, no-any-return]
+        return int(row[0]) if row else 0
 
 
 def _sizes(batch: Batch) -> list[tuple[int, int, int, int, int]]:
@@ -310,14 +341,17 @@ def _lock(data_dir: Path) -> int:
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise StorageError(f"cannot use the data directory {data_dir}: {error.strerror}; choose another with --data-dir") from None
+        raise StorageError(
+            f"cannot use the data directory {data_dir}: {error.strerror}; choose another with --data-dir"
+        ) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
         os.close(lock)
         raise StorageError(
-            f"another crdtsyncd (pid {holder}) uses the data directory {data_dir}: stop it, or choose another with --data-dir"
+            f"another crdtsyncd (pid {holder}) uses the data directory {data_dir}: "
+            "stop it, or choose another with --data-dir"
         ) from None
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
@@ -341,7 +375,11 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version > FORMAT:
-        raise StorageError(f"{path} was written by a newer crdtsyncd (format {version}, this one knows {FORMAT}): upgrade crdtsyncd")
+        raise StorageError(
+            f"{path} was written by a newer crdtsyncd (format {version}, this one knows {FORMAT}): upgrade crdtsyncd"
+        )
     if version == 0:
-        db.executescript(f"BEGIN;{SCHEMA}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {FORMAT};COMMIT;")
+        db.executescript(
+            f"BEGIN;{SCHEMA}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {FORMAT};COMMIT;"
+        )
         os.chmod(path, 0o600)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
+from crdtsyncd.config import is_loopback, split_address
 from websockets.asyncio.client import connect
 from websockets.asyncio.connection import Connection
 from websockets.asyncio.server import Server, ServerConnection, serve
@@ -16,7 +17,6 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from crdtsync.errors import ConfigError
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
-from crdtsyncd.config import is_loopback, split_address
 
 OPEN_TIMEOUT_S = 10.0
 PING_INTERVAL_S = 10.0
@@ -169,12 +169,15 @@ def _refusal(host: str, count: int, connections_max: int) -> str:
 
 
 async def dial_forever(url: str, sink: Sink) -> None:
-    """Keep a connection to ``url``: full jitter over an exponentially growing delay (Brooker, 2015), until cancelled."""
+    """Keep a connection to ``url``.
+
+    Full jitter over an exponentially growing delay (Brooker, 2015), until cancelled.
+    """
     failures = 0
     loop = asyncio.get_running_loop()
     while True:
         if sink.is_linked(url):
-            await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311  # not a secret
+            await asyncio.sleep(random.uniform(0.5, 1.5))
             continue
         started_s = loop.time()
         try:
@@ -184,12 +187,12 @@ async def dial_forever(url: str, sink: Sink) -> None:
             state = "down"
         except (OSError, TimeoutError, InvalidHandshake, InvalidURI, ConnectionClosed) as error:
             failures += 1
-            reason = str(getattr(error, "strerror", "") or error or type(error).__name__)
+            reason = str(getattr(error, "strerror", "") or str(error) or type(error).__name__)
             state = "refused" if isinstance(error, ConnectionRefusedError) else "down"
         if not reason.startswith(DUPLICATE):
             sink.dial_state(url, state, reason)
         delay_s = min(BACKOFF_S_MAX, BACKOFF_S_FIRST * 2 ** min(failures, 10))
-        await asyncio.sleep(random.uniform(0, delay_s))  # noqa: S311  # not a secret
+        await asyncio.sleep(random.uniform(0, delay_s))
 
 
 @asynccontextmanager

@@ -91,8 +91,8 @@ def _timeout(error: Timeout) -> Ending:
 
 
 def _usage(error: click.UsageError) -> Ending:
-    hint = f" Try '{error.ctx.command_path} --help'." if error.ctx is not None else ""
-    return Ending(USAGE, "usage", error.format_message() + hint)
+    hint = f"; see {error.ctx.command_path} --help" if error.ctx is not None else ""
+    return Ending(USAGE, "usage", error.format_message().removesuffix(".") + hint)
 
 
 def _file(error: OSError) -> Ending:
@@ -111,7 +111,7 @@ def _say(ending: Ending, *, as_json: bool) -> None:
     if as_json:
         text = json.dumps({"error": {"code": ending.code, "message": ending.message}}, ensure_ascii=False)
     else:
-        text = f"crdtsync: {' '.join(ending.message.split())}"
+        text = f"crdtsync: {' '.join(ending.message.split()).removesuffix('.')}"
     try:
         sys.stderr.buffer.write(f"{text}\n".encode(errors="backslashreplace"))
         sys.stderr.buffer.flush()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
 
 INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
 
 
-def main() -> NoReturn:
+def main() -> None:
     """Run the command line of this process and exit.
 
     The imports are inside, so that an interrupt during them is as quiet as one later on.

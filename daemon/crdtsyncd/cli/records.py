@@ -6,11 +6,14 @@ text with a string. What an import cannot set, such as author and time, is there
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from crdtsyncd.cli import output, values
+
+from crdtsync.errors import Refused
 
 if TYPE_CHECKING:
     from crdtsyncd.cli.ndjson import Line
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
     from crdtsync.client import Entry
 
+KEY_BYTES_MAX = 1024
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 OPTIONS = ("confidence", "meta", "ttl")
 INFORMATION = ("agent", "node", "time")
 
@@ -75,6 +80,18 @@ def _details(entry: Entry) -> dict[str, object]:
     return {"value": entry.value, **present}
 
 
+def _is_key(text: str) -> bool:
+    return 0 < len(_utf8(text)) <= KEY_BYTES_MAX and text[0] != "_" and _CONTROL.search(text) is None
+
+
+def _utf8(text: str) -> bytes:
+    """Nothing for what JSON can write and UTF-8 cannot: half of a surrogate pair."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return b""
+
+
 def _is_number(value: Value) -> bool:
     return type(value) in (int, float)
 
@@ -84,7 +101,10 @@ _CHECKS: Mapping[str, tuple[str, Callable[[Value], bool]]] = {
     "meta": ("an object", lambda value: isinstance(value, dict)),
     "ttl": ("seconds, more than 0", lambda value: _is_number(value) and value > 0),
     "siblings": ("a list of objects", lambda value: isinstance(value, list) and all(type(v) is dict for v in value)),
-    "key": ("a string that is not empty", lambda value: isinstance(value, str) and value != ""),
+    "key": (
+        f"a string of 1 to {KEY_BYTES_MAX} bytes without control characters that does not begin with _",
+        lambda value: isinstance(value, str) and _is_key(value),
+    ),
 }
 
 # Kind → what its value must be, and which fields it may have beside key, kind and value.
@@ -106,7 +126,10 @@ def record_of(line: Line) -> Record:
     _check_fields(line, fields, ("key", "kind", "value", *others))
     if not fits(fields["value"]):
         raise line.wrong(f'the "value" of a {kind} must be {wanted}')
-    return Record(line, fields["key"], kind, _variants(line, kind, fields))
+    record = Record(line, fields["key"], kind, _variants(line, kind, fields))
+    for variant in record.variants:
+        _check_storable(line, variant.value)
+    return record
 
 
 def _variants(line: Line, kind: str, fields: dict[str, Value]) -> tuple[Variant, ...]:
@@ -118,6 +141,15 @@ def _variants(line: Line, kind: str, fields: dict[str, Value]) -> tuple[Variant,
     return tuple(
         Variant(one["value"], {name: one[name] for name in OPTIONS if name in one}) for one in (fields, *siblings)
     )
+
+
+def _check_storable(line: Line, value: Value) -> None:
+    from crdtsync.client.values import encode
+
+    try:
+        encode(value)
+    except Refused as error:
+        raise line.wrong(error.message) from None
 
 
 def _check_fields(line: Line, fields: dict[str, Value], known: tuple[str, ...]) -> None:

@@ -10,6 +10,7 @@ import click
 from crdtsyncd.cli import ndjson, output
 from crdtsyncd.cli.arguments import file_argument
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.failures import CommandFailed
 from crdtsyncd.cli.importing import Importer
 from crdtsyncd.cli.progress import Progress
 from crdtsyncd.cli.records import record_of
@@ -44,7 +45,7 @@ def import_(settings: Settings, file: IO[bytes], policy: str) -> None:
     """
     name = ndjson.name_of(file)
     with _rewindable(file) as source, connect(settings) as client:
-        total = sum(1 for _ in map(record_of, ndjson.lines(source, name)))
+        total = _checked(source, name)
         source.seek(0)
         importer = Importer(client, policy)
         done = 0
@@ -57,6 +58,15 @@ def import_(settings: Settings, file: IO[bytes], policy: str) -> None:
                 error.message = f"{name}: {error.message}; {_so_far(done)}"
                 raise
     _report(settings, importer)
+
+
+def _checked(source: IO[bytes], name: str) -> int:
+    """How many records there are; an error if one of them is not right."""
+    try:
+        return sum(1 for _ in map(record_of, ndjson.lines(source, name)))
+    except CommandFailed as error:
+        error.message += f"; {_so_far(0)}"
+        raise
 
 
 def _so_far(line_number: int) -> str:
