@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from random import Random
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.core.agents import Desk, Reply
 from crdtsync.core.identity import Identity
@@ -23,6 +22,9 @@ from crdtsync.errors import CrdtSyncError, PeerError, to_wire
 from crdtsync.wire.change import Codec
 from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import frame
+
+if TYPE_CHECKING:
+    from random import Random
 
 Log = Callable[..., None]
 

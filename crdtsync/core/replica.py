@@ -7,8 +7,7 @@ What is early waits at the causal gate, what is repeated is dropped, what contra
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import Random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import WRITER_MAX, Dot, Frontier, HybridClock, VersionVector, Writer
 from crdtsync.core.documents import Documents, check_marker
@@ -27,6 +26,9 @@ from crdtsync.core.storage import (
 from crdtsync.errors import CrdtSyncError, ForkDetected, InvalidEncoding
 from crdtsync.wire.change import NO_HASH, SHORT_HASH_BYTES, Change, Codec, Dep, Kind, Op, flat_removes
 from crdtsync.wire.codec import pack, unpack
+
+if TYPE_CHECKING:
+    from random import Random
 
 RECENT_HASHES_MAX = 4096
 """How many hashes of changes below the heads are kept in memory to check the deps of arriving changes."""

@@ -1,0 +1,344 @@
+"""The asyncio client against a daemon that misbehaves as a real one cannot be made to; on both event loops."""
+
+import asyncio
+import contextlib
+import threading
+
+import pytest
+
+from crdtsync import AsyncClient, CrdtSyncError, DaemonUnavailable, OutcomeUnknown, Refused, Timeout, UnknownSpace
+
+WROTE = {"token": "c1.t", "version": "v1.own", "siblings": 0, "replaced": None, "behind": False}
+GOT = {"value": b"\x2a", "kind": "register", "version": "v1.a", "siblings": 0}  # 42
+
+
+@pytest.fixture
+async def connect(daemon):
+    clients = []
+
+    async def make(*scenes, **options):
+        daemon.play(*scenes)
+        clients.append(AsyncClient(daemon.path, agent="me", **{"timeout": 15, **options}))
+        return await clients[-1].__aenter__()
+
+    yield make
+    for client in clients:
+        await client.close()
+
+
+async def test_a_refused_hello_is_raised_at_once(connect):
+    def scene(peer):
+        peer.refuse(peer.receive()[0], "unknown_space")
+
+    with pytest.raises(UnknownSpace):
+        await connect(scene)
+
+
+async def test_a_daemon_that_hangs_up_or_is_not_there_is_unavailable(connect, tmp_path):
+    with pytest.raises(DaemonUnavailable, match="see its log"):
+        await connect(lambda peer: None)
+    with pytest.raises(DaemonUnavailable, match="start crdtsyncd"):
+        await AsyncClient(tmp_path / "nothing.sock").get("k")
+
+
+async def test_it_connects_at_its_first_use(daemon):
+    def scene(peer):
+        peer.greet()
+        for request in [peer.receive(), peer.receive()]:
+            peer.reply(request[0], GOT)
+
+    daemon.play(scene)
+    client = AsyncClient(daemon.path, agent="me", timeout=15)
+    assert await asyncio.gather(client.get("a"), client.get("b")) == [42, 42]
+    await client.close()
+
+
+async def test_replies_find_their_tasks_in_any_order(connect):
+    def scene(peer):
+        peer.greet()
+        requests = [peer.receive() for _ in range(50)]
+        for request_id, _, arguments in reversed(requests):
+            peer.reply(request_id, {**GOT, "value": bytes([int(arguments["key"])])})
+
+    client = await connect(scene)
+    assert await asyncio.gather(*(client.get(str(number)) for number in range(50))) == list(range(50))
+
+
+async def test_a_cut_in_the_middle_of_a_reply_repeats_what_is_in_flight(connect):
+    before, after = [], []
+
+    def cut(peer):
+        peer.greet()
+        before.extend(peer.receive()[2]["n"] for _ in range(5))
+        peer.socket.sendall(b"\x00\x00\x00\x40\x93")
+
+    def whole(peer):
+        peer.greet()
+        for _ in range(5):
+            request_id, _, arguments = peer.receive()
+            after.append((arguments["n"], arguments["again"]))
+            peer.reply(request_id, WROTE)
+
+    client = await connect(cut, whole)
+    assert await asyncio.gather(*(client.set(str(number), number) for number in range(5))) == ["c1.t"] * 5
+    assert after == [(number, True) for number in before]
+
+
+async def test_at_another_database_the_outcome_is_unknown(connect):
+    def cut(peer):
+        peer.greet(b"1" * 16)
+        peer.receive()
+
+    def other(peer):
+        peer.greet(b"2" * 16)
+        peer.reply(peer.receive()[0], GOT)
+
+    client = await connect(cut, other)
+    with pytest.raises(OutcomeUnknown, match="another database"):
+        await client.set("k", 1)
+    assert await client.get("k") == 42
+
+
+@pytest.mark.parametrize(
+    "ending", [[0, 1, {"code": "invalid_request", "message": "what is that?"}], "no message"], ids=["error", "rubbish"]
+)
+async def test_an_error_about_the_connection_fails_what_is_in_flight(connect, ending):
+    def scene(peer):
+        peer.greet()
+        peer.receive()
+        peer.send(ending)
+        peer.wait_for_end()
+
+    def back(peer):
+        peer.greet()
+        peer.reply(peer.receive()[0], GOT)
+
+    client = await connect(scene, back)
+    with pytest.raises(CrdtSyncError):
+        await client.get("k")
+    assert await client.get("k") == 42
+
+
+async def test_a_timeout_is_kept_and_the_late_reply_ignored(connect):
+    def scene(peer):
+        peer.greet()
+        late, _, _ = peer.receive()
+        second, _, _ = peer.receive()
+        peer.reply(late, GOT)
+        peer.reply(second, {**GOT, "value": b"\x01"})
+
+    client = await connect(scene)
+    with pytest.raises(Timeout, match="may or may not"):
+        await client.set("k", 1, timeout=0.1)
+    assert await client.get("k") == 1
+
+
+async def test_many_deadlines_are_kept(connect):
+    def scene(peer):
+        peer.greet()
+        peer.wait_for_end()
+
+    client = await connect(scene)
+    began = asyncio.get_running_loop().time()
+    waits = [client.get("k", timeout=0.3 - number / 100) for number in range(20)]
+    outcomes = await asyncio.gather(*waits, return_exceptions=True)
+    assert all(isinstance(outcome, Timeout) for outcome in outcomes)
+    assert asyncio.get_running_loop().time() - began < 5
+
+
+async def test_a_cancelled_task_is_forgotten(connect):
+    def scene(peer):
+        peer.greet()
+        late, _, _ = peer.receive()
+        second, _, _ = peer.receive()
+        peer.reply(late, GOT)
+        peer.reply(second, {**GOT, "value": b"\x01"})
+
+    client = await connect(scene)
+    task = asyncio.create_task(client.get("k"))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not client._connection._table.pending
+    assert await client.get("k") == 1
+
+
+async def test_without_a_daemon_requests_wait_for_it_until_their_time_is_up(connect):
+    client = await connect(lambda peer: peer.greet())
+    await asyncio.sleep(0.05)
+    with pytest.raises(Timeout, match="not sent"):
+        await client.set("k", 1, timeout=0.2)
+
+
+async def test_closing_ends_what_waits(connect):
+    client = await connect(lambda peer: (peer.greet(), peer.wait_for_end()))
+    task = asyncio.create_task(client.get("k"))
+    await asyncio.sleep(0.05)
+    await client.close()
+    with pytest.raises(DaemonUnavailable, match="closed"):
+        await task
+    with pytest.raises(DaemonUnavailable, match="closed"):
+        await client.get("k")
+
+
+async def test_no_more_writes_are_in_flight_than_the_daemon_remembers(connect, monkeypatch):
+    monkeypatch.setattr("crdtsync.client.aio.connection.WRITES_MAX", 2)
+    released = threading.Event()
+
+    def scene(peer):
+        peer.greet()
+        held = [peer.receive()[0] for _ in range(2)]
+        assert released.wait(10)
+        for request_id in held:
+            peer.reply(request_id, WROTE)
+        for _ in range(3):
+            peer.reply(peer.receive()[0], WROTE)
+
+    client = await connect(scene)
+    tasks = [asyncio.create_task(client.set("k", number)) for number in range(5)]
+    await asyncio.sleep(0.1)
+    assert client._connection._table.writes == 2
+    released.set()
+    assert await asyncio.gather(*tasks) == ["c1.t"] * 5
+
+
+async def test_update_takes_a_coroutine_function(connect):
+    def scene(peer):
+        peer.greet()
+        request_id, _, _ = peer.receive()
+        peer.reply(request_id, None)
+        request_id, _, arguments = peer.receive()
+        assert (arguments["value"], arguments["if_absent"]) == (b"\x07", True)
+        peer.reply(request_id, WROTE)
+
+    async def compute(value):
+        await asyncio.sleep(0)
+        return (value or 0) + 7
+
+    client = await connect(scene)
+    assert (await client.update("k", compute)).value == 7
+
+
+async def test_a_batch_that_fails_inside_sends_nothing(connect):
+    def scene(peer):
+        peer.greet()
+        request_id, operation, _ = peer.receive()
+        assert operation == "status"
+        peer.reply(request_id, {})
+
+    client = await connect(scene)
+    with contextlib.suppress(ZeroDivisionError):
+        async with client.batch() as batch:
+            batch.set("k", 1 // 0)
+    await client.status()
+
+
+# -- watch ------------------------------------------------------------------------------------------------------
+
+
+def an_event(key, token):
+    return {
+        "event": "set",
+        "key": key,
+        "kind": "register",
+        "value": b"\x01",
+        "op": "set",
+        "version": "v1",
+        "token": token,
+    }
+
+
+async def test_a_watch_goes_on_where_it_was_cut_off(connect):
+    asked = []
+
+    def first(peer):
+        peer.greet()
+        request_id, _, arguments = peer.receive()
+        asked.append(arguments["after"])
+        peer.reply(request_id, {"token": "c1.0"})
+        peer.events(request_id, an_event("a", "c1.1"), an_event("b", "c1.2"))
+        peer.socket.sendall(b"\x00\x00")
+
+    def second(peer):
+        peer.greet()
+        request_id, _, arguments = peer.receive()
+        asked.append(arguments["after"])
+        peer.events(request_id, an_event("c", "c1.3"))
+        peer.wait_for_end()
+
+    client = await connect(lambda peer: peer.greet(), first, second)
+    async with client.watch("", after="c1.0", timeout=10) as watch:
+        assert [(await anext(watch)).key for _ in range(3)] == ["a", "b", "c"]
+    assert asked == ["c1.0", "c1.2"]
+
+
+async def test_a_watch_ends_when_it_or_the_client_is_closed(connect):
+    def scene(peer):
+        peer.greet()
+        peer.receive()
+        peer.wait_for_end()
+
+    client = await connect(lambda peer: peer.greet(), scene, scene)
+    for end in (lambda watch: watch.close(), None):
+        watch = client.watch()
+
+        async def events(watch=watch):
+            return [event async for event in watch]
+
+        task = asyncio.create_task(events())
+        await asyncio.sleep(0.05)
+        if end is None:
+            await client.close()
+        else:
+            end(watch)
+        assert await asyncio.wait_for(task, 10) == []
+
+
+async def test_a_watch_that_waits_too_long_says_so_and_goes_on(connect):
+    released = threading.Event()
+
+    def scene(peer):
+        peer.greet()
+        request_id, _, _ = peer.receive()
+        assert released.wait(10)
+        peer.events(request_id, an_event("a", "c1.1"))
+        peer.wait_for_end()
+
+    client = await connect(lambda peer: peer.greet(), scene)
+    async with client.watch(timeout=0.1) as watch:
+        with pytest.raises(Timeout, match="goes on"):
+            await anext(watch)
+        released.set()
+        assert (await watch.next(timeout=10)).key == "a"
+
+
+async def test_a_watch_that_is_refused_raises(connect):
+    def scene(peer):
+        peer.greet()
+        peer.refuse(peer.receive()[0], "not_allowed")
+
+    client = await connect(lambda peer: peer.greet(), scene)
+    with pytest.raises(Refused, match="not_allowed"):
+        await anext(client.watch(timeout=10))
+
+
+async def test_a_slow_consumer_holds_the_daemon_up_rather_than_filling_memory(connect):
+    sent = []
+
+    def scene(peer):
+        peer.greet()
+        request_id, _, _ = peer.receive()
+        peer.socket.settimeout(0.5)
+        try:
+            for number in range(10_000):
+                peer.events(request_id, {**an_event("k" * 1000, f"c1.{number}")})
+                sent.append(number)
+        except TimeoutError:
+            return
+
+    client = await connect(lambda peer: peer.greet(), scene)
+    async with client.watch(timeout=10) as watch:
+        await anext(watch)
+        await asyncio.sleep(1)
+    assert len(sent) < 2000
