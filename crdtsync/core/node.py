@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.core.agents import Desk, Reply
+from crdtsync.core.alarms import Alarms
 from crdtsync.core.identity import Identity
 from crdtsync.core.peers import Dial
 from crdtsync.core.replica import Applied, Ledger, Replica
@@ -157,13 +158,15 @@ class Node:
         self.now_ms, self.now_s = now
         self.started_s = now.mono_s
         self.read_only = ""
+        self.alarms = Alarms(log)
+        self.alarms.now_ms = self.now_ms
         self._random = random
         self._ledger = Ledger(0, 0)
         self._applied: dict[str, list[Applied]] = {}
         self._durable: dict[str, int] = {}
         self.replicas: dict[str, Replica] = {}
         self._load()
-        self.sync = Sync(identity, self.replicas, storage, log)
+        self.sync = Sync(identity, self.replicas, storage, self.alarms, log)
         self.desk = Desk(self, identity, storage)
         self._handlers: dict[type, Callable[[Any], None]] = {
             AgentOpened: self._agent_opened,
@@ -188,7 +191,7 @@ class Node:
         me = (self.identity.node, self.identity.name)
         for row in rows:
             codec = Codec(self.identity.cluster, row.name, row.epoch)
-            self.replicas[row.name] = Replica(row, codec, self.storage, self._ledger, self._random, me)
+            self.replicas[row.name] = Replica(row, codec, self.storage, self._ledger, self._random, me, self.alarms)
         self._durable = {row.name: row.position for row in rows}
 
     # -- events in -------------------------------------------------------------------------------------------
@@ -196,6 +199,7 @@ class Node:
     def step(self, event: Event, now: Now) -> None:
         """Take in one event. What follows from it shows in the next :meth:`ready`."""
         self.now_ms, self.now_s = now
+        self.alarms.now_ms = self.now_ms
         self._handlers[type(event)](event)
 
     def _agent_opened(self, event: AgentOpened) -> None:
@@ -236,6 +240,10 @@ class Node:
 
     def _disk_space(self, event: DiskSpace) -> None:
         self.read_only = event.reason
+        if event.reason:
+            self.alarms.raise_once("no_space", "", event.reason)
+        else:
+            self.alarms.clear("no_space", "")
 
     def _tick(self, _event: Tick) -> None:
         """Nothing but the passing of time, which :meth:`ready` looks at."""

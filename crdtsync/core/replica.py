@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import WRITER_MAX, Dot, Frontier, HybridClock, VersionVector, Writer
+from crdtsync.core.alarms import Alarms
 from crdtsync.core.documents import Documents, check_marker
 from crdtsync.core.entries import Entries, Entry
 from crdtsync.core.gate import CausalGate, blocker
@@ -73,7 +74,14 @@ class Replica:
     """The state of one space in memory. What must be written to disk goes to ``ledger``."""
 
     def __init__(
-        self, row: SpaceRow, codec: Codec, storage: Storage, ledger: Ledger, random: Random, node: tuple[str, str]
+        self,
+        row: SpaceRow,
+        codec: Codec,
+        storage: Storage,
+        ledger: Ledger,
+        random: Random,
+        node: tuple[str, str],
+        alarms: Alarms,
     ) -> None:
         self.id = row.id
         self.name = row.name
@@ -85,7 +93,7 @@ class Replica:
         self.entries = Entries()
         self.gate = CausalGate()
         self.clock = HybridClock()
-        self.alarms: dict[str, str] = {}
+        self.alarms = alarms
         self.documents = Documents(lambda dot: storage.document(row.id, dot))
         self.position = row.position
         self.origins: dict[Writer, tuple[str, str]] = {}
@@ -198,9 +206,11 @@ class Replica:
                 continue
             self._check_chain(candidate)
             if not self.clock.witness(candidate.hlc, now_ms):
-                self.alarms["clock_ahead"] = (
-                    f"space {self.name}: writer {candidate.writer} has a clock over 24 h ahead of this node's; "
-                    "check the clocks of both"
+                self.alarms.raise_once(
+                    "clock_ahead",
+                    self.name,
+                    f"space {self.name}: the clock of {self.node_of(candidate.writer)} is over 24 h ahead of this node's; "
+                    "check the clocks of both",
                 )
             applied.append(self._apply(candidate, own=False))
             todo.extend(reversed(self.gate.release(candidate.writer, candidate.seq)))
@@ -305,7 +315,9 @@ class Replica:
             if change.writer != self.writer:  # own edits have been tried before
                 self.documents.apply(document, update)
         except CrdtSyncError as error:
-            self.alarms["edit_skipped"] = f"space {self.name}: skipped an edit of a text, dot {dot}: {error.message}"
+            self.alarms.raise_once(
+                "edit_skipped", self.name, f"space {self.name}: skipped an edit of a text, dot {dot}: {error.message}"
+            )
         else:
             row = DocumentUpdateRow(self.id, *document, position, *dot, change.agent, update)
             self._ledger.batch.document_updates.append(row)

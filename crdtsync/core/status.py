@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 
 def build_status(node: Node) -> dict[str, Any]:
     """Everything that people and tools may want to know of this node, now. The shell adds what only it knows."""
-    alarms = dict(node.sync.alarms)
-    for replica in node.replicas.values():
-        alarms |= {f"{code}:{replica.name}": message for code, message in replica.alarms.items()}
-    if node.read_only:
-        alarms["no_space"] = node.read_only
     return {
         "node": {
             "id": node.identity.node,
@@ -43,7 +38,7 @@ def build_status(node: Node) -> dict[str, Any]:
             if agent.name
         ],
         "alarms": [
-            {"code": code.split(":")[0], "message": message, "since": None} for code, message in sorted(alarms.items())
+            {"code": alarm.code, "message": alarm.message, "since": alarm.since_ms} for alarm in node.alarms.raised()
         ],
         "store": node.storage.stats(),
     }

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from hashlib import blake2b
 
 from crdtsync.causality import Frontier, VersionVector, Writer, covers, flatten, merge
+from crdtsync.core.alarms import Alarms
 from crdtsync.core.identity import Identity
 from crdtsync.core.peers import Dial, Link, Peer, SpaceLink
 from crdtsync.core.replica import Applied, Replica
@@ -38,6 +39,7 @@ RELAY_DELAY_S = 1.0
 ACK_DELAY_S = 0.05
 """How long acknowledgements are collected for peers that are not waiting for them."""
 WANT_INTERVAL_S = 1.0
+HELLO_TIMEOUT_S = 10.0
 CREDIT_BYTES_MAX = 4 * 1024 * 1024
 SLICE_BYTES_MAX = 256 * 1024
 
@@ -47,7 +49,9 @@ Log = Callable[..., None]
 class Sync:
     """All peers of a node. Messages to send collect in ``sends``, connections to close in ``closes``."""
 
-    def __init__(self, identity: Identity, replicas: dict[str, Replica], storage: Storage, log: Log) -> None:
+    def __init__(
+        self, identity: Identity, replicas: dict[str, Replica], storage: Storage, alarms: Alarms, log: Log
+    ) -> None:
         self.identity = identity
         self.replicas = replicas
         self.storage = storage
@@ -60,7 +64,7 @@ class Sync:
         self.sends: list[tuple[int, bytes]] = []
         self.closes: list[tuple[int, str]] = []
         self.met: list[PeerRow] = []
-        self.alarms: dict[str, str] = {}
+        self.alarms = alarms
         self._check_due_s = 0.0
 
     # -- connections -------------------------------------------------------------------------------------
@@ -174,8 +178,9 @@ class Sync:
         self.peers[link.hello.node].acked[replica.name] = dict(known)
         if epoch != replica.epoch:
             here.stopped = True
-            self.alarm(
-                f"epoch:{replica.name}",
+            self.alarms.raise_once(
+                "epoch",
+                replica.name,
                 f"space {replica.name}: {link.hello.name} has epoch {epoch}, this node {replica.epoch}",
             )
             return
@@ -227,8 +232,9 @@ class Sync:
             merge(here.known, part.vector)
             here.progressed = here.progressed or bool(part.vector)
             if part.digest and part.cut == cut_of(replica.vector) and part.digest != digest_of(replica):
-                self.alarm(
-                    f"divergence:{part.space}",
+                self.alarms.raise_once(
+                    "divergence",
+                    part.space,
                     f"space {part.space}: {peer.name} holds the same changes but another state",
                 )
 
@@ -242,11 +248,11 @@ class Sync:
         here = link.spaces.get(stop.space)
         if here is not None:
             here.stopped = True
-            self.alarm(f"{stop.code}:{stop.space}", f"{link.hello.name} stopped syncing: {stop.message}")
+            self.alarms.raise_once(stop.code, stop.space, f"{link.hello.name} stopped syncing: {stop.message}")
 
     def _forked(self, link: Link, space: str, error: ForkDetected) -> None:
         link.spaces[space].stopped = True
-        self.alarm(f"fork:{space}", error.message)
+        self.alarms.raise_once("fork", space, error.message)
         self._send(link, Stop(space, error.code, error.message))
 
     # -- sending -----------------------------------------------------------------------------------------------
@@ -258,6 +264,8 @@ class Sync:
         """
         for link in list(self.links.values()):
             if link.hello is None:
+                if now_s >= link.since_s + HELLO_TIMEOUT_S:
+                    self._close(link, f"no hello within {HELLO_TIMEOUT_S:.0f} s")
                 continue
             for name, here in link.spaces.items():
                 replica = self.replicas[name]
@@ -365,6 +373,7 @@ class Sync:
         """When :meth:`pump` wants to be called again."""
         due = [link.ack_due_s for link in self.links.values() if link.ack_due_s is not None]
         due += [due_s for link in self.links.values() for due_s in link.wants.values()]
+        due += [link.since_s + HELLO_TIMEOUT_S for link in self.links.values() if link.hello is None]
         if any(link.hello for link in self.links.values()):
             due.append(self._check_due_s)
         if any(self._has_more(link, durable) for link in self.links.values()):
@@ -378,12 +387,6 @@ class Sync:
             not here.stopped and here.position < durable.get(name, self.replicas[name].position)
             for name, here in link.spaces.items()
         )
-
-    def alarm(self, code: str, message: str) -> None:
-        """Raise an alarm, once."""
-        if code not in self.alarms:
-            self.alarms[code] = message
-            self.log("alarm", level="error", code=code, message=message)
 
     def _send_links(self) -> None:
         nodes = frozenset(peer.node for peer in self.peers.values() if peer.link is not None)
