@@ -15,7 +15,10 @@ class Alarm(NamedTuple):
 
 
 class Alarms:
-    """The alarms of a node. ``scope`` tells those of one code apart, by space for example; ``now_ms`` is set from outside."""
+    """The alarms of a node. ``scope`` tells those of one code apart, by space for example.
+
+    ``now_ms`` is set from outside.
+    """
 
     ALARMS_MAX = 1000
 

@@ -209,8 +209,8 @@ class Replica:
                 self.alarms.raise_once(
                     "clock_ahead",
                     self.name,
-                    f"space {self.name}: the clock of {self.node_of(candidate.writer)} is over 24 h ahead of this node's; "
-                    "check the clocks of both",
+                    f"space {self.name}: the clock of {self.node_of(candidate.writer)} is over 24 h ahead of "
+                    "this node's; check the clocks of both",
                 )
             applied.append(self._apply(candidate, own=False))
             todo.extend(reversed(self.gate.release(candidate.writer, candidate.seq)))

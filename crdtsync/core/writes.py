@@ -51,15 +51,18 @@ class Draft:
         self.node_of = node_of
         self.ops: list[Op] = []
         self._keys: dict[str, list[Entry]] = {}
+        self._settled = 0
         self._versions: list[tuple[int, Result]] = []
 
     def live(self, key: str) -> list[Entry]:
         """The entries of ``key`` as they will be after the operations so far."""
+        self._settle()
         drafted = self._keys.get(key)
         return self.replica.entries.live(key, self.now_ms) if drafted is None else drafted
 
     def held(self, key: str) -> list[Entry]:
         """The same, with those that have expired."""
+        self._settle()
         drafted = self._keys.get(key)
         return self.replica.entries.held(key) if drafted is None else drafted
 
@@ -70,15 +73,26 @@ class Draft:
 
     def add(self, op: Op) -> None:
         """Append an operation."""
-        self._keys[op.key] = self._after(op)
         self.ops.append(op)
 
-    def _after(self, op: Op) -> list[Entry]:
-        gone = {entry.dot for entry in covered_by(self.held(op.key), op.removes)}
-        left = [entry for entry in self.live(op.key) if entry.dot not in gone]
+    def _settle(self) -> None:
+        """Work out what the operations so far leave behind: only a batch ever asks."""
+        while self._settled < len(self.ops):
+            n, op = self._settled, self.ops[self._settled]
+            self._settled += 1
+            left = self._after(n, op)
+            self._keys[op.key] = left
+
+    def _after(self, n: int, op: Op) -> list[Entry]:
+        before = self._keys.get(op.key)
+        entries = self.replica.entries
+        held = entries.held(op.key) if before is None else before
+        gone = {entry.dot for entry in covered_by(held, op.removes)}
+        live = entries.live(op.key, self.now_ms) if before is None else before
+        left = [entry for entry in live if entry.dot not in gone]
         if op.value_hash is not None:
             value = op.value
-            dot = self.own_dot()
+            dot = Dot(*self.replica.next_dot(), n)
             if op.kind == Kind.TEXT:
                 named = unpack(value or b"")[0]
                 value = pack(list(dot) if named is None else named)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 
@@ -44,4 +43,3 @@ def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
     return make_cluster(3)
 
 
-Make = Callable[..., Any]

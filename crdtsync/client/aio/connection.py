@@ -230,6 +230,9 @@ class AsyncConnection:
                 link = await self._dial()
         except TimeoutError:
             raise DaemonUnavailable("the daemon took the connection and did not answer in time: see its log") from None
+        if self._is_closed:
+            link.transport.abort()
+            raise closed()
         failed = self._table.resume(link.answer.result())
         self._link = link
         self._was_attached = True

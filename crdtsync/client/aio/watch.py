@@ -110,12 +110,15 @@ class AsyncWatch:
             self._drop()
 
     async def _wait(self) -> Event | None:
-        await self.attach()
         while not self._closed.is_set():
             event = self._state.next_event()
             if event is not None:
                 return event
-            await self._receive()
+            try:
+                await (self._receive() if self._was_attached else self._attach())
+            except CrdtSyncError:
+                if not self._closed.is_set():
+                    raise
         return None
 
     async def _receive(self) -> None:

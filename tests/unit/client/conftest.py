@@ -79,40 +79,57 @@ def frame(message: object) -> bytes:
 Scene = Callable[[Peer], None]
 
 
+def idle(peer: Peer) -> None:
+    """A scene: there, and asked nothing."""
+    peer.greet()
+    peer.wait_for_end()
+
+
 class ScriptedDaemon:
     """Plays one scene for each connection, in the order in which they come, and fails the test if a scene fails."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
+        self.idle = idle
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self.path)
         self._listener.listen()
-        self._thread: threading.Thread | None = None
-        self._failure: BaseException | None = None
+        self._threads: list[threading.Thread] = []
+        self._failures: list[BaseException] = []
 
     def play(self, *scenes: Scene) -> None:
-        """Wait for one connection for each scene, one after the other."""
-        self._thread = threading.Thread(target=self._run, args=(scenes,), daemon=True)
-        self._thread.start()
+        """Take one connection for each scene."""
+        self._start(self._accept, scenes)
 
     def finish(self) -> None:
         """All scenes have been played."""
-        if self._thread is not None:
-            self._thread.join(PATIENCE_S)
-            assert not self._thread.is_alive(), "a scene waits for something that did not come"
+        for thread in self._threads:  # grows meanwhile
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive(), "a scene waits for something that did not come"
         self._listener.close()
-        if self._failure is not None:
-            raise self._failure
+        if self._failures:
+            raise self._failures[0]
 
-    def _run(self, scenes: tuple[Scene, ...]) -> None:
-        try:
-            for scene in scenes:
-                connection, _ = self._listener.accept()
-                connection.settimeout(PATIENCE_S)
-                with connection:
-                    scene(Peer(connection))
-        except BaseException as error:  # noqa: BLE001  # handed to the test
-            self._failure = error
+    def _accept(self, scenes: tuple[Scene, ...]) -> None:
+        for scene in scenes:
+            connection, _ = self._listener.accept()
+            connection.settimeout(PATIENCE_S)
+            self._start(self._play, scene, connection)
+
+    def _play(self, scene: Scene, connection: socket.socket) -> None:
+        with connection:
+            scene(Peer(connection))
+
+    def _start(self, function: Callable[..., None], *arguments: Any) -> None:
+        def run() -> None:
+            try:
+                function(*arguments)
+            except BaseException as error:  # noqa: BLE001  # handed to the test
+                self._failures.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
 
 @pytest.fixture

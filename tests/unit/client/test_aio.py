@@ -171,8 +171,8 @@ async def test_without_a_daemon_requests_wait_for_it_until_their_time_is_up(conn
         await client.set("k", 1, timeout=0.2)
 
 
-async def test_closing_ends_what_waits(connect):
-    client = await connect(lambda peer: (peer.greet(), peer.wait_for_end()))
+async def test_closing_ends_what_waits(connect, daemon):
+    client = await connect(daemon.idle)
     task = asyncio.create_task(client.get("k"))
     await asyncio.sleep(0.05)
     await client.close()
@@ -249,7 +249,7 @@ def an_event(key, token):
     }
 
 
-async def test_a_watch_goes_on_where_it_was_cut_off(connect):
+async def test_a_watch_goes_on_where_it_was_cut_off(connect, daemon):
     asked = []
 
     def first(peer):
@@ -267,19 +267,19 @@ async def test_a_watch_goes_on_where_it_was_cut_off(connect):
         peer.events(request_id, an_event("c", "c1.3"))
         peer.wait_for_end()
 
-    client = await connect(lambda peer: peer.greet(), first, second)
+    client = await connect(daemon.idle, first, second)
     async with client.watch("", after="c1.0", timeout=10) as watch:
         assert [(await anext(watch)).key for _ in range(3)] == ["a", "b", "c"]
     assert asked == ["c1.0", "c1.2"]
 
 
-async def test_a_watch_ends_when_it_or_the_client_is_closed(connect):
+async def test_a_watch_ends_when_it_or_the_client_is_closed(connect, daemon):
     def scene(peer):
         peer.greet()
         peer.receive()
         peer.wait_for_end()
 
-    client = await connect(lambda peer: peer.greet(), scene, scene)
+    client = await connect(daemon.idle, scene, scene)
     for end in (lambda watch: watch.close(), None):
         watch = client.watch()
 
@@ -295,7 +295,7 @@ async def test_a_watch_ends_when_it_or_the_client_is_closed(connect):
         assert await asyncio.wait_for(task, 10) == []
 
 
-async def test_a_watch_that_waits_too_long_says_so_and_goes_on(connect):
+async def test_a_watch_that_waits_too_long_says_so_and_goes_on(connect, daemon):
     released = threading.Event()
 
     def scene(peer):
@@ -305,7 +305,7 @@ async def test_a_watch_that_waits_too_long_says_so_and_goes_on(connect):
         peer.events(request_id, an_event("a", "c1.1"))
         peer.wait_for_end()
 
-    client = await connect(lambda peer: peer.greet(), scene)
+    client = await connect(daemon.idle, scene)
     async with client.watch(timeout=0.1) as watch:
         with pytest.raises(Timeout, match="goes on"):
             await anext(watch)
@@ -313,17 +313,17 @@ async def test_a_watch_that_waits_too_long_says_so_and_goes_on(connect):
         assert (await watch.next(timeout=10)).key == "a"
 
 
-async def test_a_watch_that_is_refused_raises(connect):
+async def test_a_watch_that_is_refused_raises(connect, daemon):
     def scene(peer):
         peer.greet()
         peer.refuse(peer.receive()[0], "not_allowed")
 
-    client = await connect(lambda peer: peer.greet(), scene)
+    client = await connect(daemon.idle, scene)
     with pytest.raises(Refused, match="not_allowed"):
         await anext(client.watch(timeout=10))
 
 
-async def test_a_slow_consumer_holds_the_daemon_up_rather_than_filling_memory(connect):
+async def test_a_slow_consumer_holds_the_daemon_up_rather_than_filling_memory(connect, daemon):
     sent = []
 
     def scene(peer):
@@ -337,7 +337,7 @@ async def test_a_slow_consumer_holds_the_daemon_up_rather_than_filling_memory(co
         except TimeoutError:
             return
 
-    client = await connect(lambda peer: peer.greet(), scene)
+    client = await connect(daemon.idle, scene)
     async with client.watch(timeout=10) as watch:
         await anext(watch)
         await asyncio.sleep(1)

@@ -295,8 +295,8 @@ def test_without_a_daemon_requests_wait_for_it_until_their_time_is_up(connect):
         client.set("k", 1, timeout=0.3)
 
 
-def test_closing_ends_what_waits(connect):
-    client = connect(lambda peer: (peer.greet(), peer.wait_for_end()))
+def test_closing_ends_what_waits(connect, daemon):
+    client = connect(daemon.idle)
     thread, outcome = in_thread(lambda: client.get("k"))
     time.sleep(0.05)
     client.close()
@@ -392,7 +392,7 @@ def an_event(key, token):
     }
 
 
-def test_a_watch_goes_on_where_it_was_cut_off(connect):
+def test_a_watch_goes_on_where_it_was_cut_off(connect, daemon):
     asked = []
 
     def first(peer):
@@ -411,20 +411,20 @@ def test_a_watch_goes_on_where_it_was_cut_off(connect):
         peer.events(request_id, an_event("c", "c1.3"))
         peer.wait_for_end()
 
-    client = connect(lambda peer: peer.greet(), first, second)
+    client = connect(daemon.idle, first, second)
     with client.watch("", after="c1.0", timeout=10) as watch:
         assert [next(watch).key for _ in range(3)] == ["a", "b", "c"]
         assert watch.token == "c1.3"
     assert [arguments["after"] for arguments in asked] == ["c1.0", "c1.2"]
 
 
-def test_a_watch_can_be_closed_from_another_thread(connect):
+def test_a_watch_can_be_closed_from_another_thread(connect, daemon):
     def scene(peer):
         peer.greet()
         peer.reply(peer.receive()[0], {"token": "c1.0"})
         peer.wait_for_end()
 
-    client = connect(lambda peer: peer.greet(), scene)
+    client = connect(daemon.idle, scene)
     watch = client.watch()
     thread, outcome = in_thread(lambda: list(watch))
     time.sleep(0.05)
@@ -434,18 +434,18 @@ def test_a_watch_can_be_closed_from_another_thread(connect):
     assert watch.next() is None
 
 
-def test_closing_the_client_ends_its_watches(connect):
+def test_closing_the_client_ends_its_watches(connect, daemon):
     def scene(peer):
         peer.greet()
         peer.wait_for_end()
 
-    client = connect(lambda peer: peer.greet(), scene)
+    client = connect(daemon.idle, scene)
     watch = client.watch()
     client.close()
     assert list(watch) == []
 
 
-def test_a_watch_that_waits_too_long_says_so_and_goes_on(connect):
+def test_a_watch_that_waits_too_long_says_so_and_goes_on(connect, daemon):
     released = threading.Event()
 
     def scene(peer):
@@ -455,7 +455,7 @@ def test_a_watch_that_waits_too_long_says_so_and_goes_on(connect):
         peer.events(request_id, an_event("a", "c1.1"))
         peer.wait_for_end()
 
-    client = connect(lambda peer: peer.greet(), scene)
+    client = connect(daemon.idle, scene)
     with client.watch(timeout=0.1) as watch:
         with pytest.raises(Timeout, match="goes on"):
             next(watch)
@@ -463,11 +463,11 @@ def test_a_watch_that_waits_too_long_says_so_and_goes_on(connect):
         assert watch.next(timeout=10).key == "a"
 
 
-def test_a_watch_that_is_refused_raises(connect):
+def test_a_watch_that_is_refused_raises(connect, daemon):
     def scene(peer):
         peer.greet()
         peer.refuse(peer.receive()[0], "not_allowed")
 
-    client = connect(lambda peer: peer.greet(), scene)
+    client = connect(daemon.idle, scene)
     with pytest.raises(Refused, match="not_allowed"):
         next(client.watch(timeout=10))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 from crdtsyncd.cli import output
 from crdtsyncd.cli.arguments import (
@@ -16,6 +18,11 @@ from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.failures import absent
 from crdtsyncd.cli.params import DURATION, KEY, TEXT, WriteConcernValue
 from crdtsyncd.cli.session import all_keys, connect
+
+if TYPE_CHECKING:
+    from crdtsync.client import Client
+
+_BATCH_KEYS = 1000
 
 
 @state_command("set")
@@ -62,23 +69,31 @@ def _refuse_two(chosen: dict[str, object], *names: str) -> None:
 def delete(settings: Settings, keys: tuple[str, ...], w: WriteConcernValue | None) -> None:
     """Delete keys, and print the token of the deletion.
 
-    Keys of any kind go, with their siblings and all at once. If a key does not exist, the others are deleted and
-    the exit status is 1.
+    Keys of any kind go, with their siblings; up to 1,000 keys all at once. If a key does not exist, the others are
+    deleted and the exit status is 1.
 
     \b
     Example:
       crdtsync del plan/goal plan/steps
     """
+    once = list(dict.fromkeys(keys))
+    missing: list[str] = []
     with connect(settings) as client:
-        with client.batch(w=w) as writes:
-            for key in dict.fromkeys(keys):
-                writes.delete(key, seen=None)
-        missing = [key for key, existed in zip(dict.fromkeys(keys), writes.results, strict=True) if not existed]
-    deleted = len(writes.results) - len(missing)
-    if deleted:
-        output.result(settings, writes.token or "", {"token": writes.token, "deleted": deleted})
+        for start in range(0, len(once), _BATCH_KEYS):
+            missing += _delete(client, once[start : start + _BATCH_KEYS], w)
+        token = client.last_token
+    if len(missing) < len(once):
+        output.result(settings, token or "", {"token": token, "deleted": len(once) - len(missing)})
     if missing:
         raise absent(f"{' and '.join(map(repr, missing))} {'does' if len(missing) == 1 else 'do'} not exist")
+
+
+def _delete(client: Client, keys: list[str], w: WriteConcernValue | None) -> list[str]:
+    """Delete as one change; those that did not exist."""
+    with client.batch(w=w) as writes:
+        for key in keys:
+            writes.delete(key, seen=None)
+    return [key for key, existed in zip(keys, writes.results, strict=True) if not existed]
 
 
 @state_command("ls")
