@@ -81,9 +81,9 @@ def _advice(path: str) -> str:
     """Which group to join, found from the socket or the nearest directory above it that can be seen."""
     while True:
         try:
-            status = os.stat(path)  # noqa: PTH116  # pathlib takes 5 ms to import
+            status = os.stat(path)
         except OSError:
-            parent = os.path.dirname(path)  # noqa: PTH120
+            parent = os.path.dirname(path)  # noqa: PTH120  # pathlib takes 5 ms to import
             if parent == path:
                 return "ask its administrator for access"
             path = parent

@@ -285,7 +285,7 @@ class Replica:
             return Effect(op, None, removed)
         dot = Dot(change.writer, change.seq, n)
         value = op.value
-        if op.kind == Kind.TEXT and value is not None:
+        if op.kind == Kind.TEXT:
             value = self._apply_text(dot, value, position, change)
         entry = self._add_entry(dot, op, value, change)
         return Effect(op, entry, removed)
@@ -304,12 +304,12 @@ class Replica:
         )
         return entry
 
-    def _apply_text(self, dot: Dot, value: bytes, position: int, change: Change) -> bytes:
+    def _apply_text(self, dot: Dot, value: bytes | None, position: int, change: Change) -> bytes:
         """Apply a text edit to its document; what is stored as the entry's value is the document's name alone."""
         try:
-            named, update = check_marker(unpack(value))
+            named, update = check_marker(unpack(value or b""))
         except InvalidEncoding:
-            return value  # from a newer version, or a careless one: the entry stands, there is nothing to apply
+            return pack(list(dot))  # purged, or from a careless author: there is nothing to apply
         document = named or dot
         try:
             if change.writer != self.writer:  # own edits have been tried before

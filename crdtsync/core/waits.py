@@ -52,7 +52,8 @@ class Waits:
             return []
         settled: list[tuple[Wait, object]] = []
         waiting: list[Wait] = []
-        for wait in self._waits:
+        due = list(self._waits)
+        for wait in due:
             try:
                 result = wait.check()
             except CrdtSyncError as error:
@@ -63,7 +64,7 @@ class Waits:
                 waiting.append(wait)
             else:
                 settled.append((wait, result))
-        self._waits = waiting
+        self._waits = waiting + self._waits[len(due) :]  # a request that goes on may find something else to wait for
         return settled
 
     def deadline_s(self) -> float | None:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from crdtsync.causality import VersionVector, hlc_ms, merge
+from crdtsync.core.documents import check_marker
 from crdtsync.core.replica import Applied, Replica
 from crdtsync.core.storage import Storage
 from crdtsync.core.values import describe, kind_name, packed_value, siblings, version_of
-from crdtsync.errors import CrdtSyncError
+from crdtsync.errors import CrdtSyncError, InvalidEncoding
 from crdtsync.wire.change import Change, Kind, Op, RemoveRange
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import frame
@@ -257,7 +258,7 @@ class Watches:
 def _event(replica: Replica, change: Change, name: str, op: Op, operation: str) -> Event:
     value = op.value
     if op.kind == Kind.TEXT and value is not None:
-        value = pack(unpack(value)[1])
+        value = _text_update(value)
     return {
         "event": name,
         "key": op.key,
@@ -268,6 +269,13 @@ def _event(replica: Replica, change: Change, name: str, op: Op, operation: str) 
         "node": replica.node_of(change.writer),
         "time": hlc_ms(change.hlc),
     }
+
+
+def _text_update(value: bytes) -> bytes | None:
+    try:
+        return pack(check_marker(unpack(value))[1])
+    except InvalidEncoding:
+        return None
 
 
 def _operation(op: Op) -> str:

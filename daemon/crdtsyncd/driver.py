@@ -78,17 +78,26 @@ class Driver:
         try:
             self._node.step(event, _now())
         except Exception as error:  # noqa: BLE001  # a bug must not leave a state that nobody meant, nor stop the service
-            log("bug", level="error", event_type=type(event).__name__, error="".join(format_exception(error)))
-            self._deliver(self._node.step_failed(event, f"{type(error).__name__}: {error}"))
+            self._recover(event, error)
         if self._flush_due is None:
             self._flush_due = asyncio.get_running_loop().call_soon(self._flush)
+
+    def _recover(self, event: Event, error: Exception) -> None:
+        """Drop what a bug left half done, and go on from what is on disk."""
+        log("bug", level="error", during=type(event).__name__, error="".join(format_exception(error)))
+        self._deliver(self._node.step_failed(event, f"{type(error).__name__}: {error}"))
+        self._plan()
 
     def _flush(self) -> None:
         """Commit what has been stepped, then let it out."""
         self._flush_due = None
         if self.failed.done():
             return
-        ready = self._node.ready()
+        try:
+            ready = self._node.ready()
+        except Exception as error:  # noqa: BLE001  # as above
+            self._recover(Tick(), error)
+            return
         try:
             self._store.commit(ready.persist)
         except NoSpace as error:

@@ -110,7 +110,8 @@ class Replica:
     def _check(self, start: int, end: int, replacement: str) -> None:
         if not 0 <= start <= end <= len(self.content):
             span = f"position {start}" if start == end else f"position {start} to {end}"
-            raise InvalidRequest(f"{span} is outside of the text, which had {len(self.content)} characters when last read")
+            length = len(self.content)
+            raise InvalidRequest(f"{span} is outside of the text, which had {length} characters when last read")
         _check_text(replacement)
 
 

@@ -138,7 +138,7 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             near = get_close_matches(args[0], self._places)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            hint = f" (did you mean {' or '.join(near)}?)" if near else ""
             raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -49,7 +49,7 @@ async def test_it_connects_at_its_first_use(daemon):
 
     daemon.play(scene)
     client = AsyncClient(daemon.path, agent="me", timeout=15)
-    assert await asyncio.gather(client.get("a"), client.get("b")) == [42, 42]
+    assert [*await asyncio.gather(client.get("a"), client.get("b"))] == [42, 42]
     await client.close()
 
 
@@ -65,7 +65,8 @@ async def test_replies_find_their_tasks_in_any_order(connect):
 
 
 async def test_a_cut_in_the_middle_of_a_reply_repeats_what_is_in_flight(connect):
-    before, after = [], []
+    before: list[int] = []
+    after: list[tuple[int, bool]] = []
 
     def cut(peer):
         peer.greet()

@@ -170,7 +170,9 @@ def test_a_cut_in_the_middle_of_a_reply_repeats_the_write_under_its_number(conne
 
 
 def test_all_that_is_in_flight_is_sent_again_in_its_old_order(connect):
-    count, before, after = 6, [], []
+    count = 6
+    before: list[int] = []
+    after: list[int] = []
 
     def cut(peer):
         peer.greet()

@@ -20,7 +20,7 @@ class Document:
     """The daemon's document."""
 
     def __init__(self, content=""):
-        self.doc = Doc()
+        self.doc: Doc[Text] = Doc()
         self.text = self.doc.get("text", type=Text)
         if content:
             self.text.insert(0, content)

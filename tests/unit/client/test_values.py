@@ -59,7 +59,7 @@ def as_lists(value: object) -> object:
 
 @given(anything)
 def test_anything_is_stored_exactly_or_refused_with_a_path(value):
-    refused = None
+    refused, packed = None, b""
     try:
         packed = encode(value)
     except InvalidValue as error:

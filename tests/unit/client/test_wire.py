@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtsync.client.wire import FrameReader, encode_hello, encode_request
+from crdtsync.client.wire import FrameReader, Message, encode_hello, encode_request
 from crdtsync.errors import InvalidEncoding, InvalidRequest, TooLarge
 
 
@@ -28,7 +28,8 @@ MESSAGES = [
 @given(st.lists(st.sampled_from(MESSAGES)), st.lists(st.integers(1, 60)))
 def test_messages_arrive_however_they_are_cut(messages, cuts):
     data = b"".join(frame(list(message)) for message in messages)
-    reader, received = FrameReader(), []
+    reader = FrameReader()
+    received: list[Message] = []
     for cut in [*cuts, len(data)]:
         piece, data = data[:cut], data[cut:]
         received += reader.feed(piece)

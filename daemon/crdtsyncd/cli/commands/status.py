@@ -100,8 +100,8 @@ PEER_COLUMNS = (
     Column("AHEAD", lambda peer: _lag(peer.get("ahead")), is_number=True),
     Column("LAST SEEN", lambda peer: ago(peer.get("last_seen"))),
     Column("CLOCK", lambda peer: clock_skew(peer.get("clock_skew_ms"))),
-    Column("URL", lambda peer: peer.get("url") or ""),
-    Column("LAST ERROR", lambda peer: peer.get("last_error") or ""),
+    Column("URL", lambda peer: peer.get("url") or "", folds=True),
+    Column("LAST ERROR", lambda peer: peer.get("last_error") or "", folds=True),
 )
 
 AGENT_COLUMNS = (
