@@ -45,6 +45,10 @@ class Transaction:
     place: int
     past: Past
 
+    def past_with_itself(self) -> Past:
+        """What a replica holds after it."""
+        return {**self.past, self.chain: self.place}
+
 
 @dataclass(slots=True)
 class Trace:

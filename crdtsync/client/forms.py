@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from crdtsync.client.values import decode
+from crdtsync.client.values import plain
 
 Fields = Mapping[str, Any]
 """A map of the protocol; what is in it is checked by use."""
@@ -91,13 +91,6 @@ class TextUpdate:
 def moment(ms: int | None) -> datetime | None:
     """Milliseconds since 1970 as an aware datetime."""
     return None if ms is None else _EPOCH + timedelta(milliseconds=ms)
-
-
-def plain(value: Any) -> Any:  # Any: what the key holds is for its users to know
-    """A value of the protocol: bytes are msgpack, and a log is a list of them."""
-    if type(value) is bytes:
-        return decode(value)
-    return [plain(item) for item in value] if type(value) is list else value
 
 
 def entry_from_wire(key: str, fields: Fields) -> Entry:

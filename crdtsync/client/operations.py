@@ -12,7 +12,7 @@ from crdtsync.client.backoff import random_up_to
 from crdtsync.client.context import Arguments, Context, Seen, WriteConcern, add_options
 from crdtsync.client.durations import Seconds, milliseconds
 from crdtsync.client.plan import Compute, Pause, Plan
-from crdtsync.client.values import decode, encode
+from crdtsync.client.values import encode, plain
 from crdtsync.client.written import Written
 from crdtsync.errors import InvalidRequest, VersionMismatch
 
@@ -38,8 +38,7 @@ class Operations(Context):
             self.memory.read(key, None, whole=True)
             return default
         self.memory.read(key, reply["version"], whole=not reply["siblings"])
-        value = reply["value"]
-        return decode(value) if type(value) is bytes else _plain(value)
+        return plain(reply["value"])
 
     def entry(self, key: str, after: str | None, timeout_s: float) -> Plan[Entry | None]:
         """The winner with all that is known of it, and its siblings."""
@@ -62,7 +61,7 @@ class Operations(Context):
         for key, _, value, version, siblings in rows:
             if value is not None:
                 self.memory.read(key, version, whole=not siblings)
-                items.append((key, _plain(value)))
+                items.append((key, plain(value)))
                 continue
             found = yield from self.get(key, _GONE, None, timeout_s)
             if found is not _GONE:
@@ -209,13 +208,6 @@ class Operations(Context):
 
 
 _GONE = object()
-
-
-def _plain(value: Any) -> Any:
-    """Bytes are msgpack, and a log is a list of them."""
-    if type(value) is bytes:
-        return decode(value)
-    return [_plain(item) for item in value] if type(value) is list else value
 
 
 def _argument(entry: Entry | None, siblings: bool, default: Any) -> Any:

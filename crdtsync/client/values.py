@@ -60,6 +60,13 @@ def decode(packed: bytes) -> Any:  # Any: what the key holds is for its users to
         raise InvalidEncoding(f"the daemon sent a value that is not valid msgpack: {error!r}") from None
 
 
+def plain(value: Any) -> Any:  # Any: what the key holds is for its users to know
+    """A value of the protocol: bytes are msgpack, and a log is a list of them."""
+    if type(value) is bytes:
+        return decode(value)
+    return [plain(item) for item in value] if type(value) is list else value
+
+
 def _refuse_extension(code: int, _data: bytes) -> NoReturn:
     raise ValueError(f"extension type {code}")
 

@@ -25,9 +25,9 @@ from crdtsync.errors import (
     VersionMismatch,
     to_wire,
 )
-from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.codec import check_items, pack, unpack
 from crdtsync.wire.framing import frame
-from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, PROTOCOL_VERSION, check_name
+from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, PROTOCOL_VERSION, REQUEST_ITEMS_MAX, check_name, shown
 from crdtsync.wire.tokens import decode_token, encode_token
 
 TIMEOUT_MS_DEFAULT = 30_000
@@ -39,11 +39,12 @@ Arguments = Mapping[str, Any]
 
 
 class Reply(NamedTuple):
-    """A frame for an agent. ``request`` is None for events."""
+    """A frame for an agent. ``request`` is None for events. ``stands``: also if the commit under way fails."""
 
     conn: int
     request: int | None
     data: bytes
+    stands: bool = False
 
 
 class Agent:
@@ -143,7 +144,7 @@ class Desk:
             result = self._handle(agent, request, name, args)
         except CrdtSyncError as error:
             self._fail(conn, request, error)
-            if name == "hello":
+            if name == "hello" or not agent.name:
                 self.closes.append((conn, error.message))
             return
         if result is not _LATER:
@@ -161,14 +162,14 @@ class Desk:
         handler = self._others.get(name)
         if handler is None:
             known = ", ".join(sorted({*WRITES, *READS, *self._others}))
-            raise InvalidRequest(f"unknown operation {name[:40]!r}; this daemon knows {known}")
+            raise InvalidRequest(f"unknown operation {shown(name)}; this daemon knows {known}")
         return handler(agent, request, args)
 
     def _hello(self, agent: Agent, args: Arguments) -> object:
         protocol, client = args.get("protocol"), args.get("client")
         if protocol != PROTOCOL_VERSION:
             raise InvalidRequest(
-                f"protocol {protocol!r} is not spoken here; "
+                f"protocol {shown(protocol)} is not spoken here; "
                 f"this daemon speaks {PROTOCOL_VERSION}: upgrade the older side"
             )
         if type(client) is not bytes or len(client) != 16:
@@ -195,7 +196,7 @@ class Desk:
         replica = self.host.replicas.get(space) if isinstance(space, str) else None
         if replica is None:
             raise UnknownSpace(
-                f"there is no space {str(space)[:80]!r} on this node; it has {', '.join(sorted(self.host.replicas))}"
+                f"there is no space {shown(space)} on this node; it has {', '.join(sorted(self.host.replicas))}"
             )
         return replica
 
@@ -209,8 +210,10 @@ class Desk:
         if args.get("again"):
             result = self._earlier_outcome(agent, number)
             if result is not None:
-                return self._concern(agent, request, replica, args, result)
+                stands = (agent.client, number) not in self._uncommitted
+                return self._concern(agent, request, replica, args, result, stands)
         author = check_name(args.get("agent", agent.name), "an agent")
+        self._check_concern(agent, args)
         if self.host.read_only:
             raise NoSpace(self.host.read_only)
         try:
@@ -220,6 +223,15 @@ class Desk:
                 agent, request, args, replica, not_yet.vector, lambda: self._write(agent, request, name, args)
             )
         return self._concern(agent, request, replica, args, result)
+
+    def _check_concern(self, agent: Agent, args: Arguments) -> None:
+        """Refuse a write concern that cannot be waited for before the write is done, not after."""
+        if args.get("w") in (None, 1):
+            return
+        _nodes_wanted(args.get("w"), 1)
+        _timeout_ms(args)
+        if self.waits.is_full(agent.conn):
+            raise self._too_many_waits()
 
     def _commit(
         self, agent: Agent, author: str, replica: Replica, name: str, args: Arguments, number: int
@@ -251,10 +263,19 @@ class Desk:
             result = None if stored is None else unpack(stored)
         return result
 
-    def _concern(self, agent: Agent, request: int, replica: Replica, args: Arguments, result: dict[str, Any]) -> object:
+    def _concern(
+        self,
+        agent: Agent,
+        request: int,
+        replica: Replica,
+        args: Arguments,
+        result: dict[str, Any],
+        stands: bool = False,
+    ) -> object:
         """Reply now, or, with a write concern, when enough nodes hold the write."""
         if args.get("w") in (None, 1):
-            return result
+            self._answer(agent.conn, request, result, stands)
+            return _LATER
         token = result["token"]
         return self._held(agent, request, args, {replica.name: decode_token(token)[replica.name][1]}, token, result)
 
@@ -348,13 +369,15 @@ class Desk:
         check: Callable[[], object | None],
         expire: Callable[[], CrdtSyncError],
     ) -> object:
-        timeout_ms = args.get("timeout", TIMEOUT_MS_DEFAULT)
-        if type(timeout_ms) is not int or not 0 <= timeout_ms <= TIMEOUT_MS_MAX:
-            raise InvalidRequest("timeout must be a whole number of milliseconds, up to 24 h")
-        wait = Wait(agent.conn, request, self.host.now_s + timeout_ms / 1000, check, expire)
+        wait = Wait(agent.conn, request, self.host.now_s + _timeout_ms(args) / 1000, check, expire)
         if not self.waits.add(wait):
-            raise QuotaExceeded(f"this connection has {self.waits.PER_AGENT_MAX:,} requests waiting already")
+            raise self._too_many_waits()
         return _LATER
+
+    def _too_many_waits(self) -> QuotaExceeded:
+        return QuotaExceeded(
+            f"this connection has {self.waits.PER_AGENT_MAX:,} requests waiting already: let some of them end first"
+        )
 
     def settle(self) -> None:
         """Answer the waiting requests that are done or out of time."""
@@ -379,12 +402,15 @@ class Desk:
         return _LATER
 
     def _unwatch(self, agent: Agent, _request: int, args: Arguments) -> object:
-        self.watches.remove(agent.conn, args.get("watch"))
+        watch = args.get("watch")
+        if type(watch) is not int:
+            raise InvalidRequest("watch must be the id of the request that began the watch")
+        self.watches.remove(agent.conn, watch)
         return {}
 
     # -- replies -----------------------------------------------------------------------------------------------------
 
-    def _answer(self, conn: int, request: int, result: object) -> None:
+    def _answer(self, conn: int, request: int, result: object, stands: bool = False) -> None:
         payload = pack([request, 0, result])
         if len(payload) > AGENT_FRAME_BYTES_MAX:
             payload = pack(
@@ -394,7 +420,7 @@ class Desk:
                     {"code": "too_large", "message": "the answer is too large for one reply: read it in parts"},
                 ]
             )
-        self.replies.append(Reply(conn, request, frame(payload)))
+        self.replies.append(Reply(conn, request, frame(payload), stands))
 
     def _fail(self, conn: int, request: int, error: CrdtSyncError) -> None:
         fields = to_wire(error)
@@ -415,6 +441,7 @@ _LATER = object()
 
 def _request(payload: bytes) -> tuple[int, str, Arguments]:
     try:
+        check_items(payload, REQUEST_ITEMS_MAX)
         plain = unpack(payload)
     except InvalidEncoding as error:
         raise InvalidRequest(error.message) from None
@@ -422,6 +449,13 @@ def _request(payload: bytes) -> tuple[int, str, Arguments]:
         case [int(request), str(name), dict(args)] if 1 <= request < 2**63:
             return request, name, args
     raise InvalidRequest("a request is [id, operation, arguments]")
+
+
+def _timeout_ms(args: Arguments) -> int:
+    timeout_ms = args.get("timeout", TIMEOUT_MS_DEFAULT)
+    if type(timeout_ms) is not int or not 0 <= timeout_ms <= TIMEOUT_MS_MAX:
+        raise InvalidRequest("timeout must be a whole number of milliseconds, up to 24 h")
+    return timeout_ms
 
 
 def _nodes_wanted(w: object, members: int) -> int:

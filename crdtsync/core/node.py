@@ -184,7 +184,7 @@ class Node:
 
     def _load(self) -> None:
         """Read every space from disk, in place of what memory holds."""
-        rows = self.storage.spaces() or [SpaceRow(1, "default", 0, None, 0, 0, 0)]
+        rows = self.storage.spaces() or [SpaceRow(1, "default", 0, None, 0, 0, 0, {})]
         self._ledger = Ledger(max(row.position for row in rows), self.storage.row_last())
         known = {row.id for row in self.storage.spaces()}
         self._ledger.batch.spaces.extend((row.id, row.name, row.epoch) for row in rows if row.id not in known)
@@ -280,7 +280,7 @@ class Node:
         for name, applied in self._applied.items():
             self.replicas[name].prepare_commit()
             desk.watches.notify(name, applied, self._durable[name], self.now_ms)
-        desk.watches.advance(self.now_ms, self._durable)
+        desk.watches.advance(self.now_ms)
         sync.pump(self._applied, self._durable, self.now_s)
         self._ledger.batch.peers.extend(sync.met)
         ready = Ready(self._ledger.take(), sync.sends, desk.replies, sync.closes, desk.closes)
@@ -321,7 +321,7 @@ class Node:
         self._load()
         error = to_wire(refusal)
         replies = [
-            Reply(reply.conn, reply.request, frame(pack([reply.request, 1, error])))
+            reply if reply.stands else Reply(reply.conn, reply.request, frame(pack([reply.request, 1, error])))
             for reply in ready.replies
             if reply.request is not None
         ]

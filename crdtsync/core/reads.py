@@ -19,7 +19,7 @@ from crdtsync.core.values import (
 )
 from crdtsync.errors import InvalidRequest, KindMismatch
 from crdtsync.wire.change import Kind
-from crdtsync.wire.limits import key_fault
+from crdtsync.wire.limits import key_fault, shown
 from crdtsync.wire.tokens import decode_dot, decode_token, encode_dot, encode_token, encode_version
 
 PAGE_ROWS_MAX = 1000
@@ -118,12 +118,13 @@ def _text_read(reader: Reader, args: Arguments) -> object:
     live = reader.winner(_key(args), Kind.TEXT)
     if not live:
         return None
+    others = [entry for group in reader.groups(_key(args))[1:] for entry in group]
     document = document_of(live[-1])
     state = args.get("state") if args.get("document") == encode_dot(document) else None
     if state is not None and type(state) is not bytes:
         raise InvalidRequest("state must be the bytes of a Yjs state vector")
     update = reader.replica.documents.get(document).updates_after(state)
-    return {"document": encode_dot(document), "update": update, "version": encode_version(version_of(live))}
+    return {"document": encode_dot(document), "update": update, "version": encode_version(version_of(live, others))}
 
 
 def _text_updates(reader: Reader, args: Arguments) -> object:
@@ -148,7 +149,8 @@ def _text_updates(reader: Reader, args: Arguments) -> object:
             break
         merge(shown, {row.dot.writer: row.dot.seq})
         if row.dot.seq > held.get(row.dot.writer, 0):
-            point = encode_token([(replica.name, replica.epoch, {row.dot.writer: row.dot.seq})])
+            # All up to and including this edit, as on an event of a watch: readers go on from any item's token.
+            point = encode_token([(replica.name, replica.epoch, shown)])
             items.append([row.update, point, row.agent, reader.node_of(row.dot.writer)])
             size_bytes += len(row.update)
     more = len(rows) == limit or size_bytes >= PAGE_BYTES_MAX
@@ -162,7 +164,7 @@ def _key(args: Arguments) -> str:
     key = args.get("key")
     fault = key_fault(key)
     if fault is not None:
-        raise InvalidRequest(f"the key {str(key)[:80]!r} {fault}")
+        raise InvalidRequest(f"the key {shown(key)} {fault}")
     assert isinstance(key, str)
     return key
 

@@ -96,6 +96,7 @@ class Replica:
         self.alarms = alarms
         self.documents = Documents(lambda dot: storage.document(row.id, dot))
         self.position = row.position
+        self.floor = row.floor
         self.origins: dict[Writer, tuple[str, str]] = {}
         self._node = node
         self._storage = storage

@@ -65,7 +65,7 @@ def _peer(node: Node, peer: Peer) -> dict[str, Any]:
     link = peer.link
     acked = {name: peer.acked.get(name, {}) for name in node.replicas}
     dial = node.sync.dials.get(peer.url)
-    state = "connected" if link is not None else (dial.state if dial is not None else "down")
+    state = "connected" if link is not None else _unlinked_state(dial)
     return {
         "id": peer.node,
         "name": peer.name,
@@ -79,6 +79,13 @@ def _peer(node: Node, peer: Peer) -> dict[str, Any]:
         "last_error": peer.last_error or (dial.last_error if dial is not None and link is None else ""),
         "clock_skew_ms": peer.clock_skew_ms,
     }
+
+
+def _unlinked_state(dial: Dial | None) -> str:
+    """What a node without a connection is called, whatever its address answered last."""
+    if dial is None:
+        return "down"
+    return "connecting" if dial.state == "connected" else dial.state
 
 
 def _dial(dial: Dial) -> dict[str, Any]:

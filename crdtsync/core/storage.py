@@ -17,7 +17,8 @@ class SpaceRow(NamedTuple):
     """What is known of a space at start.
 
     ``own_writer`` is None if no writer may be resumed; ``own_position`` and ``position`` are the log positions of
-    its last change and of the last change of all; ``hlc`` is the highest hybrid time ever applied.
+    its last change and of the last change of all; ``hlc`` is the highest hybrid time ever applied; ``floor`` is the
+    vector below which the log no longer reaches.
     """
 
     id: int
@@ -27,6 +28,7 @@ class SpaceRow(NamedTuple):
     own_position: int
     position: int
     hlc: int
+    floor: VersionVector
 
 
 class LogRow(NamedTuple):

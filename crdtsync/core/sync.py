@@ -184,6 +184,14 @@ class Sync:
                 f"space {replica.name}: {link.hello.name} has epoch {epoch}, this node {replica.epoch}",
             )
             return
+        if not covers(known, replica.floor):
+            here.stopped = True
+            self.alarms.raise_once(
+                "behind_log",
+                replica.name,
+                f"space {replica.name}: {link.hello.name} lacks changes that this node's log no longer holds",
+            )
+            return
         try:
             for writer, (seq, short_hash) in sorted(frontier.items()):
                 replica.check_head(writer, seq, short_hash, stored=True)

@@ -32,10 +32,14 @@ class Waits:
 
     def add(self, wait: Wait) -> bool:
         """False: this agent has too many requests waiting already."""
-        if sum(1 for other in self._waits if other.conn == wait.conn) >= self.PER_AGENT_MAX:
+        if self.is_full(wait.conn):
             return False
         self._waits.append(wait)
         return True
+
+    def is_full(self, conn: int) -> bool:
+        """Whether this agent has as many requests waiting as it may have."""
+        return sum(1 for wait in self._waits if wait.conn == conn) >= self.PER_AGENT_MAX
 
     def drop(self, conn: int) -> None:
         """Forget what a closed connection was waiting for."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from crdtsync.causality import VersionVector, hlc_ms, merge
+from crdtsync.causality import Dot, VersionVector, hlc_ms, merge
 from crdtsync.core.documents import check_marker
 from crdtsync.core.replica import Applied, Replica
 from crdtsync.core.storage import Storage
@@ -19,7 +19,7 @@ from crdtsync.errors import CrdtSyncError, InvalidEncoding
 from crdtsync.wire.change import Change, Kind, Op, RemoveRange
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import frame
-from crdtsync.wire.tokens import Version, encode_dot, encode_token, encode_version
+from crdtsync.wire.tokens import Version, encode_token, encode_version
 
 SLICE_KEYS_MAX = 64
 SLICE_CHANGES_MAX = 64
@@ -164,13 +164,13 @@ class Watches:
             if watch.scan is None or key <= watch.scan:
                 watch.dirty[key] = None
 
-    def advance(self, now_ms: int, durable: dict[str, int]) -> None:
+    def advance(self, now_ms: int) -> None:
         """Send a slice to each watch that is not live."""
         for watch in list(self._watches.values()):
             if watch.blocked or watch.is_live:
                 continue
             if watch.position is not None:
-                self._resume(watch, durable[watch.replica.name])
+                self._resume(watch)
             else:
                 self._send_state(watch, now_ms)
 
@@ -178,7 +178,7 @@ class Watches:
         """Whether :meth:`advance` has something to do at once."""
         return any(not watch.blocked and not watch.is_live for watch in self._watches.values())
 
-    def _resume(self, watch: Watch, durable: int) -> None:
+    def _resume(self, watch: Watch) -> None:
         """Send a slice of the log to a watcher that went on after a token."""
         assert watch.position is not None
         replica = watch.replica
@@ -200,7 +200,7 @@ class Watches:
                 continue
             packed = [_pack_event(event, token) for event in events]
             ready.append(packed[0] if len(change.ops) == 1 else _pack_batch(change, replica, packed, token))
-        if watch.position >= durable:
+        if watch.position >= replica.position:  # not `durable`: of the commit under way this watch was told nothing
             watch.position = None
         self._emit(watch, ready)
 
@@ -314,7 +314,7 @@ def _past_event(replica: Replica, change: Change, n: int, op: Op) -> Event:
     operation = _operation(op)
     event = _event(replica, change, "delete" if operation == "delete" else "set", op, operation)
     if op.value_hash is not None:
-        event["dot"] = encode_dot((change.writer, change.seq, n))  # type: ignore[arg-type]
+        event["version"] = encode_version(Version(dots=(Dot(change.writer, change.seq, n),), hlc=change.hlc))
     return event
 
 

@@ -139,7 +139,7 @@ def _ahead(replica: Replica, version: Version) -> VersionVector:
 def _covered(draft: Draft, key: str, version: Version, others: bool) -> Removes:
     if version.vector is not None:
         held = draft.replica.vector
-        cut = {w: min(seq, held[w]) for w, seq in version.vector.items() if w in held}
+        cut = {w: min(seq, held[w]) for w, seq in version.vector.items() if seq and w in held}
         return RemoveRange(cut) if cut else ()
     dots = {*version.dots, *version.others} if others else {*version.dots}
     return tuple(entry.dot for entry in draft.held(key) if entry.dot in dots)
@@ -254,11 +254,18 @@ def _trim(draft: Draft, args: Arguments) -> Result:
         raise InvalidRequest("keep must be the number of elements to keep, 0 or more")
     live = draft.live(key)
     _check_kind(draft, key, live, Kind.LOG, "trim")
-    gone = live[: max(0, len(live) - keep)]
-    if gone:
-        bound = RemoveRange(vector_of(entry.dot for entry in gone), gone[-1].order)
-        draft.add(Op(key, None, Kind.LOG, None, None, bound, None))
-    return {"removed": len(gone), "length": len(live) - len(gone)}
+    logged = [entry for entry in live if entry.kind == Kind.LOG]
+    gone = logged[: max(0, len(logged) - keep)]
+    stored = [entry for entry in gone if entry.row]
+    drafted = tuple(entry.dot for entry in gone if not entry.row)  # of this batch: their place is not known yet
+    if stored:
+        removes: Removes = RemoveRange(vector_of(entry.dot for entry in stored), stored[-1].order)
+        if len(logged) < len(draft.held(key)):
+            removes = tuple(entry.dot for entry in stored)  # a range would take siblings of other kinds with it
+        draft.add(Op(key, None, Kind.LOG, None, None, removes, None))
+    if drafted:
+        draft.add(Op(key, None, Kind.LOG, None, None, drafted, None))
+    return {"removed": len(gone), "length": len(logged) - len(gone)}
 
 
 def _text_apply(draft: Draft, args: Arguments) -> Result:
@@ -272,6 +279,7 @@ def _text_apply(draft: Draft, args: Arguments) -> Result:
     document = _document(draft, live, args.get("document"))
     named = None if document is None else list(document)
     value = pack([named, update])
+    check_value_size(len(value))
     markers = tuple(
         e.dot for e in draft.held(key) if e.kind == Kind.TEXT and document is not None and document_of(e) == document
     )
@@ -326,7 +334,10 @@ def _batch(draft: Draft, args: Arguments) -> Result:
         raise InvalidRequest("ops must be a list of [operation, arguments], with one at least")
     if len(ops) > CHANGE_OPS_MAX:
         raise TooLarge(f"a batch of {len(ops):,} operations; at most {CHANGE_OPS_MAX:,} fit into one")
-    return {"results": [_batched(draft, item) for item in ops]}
+    results = [_batched(draft, item) for item in ops]
+    if len(draft.ops) > CHANGE_OPS_MAX:  # a trim may take two
+        raise TooLarge(f"a batch of {len(draft.ops):,} operations; at most {CHANGE_OPS_MAX:,} fit into one")
+    return {"results": results}
 
 
 def _batched(draft: Draft, item: object) -> Result:

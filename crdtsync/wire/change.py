@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, Hlc, VersionVector, Writer, flatten
 from crdtsync.errors import InvalidEncoding, TooLarge
-from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.codec import check_value, pack, unpack
 from crdtsync.wire.limits import (
     CHANGE_BYTES_MAX,
     CHANGE_DEPS_MAX,
@@ -36,6 +36,7 @@ from crdtsync.wire.limits import (
     VALUE_BYTES_MAX,
     is_name,
     key_fault,
+    shown,
 )
 
 FORMAT = 1
@@ -204,7 +205,7 @@ def _plain_op(op: Op) -> list[object]:
 def _change(fields: list[Any], values: list[Any]) -> Change:
     form, writer, seq, deps, prev_hash, hlc, agent, idempotency, plain_ops, origin = fields[:10]
     if form != FORMAT:
-        raise ValueError(f"format {form!r} is not known here")
+        raise ValueError(f"format {shown(form)} is not known here")
     if not 1 <= len(plain_ops) <= CHANGE_OPS_MAX:
         raise ValueError(f"{len(plain_ops)} operations")
     if type(agent) is not str or len(agent) > NAME_CHARS_MAX:
@@ -246,8 +247,10 @@ def _op(plain: list[Any], values: Any) -> Op:
         raise ValueError(f"a key {fault}")
     if sub is not None and (type(sub) is not str or len(sub) > VALUE_BYTES_MAX):
         raise ValueError("sub")
-    if attrs is not None and type(attrs) is not dict:
-        raise ValueError("attributes")
+    if attrs is not None:
+        if type(attrs) is not dict:
+            raise ValueError("attributes")
+        check_value(attrs)
     value: bytes | None = None
     hashed: bytes | None = None
     if has_value is True:
@@ -313,5 +316,5 @@ def _bytes(plain: Any) -> bytes:
 
 def _bounded(number: Any, lowest: int, highest: int) -> int:
     if type(number) is not int or not lowest <= number <= highest:
-        raise ValueError(f"{number!r} is not an integer from {lowest} to {highest}")
+        raise ValueError(f"{shown(number)} is not an integer from {lowest} to {highest}")
     return number

@@ -14,6 +14,7 @@ pack: Callable[[object], bytes] = msgpack.Packer(use_bin_type=True, strict_types
 """Encode plain values (no subclasses, no tuples). Not for values that come from users: those are checked first."""
 
 _SCALARS = frozenset((type(None), bool, int, str, bytes))
+_CONTAINERS = frozenset((list, dict))
 _DECODE_ERRORS = (ValueError, OverflowError, RecursionError, msgpack.exceptions.UnpackException)
 
 
@@ -33,6 +34,37 @@ def unpack(data: bytes | memoryview, strict_map_key: bool = True) -> Any:  # the
         raise InvalidEncoding(f"not valid msgpack: {error or type(error).__name__}") from None
 
 
+def check_items(data: bytes, items_max: int) -> None:
+    """Refuse bytes that would unpack to far more than their own size: one byte can stand for a list of 56.
+
+    Small ones pass unread. What is wrong with the bytes otherwise is for :func:`unpack` to say.
+
+    :raises InvalidEncoding: arrays and maps hold over ``items_max`` items in all.
+    """
+    if len(data) <= items_max:
+        return
+    reader = msgpack.Unpacker(max_buffer_size=len(data))
+    reader.feed(data)
+    items = left = 1
+    try:
+        while left and items <= items_max:
+            left -= 1
+            first = data[reader.tell()]
+            if 0x90 <= first <= 0x9F or first in (0xDC, 0xDD):
+                more = reader.read_array_header()
+            elif 0x80 <= first <= 0x8F or first in (0xDE, 0xDF):
+                more = 2 * reader.read_map_header()
+            else:
+                reader.skip()
+                continue
+            left += more
+            items += more
+    except (*_DECODE_ERRORS, IndexError):
+        return
+    if items > items_max:
+        raise InvalidEncoding(f"over {items_max:,} items in one message")
+
+
 def check_value(value: object) -> None:
     """Refuse what a stored value may not hold.
 
@@ -42,14 +74,15 @@ def check_value(value: object) -> None:
     infinite floats; nesting over ``VALUE_DEPTH_MAX``.
     """
     level: list[Any] = [value]
-    for _ in range(VALUE_DEPTH_MAX + 1):
-        if not level:
-            return
+    containers_left = VALUE_DEPTH_MAX
+    while level:
         below: list[Any] = []
         for item in level:
             kind = type(item)
             if kind in _SCALARS:
                 continue
+            if not containers_left and kind in _CONTAINERS:
+                raise InvalidEncoding(f"a value may nest at most {VALUE_DEPTH_MAX} deep")
             if kind is list:
                 below.extend(item)
             elif kind is dict:
@@ -61,7 +94,7 @@ def check_value(value: object) -> None:
             else:
                 raise InvalidEncoding(f"a value may not hold a {kind.__name__}")
         level = below
-    raise InvalidEncoding(f"a value may nest at most {VALUE_DEPTH_MAX} deep")
+        containers_left -= 1
 
 
 def _check_map_keys(mapping: dict[object, object]) -> None:

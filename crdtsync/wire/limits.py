@@ -21,11 +21,25 @@ KEY_SIBLINGS_MAX = 64
 CHANGE_DEPS_MAX = 100_000
 IDEMPOTENCY_BYTES_MAX = 64
 
+REQUEST_ITEMS_MAX = 65_536
+"""Items of all arrays and maps of one request. Values travel as bytes and are not counted."""
+MESSAGE_ITEMS_MAX = 1_000_000
+SHOWN_CHARS_MAX = 80
+
 AGENT_FRAME_BYTES_MAX = 8 * 1024 * 1024
 PEER_FRAME_BYTES_MAX = 8 * 1024 * 1024
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+def shown(value: object) -> str:
+    """What somebody sent, for an error message: short, whatever it is. Hostile nesting makes ``repr`` itself fail."""
+    if isinstance(value, str | bytes):
+        return repr(value[:SHOWN_CHARS_MAX])
+    if value is None or isinstance(value, bool | int | float):
+        return repr(value)
+    return f"a {'map' if isinstance(value, dict) else type(value).__name__}"
 
 
 def key_fault(key: object) -> str | None:
@@ -56,10 +70,10 @@ def check_key(key: object) -> str:
     """``key`` if a user may write it, else an error that says why not."""
     fault = key_fault(key)
     if fault is not None:
-        raise InvalidRequest(f"the key {str(key)[:80]!r} {fault}")
+        raise InvalidRequest(f"the key {shown(key)} {fault}")
     assert isinstance(key, str)
     if key[0] == "_":
-        raise InvalidRequest(f"the key {key[:80]!r} is reserved: a first part that starts with '_' belongs to crdtsync")
+        raise InvalidRequest(f"the key {shown(key)} is reserved: a first part that starts with '_' belongs to crdtsync")
     return key
 
 
@@ -72,7 +86,7 @@ def check_name(name: object, what: str) -> str:
     """``name`` if it can name a ``what``, else an error that says what is allowed."""
     if not is_name(name):
         raise InvalidRequest(
-            f"{str(name)[:80]!r} cannot name {what}: "
+            f"{shown(name)} cannot name {what}: "
             f"use 1 to {NAME_CHARS_MAX} of a-z 0-9 . _ - and start with a letter or digit"
         )
     assert isinstance(name, str)

@@ -21,8 +21,8 @@ from typing import Any
 from crdtsync.causality import SEQ_MAX, WRITER_MAX, Frontier, VersionVector, Writer, flatten
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.change import SHORT_HASH_BYTES
-from crdtsync.wire.codec import pack, unpack
-from crdtsync.wire.limits import NAME_CHARS_MAX, PEER_FRAME_BYTES_MAX, PROTOCOL_VERSION, is_name
+from crdtsync.wire.codec import check_items, pack, unpack
+from crdtsync.wire.limits import MESSAGE_ITEMS_MAX, NAME_CHARS_MAX, PEER_FRAME_BYTES_MAX, PROTOCOL_VERSION, is_name, shown
 
 FRAME_CHANGES_MAX = 256
 LINKS_MAX = 10_000
@@ -128,6 +128,7 @@ def decode_message(data: bytes) -> Message | None:
     """
     if len(data) > PEER_FRAME_BYTES_MAX:
         raise InvalidEncoding(f"a peer message of {len(data):,} bytes is over the limit of {PEER_FRAME_BYTES_MAX:,}")
+    check_items(data, MESSAGE_ITEMS_MAX)
     plain = unpack(data)
     try:
         decoder = _DECODERS.get(plain[0])
@@ -230,7 +231,7 @@ def _vector(flat: list[Any]) -> VersionVector:
 
 def _count(number: Any, highest: int = SEQ_MAX) -> int:
     if type(number) is not int or not 0 <= number <= highest:
-        raise ValueError(f"{number!r} is not a count")
+        raise ValueError(f"{shown(number)} is not a count")
     return number
 
 

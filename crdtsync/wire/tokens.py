@@ -11,7 +11,7 @@ from typing import Any
 from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, VersionVector, Writer, flatten
 from crdtsync.errors import InvalidEncoding, InvalidRequest
 from crdtsync.wire.codec import pack, unpack
-from crdtsync.wire.limits import is_name
+from crdtsync.wire.limits import is_name, shown
 
 TOKEN_PREFIX = "c1."
 VERSION_PREFIX = "v1."
@@ -49,7 +49,7 @@ def decode_token(token: object) -> dict[str, tuple[int, VersionVector]]:
         return {_name(space): (_bounded(epoch, SEQ_MAX), _vector(flat)) for space, epoch, flat in points}
     except (TypeError, ValueError):
         raise InvalidRequest(
-            f"{str(token)[:40]!r} is not a token: tokens come from writes and watches and start with {TOKEN_PREFIX!r}"
+            f"{shown(token)} is not a token: tokens come from writes and watches and start with {TOKEN_PREFIX!r}"
         ) from None
 
 
@@ -74,7 +74,7 @@ def decode_version(text: object) -> Version:
         return Version(dots=_dots(flat), others=_dots(rest[0]) if rest else (), hlc=_bounded(hlc, HLC_MAX))
     except (TypeError, ValueError):
         raise InvalidRequest(
-            f"{str(text)[:40]!r} is not a version: versions come from reads and start with {VERSION_PREFIX!r}"
+            f"{shown(text)} is not a version: versions come from reads and start with {VERSION_PREFIX!r}"
         ) from None
 
 
@@ -90,7 +90,7 @@ def decode_dot(text: object) -> Dot:
             raise ValueError(text)
         return _dot([int(part) for part in text.split(".")])
     except ValueError:
-        raise InvalidRequest(f"{str(text)[:60]!r} is not a dot: dots look like 123.4.0 and come from reads") from None
+        raise InvalidRequest(f"{shown(text)} is not a dot: dots look like 123.4.0 and come from reads") from None
 
 
 def _encode(plain: object) -> str:

@@ -102,8 +102,7 @@ class Config(BaseSettings):
     @classmethod
     def _urls(cls, urls: list[str]) -> list[str]:
         for url in urls:
-            parts = urlsplit(url)
-            if parts.scheme not in ("ws", "wss") or not parts.hostname:
+            if not _is_peer_url(url):
                 raise ValueError(f"{url!r} is not a peer's URL, such as ws://127.0.0.1:{PEER_PORT_DEFAULT}")
         return urls
 
@@ -144,6 +143,14 @@ def split_address(address: str) -> tuple[str, int]:
         return parts.hostname, PEER_PORT_DEFAULT if parts.port is None else parts.port
     except ValueError:
         raise ValueError(f"{address!r} is not HOST:PORT, such as 127.0.0.1:{PEER_PORT_DEFAULT}") from None
+
+
+def _is_peer_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def is_loopback(host: str) -> bool:
@@ -190,9 +197,12 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
 
 
+_PLAINER = {"path_type": "must be a path"}
+
+
 def _sentence(fault: Any) -> str:
     name = ".".join(str(part) for part in fault["loc"][:1])
     if fault["type"] == "extra_forbidden":
         return f"there is no setting {name!r}; the settings are {', '.join(sorted(Config.model_fields))}"
-    message = str(fault["msg"]).removeprefix("Value error, ")
+    message = _PLAINER.get(fault["type"], str(fault["msg"]).removeprefix("Value error, "))
     return f"{name} = {fault['input']!r}: {message}" if name else message

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from crdtsync.errors import StorageError
+
 
 class DiskGuard:
     """Watches the file system of the data directory and holds the ballast file."""
@@ -18,7 +20,13 @@ class DiskGuard:
 
     def check(self) -> str:
         """Why writes must be refused now; empty if they need not be. Makes or gives up the ballast as space allows."""
-        usage = os.statvfs(self._data_dir)
+        try:
+            usage = os.statvfs(self._data_dir)
+        except OSError as error:
+            raise StorageError(
+                f"cannot use the data directory {self._data_dir} any more: {error.strerror}; "
+                "see what became of it, then start crdtsyncd again"
+            ) from None
         free_bytes = usage.f_bavail * usage.f_frsize
         resume_bytes = self._free_bytes_min + self._free_bytes_min // 4
         self._is_low = free_bytes < (resume_bytes if self._is_low else self._free_bytes_min)

@@ -7,6 +7,7 @@ messages leave.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from random import SystemRandom
 from traceback import format_exception
@@ -16,7 +17,7 @@ from crdtsyncd.disk import DiskGuard
 from crdtsyncd.ipc import AgentConnection
 from crdtsyncd.store import WAL_BYTES_MAX, WAL_CHECKPOINT_BYTES, Store
 from crdtsyncd.telemetry import log
-from crdtsyncd.transport import PeerConnection
+from crdtsyncd.transport import DUPLICATE, PeerConnection
 
 from crdtsync.core.agents import Reply
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
@@ -84,9 +85,22 @@ class Driver:
 
     def _recover(self, event: Event, error: Exception) -> None:
         """Drop what a bug left half done, and go on from what is on disk."""
-        log("bug", level="error", during=type(event).__name__, error="".join(format_exception(error)))
-        self._deliver(self._node.step_failed(event, f"{type(error).__name__}: {error}"))
-        self._plan()
+        try:
+            if isinstance(error, sqlite3.Error):
+                raise self._store.unreadable(error)
+            log("bug", level="error", during=type(event).__name__, error="".join(format_exception(error)))
+            self._deliver(self._node.step_failed(event, f"{type(error).__name__}: {error}"))
+            self._plan()
+        except sqlite3.Error as second:
+            self._fail(self._store.unreadable(second))
+        except CrdtSyncError as second:
+            self._fail(second)
+
+    def _fail(self, error: CrdtSyncError) -> None:
+        """The disk cannot be trusted: this process must end, and start over from it."""
+        log("storage_failed", level="error", reason=error.message)
+        if not self.failed.done():
+            self.failed.set_result(error.message)
 
     def _flush(self) -> None:
         """Commit what has been stepped, then let it out."""
@@ -102,12 +116,15 @@ class Driver:
             self._store.commit(ready.persist)
         except NoSpace as error:
             log("commit_refused", level="error", reason=error.message)
-            ready = self._node.persist_failed(
-                ready, NoSpace(f"this could not be stored, and was not done: {error.message}")
-            )
+            refusal = NoSpace(f"this could not be stored, and was not done: {error.message}")
+            try:
+                ready = self._node.persist_failed(ready, refusal)
+            except Exception as second:  # noqa: BLE001  # as above
+                self._recover(Tick(), second)
+                return
+            self._check_disk()
         except StorageError as error:
-            log("storage_failed", level="error", reason=error.message)
-            self.failed.set_result(error.message)
+            self._fail(error)
             return
         else:
             self._node.advance()
@@ -124,7 +141,10 @@ class Driver:
         _write_replies(self._agents, ready.replies)
         for conn, reason in ready.peer_closes:
             if conn in self._peers:
-                log("peer_closed", peer=self._peers[conn].url, reason=reason)
+                if reason.startswith(DUPLICATE):
+                    log("peer_closed", url=self._peers[conn].url, reason=reason)
+                else:
+                    log("peer_refused", level="warning", url=self._peers[conn].url, reason=reason)
                 self._peers[conn].close(reason)
         for conn, reason in ready.agent_closes:
             if conn in self._agents:
@@ -155,8 +175,11 @@ class Driver:
         self._feed(AgentOpened(conn, uid, pid))
         return conn
 
-    def agent_frame(self, conn: int, payload: bytes) -> None:
+    def agent_frame(self, conn: int, payload: bytes) -> int:
+        replies = self._node.desk.replies
+        before = len(replies)
         self._feed(AgentFrame(conn, payload))
+        return sum(len(reply.data) for reply in replies[before:])
 
     def agent_flow(self, conn: int, blocked: bool) -> None:
         self._feed(AgentFlow(conn, blocked))
@@ -224,7 +247,11 @@ class Driver:
             await asyncio.sleep(HOUSEKEEPING_S)
 
     def _check_disk(self) -> None:
-        refusal = self._disk.check()
+        try:
+            refusal = self._disk.check()
+        except StorageError as error:
+            self._fail(error)
+            return
         if refusal != self._refusal:
             log("disk_low" if refusal else "disk_recovered", level="warning", reason=refusal)
             self._refusal = refusal

@@ -21,6 +21,7 @@ TURN_REQUESTS_MAX = 64
 BACKLOG_REQUESTS_MAX = 256
 WRITE_BUFFER_BYTES_MAX = 1024 * 1024
 HELLO_TIMEOUT_S = 10.0
+PROBE_TIMEOUT_S = 1.0
 
 
 class Sink(Protocol):
@@ -29,8 +30,8 @@ class Sink(Protocol):
     def agent_opened(self, connection: AgentConnection, uid: int, pid: int) -> int:
         """A new connection; returns its number."""
 
-    def agent_frame(self, conn: int, payload: bytes) -> None:
-        """One frame from it."""
+    def agent_frame(self, conn: int, payload: bytes) -> int:
+        """One frame from it; returns how many bytes it was answered with."""
 
     def agent_flow(self, conn: int, blocked: bool) -> None:
         """It cannot take more for now, or can again."""
@@ -87,13 +88,16 @@ class AgentConnection(asyncio.Protocol):
     def take_turn(self) -> None:
         """Hand on a bounded number of frames; the rest waits for the next turn."""
         backlog = self._backlog
+        answered_bytes = 0
         for _ in range(min(TURN_REQUESTS_MAX, len(backlog))):
             if not self.conn or self._paused_by_peer:
                 return
+            if answered_bytes >= WRITE_BUFFER_BYTES_MAX:
+                break  # whether it takes its replies shows when these are written
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            self._sink.agent_frame(self.conn, backlog.popleft())
+            answered_bytes += self._sink.agent_frame(self.conn, backlog.popleft())
         if backlog:
             self._sink.take_turns_later(self)
         self._throttle()
@@ -171,8 +175,11 @@ def _remove_stale(path: Path) -> None:
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(PROBE_TIMEOUT_S)
         try:
             probe.connect(str(path))
+        except TimeoutError:
+            pass  # somebody listens, and is too busy to answer
         except OSError:
             path.unlink(missing_ok=True)
             return

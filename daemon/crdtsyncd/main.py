@@ -6,10 +6,12 @@ import asyncio
 import os
 import signal
 import socket
+import sqlite3
 import sys
 from contextlib import suppress
 from importlib.metadata import version as package_version
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import click
@@ -25,6 +27,7 @@ from crdtsync.errors import ConfigError, CrdtSyncError
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
+EXIT_BUG = 70
 STOP_TIMEOUT_S = 5.0
 
 
@@ -74,6 +77,10 @@ def main() -> None:
     except CrdtSyncError as error:
         click.echo(f"crdtsyncd: {error.message}", err=True)
         sys.exit(EXIT_FAILED)
+    except Exception as error:  # noqa: BLE001  # a bug: the log tells all, the person gets a sentence
+        telemetry.log("bug", level="error", during="run", error="".join(format_exception(error)))
+        click.echo(f"crdtsyncd: failed inside, please report it: {type(error).__name__}: {error}", err=True)
+        sys.exit(EXIT_BUG)
 
 
 async def _serve(config: Config, reload: Any) -> None:
@@ -84,6 +91,8 @@ async def _serve(config: Config, reload: Any) -> None:
         driver = Driver(config, store, package_version("crdtsync"))
         await Service(config, driver, reload).run()
         store.checkpoint(block=True)
+    except sqlite3.Error as error:
+        raise store.unreadable(error) from None
     finally:
         store.close()
 
@@ -107,6 +116,7 @@ class Service:
         config, driver = self._config, self._driver
         self._handle_signals()
         agents = await serve_agents(config.socket, int(config.socket_mode, 8), lambda: AgentConnection(driver))
+        own_socket = config.socket.stat().st_ino
         house = asyncio.create_task(driver.keep_house())
         servers = []
         try:
@@ -127,7 +137,7 @@ class Service:
                 server.close(close_connections=True)
             with suppress(TimeoutError):
                 await asyncio.wait_for(_all(server.wait_closed() for server in servers), STOP_TIMEOUT_S)
-            config.socket.unlink(missing_ok=True)
+            _remove_socket(config.socket, own_socket)
             telemetry.log("stopped")
 
     async def _until_stopped(self, house: asyncio.Task[None]) -> None:
@@ -174,6 +184,13 @@ async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
 
 async def _all(waits: Any) -> None:
     await asyncio.gather(*waits)
+
+
+def _remove_socket(path: Path, inode: int) -> None:
+    """Remove our socket, unless another daemon has put its own in that place."""
+    with suppress(OSError):
+        if path.stat().st_ino == inode:
+            path.unlink()
 
 
 def _make_dir(path: Path) -> None:

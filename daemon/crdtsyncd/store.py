@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from crdtsyncd.header import read_header
 from crdtsyncd.mark import Mark
 from crdtsyncd.schema import APPLICATION_ID, FORMAT, SCHEMA
 
@@ -65,6 +66,7 @@ class Store:
         self.last_commit_ms = 0.0
         self._lock = _lock(data_dir)
         try:
+            _check_header(self.path)
             self._db = _connect(self.path)
             _prepare(self._db, self.path)
             self.database = self._meta_or("database", os.urandom(16))
@@ -72,7 +74,7 @@ class Store:
             self._mark = Mark(runtime_dir, self.database)
         except sqlite3.DatabaseError as error:
             raise StorageError(
-                f"cannot use the database {self.path}: {error}; restore it from a backup, or move it away"
+                f"cannot use the database {self.path}: {error}; {_remedy(error)}"
             ) from None
         self._own_changes = self._count_own_changes()
         self._may_resume = self._mark.allows(self._own_changes)
@@ -137,6 +139,12 @@ class Store:
             return NoSpace(f"the disk that holds {self.data_dir} is full: free some space, then try again")
         return StorageError(f"the database {self.path} failed: {error}; check the disk, then start crdtsyncd again")
 
+    def unreadable(self, error: sqlite3.Error) -> StorageError:
+        """What a failed read means, for the person who runs this host."""
+        return StorageError(
+            f"cannot read the database {self.path}: {error}; check the disk, or restore the database from a backup"
+        )
+
     def wal_bytes(self) -> int:
         """Size of the write-ahead log."""
         try:
@@ -173,8 +181,8 @@ class Store:
     def spaces(self) -> list[SpaceRow]:
         """See :class:`~crdtsync.core.storage.Storage`, as for all that follow."""
         rows = []
-        for space, name, epoch, hlc in self._db.execute(
-            "SELECT id, name, epoch, hlc FROM spaces ORDER BY id"
+        for space, name, epoch, hlc, floor in self._db.execute(
+            "SELECT id, name, epoch, hlc, floor FROM spaces ORDER BY id"
         ).fetchall():
             own = self._one(
                 "SELECT h.writer, h.position FROM own_writers o JOIN heads h USING (space, writer) WHERE o.space = ? "
@@ -183,9 +191,9 @@ class Store:
             )
             last = self._one("SELECT MAX(position) FROM heads WHERE space = ?", (space,))
             writer, own_position = own if own is not None and self._may_resume else (None, 0)
-            rows.append(
-                SpaceRow(space, name, epoch, writer, own_position, (last and last[0]) or 0, int.from_bytes(hlc, "big"))
-            )
+            position = (last and last[0]) or 0
+            clock = int.from_bytes(hlc, "big")
+            rows.append(SpaceRow(space, name, epoch, writer, own_position, position, clock, _unflatten(floor)))
         return rows
 
     def heads(self, space: int) -> Iterable[tuple[Writer, int, bytes]]:
@@ -336,6 +344,11 @@ def _sizes(batch: Batch) -> list[tuple[int, int, int, int, int]]:
     return [(*counts, space) for space, counts in sizes.items()]  # type: ignore[misc]
 
 
+def _unflatten(packed: bytes | None) -> VersionVector:
+    flat = [] if packed is None else unpack(packed)
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
 def _lock(data_dir: Path) -> int:
     try:
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -372,13 +385,33 @@ def _connect(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version > FORMAT:
+def _check_header(path: Path) -> None:
+    """Refuse a file that this daemon must not touch, before SQLite does: opening it folds its write-ahead log in."""
+    try:
+        header = read_header(path)
+    except OSError as error:
+        raise StorageError(f"cannot read the database {path}: {error.strerror}; see to its permissions") from None
+    except ValueError as error:
+        raise sqlite3.DatabaseError(str(error)) from None
+    if header is None or header == (0, 0):
+        return
+    if header.application_id != APPLICATION_ID:
+        raise StorageError(f"{path} belongs to another program: move it away, or choose another --data-dir")
+    if header.format > FORMAT:
         raise StorageError(
-            f"{path} was written by a newer crdtsyncd (format {version}, this one knows {FORMAT}): upgrade crdtsyncd"
+            f"{path} was written by a newer crdtsyncd (format {header.format}, this one knows {FORMAT}): "
+            "upgrade crdtsyncd"
         )
-    if version == 0:
+
+
+def _remedy(error: sqlite3.Error) -> str:
+    if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
+        return "free some space on its disk"
+    return "restore it from a backup, or move it away"
+
+
+def _prepare(db: sqlite3.Connection, path: Path) -> None:
+    if db.execute("PRAGMA user_version").fetchone()[0] == 0:
         db.executescript(
             f"BEGIN;{SCHEMA}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {FORMAT};COMMIT;"
         )

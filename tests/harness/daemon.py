@@ -62,7 +62,7 @@ class Daemon:
         self._news = threading.Condition()
         self._reader: threading.Thread | None = None
         self._ended = True
-        self._clients: WeakSet[Client] = WeakSet()
+        self._clients: list[Client] = []
         self.base.mkdir(exist_ok=True)
         _alive.add(self)
         if start:
@@ -135,8 +135,9 @@ class Daemon:
 
     def close(self) -> None:
         """End it by any means and remove its files. Idempotent."""
-        for client in list(self._clients):
+        for client in self._clients:
             client.close()
+        self._clients.clear()
         if self.is_running:
             self._signal(signal.SIGKILL)
             self._reap(STOP_TIMEOUT_S)
@@ -155,7 +156,7 @@ class Daemon:
     def client(self, agent: str = "tester", *, socket: str | os.PathLike[str] | None = None, **options: Any) -> Client:
         """A client of this daemon; closed at the latest with it."""
         client = Client(socket or self.socket, agent=agent, **options)
-        self._clients.add(client)
+        self._clients.append(client)
         return client
 
     def raw(self, agent: str | None = "tester", **options: Any) -> RawAgent:

@@ -2,33 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
 from tests.harness import Cluster, Daemon
 
 
-@pytest.fixture
-def daemon() -> Iterator[Daemon]:
-    """One daemon without peers."""
-    with Daemon() as started:
-        yield started
+def check_logs(daemons: Iterable[Daemon]) -> None:
+    """No daemon has met a bug in itself, which it survives but must not hide."""
+    for daemon in daemons:
+        assert not (bugs := daemon.log_events("bug")), f"{daemon.name} logged a bug: {bugs[0].get('error')}"
 
 
 @pytest.fixture
 def make_daemon() -> Iterator[Callable[..., Daemon]]:
     """Start any number of daemons: ``make_daemon(name, **settings)``."""
     with ExitStack() as stack:
-        yield lambda *args, **settings: stack.enter_context(Daemon(*args, **settings))
+        daemons: list[Daemon] = []
+
+        def make(*args: Any, **settings: Any) -> Daemon:
+            daemons.append(stack.enter_context(Daemon(*args, **settings)))
+            return daemons[-1]
+
+        yield make
+        check_logs(daemons)
 
 
 @pytest.fixture
 def make_cluster() -> Iterator[Callable[..., Cluster]]:
     """Start fleets of any size: ``make_cluster(count, **settings)``."""
     with ExitStack() as stack:
-        yield lambda *args, **settings: stack.enter_context(Cluster(*args, **settings))
+        clusters: list[Cluster] = []
+
+        def make(*args: Any, **settings: Any) -> Cluster:
+            clusters.append(stack.enter_context(Cluster(*args, **settings)))
+            return clusters[-1]
+
+        yield make
+        check_logs(daemon for cluster in clusters for daemon in cluster)
+
+
+@pytest.fixture
+def daemon(make_daemon: Callable[..., Daemon]) -> Daemon:
+    """One daemon without peers."""
+    return make_daemon()
 
 
 @pytest.fixture
@@ -41,5 +61,3 @@ def pair(make_cluster: Callable[..., Cluster]) -> Cluster:
 def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
     """Three connected daemons."""
     return make_cluster(3)
-
-

@@ -237,7 +237,6 @@ class AsyncConnection:
         self._link = link
         self._was_attached = True
         self._backoff.reset()
-        self._outgoing.clear()  # is pending too, so it is sent here
         link.transport.writelines(list(self._table.replay()))
         self._wake(failed)
 

@@ -65,7 +65,8 @@ class Connection:
         """
         pending = Pending(call.operation, call.arguments, deadline)
         try:
-            self._send(pending, is_write=call.is_write)
+            while not self._send(pending, is_write=call.is_write):
+                self._wait_for_room(pending)
             while not pending.done:
                 waker = self._enlist(pending)
                 if waker is None:
@@ -107,9 +108,8 @@ class Connection:
 
     # -- sending ----------------------------------------------------------------------------------------------
 
-    def _send(self, pending: Pending, *, is_write: bool) -> None:
-        if is_write and self._table.writes >= WRITES_MAX:
-            self._wait_for_room(pending)
+    def _send(self, pending: Pending, *, is_write: bool) -> bool:
+        """Number and send a request; False if too many writes are in flight."""
         sending = self._sending
         if not sending.acquire(blocking=False) and not sending.acquire(timeout=_left_s(pending.deadline)):
             raise timed_out(pending)
@@ -117,6 +117,8 @@ class Connection:
             if self._is_closed:
                 raise closed()
             with self._mutex:
+                if is_write and self._table.writes >= WRITES_MAX:
+                    return False
                 frame = self._table.admit(pending, is_write=is_write)
                 channel = self._channel
                 pending.sent = channel is not None
@@ -124,6 +126,7 @@ class Connection:
                 channel.send(frame, pending.deadline)  # if it breaks, the leader notices and sends it again
         finally:
             sending.release()
+        return True
 
     def _wait_for_room(self, pending: Pending) -> None:
         with self._room:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Lock
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakSet, WeakValueDictionary
@@ -46,6 +47,7 @@ class Session:
         self._overrides = overrides
         self._operations = Operations(overrides)
         self._texts: TextOperations | None = None
+        self._text_lock = Lock()
         self._text_locks: WeakValueDictionary[str, TextLock] = WeakValueDictionary()
         self._watches: WeakSet[Watch] = WeakSet()
         restart_in_children(self)
@@ -269,9 +271,10 @@ class Session:
         from crdtsync.client.blocking.text import Text, TextLock
         from crdtsync.client.text.operations import TextOperations
 
-        if self._texts is None:
-            self._texts = TextOperations(self._operations)
-        return Text(self, self._texts, key, self._text_locks.setdefault(key, TextLock()))
+        with self._text_lock:
+            if self._texts is None:
+                self._texts = TextOperations(self._operations)
+            return Text(self, self._texts, key, self._text_locks.setdefault(key, TextLock()))
 
     def watch(self, prefix: str = "", *, after: str | None = None, timeout: Seconds | None = None) -> Watch:
         """Iterate over the changes of the keys that start with ``prefix``: first a snapshot, then each change as it
@@ -337,7 +340,11 @@ class Session:
     def after_fork(self) -> None:
         """In a child process: locks may be held by threads that do not exist there."""
         self._operations.memory.restart()
-        self._text_locks = WeakValueDictionary()
+        self._text_lock = Lock()
+        for lock in self._text_locks.values():
+            lock.restart()
+        if self._texts is not None:
+            self._texts.restart()
 
 
 class Client(Session):

@@ -26,6 +26,10 @@ class TextLock:
     __slots__ = ("__weakref__", "lock")
 
     def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Also in a forked child, where nobody will release it."""
         self.lock = Lock()
 
 

@@ -29,6 +29,10 @@ class TextOperations:
         self._context = context
         self._replicas = Replicas()
 
+    def restart(self) -> None:
+        """In a forked child."""
+        self._replicas.restart()
+
     def read(self, key: str, after: str | None, timeout_s: float) -> Plan[str]:
         """Bring the replica up to date; the text, empty if there is none."""
         replica = yield from self._refresh(key, after, timeout_s)

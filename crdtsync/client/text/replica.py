@@ -5,6 +5,8 @@ pycrdt counts positions in UTF-8 bytes; everybody else here counts code points.
 
 from __future__ import annotations
 
+import os
+
 from pycrdt import Doc, Text
 
 from crdtsync.client.text.diff import Edit, edits
@@ -79,14 +81,15 @@ class Replica:
             self._journal = [self._doc.get_update()]
 
     def roll_back(self) -> None:
-        """Forget the edits that were not accepted.
+        """Forget the edits that were not accepted, and in a forked child go on without the parent.
 
         The new document has a new Yjs client id: used clocks must not come again.
         """
         self._build()
 
     def _build(self) -> None:
-        self._doc: Doc[Text] = Doc()
+        # The Yjs library would number forked processes alike.
+        self._doc: Doc[Text] = Doc(client_id=int.from_bytes(os.urandom(7), "big") >> 3)
         self._text = self._doc.get(ROOT, type=Text)
         for update in self._journal:
             self._doc.apply_update(update)

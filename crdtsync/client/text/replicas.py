@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ FORGOTTEN_MAX = 100_000
 
 
 class Replicas:
-    """The newest used replicas by key."""
+    """The newest used replicas by key. Thread-safe; a replica itself is not."""
 
     def __init__(self, replicas_max: int = REPLICAS_MAX, forgotten_max: int = FORGOTTEN_MAX) -> None:
         self._replicas_max = replicas_max
@@ -21,25 +22,38 @@ class Replicas:
         self._replicas: OrderedDict[str, Replica] = OrderedDict()
         self._forgotten: set[int] = set()
         self._overflowed = False
+        self._lock = Lock()
 
     def get(self, key: str) -> Replica | None:
         """The replica of a text, if it is held."""
-        replica = self._replicas.get(key)
-        if replica is not None:
-            self.put(key, replica)
-        return replica
+        with self._lock:
+            replica = self._replicas.get(key)
+            if replica is not None:
+                self._replicas.move_to_end(key)
+            return replica
 
     def put(self, key: str, replica: Replica) -> None:
         """Hold a replica; the one unused for longest may fall out for it."""
-        self._replicas[key] = replica
-        self._replicas.move_to_end(key)
-        if len(self._replicas) > self._replicas_max:
-            oldest, _ = self._replicas.popitem(last=False)
-            self._forgotten.add(hash(oldest))
-            if len(self._forgotten) > self._forgotten_max:
-                self._overflowed = True
-                self._forgotten = set()
+        with self._lock:
+            self._replicas[key] = replica
+            self._replicas.move_to_end(key)
+            if len(self._replicas) > self._replicas_max:
+                oldest, _ = self._replicas.popitem(last=False)
+                self._forget(oldest)
 
     def is_forgotten(self, key: str) -> bool:
         """Whether the text was, or may have been, read, and is no longer held."""
-        return key not in self._replicas and (self._overflowed or hash(key) in self._forgotten)
+        with self._lock:
+            return key not in self._replicas and (self._overflowed or hash(key) in self._forgotten)
+
+    def restart(self) -> None:
+        """In a forked child: locks are free, and every replica writes under a name of its own."""
+        self._lock = Lock()
+        for replica in self._replicas.values():
+            replica.roll_back()
+
+    def _forget(self, key: str) -> None:
+        self._forgotten.add(hash(key))
+        if len(self._forgotten) > self._forgotten_max:
+            self._overflowed = True
+            self._forgotten = set()

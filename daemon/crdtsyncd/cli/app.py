@@ -12,6 +12,7 @@ from crdtsyncd.cli.command import LazyGroup, common_options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+USAGE = 2
 COMPLETION_VARIABLE = "_CRDTSYNC_COMPLETE"
 
 # Section of the help → name of a command → where it is. The help shows them in this order.
@@ -69,6 +70,7 @@ def build() -> LazyGroup:
         package="crdtsyncd.cli.commands",
         help=HELP,
         params=common_options(),
+        no_args_is_help=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     group.params.append(_version_option())
@@ -83,6 +85,9 @@ def run(arguments: Sequence[str]) -> int:
         from click.shell_completion import shell_complete
 
         return shell_complete(group, {}, "crdtsync", COMPLETION_VARIABLE, instruction)
+    if not arguments:
+        click.echo(group.get_help(click.Context(group, info_name="crdtsync", **group.context_settings)), err=True)
+        return USAGE
     try:
         with group.make_context("crdtsync", list(arguments)) as context:
             group.invoke(context)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 # An argument that looks like an option to click but is a number: `crdtsync set temperature -5`.
-_NEGATIVE_NUMBER = re.compile(r"-(\d+(\.\d+)?|\.\d+)([eE][+-]?\d+)?")
+_NEGATIVE_NUMBER = re.compile(r"-(\d+(\.\d+)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _SHIELD = "\0"  # no argument of a process can hold a NUL, so nobody else's text begins with it
 
 
@@ -51,7 +51,7 @@ def _common(names: list[str], metavar: str | None, text: str, kind: click.ParamT
         if given is not None and given is not False:
             setattr(settings, field, given)
 
-    is_flag = kind is None
+    is_flag = True if kind is None else None  # False would make the value of the option optional
     return CommonOption(
         names, metavar=metavar, help=text, type=kind, is_flag=is_flag, expose_value=False, callback=store
     )

@@ -20,6 +20,8 @@ USAGE = 2
 REFUSED = 4
 BUG = 70  # EX_SOFTWARE
 FILE = 74  # EX_IOERR
+NOT_EXECUTABLE = 126  # as a shell has it, for a command that was to be run
+NOT_FOUND = 127
 INTERRUPTED = 130  # 128 + SIGINT
 PIPE_CLOSED = 141  # 128 + SIGPIPE
 

@@ -1,4 +1,4 @@
-"""Where a trial cluster keeps what it needs: one directory with data, socket, log and settings of every node, and ports."""
+"""Where a trial cluster keeps what it needs: ports, and a directory with data, socket, log and settings of nodes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from crdtsyncd.config import SOCKET_PATH_BYTES_MAX
-
 NODES_MAX = 16
+SOCKET_PATH_BYTES_MAX = 107
+"""As in :mod:`crdtsyncd.config`, whose import would cost a fifth of a second before the first daemon starts."""
+
 _SHORT_PREFIX_CHARS_MAX = 12
 
 
@@ -82,7 +83,8 @@ def prepared(nodes: int, directory: Path | None) -> Iterator[list[Place]]:
         longest = root / f"{nodes}.sock"
         if len(os.fsencode(longest)) > SOCKET_PATH_BYTES_MAX:
             raise ClusterError(
-                f"{longest} is too long for a socket's path, which may have {SOCKET_PATH_BYTES_MAX} bytes: choose a shorter --dir"
+                f"{longest} is too long for a socket, whose path may have {SOCKET_PATH_BYTES_MAX} bytes: "
+                "choose a shorter --dir"
             )
         places = [Place(number, root, port) for number, port in enumerate(_reserved(stack, nodes), 1)]
         for place in places:

@@ -1,4 +1,4 @@
-"""What a node says of itself: its status, and the newest of its keys, through its agents' socket as any agent sees them."""
+"""What a node says of itself through its agents' socket: its status, and the newest of its keys."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.errors import CrdtSyncError, DaemonUnavailable
+from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
-    from crdtsync.client import AsyncClient, Entry, Event
     from crdtsyncd.cluster.process import Member
+
+    from crdtsync.client import AsyncClient, Entry, Event
 
 POLL_S = 0.5
 ANSWER_TIMEOUT_S = 1.0
@@ -35,11 +36,12 @@ class Record:
 
 
 class Observer:
-    """Follows one member. ``status`` is None while it does not answer."""
+    """Follows one member. ``status`` is None while it does not answer, though it should if ``is_silent``."""
 
     def __init__(self, member: Member) -> None:
         self.member = member
         self.status: dict[str, Any] | None = None  # Any: as docs/agent-protocol.md has it
+        self.is_silent = False
         self.records: dict[str, Record] = {}
         self._touched: dict[str, None] = {}
 
@@ -73,12 +75,15 @@ class Observer:
                 self._take(part)
 
     async def _poll(self, client: AsyncClient) -> None:
+        was_ready = self.member.is_ready
         try:
             self.status = await client.status()
+            self.is_silent = False
             keys = list(self._touched)[-READ_AT_ONCE_MAX:]
             entries = await asyncio.gather(*(client.entry(key) for key in keys))
         except CrdtSyncError:
             self.status = None
+            self.is_silent = was_ready
             return
         for key, entry in zip(keys, entries, strict=True):
             self._touched.pop(key, None)
@@ -126,7 +131,7 @@ class Observer:
 def newest(observers: Iterable[Observer], count: int) -> list[Record]:
     """The keys written last, newest first, each as the node shows it that has the newest of it."""
     best: dict[str, Record] = {}
-    for observer in observers:
+    for observer in filter(is_answering, observers):
         for record in observer.records.values():
             if record.key not in best or best[record.key].time < record.time:
                 best[record.key] = record
@@ -138,7 +143,7 @@ def short(value: object) -> str:
     from crdtsyncd.cli.values import dumps
 
     text = dumps(value)[:VALUE_CHARS_MAX]
-    return "".join(char if char.isprintable() else "�" for char in text)
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 def _record(entry: Entry) -> Record:
@@ -158,6 +163,3 @@ def _record(entry: Entry) -> Record:
 def is_answering(observer: Observer) -> bool:
     """Whether the node runs and has answered the last question."""
     return observer.member.is_ready and observer.status is not None
-
-
-__all__ = ["POLL_S", "DaemonUnavailable", "Observer", "Record", "is_answering", "newest", "short"]

@@ -88,7 +88,7 @@ class Member:
                 stdout=log,
                 stderr=log,
                 process_group=0,  # Ctrl-C is for us alone: we stop the daemons
-                preexec_fn=_die_with_parent,  # noqa: PLW1509  # there are no threads
+                preexec_fn=_die_with_parent,  # there are no threads
             )
         self.pid = process.pid
         if self._stopping.is_set():
@@ -122,13 +122,17 @@ async def stop_all(members: list[Member], runs: list[asyncio.Task[None]], hurry:
     """Stop every daemon: ask, then, after a bound or when ``hurry`` is set, kill."""
     for member in members:
         member.terminate()
-    ending = asyncio.gather(*runs, return_exceptions=True)
+    ending = asyncio.create_task(_settled(runs))
     hurrying = asyncio.create_task(hurry.wait())
     await asyncio.wait([ending, hurrying], timeout=STOP_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
     hurrying.cancel()
     for member in members:
         member.kill()
     await ending
+
+
+async def _settled(runs: list[asyncio.Task[None]]) -> None:
+    await asyncio.gather(*runs, return_exceptions=True)
 
 
 def _program() -> str:

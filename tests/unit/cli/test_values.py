@@ -52,11 +52,17 @@ def test_a_map_with_more_keys_needs_no_escape():
 
 
 @pytest.mark.parametrize(
+    "text, place",
+    [("hello", "at line 1, column 1"), ("", "at line 1, column 1"), ('{"a": 1,\n "b" 2}', "at line 2, column 6")],
+)
+def test_what_is_not_json_is_refused_with_its_place(text, place):
+    with pytest.raises(values.NotJson, match=place):
+        values.loads(text)
+
+
+@pytest.mark.parametrize(
     "text, reason",
     [
-        ("hello", "at line 1, column 1"),
-        ("", "at line 1, column 1"),
-        ('{"a": 1,\n "b" 2}', "at line 2, column 6"),
         ("NaN", "NaN is not JSON"),
         ("[-Infinity]", "-Infinity is not JSON"),
         ("1e999", "too large"),
@@ -71,9 +77,10 @@ def test_a_map_with_more_keys_needs_no_escape():
         ("[" * 100_000, "nested too deeply"),
     ],
 )
-def test_what_is_not_a_value_is_refused_with_a_reason(text, reason):
-    with pytest.raises(values.NotJson) as caught:
+def test_what_no_value_can_hold_is_refused_with_a_reason(text, reason):
+    with pytest.raises(values.NotStorable) as caught:
         values.loads(text)
+    assert not isinstance(caught.value, values.NotJson)
     assert reason in str(caught.value)
 
 

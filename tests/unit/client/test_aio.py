@@ -100,6 +100,24 @@ async def test_at_another_database_the_outcome_is_unknown(connect):
     assert await client.get("k") == 42
 
 
+async def test_after_a_daemon_would_not_have_us_the_next_request_tries_again(connect):
+    def cut(peer):
+        peer.greet()
+        peer.receive()
+
+    def refuses(peer):
+        peer.refuse(peer.receive()[0], "unknown_space")
+
+    def back(peer):
+        peer.greet()
+        peer.reply(peer.receive()[0], GOT)
+
+    client = await connect(cut, refuses, back)
+    with pytest.raises(UnknownSpace):
+        await client.get("k")
+    assert await client.get("k") == 42
+
+
 @pytest.mark.parametrize(
     "ending", [[0, 1, {"code": "invalid_request", "message": "what is that?"}], "no message"], ids=["error", "rubbish"]
 )

@@ -232,6 +232,24 @@ def test_an_error_about_the_connection_fails_what_is_in_flight(connect):
         connect(scene).get("k")
 
 
+def test_after_a_daemon_would_not_have_us_the_next_request_tries_again(connect):
+    def cut(peer):
+        peer.greet()
+        peer.receive()
+
+    def refuses(peer):
+        peer.refuse(peer.receive()[0], "unknown_space")
+
+    def back(peer):
+        peer.greet()
+        peer.reply(peer.receive()[0], GOT)
+
+    client = connect(cut, refuses, back)
+    with pytest.raises(UnknownSpace):
+        client.get("k")
+    assert client.get("k") == 42
+
+
 def test_a_daemon_that_says_it_stops_is_waited_for(connect):
     def stops(peer):
         peer.greet()
@@ -343,13 +361,14 @@ def test_after_a_fork_the_child_has_a_connection_of_its_own(connect):
     forked = threading.Event()
     client = connect(parent)
     assert client.get("k") == 42
+    channel = client._connection._channel
     child = os.fork()
     if child == 0:
         # The parent's scene is not over, so nobody accepts: what matters is that nothing of the parent's is touched.
         try:
             client.get("k", timeout=0.3)
         except CrdtSyncError:
-            os._exit(0 if client._connection._client != clients[0] else 2)
+            os._exit(0 if channel._socket.fileno() == -1 and client._connection._client != clients[0] else 2)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     forked.set()

@@ -267,3 +267,14 @@ def test_an_update_that_is_none_leaves_the_replica_as_it_was():
     with pytest.raises(InvalidEncoding):
         replica.apply(b"\x05\x01garbage")
     assert replica.content == str(replica._text) == "abc"
+
+
+def test_a_forked_child_writes_under_a_name_of_its_own():
+    replicas, replica = Replicas(), Replica(None, None)
+    replica.accept(replica.edit([(0, 0, "abc")]))
+    replicas.put("t", replica)
+    before = replica._doc.client_id
+    replicas._lock.acquire()  # by a thread that does not exist in the child
+    replicas.restart()
+    assert replicas.get("t") is replica
+    assert (replica.content, replica._doc.client_id != before) == ("abc", True)

@@ -9,15 +9,20 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import click
 from crdtsyncd.cli import output, values
 from crdtsyncd.cli.arguments import key_argument
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.document import NOTHING, Form
-from crdtsyncd.cli.failures import ABSENT, CommandFailed, refused_value
+from crdtsyncd.cli.failures import ABSENT, NOT_FOUND, CommandFailed
 from crdtsyncd.cli.session import LONG_S, connect
+
+from crdtsync.errors import KindMismatch
+
+if TYPE_CHECKING:
+    from crdtsync.client import Client
 
 ATTEMPTS_MAX = 1000  # each one is a person at work; this only has to end some day
 
@@ -39,8 +44,16 @@ def edit(settings: Settings, key: str, as_string: bool) -> None:
     """
     sitting = Sitting(key, Form(as_string=as_string, indent=2))
     with sitting, connect(settings) as client:
+        _check_kind(client, key)
         token = client.update(key, sitting.edited, default=NOTHING, attempts=ATTEMPTS_MAX, timeout=LONG_S)
         output.result(settings, token, {"token": token})
+
+
+def _check_kind(client: Client, key: str) -> None:
+    """Before the user works in vain: only registers are written as a whole."""
+    entry = client.entry(key)
+    if entry is not None and entry.kind != "register":
+        raise KindMismatch(f"{key!r} is a {entry.kind}, not a register: edit works on whole values")
 
 
 class Unchanged(click.exceptions.Exit):
@@ -112,7 +125,9 @@ class Sitting:
         try:
             done = subprocess.run([*shlex.split(editor), str(self._mine)], check=False)
         except (OSError, ValueError) as error:
-            raise refused_value(f"the editor {editor!r} cannot be run ({error}); set VISUAL or EDITOR") from None
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            message = f"the editor {editor!r} cannot be run ({reason}); set VISUAL or EDITOR"
+            raise CommandFailed(message, status=NOT_FOUND, code="command_failed") from None
         if done.returncode != 0:
             message = f"the editor ended with status {done.returncode}; nothing was written"
             raise CommandFailed(message, status=abs(done.returncode), code="command_failed")

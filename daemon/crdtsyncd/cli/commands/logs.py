@@ -12,6 +12,7 @@ from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.failures import absent
 from crdtsyncd.cli.params import WriteConcernValue
 from crdtsyncd.cli.session import connect
+from crdtsyncd.cli.streams import end_with_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -120,6 +121,7 @@ def _follow(client: Client, key: str, count: int | None, show: Show) -> None:
 
     The watch begins first, so nothing falls between the two; what it then repeats of the reading is left out.
     """
+    end_with_reader()
     with client.watch(key) as events:
         for event in events:
             if event.event == "snapshot" and event.key is None:

@@ -9,12 +9,9 @@ from crdtsyncd.cli import output
 from crdtsyncd.cli.arguments import concern_option, key_argument
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.document import NOTHING, Form
-from crdtsyncd.cli.failures import CommandFailed
+from crdtsyncd.cli.failures import NOT_EXECUTABLE, NOT_FOUND, CommandFailed
 from crdtsyncd.cli.params import WriteConcernValue
 from crdtsyncd.cli.session import LONG_S, connect
-
-_NOT_FOUND = 127
-_NOT_EXECUTABLE = 126
 
 
 @state_command("update")
@@ -59,9 +56,9 @@ def _filtered(command: tuple[str, ...], content: bytes) -> bytes:
     try:
         done = subprocess.run(command, input=content, stdout=subprocess.PIPE, check=False)
     except FileNotFoundError:
-        raise _failed(command, "was not found", _NOT_FOUND) from None
+        raise _failed(command, "was not found", NOT_FOUND) from None
     except OSError as error:
-        raise _failed(command, f"cannot be run ({error.strerror})", _NOT_EXECUTABLE) from None
+        raise _failed(command, f"cannot be run ({error.strerror})", NOT_EXECUTABLE) from None
     if done.returncode < 0:
         raise _failed(command, f"was ended by signal {-done.returncode}", 128 - done.returncode)
     if done.returncode > 0:

@@ -6,6 +6,7 @@ from crdtsyncd.cli import output
 from crdtsyncd.cli.arguments import after_option, prefix_argument
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.session import connect
+from crdtsyncd.cli.streams import end_with_reader
 
 from crdtsync.errors import Timeout
 
@@ -25,6 +26,7 @@ def watch(settings: Settings, prefix: str, after: str | None) -> None:
     Example:
       crdtsync watch plan/ | jq -c '[.event, .key, .value]'
     """
+    end_with_reader()
     with connect(settings) as client, client.watch(prefix, after=after, timeout=settings.timeout) as events:
         try:
             for event in events:

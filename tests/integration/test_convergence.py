@@ -1,0 +1,406 @@
+"""Daemons converge: nothing is lost in a partition, nothing is overwritten unseen, order is causal everywhere."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from crdtsync.errors import Timeout
+from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+
+def siblings_of(daemon: Daemon, key: str) -> list[Any]:
+    """All live values of a key, the winner first."""
+    with daemon.client() as client:
+        entry = client.entry(key)
+    return [] if entry is None else [entry.value, *(sibling.value for sibling in entry.siblings)]
+
+
+@contextmanager
+def running(*works: Callable[[], object]) -> Iterator[None]:
+    """Run these in threads while the block runs; their failures are raised at its end."""
+    failures: list[BaseException] = []
+
+    def guarded(work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001  # raised below
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,), daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for thread in threads:
+            thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
+    if failures:
+        raise failures[0]
+
+
+# -- partitions -------------------------------------------------------------------------------------------------
+
+
+def test_appends_on_both_sides_of_a_partition_end_in_one_order(pair: Cluster) -> None:
+    count = 1000
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+
+    def fill(daemon: Daemon) -> None:
+        with daemon.client(daemon.name) as client:
+            assert [client.append("log", [daemon.name, n]) for n in range(count)] == list(range(1, count + 1))
+
+    with running(lambda: fill(pair[0]), lambda: fill(pair[1])):
+        pass
+    pair.heal()
+    wait_until_equal(pair)
+
+    first, second = ([tuple(item) for item in daemon.client().log("log")] for daemon in pair)
+    assert first == second
+    assert len(first) == len(set(first)) == 2 * count
+    for daemon in pair:
+        assert [n for name, n in first if name == daemon.name] == list(range(count)), "an author's own order is kept"
+
+
+def test_writes_on_both_sides_of_a_partition_become_siblings_with_one_winner(pair: Cluster) -> None:
+    pair[0].client().set("plan", "draft")
+    wait_until_equal(pair)
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+    for daemon in pair:
+        client = daemon.client()
+        assert client.get("plan") == "draft"
+        client.set("plan", f"by {daemon.name}")
+    pair.heal()
+    wait_until_equal(pair)
+
+    here, there = (siblings_of(daemon, "plan") for daemon in pair)
+    assert here == there
+    assert sorted(here) == ["by host-a", "by host-b"]
+    client = pair[1].client()
+    assert client.entry("plan") is not None
+    client.set("plan", "both")
+    wait_until_equal(pair)
+    assert siblings_of(pair[0], "plan") == ["both"]
+
+
+def test_a_write_survives_a_concurrent_delete(pair: Cluster) -> None:
+    deleter, writer = pair[0].client(), pair[1].client()
+    deleter.set("task", 1)
+    wait_until_equal(pair)
+    assert deleter.get("task") == writer.get("task") == 1
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+    assert deleter.delete("task")
+    writer.set("task", 2)
+    pair.heal()
+    wait_until_equal(pair)
+    assert siblings_of(pair[0], "task") == siblings_of(pair[1], "task") == [2]
+
+
+def test_a_text_that_both_sides_edit_keeps_all_edits(pair: Cluster) -> None:
+    first, second = (daemon.client().text("notes") for daemon in pair)
+    first.set("one two three")
+    wait_until_equal(pair)
+    assert second.read() == "one two three"
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+    for n in range(50):
+        first.insert(0, f"<{n}>")
+        second.insert(len(second.read()), f"[{n}]")
+    second.delete(4, 4)
+    pair.heal()
+    wait_until_equal(pair)
+    text = first.read()
+    assert text == second.read()
+    assert text == "".join(f"<{n}>" for n in reversed(range(50))) + "one three" + "".join(f"[{n}]" for n in range(50))
+
+
+def test_changes_go_around_a_cut_link(cluster: Cluster) -> None:
+    cluster.cut(0, 1)
+    cluster.wait_parted(0, 1)
+    a, b = cluster[0].client(), cluster[1].client()
+    started = monotonic()
+    for n in range(20):
+        a.append("log", n)
+        b.append("log", 100 + n)
+    token_a, token_b = a.last_token, b.last_token
+    assert token_a is not None
+    assert token_b is not None
+    b.wait(token_a, timeout=10)
+    a.wait(token_b, timeout=10)
+    assert monotonic() - started < 5
+    assert not cluster[0].peer("host-b")["state"] == "connected"  # type: ignore[index]
+    wait_until_equal(cluster)
+
+
+def test_changes_go_around_a_link_that_swallows_everything(cluster: Cluster) -> None:
+    """Both ends of the link still think that they are connected."""
+    cluster[0].client().set("k", 0)
+    wait_until_equal(cluster)
+    cluster.link(0, 1).freeze()
+    cluster.link(1, 0).freeze()
+    token = cluster[0].client().set("k", 1)
+    cluster[1].client().wait(token, timeout=10)
+    token = cluster[1].client().set("k2", 3)
+    cluster[0].client().wait(token, timeout=10)
+    cluster.link(0, 1).thaw()
+    cluster.link(1, 0).thaw()
+    wait_until_equal(cluster)
+
+
+def test_a_node_that_joins_late_gets_everything(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(3, start=False)
+    for daemon in (cluster[0], cluster[1]):
+        daemon.start()
+    cluster.wait_connected(0, 1)
+    with cluster[0].client() as a, cluster[1].client() as b:
+        for n in range(500):
+            (a, b)[n % 2].set(f"k/{n % 50}", n)
+            (a, b)[n % 2].append("log", n)
+    cluster[2].start()
+    wait_until_equal(cluster)
+    assert sorted(cluster[2].client().log("log")) == list(range(500))
+
+
+def test_slow_links_converge_too(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(3)
+    cluster.delay(50)
+
+    def work(daemon: Daemon) -> None:
+        with daemon.client(daemon.name) as client:
+            for n in range(200):
+                client.append("log", [daemon.name, n])
+                client.set(f"k/{n % 7}", [daemon.name, n])
+
+    with running(*(lambda daemon=daemon: work(daemon) for daemon in cluster)):  # type: ignore[misc]
+        pass
+    wait_until_equal(cluster)
+    logs = [daemon.client().log("log") for daemon in cluster]
+    assert logs[0] == logs[1] == logs[2]
+    assert len(logs[0]) == 600
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_flapping_link_loses_and_repeats_nothing(pair: Cluster, seed: int) -> None:
+    import random
+
+    rng = random.Random(seed)
+    done = threading.Event()
+
+    def work(daemon: Daemon) -> None:
+        with daemon.client(daemon.name) as client:
+            for n in range(1500):
+                client.append("log", [daemon.name, n, "x" * rng.randrange(300)])
+
+    def flap() -> None:
+        for _ in range(12):
+            for link in (pair.link(0, 1), pair.link(1, 0)):
+                link.cut_after(*rng.sample([rng.randrange(1, 200_000), None], 2))
+            if done.wait(0.1):
+                break
+            if rng.random() < 0.5:
+                pair.cut(0, 1)
+                pair.heal()
+
+    with running(flap):
+        with running(*(lambda daemon=daemon: work(daemon) for daemon in pair)):  # type: ignore[misc]
+            pass
+        done.set()
+    wait_until_equal(pair)
+    logs = [[tuple(item[:2]) for item in daemon.client().log("log")] for daemon in pair]
+    assert logs[0] == logs[1]
+    assert len(logs[0]) == len(set(logs[0])) == 3000
+
+
+# -- no silent overwrite -------------------------------------------------------------------------------------------
+
+
+def test_a_writer_that_read_before_its_daemon_heard_of_more_makes_a_sibling(pair: Cluster) -> None:
+    here, there = pair[0].client(), pair[1].client()
+    here.set("plan", "v1")
+    wait_until_equal(pair)
+    assert here.get("plan") == there.get("plan") == "v1"
+    token = here.set("plan", "v2")
+    there.wait(token)  # its daemon holds v2 now, but nobody has shown it to this agent
+    written = there.set("plan", "v3")
+    assert written.siblings == 1
+    wait_until_equal(pair)
+    for daemon in pair:
+        assert siblings_of(daemon, "plan") == ["v3", "v2"]
+
+
+def test_a_blind_write_says_what_it_replaced(pair: Cluster) -> None:
+    pair[0].client().set("plan", "theirs")
+    wait_until_equal(pair)
+    written = pair[1].client().set("plan", "mine")
+    assert written.replaced is not None
+    assert (written.replaced.value, written.replaced.node) == ("theirs", "host-a")
+    wait_until_equal(pair)
+    assert siblings_of(pair[0], "plan") == ["mine"]
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_visible_whole_or_not_at_all_on_the_other_node(pair: Cluster) -> None:
+    rounds, width = 300, 5
+    done = threading.Event()
+
+    def write() -> None:
+        with pair[0].client("writer") as client:
+            for n in range(rounds):
+                with client.batch() as batch:
+                    for part in range(width):
+                        batch.set(f"part/{part}", n)
+                    batch.append("rounds", n)
+        done.set()
+
+    seen: set[int] = set()
+
+    def read() -> None:
+        with pair[1].client("reader") as client:
+            while not done.is_set():
+                values = {value for _, value in client.items("part/")}
+                assert len(values) <= 1, f"a batch was seen in part: {values}"
+                seen.update(values)
+
+    last: list[int] = []
+
+    def watch() -> None:
+        with pair[1].client("watcher") as client:
+            for event in client.watch("", timeout=20):
+                if event.event == "snapshot":
+                    assert event.key is None, "the watch began before the first batch"
+                    started.set()
+                    continue
+                assert event.event == "batch"
+                assert {part.value for part in event.events} == {len(last)}
+                assert len(event.events) == width + 1
+                last.append(len(last))
+                if len(last) == rounds:
+                    return
+
+    started = threading.Event()
+    with running(watch):
+        assert started.wait(10)
+        with running(write, read):
+            pass
+    assert len(seen) > 10, "the reader saw the batches come"
+    assert len(last) == rounds
+
+
+# -- causality -------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_from_one_node_is_honoured_on_another(cluster: Cluster) -> None:
+    cluster.delay(5)
+    writers = [daemon.client("writer") for daemon in cluster]
+    readers = [daemon.client("reader") for daemon in cluster]
+    for n in range(150):
+        token = writers[n % 3].set("number", n, seen=None)
+        assert readers[(n + 1) % 3].get("number", after=token, timeout=10) == n
+        assert readers[(n + 2) % 3].get("number", after=token, timeout=10) == n
+
+
+def test_what_an_agent_had_seen_is_there_before_what_it_wrote(cluster: Cluster) -> None:
+    """A writes, B answers what it saw, and C never sees an answer without its question."""
+    cluster.cut(0, 2)
+    cluster.wait_parted(0, 2)
+    asker, answerer, watcher = (daemon.client() for daemon in cluster)
+    with watcher.watch("", timeout=20) as watch:
+        first = watch.next()
+        assert first is not None
+        assert first.event == "snapshot"
+        for n in range(50):
+            answerer.get(f"q/{n}", after=asker.set(f"q/{n}", n), timeout=10)
+            answerer.set(f"a/{n}", n)
+        asked: set[int] = set()
+        answered: list[int] = []
+        while len(answered) < 50:
+            event = watch.next()
+            assert event is not None
+            assert event.key is not None
+            if event.key.startswith("q/"):
+                asked.add(event.value)
+            else:
+                assert event.value in asked
+                answered.append(event.value)
+
+
+def test_write_concerns(cluster: Cluster) -> None:
+    client = cluster[0].client()
+    assert client.set("k", 1, w=2, timeout=10).nodes >= 2
+    assert client.set("k", 2, w="majority", timeout=10).nodes >= 2
+    assert client.set("k", 3, w="all", timeout=10).nodes == 3
+    assert cluster[2].client().get("k") == 3
+    token = client.set("k", 4)
+    assert client.wait(token, w="all", timeout=10) == 3
+    assert cluster[1].client().wait(token, w=3, timeout=10) == 3
+
+
+def test_a_write_concern_that_a_cut_prevents_says_who_holds_it(cluster: Cluster) -> None:
+    cluster.isolate(2)
+    for other in (0, 1):
+        cluster.wait_parted(other, 2)
+    client = cluster[0].client()
+    assert client.set("k", 1, w="majority", timeout=10).nodes == 2
+    with pytest.raises(Timeout) as caught:
+        client.set("k", 2, w="all", timeout=0.5)
+    assert sorted(caught.value.held_by) == ["host-a", "host-b"]
+    assert caught.value.token is not None
+    assert client.get("k") == 2, "the local write stands"
+    with pytest.raises(Timeout) as lonely:
+        cluster[2].client().set("k2", 1, w="majority", timeout=0.5)
+    assert lonely.value.held_by == ["host-c"]
+    cluster.heal()
+    assert client.wait(caught.value.token, w="all", timeout=20) == 3
+    assert lonely.value.token is not None
+    assert client.wait(lonely.value.token, w="all", timeout=20) == 3
+
+
+def test_a_read_after_a_token_that_does_not_come_times_out(pair: Cluster) -> None:
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+    token = pair[0].client().set("k", 1)
+    other = pair[1].client()
+    with pytest.raises(Timeout):
+        other.get("k", after=token, timeout=0.3)
+    waiting: list[Any] = []
+    with running(lambda: waiting.append(pair[1].client().get("k", after=token, timeout=20))):
+        pair.heal()
+    assert waiting == [1]
+
+
+# -- what the status says -----------------------------------------------------------------------------------------------
+
+
+def test_the_status_tells_how_far_a_peer_is_behind(pair: Cluster) -> None:
+    pair[0].client().set("k", 0, w="all", timeout=10)
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+    client = pair[0].client()
+    for n in range(7):
+        client.append("log", n)
+    peer = pair[0].peer("host-b")
+    assert peer is not None
+    assert peer["behind"] == {"default": 7}
+    assert peer["state"] != "connected"
+    pair.heal()
+    wait_until(lambda: (pair[0].peer("host-b") or {})["behind"] == {"default": 0}, 20, "the peer has caught up")
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_a_peer_whose_connection_broke_is_not_called_connected(cluster: Cluster, attempt: int) -> None:
+    cluster.isolate(0)
+    for other in (1, 2):
+        cluster.wait_parted(0, other, timeout_s=3)

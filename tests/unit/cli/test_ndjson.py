@@ -1,0 +1,133 @@
+"""Files of operations and records: whatever is wrong with a line is said with its place, before anything is written."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from crdtsyncd.cli import ndjson
+from crdtsyncd.cli.failures import CommandFailed
+from crdtsyncd.cli.operations import OPERATIONS, Operation, operation_of
+from crdtsyncd.cli.records import Variant, record_of
+
+
+def lines(text):
+    return ndjson.lines(io.BytesIO(text if isinstance(text, bytes) else text.encode()), "file")
+
+
+def only(fields):
+    (line,) = lines(json.dumps(fields))
+    return line
+
+
+def fault(function, *arguments):
+    with pytest.raises(CommandFailed) as caught:
+        function(*arguments)
+    assert caught.value.status == 4
+    return caught.value.message
+
+
+def test_blank_lines_count_as_lines_and_not_as_objects():
+    found = list(lines('{"a": 1}\n\n  \r\n{"b": 2}'))
+    assert [(line.number, line.fields) for line in found] == [(1, {"a": 1}), (4, {"b": 2})]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("{}\nx", "file:2: it is not JSON (expecting value at column 1)"),
+        ("[1]", "file:1: it is not a JSON object"),
+        ('{"$bytes": ""}', "file:1: it is not a JSON object"),
+        ('{"a": NaN}', "file:1: it cannot be stored: NaN is not JSON and no value can hold it"),
+        (b'{"a": "\xff"}', "file:1: it is not UTF-8"),
+        ('{"a": 1', "file:1: it is not JSON (expecting ',' delimiter at column 8)"),
+    ],
+)
+def test_a_bad_line_is_named(text, message):
+    assert fault(list, lines(text)) == message
+
+
+@pytest.mark.parametrize(
+    "fields, operation",
+    [
+        ({"op": "set", "key": "k", "value": None}, Operation("set", {"key": "k", "value": None})),
+        (
+            {"op": "set", "key": "k", "value": 1, "ttl": "2m", "confidence": 1, "meta": {}, "if_absent": True},
+            Operation("set", {"key": "k", "value": 1, "ttl": 120.0, "confidence": 1, "meta": {}, "if_absent": True}),
+        ),
+        ({"op": "set", "key": "k", "value": 1, "ttl": 0.5}, Operation("set", {"key": "k", "value": 1, "ttl": 0.5})),
+        ({"op": "append", "key": "k", "value": [1]}, Operation("append", {"key": "k", "value": [1]})),
+        ({"op": "del", "key": "k", "seen": "v1.x"}, Operation("delete", {"key": "k", "seen": "v1.x"})),
+        ({"op": "trim", "key": "k", "keep": 0}, Operation("trim", {"key": "k", "keep": 0})),
+    ],
+)
+def test_operations(fields, operation):
+    assert operation_of(only(fields)) == operation
+
+
+@pytest.mark.parametrize(
+    "fields, said",
+    [
+        ({"key": "k"}, '"op" must be one of set, append, del, trim'),
+        ({"op": ["set"]}, '"op" must be one of'),
+        ({"op": "set", "key": "k"}, '"value" is missing'),
+        ({"op": "set", "value": 1}, '"key" is missing'),
+        ({"op": "set", "key": 1, "value": 1}, '"key" must be a string'),
+        ({"op": "set", "key": "k", "value": 1, "tll": 1}, '"tll" is not a field of set'),
+        ({"op": "set", "key": "k", "value": 1, "ttl": "1y"}, "'1y' is not a duration"),
+        ({"op": "set", "key": "k", "value": 1, "ttl": 0}, '"ttl" must be'),
+        ({"op": "set", "key": "k", "value": 1, "confidence": True}, '"confidence" must be'),
+        ({"op": "set", "key": "k", "value": 1, "if_absent": 1}, '"if_absent" must be true or false'),
+        ({"op": "trim", "key": "k", "keep": -1}, '"keep" must be'),
+        ({"op": "trim", "key": "k", "keep": True}, '"keep" must be'),
+        ({"op": "append", "key": "k", "value": 1, "ttl": 1}, '"ttl" is not a field of append'),
+    ],
+)
+def test_what_is_no_operation(fields, said):
+    message = fault(operation_of, only(fields))
+    assert message.startswith("file:1: ")
+    assert said in message
+
+
+def test_operations_are_methods_of_a_batch():
+    from crdtsync.client import Batch
+
+    assert [method for method, _ in OPERATIONS.values() if not callable(getattr(Batch, method))] == []
+
+
+def test_records():
+    sibling = {"value": b"\x00".hex(), "agent": "b"}
+    fields = {"key": "k", "kind": "register", "value": 1, "ttl": 5, "agent": "a", "siblings": [sibling]}
+    record = record_of(only(fields))
+    assert (record.key, record.kind) == ("k", "register")
+    assert record.variants == (Variant(1, {"ttl": 5}), Variant("00"))
+    assert record_of(only({"key": "k", "kind": "log", "value": [1, [2]]})).variants == (Variant(1), Variant([2]))
+    assert record_of(only({"key": "k", "kind": "text", "value": "x"})).variants == (Variant("x"),)
+
+
+@pytest.mark.parametrize(
+    "fields, said",
+    [
+        ({"kind": "register", "value": 1}, '"key" must be'),
+        ({"key": "_k", "kind": "register", "value": 1}, '"key" must be'),
+        ({"key": "a\nb", "kind": "register", "value": 1}, '"key" must be'),
+        ({"key": "k" * 1025, "kind": "register", "value": 1}, '"key" must be'),
+        ({"key": "\ud800", "kind": "register", "value": 1}, '"key" must be'),
+        ({"key": "k", "value": 1}, '"kind" must be one of register, log, text'),
+        ({"key": "k", "kind": "register"}, '"value" is missing'),
+        ({"key": "k", "kind": "log", "value": 1}, 'the "value" of a log must be a list'),
+        ({"key": "k", "kind": "text", "value": 1}, 'the "value" of a text must be a string'),
+        ({"key": "k", "kind": "log", "value": [], "ttl": 1}, '"ttl" is not a field here'),
+        ({"key": "k", "kind": "register", "value": 1, "typo": 1}, '"typo" is not a field here'),
+        ({"key": "k", "kind": "register", "value": 1, "ttl": 0}, '"ttl" must be'),
+        ({"key": "k", "kind": "register", "value": 1, "siblings": [1]}, '"siblings" must be'),
+        ({"key": "k", "kind": "register", "value": 1, "siblings": [{}]}, '"value" is missing'),
+        ({"key": "k", "kind": "register", "value": "x" * 2**20}, "one key holds at most"),
+        ({"key": "k", "kind": "log", "value": ["\ud800"]}, "lone surrogate"),
+    ],
+)
+def test_what_is_no_record(fields, said):
+    message = fault(record_of, only(fields))
+    assert message.startswith("file:1: ")
+    assert said in message
