@@ -79,17 +79,17 @@ class Result:
     def to_text(self) -> str:
         """For people."""
         verdict = self.verdict
+        rate = self.transactions / self.seconds
         lines = [
-            f"{self.trace}: {self.transactions:,} transactions ({self.merges:,} merges) in {self.seconds:.1f} s, "
-            f"{self.transactions / self.seconds:,.0f} edits/s",
-            f"  every node held everything {verdict.settled_s * 1000:.0f} ms after the last acknowledgement",
+            f"{self.trace}: {self.transactions:,} transactions ({self.merges:,} merges) in {self.seconds:.1f} s",
+            f"  {rate:,.0f} edits/s; all nodes held them {verdict.settled_s * 1000:.0f} ms after the last reply",
             f"  text: {verdict.characters:,} characters; document: {verdict.document_bytes:,} bytes",
         ]
-        lines += [
-            f"  {outage.node} {outage.how} after {outage.at:,} transactions, back {outage.edits:,} edits or "
-            f"{outage.away_s:.1f} s later: ready in {outage.ready_s:.2f} s, caught up {outage.catch_up_s:.2f} s after that"
-            for outage in self.outages
-        ]
+        for outage in self.outages:
+            went = f"{outage.how} after {outage.at:,} transactions, with {outage.in_flight} in flight"
+            back = f"{outage.edits:,} edits or {outage.away_s:.1f} s later, ready in {outage.ready_s:.2f} s"
+            lines.append(f"  {outage.node} {went}")
+            lines.append(f"    came back {back}, and caught up {outage.catch_up_s:.2f} s after that")
         lines += [f"  alarm: {alarm}" for alarm in verdict.alarms]
         lines += [f"  DIFFERENT: {difference}" for difference in verdict.differences]
         if self.is_equal:
@@ -112,7 +112,7 @@ async def replay(trace: Trace, options: Options, *, quiet: bool = False) -> Resu
         shared = Replay(trace, ClientIds(Random(options.seed)))
         authors = {agent: Author(shared, agent, fleet[agent].socket) for agent in range(trace.agents)}
         happenings: list[Coroutine[Any, Any, Outage]] = [
-            outages.kill(shared, fleet[agent], authors[agent], at) for at, agent in kills
+            outages.kill(shared, fleet[agent], authors[agent], at, Random(options.seed + at)) for at, agent in kills
         ]
         if rest is not None:
             happenings.append(outages.away(shared, fleet[rest.node], rest, options.away))
@@ -169,7 +169,9 @@ def main(
             trace = trace if transactions is None else trace.shortened(transactions)
             result = uvloop.run(replay(trace, options))
         except TimeoutError:
-            raise click.ClickException(f"the replay of {path or 'the made-up trace'} took over {timeout_s:.0f} s") from None
+            raise click.ClickException(
+                f"the replay of {path or 'the made-up trace'} took over {timeout_s:.0f} s"
+            ) from None
         except (traces.TraceError, outages.PlanError, ReplayError, FleetError, CrdtSyncError) as error:
             raise click.ClickException(str(error)) from None
         click.echo(json.dumps(result.to_json()) if as_json else result.to_text())

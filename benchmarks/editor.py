@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from random import Random
 
-    from benchmarks.traces import Patch, Past
+    from benchmarks.traces import Past, Patch
 
 ROOT = "text"
 NO_CHANGE = b"\0\0"

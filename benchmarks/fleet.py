@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import os
 import shutil
@@ -21,7 +20,14 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
-_PR_SET_PDEATHSIG = 1
+# The daemon, which the kernel ends should we be killed (PR_SET_PDEATHSIG of prctl(2)).
+_PROGRAM = """
+import ctypes, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+from crdtsyncd.main import main
+main()
+"""
 _LOG_LINES_SHOWN = 5
 
 
@@ -68,7 +74,6 @@ class Daemon:
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for us alone
-            preexec_fn=_die_with_parent,  # there are no threads
         )
         self._reader = asyncio.create_task(self._read_log(self._process))
         ready = asyncio.create_task(self._ready.wait())
@@ -98,6 +103,14 @@ class Daemon:
         except OSError:
             lines = []
         return "the end of its log:\n" + "\n".join(f"    {line}" for line in lines) if lines else "it logged nothing"
+
+    def bugs(self) -> list[str]:
+        """The faults of its own that it logged and survived, one line each."""
+        try:
+            lines = self.log.read_bytes().splitlines()
+        except OSError:
+            return []
+        return [line.decode(errors="replace") for line in lines if _event(line) == "bug"]
 
     async def _end(self, number: signal.Signals) -> int | None:
         process, self._process = self._process, None
@@ -129,7 +142,7 @@ class Daemon:
         options += ["--insecure-loopback", "--listen", f"127.0.0.1:{self.port}"]
         for peer in self._peers:
             options += ["--peer", peer]
-        return [sys.executable, "-m", "crdtsyncd.main", *options]
+        return [sys.executable, "-c", _PROGRAM, *options]
 
 
 class Fleet:
@@ -190,12 +203,6 @@ def _environment(directory: Path) -> Mapping[str, str]:
         "CRDTSYNC_BALLAST_BYTES": "0",
         "CRDTSYNC_LOG_FORMAT": "json",
     }
-
-
-def _die_with_parent() -> None:
-    """Have the kernel end the daemon should we be killed (prctl(2)); elsewhere than on Linux it stays."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _event(line: bytes) -> object:

@@ -27,21 +27,24 @@ _REST = (0.25, 0.65)
 
 _SNIPPETS = (
     "quick ", "fox", "a", " ", ". ", "\t", "\r\n", "0123456789",
-    "é", "e\u0301", "n\u0303o", "Z\u0351\u036b\u0343a\u0323\u0308l\u0310g\u0320o\u034e",  # composed, decomposed, stacked
-    "ß", "ŉ", "İ", "ﬃ",
-    "漢字", "日本語のテキスト", "한국어", "\u1112\u1161\u11ab", "ㄅㄆㄇ", "𠮷野家", "葛\U000e0100城市",  # a variation selector
-    "שלום", "עִבְרִית", "مرحبا بالعالم", "\u0644\u0627", "\u200fabc\u200e", "\u2067x\u2069",  # marks and isolates
+    # Composed, decomposed, and letters with stacks of marks.
+    "é", "e\u0301", "n\u0303o", "Z\u0351\u036b\u0343a\u0323\u0308l\u0310g\u0320o\u034e", "ß", "ŉ", "İ", "ﬃ",
+    # CJK, one of it astral and one with a variation selector; Hangul as letters.
+    "漢字", "日本語のテキスト", "한국어", "\u1112\u1161\u11ab", "ㄅㄆㄇ", "𠮷野家", "葛\U000e0100城市",
+    # Right to left, with marks, direction marks and isolates; scripts that join letters.
+    "שלום", "עִבְרִית", "مرحبا بالعالم", "\u0644\u0627", "\u200fabc\u200e", "\u2067x\u2069",
     "हिन्दी", "क\u094d\u200dष", "ไทย", "ကျေးဇူး",
+    # Emoji: plain, with a skin tone, with a variation selector, flags, joined sequences.
     "😀", "🎉🎉", "👍🏽", "❤\ufe0f", "🇩🇪🇯🇵",
     "👩\u200d👩\u200d👧\u200d👦", "🏳\ufe0f\u200d🌈", "🧑🏿\u200d🚀", "👁\ufe0f\u200d🗨\ufe0f",
-    "𝒳", "𝔘𝔫𝔦", "𐍈", "𓀀𓁐", "𝄞", "\U0010fffd",
-    "\u200b", "\u200d", "\u00ad", "\ufeff", "\u2028", "\ufffd",
+    # Other astral characters; characters that cannot be seen.
+    "𝒳", "𝔘𝔫𝔦", "𐍈", "𓀀𓁐", "𝄞", "\U0010fffd", "\u200b", "\u200d", "\u00ad", "\ufeff", "\u2028", "\ufffd",
 )  # fmt: skip
 
 
 @dataclass(slots=True)
 class _Line:
-    """A line of the text and, since the round began, each state that its owner left it in: ``(owner's edits, text)``."""
+    """A line of the text and each state that its owner left it in since the round began: ``(owner's edits, text)``."""
 
     owner: int
     states: list[tuple[int, str]]
@@ -123,11 +126,7 @@ class _Session:
     def _add(self, author: int, patches: list[list[Any]]) -> None:
         past = self.seen[author]
         heads = [self.made[each][count - 1] for each, count in past.items() if count]
-        parents = [
-            head
-            for head in heads
-            if not any(self._includes(other, head) for other in heads if other != head)
-        ]
+        parents = [head for head in heads if not any(self._includes(other, head) for other in heads if other != head)]
         self.made.setdefault(author, []).append(len(self.transactions))
         past[author] = len(self.made[author])
         self.pasts.append(dict(past))

@@ -13,6 +13,8 @@ from benchmarks.replay import REQUEST_TIMEOUT_S
 from crdtsync.client import AsyncClient
 
 if TYPE_CHECKING:
+    from random import Random
+
     from benchmarks.fleet import Daemon
     from benchmarks.replay import Author, Replay
     from benchmarks.traces import Trace
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 KILLED_EDITS = 200
 KILLED_S_MAX = 1.0
 """A killed daemon comes back when the others have made so many edits, or, for they may all wait for it, after this."""
+
+KILL_DELAY_S_MAX = 0.004
+"""A kill hits an author in the middle of typing at a random time in this span: about that of a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,8 @@ class Outage:
     """How many transactions were acknowledged when it went."""
     edits: int
     """How many were acknowledged elsewhere while it was away."""
+    in_flight: int
+    """How many of its author's were not acknowledged when it went: they are sent again."""
     away_s: float
     ready_s: float
     """From the start of the process until it said that it was ready."""
@@ -86,19 +93,21 @@ def longest_rest(trace: Trace, nodes: int, edits: int) -> Rest:
     return rest
 
 
-async def kill(replay: Replay, daemon: Daemon, author: Author | None, at: int) -> Outage:
+async def kill(replay: Replay, daemon: Daemon, author: Author, at: int, rng: Random) -> Outage:
     """``kill -9`` a daemon while its author types, and start it again; the author pauses meanwhile."""
     await replay.reaches(at)
-    if author is not None:
-        author.may_type.clear()
+    await author.types()
+    # The edits may be on their way, being stored, or stored without anybody knowing: all must come out once.
+    await asyncio.sleep(rng.uniform(0, KILL_DELAY_S_MAX))
+    author.may_type.clear()
     await daemon.kill()
+    in_flight = author.in_flight
     gone_s, gone_at = monotonic(), replay.acknowledged
     with suppress(TimeoutError):
         async with asyncio.timeout(KILLED_S_MAX):
             await replay.reaches(min(gone_at + KILLED_EDITS, len(replay.trace.transactions)))
-    outage = await _come_back(replay, daemon, "killed", gone_at, gone_s)
-    if author is not None:
-        author.may_type.set()
+    outage = await _come_back(replay, daemon, "killed", gone_at, gone_s, in_flight)
+    author.may_type.set()
     return outage
 
 
@@ -108,13 +117,13 @@ async def away(replay: Replay, daemon: Daemon, rest: Rest, edits: int) -> Outage
     await daemon.stop()
     gone_s, gone_at = monotonic(), replay.acknowledged
     await replay.reaches(min(gone_at + edits, rest.until))
-    return await _come_back(replay, daemon, "stopped", gone_at, gone_s)
+    return await _come_back(replay, daemon, "stopped", gone_at, gone_s, 0)
 
 
-async def _come_back(replay: Replay, daemon: Daemon, how: str, gone_at: int, gone_s: float) -> Outage:
+async def _come_back(replay: Replay, daemon: Daemon, how: str, gone_at: int, gone_s: float, in_flight: int) -> Outage:
     back_at, away_s = replay.acknowledged, monotonic() - gone_s
     ready_s = await daemon.start()
     start_s, tokens = monotonic(), replay.newest_tokens()
     async with AsyncClient(daemon.socket, agent="observer", timeout=REQUEST_TIMEOUT_S) as client:
         await replay.holds(client, tokens)
-    return Outage(daemon.name, how, gone_at, back_at - gone_at, away_s, ready_s, monotonic() - start_s)
+    return Outage(daemon.name, how, gone_at, back_at - gone_at, in_flight, away_s, ready_s, monotonic() - start_s)

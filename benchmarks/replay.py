@@ -23,6 +23,9 @@ KEY = "trace"
 WRITES_IN_FLIGHT_MAX = 64
 """An author types on while so many edits are not acknowledged yet."""
 
+BUSY_WRITES = 4
+"""With so many edits in flight an author counts as in the middle of typing."""
+
 REQUEST_TIMEOUT_S = 120.0
 """Long enough for a daemon to be killed and started meanwhile."""
 
@@ -138,6 +141,21 @@ class Author:
         self._inbox = Inbox(replay, self._text)
         self._editor: Editor | None = None
         self._room = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
+        self._in_flight = 0
+        self._busy = asyncio.Event()
+        self._is_done = False
+
+    @property
+    def in_flight(self) -> int:
+        """How many edits are sent and not acknowledged."""
+        return self._in_flight
+
+    async def types(self) -> None:
+        """Wait until this author is in the middle of typing, with some edits on their way."""
+        self._busy.clear()
+        if self._is_done:
+            return
+        await self._busy.wait()
 
     async def run(self) -> None:
         """Make all transactions, and wait until they are acknowledged."""
@@ -145,10 +163,15 @@ class Author:
             for transaction in self._transactions:
                 update = await self._make(transaction)
                 await self._room.acquire()
+                self._in_flight += 1
                 self._replay.sends(transaction.index, self._name, update)
                 sending.create_task(self._send(transaction.index, update))
+                if self._in_flight >= BUSY_WRITES:
+                    self._busy.set()
                 if transaction.index == 0:  # makes the text: two authors who both do would make two
                     await self._replay.tokens[0]
+        self._is_done = True
+        self._busy.set()
 
     async def _make(self, transaction: Transaction) -> bytes:
         if self._text.document is None and transaction.index:
@@ -163,7 +186,9 @@ class Author:
         try:
             update = editor.edit(transaction.patches)
         except IndexError as error:
-            raise ReplayError(f"transaction {transaction.index:,} does not fit the text of its author: {error}") from None
+            raise ReplayError(
+                f"transaction {transaction.index:,} does not fit the text of its author: {error}"
+            ) from None
         editor.held = transaction.past_with_itself()
         self._editor = editor
         self._inbox.updates[transaction.index] = update
@@ -180,12 +205,15 @@ class Author:
             await self._inbox.fetch()
         lost = [index for index in lacking if index not in self._inbox.updates]
         if lost:
-            raise ReplayError(f"the daemon of {self._name} says that it holds transaction {lost[0]:,} and does not show it")
+            raise ReplayError(
+                f"the daemon of {self._name} says that it holds transaction {lost[0]:,} and does not show it"
+            )
 
     async def _send(self, index: int, update: bytes) -> None:
         try:
             token = await self._text.apply(update)
         except CrdtSyncError as error:
             raise ReplayError(f"the edit of transaction {index:,} failed: {type(error).__name__}: {error}") from error
+        self._in_flight -= 1
         self._room.release()
         self._replay.done(index, str(token))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Past = dict[int, int]
-"""How many transactions of each chain somebody has seen: all of a chain's transactions stand in one line of ancestry."""
+"""How many transactions of each chain somebody has seen; a chain is a line of ancestry."""
 
 
 class TraceError(Exception):
@@ -155,16 +155,13 @@ def _build(name: str, agents: int, end_content: str | None, source: Iterator[Tra
             for chain, count in [*seen.past.items(), (seen.chain, seen.place)]:
                 past[chain] = max(past.get(chain, 0), count)
         mine = own_chains.setdefault(item.agent, [])
-        chain = next((c for c in mine if past.get(c, 0) == len(trace.chains[c])), None)
-        if chain is None:  # the author's first edit, or one on top of a text without all of their own
-            chain = len(trace.chains)
+        own = next((c for c in mine if past.get(c, 0) == len(trace.chains[c])), len(trace.chains))
+        if own == len(trace.chains):  # the author's first edit, or one on top of a text without all of their own
             trace.chains.append([])
-            mine.append(chain)
-        trace.chains[chain].append(item.index)
-        place = len(trace.chains[chain])
-        trace.transactions.append(
-            Transaction(item.index, item.agent, item.parents, item.patches, chain, place, past)
-        )
+            mine.append(own)
+        trace.chains[own].append(item.index)
+        place = len(trace.chains[own])
+        trace.transactions.append(Transaction(item.index, item.agent, item.parents, item.patches, own, place, past))
     if not trace.transactions:
         raise TraceError(f"the trace {name} has no transactions")
     return trace

@@ -44,6 +44,7 @@ async def judge(replay: Replay, fleet: Fleet, expected: str) -> Verdict:
         async with AsyncClient(daemon.socket, agent="judge", timeout=REQUEST_TIMEOUT_S) as client:
             await _compare_text(replay, daemon, client, expected, verdict)
             status = await client.status()
+        verdict.differences += [f"{daemon.name} logged a bug: {line}" for line in daemon.bugs()]
         spaces.append((daemon.name, next(space for space in status["spaces"] if space["name"] == "default")))
         verdict.alarms += [f"{daemon.name}: {alarm['code']}: {alarm['message']}" for alarm in status["alarms"]]
     verdict.document_bytes = max(space["document_bytes"] for _, space in spaces)
@@ -63,7 +64,9 @@ async def _compare_text(replay: Replay, daemon: Daemon, client: AsyncClient, exp
     else:
         lost = len(replay.trace.transactions) - len(inbox.updates)
         if lost:
-            verdict.differences.append(f"{daemon.name}: the edits of {lost:,} transactions are missing from its updates")
+            verdict.differences.append(
+                f"{daemon.name}: the edits of {lost:,} transactions are missing from its updates"
+            )
     for way, content in found.items():
         if content != expected:
             verdict.differences.append(f"{daemon.name}, by {way}: {first_difference(content, expected)}")

@@ -8,7 +8,7 @@ checked against :data:`ERRORS_BY_CODE`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class CrdtSyncError(Exception):
@@ -44,7 +44,10 @@ class DaemonUnavailable(CrdtSyncError, ConnectionError):
 
 
 class OutcomeUnknown(DaemonUnavailable):
-    """The connection broke during a write and came back to another database: the write may or may not be done."""
+    """The connection broke during a write, and it cannot be sent again safely: it may or may not be done.
+
+    Either another database answers now, or the client has sent over 1,024 writes since.
+    """
 
     code = "outcome_unknown"
 
@@ -111,8 +114,8 @@ class VersionMismatch(Refused):
     exit_status = 1
 
     @property
-    def current(self) -> object:
-        """The key's current entry, or None if it is absent."""
+    def current(self) -> Any:
+        """What the key holds: from a client an ``Entry``, or None if it is absent."""
         return self.details.get("current")
 
 

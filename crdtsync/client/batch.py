@@ -73,7 +73,7 @@ class Batch:
 
     def trim(self, key: str, keep: int) -> None:
         """Record that a log keeps only its newest ``keep`` elements."""
-        self._record("trim", {"key": key, "keep": keep}, lambda reply, _: self._context.learn_trim(key, reply))
+        self._record("trim", {"key": key, "keep": keep}, lambda reply, _: self._context.learn_trim(reply))
 
     def commit(self, timeout_s: float) -> Plan[str | None]:
         """The plan that does it; an empty batch does nothing."""

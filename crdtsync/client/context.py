@@ -6,7 +6,7 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.durations import Seconds, milliseconds, seconds
-from crdtsync.client.memory import ReadMemory
+from crdtsync.client.memory import READ_LONG_AGO, ReadMemory
 from crdtsync.client.plan import Call, Plan
 from crdtsync.client.values import encode
 from crdtsync.client.written import Written
@@ -109,10 +109,18 @@ class Context:
                 raise StaleRead(
                     f"the reading of {key!r} is no longer remembered: read it again, or delete it with seen=None"
                 )
-            remembered = self.memory.seen_whole(key)
+            remembered = self.memory.seen(key)
             if remembered is not None:
                 arguments["seen"] = remembered
         return False
+
+    def append_arguments(self, key: str, value: object) -> Arguments:
+        """An append names what was read before, to be told the version that includes the new element."""
+        arguments: Arguments = {"key": key, "value": encode(value)}
+        remembered = self.memory.seen(key)
+        if remembered not in (None, READ_LONG_AGO):
+            arguments["seen"] = remembered
+        return arguments
 
     # -- what replies tell ------------------------------------------------------------------------------------
 
@@ -121,30 +129,34 @@ class Context:
         from crdtsync.client.forms import entry_from_wire
 
         if fields is None:
-            self.memory.read(key, None, whole=True)
+            self.memory.read(key, None)
             return None
         entry = entry_from_wire(key, fields)
-        self.memory.read(key, entry.version, whole=True)
+        self.memory.read(key, entry.version)
         return entry
 
     def learn_set(self, key: str, reply: Any, token: str, *, informed: bool) -> Written:
         """The result of a ``set``."""
-        self.memory.wrote(key, reply["version"], whole=not reply.get("siblings"), as_read=informed)
+        self.memory.wrote(key, reply["version"], as_read=informed)
         return Written(token, key, reply)
 
     def learn_delete(self, key: str, reply: Any) -> bool:
         """The result of a ``delete``."""
-        self.memory.wrote(key, None, whole=True)
+        self.memory.wrote(key, None)
         return bool(reply["existed"])
 
     def learn_append(self, key: str, reply: Any) -> int:
-        """The result of an ``append``."""
-        self.memory.forget(key)
+        """The result of an ``append``: what had been read, and the new element."""
+        version = reply.get("version")
+        if version is None:
+            self.memory.forget(key)
+        else:
+            self.memory.wrote(key, version)
         return int(reply["length"])
 
-    def learn_trim(self, key: str, reply: Any) -> int:
-        """The result of a ``trim``."""
-        self.memory.forget(key)
+    @staticmethod
+    def learn_trim(reply: Any) -> int:
+        """The result of a ``trim``. What had been read covers what is left of it."""
         return int(reply["removed"])
 
 

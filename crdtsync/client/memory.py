@@ -24,8 +24,7 @@ class ReadMemory:
     def __init__(self, keys_max: int = KEYS_MAX, hashes_max: int = HASHES_MAX) -> None:
         self._keys_max = keys_max
         self._hashes_max = hashes_max
-        # (version, whole): whole is False when the key had siblings that the version leaves out.
-        self._read: OrderedDict[str, tuple[str, bool]] = OrderedDict()
+        self._read: OrderedDict[str, str] = OrderedDict()
         self._forgotten: set[int] = set()
         self._overflowed = False
         self._lock = Lock()
@@ -34,50 +33,40 @@ class ReadMemory:
         """The context of a write to ``key``; None: it was never read."""
         found = self._read.get(key)
         if found is not None:
-            return found[0]
+            return found
         if self._overflowed or (self._forgotten and hash(key) in self._forgotten):
             return READ_LONG_AGO
         return None
 
-    def seen_whole(self, key: str) -> str | None:
-        """The context of a delete, which covers every sibling; None: all that is alive when it is done.
-
-        A reading that knows of siblings but not their versions cannot name them, so it counts as none.
-        """
-        found = self._read.get(key)
-        return self.seen(key) if found is None or found[1] else None
-
-    def read(self, key: str, version: str | None, *, whole: bool) -> None:
+    def read(self, key: str, version: str | None) -> None:
         """``key`` was read at ``version``; None: it was absent."""
         with self._lock:
-            self._put(key, (version or READ_LONG_AGO, whole or version is None))
+            self._put(key, version or READ_LONG_AGO)
 
-    def wrote(self, key: str, version: str | None, *, whole: bool, as_read: bool = False) -> None:
+    def wrote(self, key: str, version: str | None, *, as_read: bool = False) -> None:
         """The session's own write left ``key`` at ``version``; None: absent.
 
         Counts only if the key had been read, or ``as_read``.
         """
         if as_read or self.seen(key) is not None:
-            self.read(key, version, whole=whole)
+            self.read(key, version)
 
     def is_forgotten(self, key: str) -> bool:
         """Whether ``key`` was, or may have been, read so long ago that the version is no longer known."""
         return key not in self._read and self.seen(key) is not None
 
     def forget(self, key: str) -> None:
-        """As if ``key`` had never been read: the session itself changed it, and the reply does not tell to which
-        version.
-        """
-        if key in self._read or self._forgotten:
+        """The session changed ``key``, and nobody told to which version: from now on it was read long ago, if ever."""
+        if key in self._read:
             with self._lock:
+                self._remember_hash(key)
                 self._read.pop(key, None)
-                self._forgotten.discard(hash(key))
 
     def restart(self) -> None:
         """After a fork: another thread of the parent may have held the lock."""
         self._lock = Lock()
 
-    def _put(self, key: str, context: tuple[str, bool]) -> None:
+    def _put(self, key: str, context: str) -> None:
         read = self._read
         read[key] = context
         read.move_to_end(key)

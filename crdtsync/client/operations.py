@@ -35,9 +35,9 @@ class Operations(Context):
         """The winner's value."""
         reply = yield self.read_call("get", {"key": key}, after, timeout_s)
         if reply is None:
-            self.memory.read(key, None, whole=True)
+            self.memory.read(key, None)
             return default
-        self.memory.read(key, reply["version"], whole=not reply["siblings"])
+        self.memory.read(key, reply["version"])
         return plain(reply["value"])
 
     def entry(self, key: str, after: str | None, timeout_s: float) -> Plan[Entry | None]:
@@ -58,9 +58,9 @@ class Operations(Context):
         """Keys and values under a prefix; logs and texts, which a scan leaves out, are read one by one."""
         rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=True)
         items = []
-        for key, _, value, version, siblings in rows:
+        for key, _, value, version, _ in rows:
             if value is not None:
-                self.memory.read(key, version, whole=not siblings)
+                self.memory.read(key, version)
                 items.append((key, plain(value)))
                 continue
             found = yield from self.get(key, _GONE, None, timeout_s)
@@ -96,6 +96,7 @@ class Operations(Context):
         while limit is None or len(items) < limit:
             wanted = PAGE_ITEMS_MAX if limit is None else min(PAGE_ITEMS_MAX, limit - len(items))
             page = yield self.read_call("log", {"key": key, "start": start, "limit": wanted}, after, timeout_s)
+            self.memory.read(key, page["version"] if page and page["length"] else None)
             if not page or not page["items"]:
                 break
             first = page["start"]
@@ -150,13 +151,13 @@ class Operations(Context):
 
     def append(self, key: str, value: object, timeout_s: float, w: WriteConcern) -> Plan[int]:
         """Append to a log; its new length."""
-        reply = yield from self.write("append", {"key": key, "value": encode(value)}, w, timeout_s)
+        reply = yield from self.write("append", self.append_arguments(key, value), w, timeout_s)
         return self.learn_append(key, reply)
 
     def trim(self, key: str, keep: int, timeout_s: float, w: WriteConcern) -> Plan[int]:
         """Keep a log's newest elements; how many were removed."""
         reply = yield from self.write("trim", {"key": key, "keep": keep}, w, timeout_s)
-        return self.learn_trim(key, reply)
+        return self.learn_trim(reply)
 
     def update(
         self,
@@ -184,7 +185,7 @@ class Operations(Context):
             except VersionMismatch as mismatch:
                 if attempt + 1 == attempts:
                     raise
-                entry = mismatch.current  # type: ignore[assignment]  # `write` made it an Entry or None
+                entry = mismatch.current  # `write` made it an Entry or None
                 # With few rivals what the refusal handed over is the newest; with many, step back and look again.
                 fresh = attempt >= _SLEEPLESS_ATTEMPTS
                 if fresh:

@@ -87,6 +87,6 @@ def remember(memory: ReadMemory, event: Event) -> None:
     if event.key is None:
         return
     if event.event in ("delete", "expired"):
-        memory.read(event.key, None, whole=True)
+        memory.read(event.key, None)
     elif event.kind == "register" and event.version is not None:
-        memory.read(event.key, event.version, whole=True)
+        memory.read(event.key, event.version)

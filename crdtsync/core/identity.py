@@ -17,3 +17,4 @@ class Identity:
     cluster: bytes
     database: bytes
     version: str
+    pid: int = 0

@@ -240,6 +240,7 @@ class Node:
 
     def _disk_space(self, event: DiskSpace) -> None:
         self.read_only = event.reason
+        self.sync.set_read_only(bool(event.reason), self.now_s)
         if event.reason:
             self.alarms.raise_once("no_space", "", event.reason)
         else:

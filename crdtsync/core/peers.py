@@ -41,7 +41,7 @@ class Link:
     """One open connection to a peer."""
 
     __slots__ = (
-        "ack_due_s", "acked_bytes", "conn", "dialled", "hello", "nodes", "received_bytes", "rtt_ms", "sent_bytes",
+        "ack_due_s", "acked_bytes", "conn", "dialled", "dropped_bytes", "dropped_spaces", "hello", "nodes", "received_bytes", "rtt_ms", "sent_bytes",
         "since_s", "spaces", "url", "wants", )  # fmt: skip
 
     def __init__(self, conn: int, url: str, dialled: bool, now_s: float) -> None:
@@ -55,6 +55,8 @@ class Link:
         self.sent_bytes = 0
         self.acked_bytes = 0
         self.received_bytes = 0
+        self.dropped_bytes = 0
+        self.dropped_spaces: set[str] = set()
         self.ack_due_s: float | None = None
         self.rtt_ms: float | None = None
         self.wants: dict[str, float] = {}

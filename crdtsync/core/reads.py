@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from crdtsync.causality import Writer, hlc_ms, merge
+from crdtsync.causality import Dot, Writer, hlc_ms, merge
 from crdtsync.core.entries import Entry
 from crdtsync.core.replica import Replica
-from crdtsync.core.storage import Storage
+from crdtsync.core.storage import DocumentUpdate, Storage
 from crdtsync.core.values import (
     describe_key,
     document_of,
@@ -19,8 +19,8 @@ from crdtsync.core.values import (
 )
 from crdtsync.errors import InvalidRequest, KindMismatch
 from crdtsync.wire.change import Kind
-from crdtsync.wire.limits import key_fault, shown
-from crdtsync.wire.tokens import decode_dot, decode_token, encode_dot, encode_token, encode_version
+from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX, key_fault, shown
+from crdtsync.wire.tokens import Version, decode_dot, decode_token, encode_dot, encode_token, encode_version
 
 PAGE_ROWS_MAX = 1000
 PAGE_BYTES_MAX = 1024 * 1024
@@ -111,7 +111,14 @@ def _log(reader: Reader, args: Arguments) -> object:
             [entry.value, encode_dot(entry.dot), entry.agent, reader.node_of(entry.dot.writer), hlc_ms(entry.hlc)]
         )
         size_bytes += len(entry.value or b"")
-    return {"items": items, "start": first, "length": len(live)}
+    return {"items": items, "start": first, "length": len(live), "version": encode_version(_log_version(reader, live))}
+
+
+def _log_version(reader: Reader, live: list[Entry]) -> Version:
+    """What covers all of a log, without looking at each element of a long one."""
+    if len(live) <= KEY_SIBLINGS_MAX:
+        return version_of(live)
+    return Version(vector=reader.replica.vector, hlc=live[-1].hlc)
 
 
 def _text_read(reader: Reader, args: Arguments) -> object:
@@ -140,24 +147,40 @@ def _text_updates(reader: Reader, args: Arguments) -> object:
     _, held = decode_token(token).get(replica.name, (0, {})) if token is not None else (0, {})
     at = reader.storage.position_missing(replica.id, held, replica.vector)
     limit = _limit(args)
-    rows = reader.storage.document_updates(replica.id, document, at, limit)
     items: list[object] = []
     size_bytes = 0
     shown = dict(held)
-    for row in rows:
-        if size_bytes >= PAGE_BYTES_MAX:
+    more = False
+    for row in _edits(reader.storage, replica.id, document, at, limit):
+        if row.dot.seq <= held.get(row.dot.writer, 0):
+            continue
+        is_first_of_change = row.dot.seq > shown.get(row.dot.writer, 0)
+        if is_first_of_change and (len(items) >= limit or size_bytes >= PAGE_BYTES_MAX):
+            more = True
             break
         merge(shown, {row.dot.writer: row.dot.seq})
-        if row.dot.seq > held.get(row.dot.writer, 0):
-            # All up to and including this edit, as on an event of a watch: readers go on from any item's token.
-            point = encode_token([(replica.name, replica.epoch, shown)])
-            items.append([row.update, point, row.agent, reader.node_of(row.dot.writer)])
-            size_bytes += len(row.update)
-    more = len(rows) == limit or size_bytes >= PAGE_BYTES_MAX
+        # All up to and including this edit, as on an event of a watch: readers go on from any item's token.
+        point = encode_token([(replica.name, replica.epoch, shown)])
+        items.append([row.update, point, row.agent, reader.node_of(row.dot.writer)])
+        size_bytes += len(row.update)
     if not more:
         merge(shown, replica.durable_vector())  # the rows come from disk: claim no more than is there
     here = encode_token([(replica.name, replica.epoch, shown)])
     return {"document": encode_dot(document), "items": items, "token": here, "more": more, "reset": False}
+
+
+def _edits(storage: Storage, space: int, document: Dot, after: int, rows_wanted: int) -> Iterator[DocumentUpdate]:
+    """All edits of a document after a log position, read from disk in pages of whole changes."""
+    rows_max = rows_wanted + CHANGE_OPS_MAX
+    while True:
+        rows = storage.document_updates(space, document, after, rows_max)
+        if len(rows) < rows_max:
+            yield from rows
+            return
+        last = rows[-1].position  # of a change that may be cut off here
+        whole = [row for row in rows if row.position != last]
+        yield from whole
+        after = whole[-1].position
 
 
 def _key(args: Arguments) -> str:

@@ -20,6 +20,7 @@ def build_status(node: Node) -> dict[str, Any]:
             "id": node.identity.node,
             "name": node.identity.name,
             "version": node.identity.version,
+            "pid": node.identity.pid,
             "uptime_s": round(node.now_s - node.started_s, 3),
             "state": "read-only" if node.read_only else "ready",
         },

@@ -65,6 +65,7 @@ class Sync:
         self.closes: list[tuple[int, str]] = []
         self.met: list[PeerRow] = []
         self.alarms = alarms
+        self.read_only = False
         self._check_due_s = 0.0
 
     # -- connections -------------------------------------------------------------------------------------
@@ -203,8 +204,13 @@ class Sync:
     # -- messages --------------------------------------------------------------------------------------------
 
     def _changes(self, link: Link, message: Changes, now_s: float, now_ms: int) -> list[Applied]:
+        size_bytes = sum(map(len, message.bodies))
+        if self.read_only:
+            link.dropped_bytes += size_bytes
+            link.dropped_spaces.add(message.space)
+            return []
         replica = self.replicas.get(message.space)
-        link.received_bytes += sum(map(len, message.bodies))
+        link.received_bytes += size_bytes
         link.ack_due_s = now_s
         here = link.spaces.get(message.space)
         if replica is None or here is None or here.stopped or message.epoch != replica.epoch:
@@ -245,6 +251,21 @@ class Sync:
                     part.space,
                     f"space {part.space}: {peer.name} holds the same changes but another state",
                 )
+
+    def set_read_only(self, read_only: bool, now_s: float) -> None:
+        """Take no changes while there is no room for them: they are dropped, earn no credit, and are asked for later."""
+        self.read_only = read_only
+        if read_only:
+            return
+        for link in self.links.values():
+            if not link.dropped_spaces:
+                continue
+            link.received_bytes += link.dropped_bytes
+            link.ack_due_s = now_s
+            for name in link.dropped_spaces & link.spaces.keys():
+                link.wants[name] = now_s
+            link.dropped_bytes = 0
+            link.dropped_spaces = set()
 
     def _want(self, link: Link, want: Want) -> None:
         replica = self.replicas.get(want.space)

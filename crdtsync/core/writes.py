@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from crdtsync.causality import Dot, VersionVector, Writer, vector_of
+from crdtsync.causality import Dot, VersionVector, Writer, merge, vector_of
 from crdtsync.core.entries import Entry, covered_by
 from crdtsync.core.replica import Applied, Replica
 from crdtsync.core.values import describe, describe_key, document_of, kind_name, siblings, version_of
@@ -26,12 +26,17 @@ from crdtsync.errors import (
 from crdtsync.wire.change import Kind, Op, RemoveRange, value_hash
 from crdtsync.wire.codec import check_value, pack, unpack
 from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX, check_key, check_value_size
-from crdtsync.wire.tokens import Version, decode_dot, decode_version, encode_version
+from crdtsync.wire.tokens import Version, decode_dot, decode_version, encode_dot, encode_version
 
 READ_LONG_AGO = "?"
 Arguments = Mapping[str, Any]
 Result = dict[str, Any]
 Removes = tuple[Dot, ...] | RemoveRange
+
+
+_NOTHING = Version()
+OWN_DOTS_MAX = 256
+"""How many own appends a version may name beside what was read, until the log is read again."""
 
 
 class NotYet(Exception):  # not an error: the request waits
@@ -52,13 +57,15 @@ class Draft:
         self.ops: list[Op] = []
         self._keys: dict[str, list[Entry]] = {}
         self._settled = 0
-        self._versions: list[tuple[int, Result]] = []
+        self._versions: list[tuple[int, Result, Version]] = []
 
     def live(self, key: str) -> list[Entry]:
         """The entries of ``key`` as they will be after the operations so far."""
         self._settle()
         drafted = self._keys.get(key)
-        return self.replica.entries.live(key, self.now_ms) if drafted is None else drafted
+        if drafted is None:
+            return self.replica.entries.live(key, self.now_ms)
+        return [e for e in drafted if (expires := e.expires_ms()) is None or expires > self.now_ms]
 
     def held(self, key: str) -> list[Entry]:
         """The same, with those that have expired."""
@@ -88,28 +95,31 @@ class Draft:
         entries = self.replica.entries
         held = entries.held(op.key) if before is None else before
         gone = {entry.dot for entry in covered_by(held, op.removes)}
-        live = entries.live(op.key, self.now_ms) if before is None else before
-        left = [entry for entry in live if entry.dot not in gone]
+        left = [entry for entry in held if entry.dot not in gone]
         if op.value_hash is not None:
             value = op.value
             dot = Dot(*self.replica.next_dot(), n)
             if op.kind == Kind.TEXT:
                 named = unpack(value or b"")[0]
                 value = pack(list(dot) if named is None else named)
-            left.append(
-                Entry(0, dot, op.key, op.sub, op.kind, self.replica.clock.last + 1, "", value, op.value_hash, op.attrs)
-            )
+            left.append(Entry(0, dot, op.key, op.sub, op.kind, self._hlc(), "", value, op.value_hash, op.attrs))
         return left
 
-    def promise_version(self, result: Result) -> None:
-        """Have :meth:`finish` put the version of the operation added last into ``result``."""
-        self._versions.append((len(self.ops) - 1, result))
+    def _hlc(self) -> int:
+        """About the time that the change will have: at least this."""
+        return max(self.replica.clock.last + 1, self.now_ms << 16)
+
+    def promise_version(self, result: Result, beside: Version = _NOTHING) -> None:
+        """Have :meth:`finish` put the version of the operation added last, on top of ``beside``, into ``result``."""
+        self._versions.append((len(self.ops) - 1, result, beside))
 
     def finish(self, applied: Applied) -> None:
         """Complete the results, now that the change has its numbers."""
-        for n, result in self._versions:
+        for n, result, beside in self._versions:
             dot = Dot(applied.change.writer, applied.change.seq, n)
-            result["version"] = encode_version(Version(dots=(dot,), hlc=applied.change.hlc))
+            result["version"] = encode_version(
+                Version((*beside.dots, dot), beside.others, beside.vector, applied.change.hlc)
+            )
 
 
 # -- what the author had seen ----------------------------------------------------------------------------
@@ -132,17 +142,20 @@ def _seen(draft: Draft, args: Arguments) -> tuple[Version | None, bool]:
 
 def _ahead(replica: Replica, version: Version) -> VersionVector:
     """What the version names and this node does not hold."""
-    named = vector_of(version.dots) if version.vector is None else dict(version.vector)
+    named = vector_of(version.dots)
+    merge(named, version.vector or {})
     return {writer: seq for writer, seq in named.items() if seq > replica.vector.get(writer, 0)}
 
 
-def _covered(draft: Draft, key: str, version: Version, others: bool) -> Removes:
-    if version.vector is not None:
-        held = draft.replica.vector
-        cut = {w: min(seq, held[w]) for w, seq in version.vector.items() if seq and w in held}
-        return RemoveRange(cut) if cut else ()
+def _covered(held: list[Entry], version: Version, others: bool) -> list[Entry]:
+    """Those of a key's entries that the author had seen. What the same batch wrote before is no news to it either."""
     dots = {*version.dots, *version.others} if others else {*version.dots}
-    return tuple(entry.dot for entry in draft.held(key) if entry.dot in dots)
+    vector = version.vector or {}
+    return [
+        entry
+        for entry in held
+        if entry.dot in dots or entry.dot.seq <= vector.get(entry.dot.writer, 0) or not entry.row
+    ]
 
 
 def _expired(draft: Draft, key: str) -> tuple[Dot, ...]:
@@ -199,24 +212,24 @@ def _set(draft: Draft, args: Arguments) -> Result:
     _check_kind(draft, key, live, Kind.REGISTER, "set")
     seen, behind = _seen(draft, args)
     result: Result = {"behind": behind, "replaced": None}
+    beside = _NOTHING
+    removes: tuple[Dot, ...] = ()
     if seen is not None:
-        removes = _covered(draft, key, seen, others=False)
+        removes = tuple(entry.dot for entry in _covered(draft.held(key), seen, others=False))
+        beside = Version(others=tuple(dot for dot in seen.others if dot not in removes))
     elif live:
         winner = siblings(draft.replica.entries, live)[0]
         removes = (winner[-1].dot,)
         result["replaced"] = describe(draft.replica, winner, draft.node_of)
-    else:
-        removes = ()
     others = len(live) - len(covered_by(live, removes))
     if others >= KEY_SIBLINGS_MAX:
         raise TooManySiblings(
             f"{key!r} has {others} siblings already, the most that a key may have: read it, then write"
         )
-    if not isinstance(removes, RemoveRange):
-        removes += _expired(draft, key)
+    removes += _expired(draft, key)
     draft.add(Op(key, None, Kind.REGISTER, value, value_hash(value), removes, _attrs(args)))
     result["siblings"] = others
-    draft.promise_version(result)
+    draft.promise_version(result, beside)
     return result
 
 
@@ -224,17 +237,23 @@ def _delete(draft: Draft, args: Arguments) -> Result:
     key = check_key(args.get("key"))
     held = draft.held(key)
     seen, behind = _seen(draft, args)
-    removes = _all_of(held) if seen is None else _covered(draft, key, seen, others=True)
-    gone = covered_by(held, removes)
-    if gone:
+    gone = held if seen is None else _covered(held, seen, others=True)
+    for removes in _removals(gone, seen):
         draft.add(Op(key, None, gone[-1].kind, None, None, removes, None))
     return {"existed": bool(gone), "behind": behind}
 
 
-def _all_of(held: list[Entry]) -> Removes:
-    if len(held) > KEY_SIBLINGS_MAX:
-        return RemoveRange(vector_of(entry.dot for entry in held))
-    return tuple(entry.dot for entry in held)
+def _removals(gone: list[Entry], seen: Version | None) -> list[Removes]:
+    """What to write down to remove ``gone``: their dots, or, where those are many, what covers exactly them."""
+    if len(gone) <= KEY_SIBLINGS_MAX:
+        return [tuple(entry.dot for entry in gone)] if gone else []
+    if seen is None:
+        return [RemoveRange(vector_of(entry.dot for entry in gone))]
+    vector = seen.vector or {}
+    inside = [entry.dot for entry in gone if entry.dot.seq <= vector.get(entry.dot.writer, 0)]
+    beyond = tuple(entry.dot for entry in gone if entry.dot.seq > vector.get(entry.dot.writer, 0))
+    covering: list[Removes] = [RemoveRange(vector_of(inside))] if inside else []
+    return [*covering, beyond] if beyond else covering
 
 
 def _append(draft: Draft, args: Arguments) -> Result:
@@ -242,9 +261,12 @@ def _append(draft: Draft, args: Arguments) -> Result:
     value = _value(args)
     live = draft.live(key)
     _check_kind(draft, key, live, Kind.LOG, "append")
-    length = len(live) + 1
+    seen, behind = _seen(draft, args)
+    result: Result = {"length": len(live) + 1, "behind": behind}
     draft.add(Op(key, None, Kind.LOG, value, value_hash(value), (), None))
-    return {"length": length}
+    if seen is not None and args["seen"] != READ_LONG_AGO and len(seen.dots) < OWN_DOTS_MAX:
+        draft.promise_version(result, seen)
+    return result
 
 
 def _trim(draft: Draft, args: Arguments) -> Result:
@@ -286,7 +308,9 @@ def _text_apply(draft: Draft, args: Arguments) -> Result:
     dot = draft.own_dot()
     draft.replica.documents.get(document or dot).check(update)
     draft.add(Op(key, None, Kind.TEXT, value, value_hash(value), markers, None))
-    return {"document": ".".join(map(str, document or dot))}
+    result: Result = {"document": encode_dot(document or dot)}
+    draft.promise_version(result)
+    return result
 
 
 def _document(draft: Draft, live: list[Entry], named: object) -> Dot | None:

@@ -22,7 +22,14 @@ from crdtsync.causality import SEQ_MAX, WRITER_MAX, Frontier, VersionVector, Wri
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.change import SHORT_HASH_BYTES
 from crdtsync.wire.codec import check_items, pack, unpack
-from crdtsync.wire.limits import MESSAGE_ITEMS_MAX, NAME_CHARS_MAX, PEER_FRAME_BYTES_MAX, PROTOCOL_VERSION, is_name, shown
+from crdtsync.wire.limits import (
+    MESSAGE_ITEMS_MAX,
+    NAME_CHARS_MAX,
+    PEER_FRAME_BYTES_MAX,
+    PROTOCOL_VERSION,
+    is_name,
+    shown,
+)
 
 FRAME_CHANGES_MAX = 256
 LINKS_MAX = 10_000

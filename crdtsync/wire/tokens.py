@@ -23,7 +23,7 @@ VERSION_DOTS_MAX = 1000
 class Version:
     """What a reader was handed of one key.
 
-    Either the exact ``dots``, or, where those would be many, ``vector`` covering all live dots of the key.
+    The exact ``dots``; where those would be many, ``vector`` covers them, and ``dots`` are what came on top.
     ``others`` were alive at the read but not handed over: a delete covers them, a write does not. ``hlc`` is the
     highest time among the dots: a write that supersedes them must be later.
     """
@@ -56,11 +56,9 @@ def decode_token(token: object) -> dict[str, tuple[int, VersionVector]]:
 def encode_version(version: Version) -> str:
     """The version as users see it."""
     if version.vector is not None:
-        return VERSION_PREFIX + _encode([version.hlc, 1, flatten(version.vector)])
-    flat = [part for dot in version.dots for part in dot]
-    if version.others:
-        return VERSION_PREFIX + _encode([version.hlc, 0, flat, [part for dot in version.others for part in dot]])
-    return VERSION_PREFIX + _encode([version.hlc, 0, flat])
+        return VERSION_PREFIX + _encode([version.hlc, 1, flatten(version.vector), _flat(version.dots)])
+    others = [_flat(version.others)] if version.others else []
+    return VERSION_PREFIX + _encode([version.hlc, 0, _flat(version.dots), *others])
 
 
 def decode_version(text: object) -> Version:
@@ -68,7 +66,7 @@ def decode_version(text: object) -> Version:
     try:
         hlc, form, flat, *rest = _decode(text, VERSION_PREFIX)
         if form == 1:
-            return Version(vector=_vector(flat), hlc=_bounded(hlc, HLC_MAX))
+            return Version(_dots(rest[0]) if rest else (), vector=_vector(flat), hlc=_bounded(hlc, HLC_MAX))
         if form != 0:
             raise ValueError(form)
         return Version(dots=_dots(flat), others=_dots(rest[0]) if rest else (), hlc=_bounded(hlc, HLC_MAX))
@@ -126,6 +124,10 @@ def _vector(flat: Sequence[object]) -> VersionVector:
     if len(flat) % 2:
         raise ValueError(flat)
     return {Writer(_bounded(flat[i], WRITER_MAX)): _bounded(flat[i + 1], SEQ_MAX) for i in range(0, len(flat), 2)}
+
+
+def _flat(dots: Sequence[Dot]) -> list[int]:
+    return [part for dot in dots for part in dot]
 
 
 def _dots(flat: Sequence[object]) -> tuple[Dot, ...]:

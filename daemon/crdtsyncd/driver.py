@@ -7,6 +7,7 @@ messages leave.
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import time
 from random import SystemRandom
@@ -54,7 +55,7 @@ class Driver:
     def __init__(self, config: Config, store: Store, version: str) -> None:
         self._config = config
         self._store = store
-        identity = Identity(store.node, config.node_name, LOOPBACK_CLUSTER, store.database, version)
+        identity = Identity(store.node, config.node_name, LOOPBACK_CLUSTER, store.database, version, os.getpid())
         self._node = Node(identity, store, SystemRandom(), log, _now())
         self._disk = DiskGuard(config.data_dir, config.ballast_bytes, config.free_bytes_min)
         self._agents: dict[int, AgentConnection] = {}

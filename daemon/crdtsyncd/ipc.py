@@ -178,9 +178,9 @@ def _remove_stale(path: Path) -> None:
         probe.settimeout(PROBE_TIMEOUT_S)
         try:
             probe.connect(str(path))
-        except TimeoutError:
-            pass  # somebody listens, and is too busy to answer
-        except OSError:
+        except (ConnectionRefusedError, FileNotFoundError):
             path.unlink(missing_ok=True)
             return
+        except OSError:
+            pass  # somebody listens, and is too busy to answer, or it is not for us
     raise ConfigError(f"another program listens on {path}: stop it, or choose another socket with --socket")

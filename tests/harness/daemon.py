@@ -89,7 +89,7 @@ class Daemon:
         seen = len(self._lines)
         self._ended = False
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "from crdtsyncd.main import main; main()", "--config", str(config)],
+            [sys.executable, "-P", "-c", "from crdtsyncd.main import main; main()", "--config", str(config)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

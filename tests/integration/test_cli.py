@@ -163,7 +163,7 @@ def test_every_documented_example_prints_what_is_shown(crdtsync: Shell) -> None:
 
 def test_exit_statuses(crdtsync: Shell) -> None:
     crdtsync.ok("set", "key", "1")
-    expected = {
+    expected: dict[int, list[tuple[str, ...]]] = {
         0: [("get", "key"), ("ls", "nothing/")],
         1: [("get", "none"), ("del", "none"), ("log", "none"), ("text", "none"), ("set", "key", "2", "--if-absent")],
         2: [("get",), ("set", "key", "{"), ("ls", "--space", "NO")],
@@ -503,8 +503,10 @@ def fill(client: Client, other: Client) -> None:
     other.get("r/siblings")
     client.set("r/siblings", 1)
     other.set("r/siblings", 1.0, confidence=0.25)
-    for number in range(1200):
-        client.append("log", {"n": number})
+    for start in (0, 600):
+        with client.batch() as batch:
+            for number in range(start, start + 600):
+                batch.append("log", {"n": number})
     client.text("text").set("hällo 😀\n")
     for start in range(0, 2400, 800):
         with client.batch() as batch:
@@ -564,6 +566,19 @@ def test_an_import_with_a_bad_line_writes_nothing(crdtsync: Shell) -> None:
     assert done.status == 4
     assert done.err == 'crdtsync: data:5: the "value" of a log must be a list; nothing was imported\n'
     assert crdtsync.ok("ls") == ""
+
+
+def test_a_log_too_long_for_one_reply_is_exported_and_imported(crdtsync: Shell, daemon: Daemon) -> None:
+    client = daemon.client()
+    for _ in range(10):
+        with client.batch() as batch:
+            for _ in range(4):
+                batch.append("log", "x" * 900_000)
+    (crdtsync.directory / "all").write_text(crdtsync.ok("export"))
+    assert crdtsync.ok("import", "all", "--on-conflict", "set") == "1 unchanged"
+    crdtsync.ok("trim", "log", "--keep", "39")
+    assert crdtsync.ok("import", "all", "--on-conflict", "set") == "1 replaced"
+    assert crdtsync.ok("log", "log").count("\n") == 39
 
 
 def test_deleting_more_keys_than_fit_into_one_change(crdtsync: Shell, daemon: Daemon) -> None:

@@ -278,7 +278,8 @@ class Agent:
             if request.informed:
                 dots = frozenset({self.world.oracle.dots[sub.content]})
                 require(frozenset(decode_version(part["version"]).dots) == dots, "the reply's version is not the write's")
-                self.memory[sub.key] = Read(part["version"], dots)
+                others = sub.others if sub.mode in ("seen", "if_version") else frozenset()
+                self.memory[sub.key] = Read(part["version"], dots, others)
             elif sub.mode != "blind":
                 self.memory.pop(sub.key, None)
         elif sub.operation == "delete":

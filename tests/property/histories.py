@@ -85,9 +85,10 @@ class Player:
         chosen = self.pick(waiting)
         if chosen is not None:
             link, side = chosen
+            host = self.world.hosts[link.ends[side]]
             self.world.deliver(link, side, 1 + int(self.draw() * 4))
-            if self.chance(0.5):
-                self.world.turn(self.world.hosts[link.ends[side]])
+            if host.node is not None and self.chance(0.5):
+                self.world.turn(host)
 
     def connect(self) -> None:
         first, second = self.pick(self.world.hosts), self.pick(self.world.hosts)

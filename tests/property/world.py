@@ -184,11 +184,11 @@ class World:
         self.oracle.forget(host.created)
         host.created = []
         host.observed = 0
-        for link in self.links:
+        for link in list(self.links):
             if host.index in link.ends:
                 side = link.side(host.index)
-                link.believed[side] = False
                 self._lose(link)
+                self.notice(link, side)
         for agent in list(host.agents.values()):
             agent.lost()
         host.agents.clear()
@@ -302,20 +302,23 @@ class World:
         host = self.hosts[link.ends[side]]
         queue = link.queues[side]
         done = 0
-        while queue and done < count and host.node is not None and not link.is_cut:
+        while queue and done < count and host.node is not None:
             self.step(host, PeerFrame(link.conns[side], queue.popleft()))
             self.counts["frame"] += 1
             done += 1
         return done
 
     def _lose(self, link: Link) -> None:
+        """What is in flight is lost from some point on: a beginning of it may still arrive, until the end is noticed."""
         link.is_cut = True
         for queue in link.queues:
-            queue.clear()
+            for _ in range(self.random.randint(0, len(queue))):
+                queue.pop()
 
     def cut(self, link: Link, sides: tuple[int, ...] = (0, 1)) -> None:
         """The connection breaks; only ``sides`` notice it now."""
-        self._lose(link)
+        if not link.is_cut:
+            self._lose(link)
         self.counts["cut"] += 1
         for side in sides:
             self.notice(link, side)
@@ -323,9 +326,11 @@ class World:
     def notice(self, link: Link, side: int) -> None:
         """One end learns that its connection is gone."""
         host = self.hosts[link.ends[side]]
-        if link.is_cut and link.believed[side] and host.node is not None:
+        if link.is_cut and link.believed[side]:
             link.believed[side] = False
-            self.step(host, PeerClosed(link.conns[side], "cut"))
+            link.queues[side].clear()
+            if host.node is not None:
+                self.step(host, PeerClosed(link.conns[side], "cut"))
         if link.is_cut and not any(link.believed) and link in self.links:
             self.links.remove(link)
 

@@ -55,7 +55,7 @@ class TextOperations:
         """Send an editor's own update; no replica is touched."""
         arguments: Arguments = {"key": key, "document": document, "update": bytes(update)}
         reply = yield from self._context.write("text_apply", arguments, w, timeout_s)
-        self._context.memory.forget(key)
+        self._context.memory.wrote(key, reply["version"])
         return Written(reply["token"], key, reply)
 
     def document(self, key: str) -> Plan[str | None]:
@@ -89,13 +89,13 @@ class TextOperations:
         reply: Any = yield self._context.read_call("text_read", arguments, after, timeout_s)
         if reply is None:
             replica = Replica(None, None)
-            self._context.memory.read(key, None, whole=True)
+            self._context.memory.read(key, None)
         else:
             if replica is not None and replica.document == reply["document"]:
                 replica.apply(reply["update"])
             else:
                 replica = Replica(reply["document"], reply["update"])
-            self._context.memory.read(key, reply["version"], whole=True)
+            self._context.memory.read(key, reply["version"])
         self._replicas.put(key, replica)
         return replica
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsyncd.cli import values
 from crdtsyncd.cli.records import Record, Variant, contents, fingerprint
+from crdtsyncd.cli.session import whole_entry
 
 from crdtsync.errors import VersionMismatch
 
@@ -64,21 +65,21 @@ class Importer:
                 return
 
     def _send(self, writes: list[Write]) -> None:
-        # More than one batch only for a log that is longer than a batch may be.
-        for start in range(0, len(writes), BATCH_WRITES_MAX):
+        # More than one batch only for a key that holds more than fits into one.
+        for part in parts(writes):
             with self.client.batch() as batch:
-                for write in writes[start : start + BATCH_WRITES_MAX]:
+                for write in part:
                     getattr(batch, write.method)(**write.arguments)
 
     def _plan(self, record: Record, counts: Counter[str]) -> list[Write]:
         """The writes that a record takes, given what the key holds now."""
-        held = self.client.entry(record.key)
+        held = whole_entry(self.client, record.key)
         outcome = outcome_of(record, held, self.policy)
         counts[outcome] += 1
         return _PLANS[outcome](record, held)
 
     def _write_text(self, record: Record) -> None:
-        held = self.client.entry(record.key)
+        held = whole_entry(self.client, record.key)
         outcome = outcome_of(record, held, self.policy)
         self.counts[outcome] += 1
         if outcome == "replaced" and held is not None and held.kind != "text":
@@ -162,6 +163,21 @@ def chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
         writes, size_bytes = writes + count, size_bytes + size
     if group:
         yield group
+
+
+def parts(writes: list[Write]) -> Iterator[list[Write]]:
+    """Writes in runs that each fit into one batch."""
+    part: list[Write] = []
+    size_bytes = 0
+    for write in writes:
+        size = len(values.dumps(write.arguments.get("value")))
+        if part and (len(part) == BATCH_WRITES_MAX or size_bytes + size > BATCH_BYTES_MAX):
+            yield part
+            part, size_bytes = [], 0
+        part.append(write)
+        size_bytes += size
+    if part:
+        yield part
 
 
 def _size_bytes(variant: Variant) -> int:

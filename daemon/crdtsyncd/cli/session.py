@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import click
 
-    from crdtsync.client import Client
+    from crdtsync.client import Client, Entry
 
 CLIENT_TIMEOUT_S = 30.0
 LONG_S = 7 * 86400.0  # for work that a person or another program does meanwhile
@@ -41,6 +41,31 @@ def keys_with_prefix(context: click.Context, prefix: str, count_max: int) -> lis
     with contextlib.suppress(CrdtSyncError, OSError), connect(settings) as client:
         return client.keys(prefix, limit=count_max, timeout=COMPLETION_TIMEOUT_S)
     return []
+
+
+def whole_entry(client: Client, key: str) -> Entry | None:
+    """The entry of a key, also of a log that is too long for one reply; that one has no version then."""
+    from crdtsync.errors import TooLarge
+
+    try:
+        return client.entry(key)
+    except TooLarge:
+        from crdtsync.client import Entry
+
+        return Entry(
+            key,
+            "log",
+            value=client.log(key),
+            version=None,
+            dot=None,
+            siblings=[],
+            agent=None,
+            node=None,
+            time=None,
+            confidence=None,
+            meta=None,
+            ttl=None,
+        )
 
 
 def all_keys(client: Client, prefix: str) -> Iterator[str]:

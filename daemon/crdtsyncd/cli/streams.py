@@ -14,8 +14,8 @@ from crdtsyncd.cli.failures import PIPE_CLOSED
 def end_with_reader() -> None:
     """From now on, end this process as soon as the reader of its stdout has gone.
 
-    A write would notice, but the next event may be hours away, and ``crdtsync watch | head -1`` would wait for it. Only for
-    commands that flush every line and have nothing to tidy up.
+    A write would notice, but the next event may be hours away, and ``crdtsync watch | head -1`` would wait for it. Only
+    for commands that flush every line and have nothing to tidy up.
     """
     mode = os.fstat(sys.stdout.fileno()).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):

@@ -75,7 +75,7 @@ def test_entry_gives_all_that_is_known_and_covers_the_siblings(operations, play)
     assert (entry.key, entry.value, entry.version, entry.ttl, entry.meta) == ("k", "x", "v1.all", 1.5, {"why": "x"})
     assert entry.time == dt.datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=dt.UTC)
     assert [sibling.value for sibling in entry.siblings] == [1, 2]
-    assert operations.memory.seen_whole("k") == "v1.all"
+    assert operations.memory.seen("k") == "v1.all"
     with pytest.raises(AttributeError):
         entry.value = 1
 
@@ -107,7 +107,12 @@ def test_items_read_what_a_scan_leaves_out(operations, play):
 
 
 def log_page(start, values, length):
-    return {"items": [[packed(v), f"1.{v}.0", "me", "n", 0] for v in values], "start": start, "length": length}
+    return {
+        "items": [[packed(v), f"1.{v}.0", "me", "n", 0] for v in values],
+        "start": start,
+        "length": length,
+        "version": "v1.log",
+    }
 
 
 def test_a_log_is_fetched_page_by_page(operations, play):
@@ -187,7 +192,7 @@ def test_a_delete_covers_the_siblings_that_were_there_when_it_was_read(operation
     assert play(operations.delete("k", T), deleted).arguments == {"key": "k", "seen": "v1.all"}
     assert play(operations.delete("k", T), deleted).arguments == {"key": "k", "seen": "?"}
     play(operations.get("k", None, None, T), got(1, siblings=1))
-    assert play(operations.delete("k", T), deleted).arguments == {"key": "k"}
+    assert play(operations.delete("k", T), deleted).arguments == {"key": "k", "seen": got(1)["version"]}
     assert operations.last_token == "c1.d"
 
 
@@ -202,8 +207,18 @@ def test_a_delete_that_cannot_know_what_it_means_is_refused(operations, play, mo
 
 def test_own_changes_of_a_log_do_not_leave_a_delete_with_an_old_version(operations, play):
     play(operations.get("l", None, None, T), got([1]))
-    assert play(operations.append("l", 2, T, None), {"token": "c1.a", "length": 2}).result == 2
-    assert "seen" not in play(operations.delete("l", T), {"token": "t", "existed": True}).arguments
+    appended = {"token": "c1.a", "length": 2, "version": "v1.and-own"}
+    sent = play(operations.append("l", 2, T, None), appended)
+    assert (sent.result, sent.arguments["seen"]) == (2, got([1])["version"])
+    play(operations.trim("l", 1, T, None), {"token": "c1.b", "removed": 1, "length": 1})
+    assert play(operations.delete("l", T), {"token": "t", "existed": True}).arguments["seen"] == "v1.and-own"
+
+
+def test_after_an_append_of_unknown_version_a_delete_asks_for_a_new_reading(operations, play):
+    play(operations.get("l", None, None, T), got([1]))
+    play(operations.append("l", 2, T, None), {"token": "c1.a", "length": 2})
+    with pytest.raises(StaleRead):
+        play(operations.delete("l", T), {"token": "t", "existed": True})
 
 
 def test_other_agents_of_a_session_are_named_in_every_request(play):

@@ -40,7 +40,7 @@ class Document:
     def take(self, arguments, name="d1"):
         """Carry out a ``text_apply``."""
         self.doc.apply_update(arguments["update"])
-        return {"document": name, "token": "c1.t"}
+        return {"document": name, "token": "c1.t", "version": "v1.own"}
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_reading_brings_only_what_is_missing(texts, play):
 
 def test_a_text_that_is_not_there_is_empty_and_the_first_edit_makes_it(texts, play):
     assert play(texts.read("t", None, T), None).result == ""
-    made = play(texts.insert("t", 0, "x", None, T), {"document": "d7", "token": "c1.t"})
+    made = play(texts.insert("t", 0, "x", None, T), {"document": "d7", "token": "c1.t", "version": "v1.own"})
     assert made.arguments["document"] is None
     assert made.result == "c1.t"
     assert next(texts.insert("t", 1, "y", None, T)).arguments["document"] == "d7"
@@ -192,7 +192,7 @@ def test_own_edits_do_not_leave_a_delete_with_an_old_version(texts, context, run
     run(texts.read("t", None, T), document)
     assert context.memory.seen("t") == "v1.t"
     run(texts.insert("t", 0, "x", None, T), document)
-    assert context.memory.seen("t") is None
+    assert context.memory.seen("t") == "v1.own"
 
 
 def test_updates_come_in_pages_and_say_when_they_start_anew(texts, play):
@@ -210,7 +210,9 @@ def test_updates_come_in_pages_and_say_when_they_start_anew(texts, play):
 def test_an_editor_learns_which_document_it_writes_to(texts, play):
     assert play(texts.document("t"), {"document": "d1", "items": []}).result == "d1"
     assert play(texts.document("t"), None).result is None
-    sent = play(texts.apply("t", "d1", bytearray(b"u"), None, T), {"document": "d1", "token": "c1.t"})
+    sent = play(
+        texts.apply("t", "d1", bytearray(b"u"), None, T), {"document": "d1", "token": "c1.t", "version": "v1.own"}
+    )
     assert sent.arguments == {"key": "t", "document": "d1", "update": b"u"}
     assert (sent.result, sent.result.document) == ("c1.t", "d1")
 

@@ -9,9 +9,7 @@ from crdtsyncd.cli.arguments import prefix_argument
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.progress import Progress
 from crdtsyncd.cli.records import KINDS, exported
-from crdtsyncd.cli.session import all_keys, connect
-
-from crdtsync.errors import TooLarge
+from crdtsyncd.cli.session import all_keys, connect, whole_entry
 
 if TYPE_CHECKING:
     from crdtsync.client import Client
@@ -40,12 +38,7 @@ def export(settings: Settings, prefix: str) -> None:
 
 
 def _line(client: Client, key: str) -> str | None:
-    try:
-        entry = client.entry(key)
-    except TooLarge:
-        # Only a log can be longer than a reply.
-        elements = [item.value for item in client.log(key)]
-        return output.record({"key": key, "kind": "log", "value": elements})
+    entry = whole_entry(client, key)
     if entry is None:
         return None  # deleted since it was listed
     if entry.kind not in KINDS:

@@ -1,0 +1,369 @@
+"""A disk that is full, nearly full, or broken: nothing acknowledged is lost, and service comes back by itself."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from tests.harness import Daemon, RawAgent, RawError, wait_until, wait_until_equal
+from tests.integration.witness import assert_clean, assert_sentence
+
+pytestmark = pytest.mark.integration
+
+MIB = 1024 * 1024
+FAILED = 1
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Callable[[int], Path]]:
+    """Make directories that are file systems of their own, of so many bytes."""
+    if os.geteuid() != 0 or sys.platform != "linux":
+        pytest.skip("needs root, to mount a small file system")
+    mounted: list[Path] = []
+
+    def make(size_bytes: int) -> Path:
+        place = Path(f"/tmp/csd{os.getpid()}-{len(mounted)}")
+        place.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "crdtsync-test", place], check=False).returncode:
+            place.rmdir()
+            pytest.skip("cannot mount here")
+        mounted.append(place)
+        return place
+
+    try:
+        yield make
+    finally:
+        for place in mounted:
+            subprocess.run(["umount", "-l", place], check=False)
+            place.rmdir()
+
+
+def free_bytes(place: Path) -> int:
+    usage = os.statvfs(place)
+    return usage.f_bavail * usage.f_frsize
+
+
+def fill(place: Path, leave_bytes: int) -> Path:
+    """A file that takes all space but so much."""
+    file = place / "filling"
+    with file.open("ab") as stream:
+        size = stream.tell() + free_bytes(place) - leave_bytes
+        os.posix_fallocate(stream.fileno(), 0, max(size, 1))
+    return file
+
+
+def write_until_refused(agent: RawAgent, prefix: str, size_bytes: int, count_max: int = 3000) -> tuple[int, RawError]:
+    """How many writes were acknowledged before the first refusal."""
+    for done in range(count_max):
+        try:
+            agent.write("set", key=f"{prefix}/{done}", value=os.urandom(size_bytes))
+        except RawError as refusal:
+            return done, refusal
+    raise AssertionError(f"{count_max} writes of {size_bytes} bytes, and none was refused")
+
+
+def keys(agent: RawAgent, prefix: str) -> int:
+    count, start = 0, ""
+    while True:
+        page = agent.call("scan", prefix=prefix, start=start)
+        count += len(page["items"])
+        if not page["more"]:
+            return count
+        start = page["items"][-1][0]
+
+
+def digest(daemon: Daemon) -> tuple[Any, ...]:
+    space = daemon.space()
+    return space["version_vector"], space["digest"], space["keys"], space["entries"]
+
+
+def test_when_space_runs_low_writes_are_refused_and_all_else_goes_on(small_disk: Callable[[int], Path]) -> None:
+    disk = small_disk(64 * MIB)
+    with Daemon(data_dir=str(disk / "data"), free_bytes_min=8 * MIB, ballast_bytes=4 * MIB) as daemon:
+        with daemon.raw("writer") as agent, daemon.raw("watcher") as watcher:
+            agent.write("set", key="before", value=1)
+            watch = watcher.send("watch", prefix="after/")
+            watcher.result(watch)
+            wait_until(lambda: (disk / "data" / "ballast").exists(), what="the ballast is made")
+            filling = fill(disk, leave_bytes=6 * MIB)
+            daemon.wait_log("disk_low")
+            with pytest.raises(RawError) as refusal:
+                agent.write("set", key="refused", value=1)
+            assert refusal.value.code == "no_space"
+            assert_sentence(refusal.value.fields["message"])
+            assert "free some space" in refusal.value.fields["message"]
+            assert msgpack.unpackb(agent.call("get", key="before")["value"]) == 1
+            assert agent.call("get", key="refused") is None
+            assert daemon.status()["node"]["state"] == "read-only"
+            assert "no_space" in daemon.alarms()
+            filling.unlink()
+            daemon.wait_log("disk_recovered")
+            agent.write("set", key="after/1", value=2)
+            _, status, events = watcher.events.popleft() if watcher.events else (0, *watcher.receive(5)[1:])
+            assert status == 2
+            assert any(event["key"] in ("after/1", None) for event in events)
+            assert daemon.status()["node"]["state"] == "ready"
+            assert daemon.alarms() == []
+        assert_clean(daemon)
+
+
+def test_the_ballast_is_given_up_when_space_is_very_low_and_made_again(small_disk: Callable[[int], Path]) -> None:
+    disk = small_disk(64 * MIB)
+    ballast = disk / "data" / "ballast"
+    with Daemon(data_dir=str(disk / "data"), free_bytes_min=8 * MIB, ballast_bytes=6 * MIB) as daemon:
+        wait_until(ballast.exists, what="the ballast is made")
+        assert ballast.stat().st_size == 6 * MIB
+        filling = fill(disk, leave_bytes=1 * MIB)
+        wait_until(lambda: not ballast.exists(), what="the ballast is given up")
+        assert free_bytes(disk) >= 6 * MIB
+        filling.unlink()
+        wait_until(ballast.exists, what="the ballast is made again")
+        assert_clean(daemon)
+
+
+def test_writing_without_pause_into_a_filling_disk_loses_nothing(small_disk: Callable[[int], Path]) -> None:
+    """Nobody else fills the disk: the writes do it themselves, faster than the space is looked at."""
+    disk = small_disk(48 * MIB)
+    with Daemon(data_dir=str(disk / "data"), free_bytes_min=16 * MIB) as daemon:
+        with daemon.raw("writer") as agent:
+            done, refusal = write_until_refused(agent, "fill", 100_000)
+            assert refusal.code == "no_space"
+            assert keys(agent, "fill/") == done
+        before = digest(daemon)
+        daemon.kill()
+        daemon.start()
+        assert digest(daemon) == before
+        assert_clean(daemon)
+
+
+def test_peers_changes_are_not_taken_while_space_is_low_and_come_when_it_is_back(
+    small_disk: Callable[[int], Path], make_cluster: Callable[..., Any]
+) -> None:
+    disk = small_disk(128 * MIB)
+    with make_cluster(3, start=False) as fleet:
+        full, *others = fleet
+        full.settings |= {"data_dir": str(disk / "data"), "free_bytes_min": 8 * MIB}
+        fleet.start()
+        with full.raw() as agent:
+            agent.write("set", key="start", value=0)
+        wait_until_equal(fleet)
+        filling = fill(disk, leave_bytes=4 * MIB)
+        full.wait_log("disk_low")
+        before = digest(full)
+        used = free_bytes(disk)
+        for daemon in others:  # more than the credit of a connection, which is 4 MiB
+            with daemon.raw() as agent:
+                for i in range(80):
+                    agent.write("set", key=f"{daemon.name}/{i}", value=os.urandom(100_000))
+        wait_until_equal(others)
+        assert digest(full) == before, "nothing is taken"
+        assert used - free_bytes(disk) < MIB, "and nothing stored"
+        with full.raw() as agent, pytest.raises(RawError, match="no_space"):
+            agent.write("set", key="refused", value=1)
+        with others[0].raw() as agent:  # the others are not held up, and know that one does not hold it
+            token = agent.write("set", key="more", value=1, w=2, timeout=10_000)["token"]
+            with pytest.raises(RawError, match="timeout"):
+                agent.call("wait", token=token, w=3, timeout=500)
+        filling.unlink()
+        wait_until_equal(fleet)
+        with full.raw() as agent:
+            agent.write("set", key="end", value=1, w="all", timeout=20_000)
+        wait_until_equal(fleet)
+        for daemon in fleet:
+            assert_clean(daemon)
+
+
+def test_a_disk_that_is_really_full_refuses_the_batch_whole_and_memory_equals_disk(
+    small_disk: Callable[[int], Path],
+) -> None:
+    """No reserve at all: the commit itself fails with ENOSPC, again and again, in the middle of batches."""
+    disk = small_disk(24 * MIB)
+    with Daemon(data_dir=str(disk / "data"), free_bytes_min=0, ballast_bytes=0) as daemon:
+        with daemon.raw("writer") as agent, daemon.raw("reader") as reader:
+            agent.write("set", key="first", value="kept")
+            done, refusal = write_until_refused(agent, "fill", 200_000)
+            assert refusal.code == "no_space", refusal
+            assert_sentence(refusal.fields["message"])
+            for i in range(20):
+                with pytest.raises(RawError) as again:
+                    agent.write("batch", ops=[["set", {"key": f"lost/{i}/{j}", "value": bin32(300_000)}] for j in range(3)])
+                assert again.value.code == "no_space"
+                assert msgpack.unpackb(reader.call("get", key="first")["value"]) == "kept"
+            assert keys(reader, "lost/") == 0, "a batch is refused whole"
+            assert keys(reader, "fill/") == done, "what was acknowledged is there"
+        before = digest(daemon)
+        daemon.kill()
+        (disk / "room").unlink(missing_ok=True)
+        subprocess.run(["mount", "-o", f"remount,size={96 * MIB}", disk], check=True)
+        daemon.start()
+        assert digest(daemon) == before, "memory was equal to disk"
+        with daemon.raw("writer") as agent:
+            agent.write("set", key="last", value=1)
+            assert keys(agent, "fill/") == done
+        assert len(daemon.space()["version_vector"]) == 1
+        assert_clean(daemon)
+
+
+def test_a_full_disk_takes_up_service_when_there_is_space_again(small_disk: Callable[[int], Path]) -> None:
+    disk = small_disk(24 * MIB)
+    with Daemon(data_dir=str(disk / "data"), free_bytes_min=0) as daemon, daemon.raw("writer") as agent:
+        watch = agent.send("watch", prefix="fill/")
+        agent.result(watch)
+        done, _ = write_until_refused(agent, "fill", 200_000)
+        subprocess.run(["mount", "-o", f"remount,size={96 * MIB}", disk], check=True)
+        agent.write("set", key="fill/last", value=1)
+        assert keys(agent, "fill/") == done + 1
+        before = digest(daemon)
+        daemon.kill()
+        daemon.start()
+        assert digest(daemon) == before
+        assert_clean(daemon)
+
+
+def test_a_peer_of_a_really_full_disk_loses_nothing(
+    small_disk: Callable[[int], Path], make_cluster: Callable[..., Any]
+) -> None:
+    disk = small_disk(24 * MIB)
+    with make_cluster(2, start=False, free_bytes_min=0) as pair:
+        full, other = pair
+        full.settings |= {"data_dir": str(disk / "data")}
+        pair.start()
+        with other.raw() as agent:
+            for i in range(160):
+                agent.write("set", key=f"k/{i}", value=os.urandom(200_000))
+        full.wait_log("commit_refused")
+        with full.raw() as agent:
+            assert keys(agent, "k/") < 160
+        assert other.space()["keys"] == 160
+        subprocess.run(["mount", "-o", f"remount,size={256 * MIB}", disk], check=True)
+        wait_until_equal(pair, timeout_s=40)
+        for daemon in pair:
+            assert_clean(daemon)
+
+
+def bin32(size_bytes: int) -> bytes:
+    data = os.urandom(size_bytes)
+    return b"\xc6" + len(data).to_bytes(4, "big") + data
+
+
+# -- a disk that is broken ---------------------------------------------------------------------------------------------
+
+
+def test_a_limit_on_the_size_of_files_acknowledges_nothing_falsely(daemon: Daemon) -> None:
+    """EFBIG is no fault that freeing space mends: the daemon says so, and ends or refuses; what it said is true."""
+    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (2 * MIB, 2 * MIB))
+    done = 0
+    with daemon.raw("writer") as agent:
+        try:
+            for _ in range(200):
+                agent.write("set", key=f"fill/{done}", value=os.urandom(100_000))
+                done += 1
+        except RawError as refusal:
+            assert refusal.code in ("no_space", "storage")  # noqa: PT017
+        except (EOFError, OSError):
+            pass
+    assert 0 < done < 200
+    if daemon.is_running and daemon.log_events("storage_failed"):
+        assert daemon.wait_exit() == FAILED
+    if not daemon.is_running:
+        assert_sentence(daemon.log_lines()[-1])
+        assert "disk" in daemon.log_lines()[-1]
+    daemon.kill()
+    daemon.start()
+    with daemon.raw() as agent:
+        assert keys(agent, "fill/") >= done
+    assert_clean(daemon)
+
+
+@pytest.fixture
+def strace() -> str:
+    path = shutil.which("strace")
+    if path is None:
+        pytest.skip("needs strace, to make system calls fail: apt-get install strace")
+    return path
+
+
+def inject(strace: str, daemon: Daemon, fault: str) -> subprocess.Popen[bytes]:
+    """Have system calls of a running daemon fail."""
+    tracer = subprocess.Popen(
+        [strace, "-f", "-qq", "-o", "/dev/null", "-e", f"trace={fault.split(':')[0]}", "-e", f"inject={fault}",
+         "-p", str(daemon.pid)],
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    tasks = Path(f"/proc/{daemon.pid}/task")
+    wait_until(
+        lambda: tracer.poll() is not None
+        or all(f"TracerPid:\t{tracer.pid}" in (task / "status").read_text() for task in tasks.iterdir()),
+        what="strace is attached",
+    )
+    if tracer.poll() is not None:
+        assert tracer.stderr is not None
+        reason = tracer.stderr.read().decode().strip()
+        tracer.stderr.close()
+        pytest.skip(f"strace cannot attach here: {reason}")
+    return tracer
+
+
+@pytest.mark.parametrize("fault", ["fdatasync,fsync:error=EIO", "pwrite64:error=EIO"])
+def test_an_error_of_the_disk_ends_it_with_a_sentence_and_nothing_is_falsely_acknowledged(
+    daemon: Daemon, strace: str, fault: str
+) -> None:
+    with daemon.raw("writer") as agent, daemon.raw("bystander") as bystander:
+        for i in range(20):
+            agent.write("set", key=f"good/{i}", value=i)
+        tracer = inject(strace, daemon, fault)
+        try:
+            with pytest.raises((RawError, EOFError, OSError)):
+                agent.write("set", key="bad", value=1)
+            bystander.wait_closed()
+            assert daemon.wait_exit() == FAILED
+        finally:
+            stop(tracer)
+    assert_clean(daemon)
+    last = daemon.log_lines()[-1]
+    assert last.startswith("crdtsyncd: ")
+    assert_sentence(last)
+    assert "check the disk" in last
+    daemon.start()
+    with daemon.raw() as agent:
+        assert keys(agent, "good/") == 20
+        agent.write("set", key="good/more", value=1)
+    assert_clean(daemon)
+
+
+def test_a_slow_disk_makes_writes_slow_and_nothing_else(daemon: Daemon, strace: str) -> None:
+    with daemon.raw("writer") as agent:
+        agent.write("set", key="k", value=0)
+        tracer = inject(strace, daemon, "fdatasync,fsync:delay_enter=20000")
+        try:
+            started = time.monotonic()
+            for i in range(10):
+                agent.write("set", key="k", value=i)
+            assert time.monotonic() - started >= 0.2, "the fault was not injected"
+            sent = [agent.send_write("set", key=f"k/{i}", value=i) for i in range(500)]
+            started = time.monotonic()
+            for request in sent:
+                agent.result(request)
+            assert time.monotonic() - started < 4, "what waits is committed together"
+        finally:
+            stop(tracer)
+    assert_clean(daemon)
+
+
+def stop(tracer: subprocess.Popen[bytes]) -> None:
+    if tracer.poll() is None:
+        tracer.send_signal(signal.SIGTERM)
+    tracer.wait(10)
+    assert tracer.stderr is not None
+    tracer.stderr.close()
