@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from benchmarks.traces import Trace
 
 KILLED_EDITS = 200
-KILLED_S_MAX = 1.0
+KILLED_S_MAX = 0.5
 """A killed daemon comes back when the others have made so many edits, or, for they may all wait for it, after this."""
 
 KILL_DELAY_S_MAX = 0.004

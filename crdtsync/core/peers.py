@@ -41,8 +41,9 @@ class Link:
     """One open connection to a peer."""
 
     __slots__ = (
-        "ack_due_s", "acked_bytes", "conn", "dialled", "dropped_bytes", "dropped_spaces", "hello", "nodes", "received_bytes", "rtt_ms", "sent_bytes",
-        "since_s", "spaces", "url", "wants", )  # fmt: skip
+        "ack_due_s", "acked_bytes", "conn", "dialled", "dropped_bytes", "dropped_spaces", "hello", "nodes",
+        "received_bytes", "rtt_ms", "sent_bytes", "since_s", "spaces", "url", "wants",
+    )  # fmt: skip
 
     def __init__(self, conn: int, url: str, dialled: bool, now_s: float) -> None:
         self.conn = conn

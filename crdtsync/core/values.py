@@ -92,13 +92,18 @@ def _packed_array(items: list[bytes]) -> bytes:
     return b"\xdd" + count.to_bytes(4, "big") + b"".join(items)
 
 
-def describe(replica: Replica, group: Sibling, node_of: Callable[[Writer], str]) -> dict[str, Any]:
+def describe(
+    replica: Replica,
+    group: Sibling,
+    node_of: Callable[[Writer], str],
+    read: Callable[[Replica, Sibling], bytes | None] = packed_value,
+) -> dict[str, Any]:
     """One sibling as agents see it."""
     newest = group[-1]
     attrs = newest.attrs or {}
     return {
         "kind": kind_name(newest.kind),
-        "value": packed_value(replica, group),
+        "value": read(replica, group),
         "dot": encode_dot(newest.dot),
         "agent": newest.agent,
         "node": node_of(newest.dot.writer),

@@ -296,17 +296,19 @@ def _live_events(replica: Replica, applied: Applied, now_ms: int) -> list[Event]
         if effect.added is not None:
             event["version"] = encode_version(Version(dots=(effect.added.dot,), hlc=effect.added.hlc))
         if len(groups) > 1:
+            winner = _described(replica, groups[0])
+            event |= {name: winner[name] for name in ("kind", "value", "agent", "node", "time")}
             event |= {
                 "event": "conflict",
                 "version": encode_version(version_of(live)),
-                "siblings": [_described(replica, group) for group in groups],
+                "siblings": [_described(replica, group) for group in groups[1:]],
             }
         events.append(event)
     return events
 
 
 def _described(replica: Replica, group: list[Any]) -> Event:
-    return describe(replica, group, replica.node_of)
+    return describe(replica, group, replica.node_of, _state_value)
 
 
 def _past_event(replica: Replica, change: Change, n: int, op: Op) -> Event:
@@ -337,7 +339,7 @@ def _state_event(replica: Replica, key: str, now_ms: int, snapshot: bool) -> Eve
         "time": hlc_ms(newest.hlc),
     }
     if len(groups) > 1:
-        event["siblings"] = [_described(replica, group) for group in groups]
+        event["siblings"] = [_described(replica, group) for group in groups[1:]]
         event["version"] = encode_version(version_of(live))
     return event
 

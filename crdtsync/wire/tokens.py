@@ -47,7 +47,7 @@ def decode_token(token: object) -> dict[str, tuple[int, VersionVector]]:
     try:
         points = _decode(token, TOKEN_PREFIX)
         return {_name(space): (_bounded(epoch, SEQ_MAX), _vector(flat)) for space, epoch, flat in points}
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, LookupError):
         raise InvalidRequest(
             f"{shown(token)} is not a token: tokens come from writes and watches and start with {TOKEN_PREFIX!r}"
         ) from None
@@ -70,7 +70,7 @@ def decode_version(text: object) -> Version:
         if form != 0:
             raise ValueError(form)
         return Version(dots=_dots(flat), others=_dots(rest[0]) if rest else (), hlc=_bounded(hlc, HLC_MAX))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, LookupError):
         raise InvalidRequest(
             f"{shown(text)} is not a version: versions come from reads and start with {VERSION_PREFIX!r}"
         ) from None

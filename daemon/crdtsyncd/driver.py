@@ -143,7 +143,7 @@ class Driver:
         for conn, reason in ready.peer_closes:
             if conn in self._peers:
                 if reason.startswith(DUPLICATE):
-                    log("peer_closed", url=self._peers[conn].url, reason=reason)
+                    log("peer_closed", level="debug", url=self._peers[conn].url, reason=reason)
                 else:
                     log("peer_refused", level="warning", url=self._peers[conn].url, reason=reason)
                 self._peers[conn].close(reason)

@@ -21,7 +21,7 @@ from crdtsyncd.config import Config, load_config
 from crdtsyncd.driver import Driver
 from crdtsyncd.ipc import AgentConnection, serve_agents
 from crdtsyncd.store import Store
-from crdtsyncd.transport import dial_forever, listen
+from crdtsyncd.transport import addresses, dial_forever, listen
 
 from crdtsync.errors import ConfigError, CrdtSyncError
 
@@ -124,7 +124,11 @@ class Service:
                 servers.append(await listen(address, driver, config.peers_max))  # noqa: PERF401  # close those that stand
             self._dial(config.peers)
             telemetry.log(
-                "ready", node=config.node_name, socket=str(config.socket), listen=config.listen, pid=os.getpid()
+                "ready",
+                node=config.node_name,
+                socket=str(config.socket),
+                listen=[where for server in servers for where in addresses(server)],
+                pid=os.getpid(),
             )
             _notify("READY=1")
             await self._until_stopped(house)

@@ -73,9 +73,7 @@ class Store:
             self.node = self._meta_or("node", os.urandom(16).hex().encode()).decode()
             self._mark = Mark(runtime_dir, self.database)
         except sqlite3.DatabaseError as error:
-            raise StorageError(
-                f"cannot use the database {self.path}: {error}; {_remedy(error)}"
-            ) from None
+            raise StorageError(f"cannot use the database {self.path}: {error}; {_remedy(error)}") from None
         self._own_changes = self._count_own_changes()
         self._may_resume = self._mark.allows(self._own_changes)
         self._mark.write(self._own_changes)

@@ -7,13 +7,15 @@ import random
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from crdtsyncd.config import is_loopback, split_address
 from websockets.asyncio.client import connect
 from websockets.asyncio.connection import Connection
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+from websockets.frames import CloseCode
+from websockets.protocol import State
 
 from crdtsync.errors import ConfigError
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
@@ -26,6 +28,8 @@ BACKOFF_S_FIRST = 0.25
 BACKOFF_S_MAX = 15.0
 STABLE_S = 5.0
 DUPLICATE = "duplicate"
+FAULT = "the peer broke the websocket protocol"
+_FAULT_CODES = (CloseCode.PROTOCOL_ERROR, CloseCode.INVALID_DATA, CloseCode.MESSAGE_TOO_BIG)
 
 
 class Sink(Protocol):
@@ -89,6 +93,7 @@ class PeerConnection:
             async for message in self._socket:
                 if isinstance(message, str):
                     self.close("text messages are not part of the protocol")
+                    sink.log("peer_refused", level="warning", url=self.url, reason=self.close_reason)
                     break
                 if self.close_reason:
                     break
@@ -100,6 +105,8 @@ class PeerConnection:
             pass
         finally:
             reason = self._reason()
+            if reason.startswith(FAULT):
+                sink.log("peer_refused", level="warning", url=self.url, reason=reason)
             self._wake.set()
             sender.cancel()
             sink.peer_closed(conn, reason)
@@ -109,7 +116,9 @@ class PeerConnection:
     def _reason(self) -> str:
         if self.close_reason:
             return self.close_reason
-        received = self._socket.protocol.close_rcvd
+        sent, received = self._socket.protocol.close_sent, self._socket.protocol.close_rcvd
+        if sent is not None and sent.code in _FAULT_CODES:
+            return f"{FAULT}: {sent.reason or 'its frames are malformed'}"
         if received is not None and received.reason:
             return f"the peer closed the connection: {received.reason}"
         return "the peer went away" if received is not None else "the connection broke"
@@ -126,6 +135,34 @@ class PeerConnection:
                     return
 
 
+def _logging_handshakes(sink: Sink) -> type[ServerConnection]:
+    """A connection that logs why no websocket came of it; the library drops it without a word."""
+
+    class Logging(ServerConnection):
+        async def handshake(self, *args: Any, **options: Any) -> None:
+            try:
+                await super().handshake(*args, **options)
+            except asyncio.CancelledError:
+                self._refused(f"not within {OPEN_TIMEOUT_S:.0f} s")
+                raise
+            except Exception as error:
+                self._refused(str(error) or type(error).__name__)
+                raise
+            if self.protocol.state is not State.OPEN:
+                self._refused(str(self.protocol.handshake_exc or "the connection ended"))
+
+        def _refused(self, why: str) -> None:
+            reason = f"no websocket handshake: {why}"
+            sink.log("peer_refused", level="warning", url=_url_of(self), reason=reason)
+
+    return Logging
+
+
+def _url_of(socket: ServerConnection) -> str:
+    remote = socket.remote_address
+    return f"{remote[0]}:{remote[1]}" if remote else "?"
+
+
 async def listen(address: str, sink: Sink, connections_max: int) -> Server:
     """Accept peers on ``HOST:PORT``.
 
@@ -134,8 +171,7 @@ async def listen(address: str, sink: Sink, connections_max: int) -> Server:
     host, port = split_address(address)
 
     async def accept(socket: ServerConnection) -> None:
-        remote = socket.remote_address
-        url = f"{remote[0]}:{remote[1]}" if remote else "?"
+        remote, url = socket.remote_address, _url_of(socket)
         refusal = _refusal(str(remote[0]) if remote else "", sink.peer_count(), connections_max)
         if refusal:
             sink.log("peer_refused", level="warning", url=url, reason=refusal)
@@ -148,6 +184,7 @@ async def listen(address: str, sink: Sink, connections_max: int) -> Server:
             accept,
             host,
             port,
+            create_connection=_logging_handshakes(sink),
             compression=None,
             max_size=PEER_FRAME_BYTES_MAX,
             max_queue=4,
@@ -160,6 +197,12 @@ async def listen(address: str, sink: Sink, connections_max: int) -> Server:
     except OSError as error:
         why = "it is in use by another program" if error.errno == 98 else (error.strerror or str(error))
         raise ConfigError(f"cannot listen on {address}: {why}; choose another address with --listen") from None
+
+
+def addresses(server: Server) -> list[str]:
+    """``HOST:PORT`` of everything that a server listens on, with the port that it was given for port 0."""
+    names = [socket.getsockname()[:2] for socket in server.sockets]
+    return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in names]
 
 
 def _refusal(host: str, count: int, connections_max: int) -> str:

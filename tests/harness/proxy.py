@@ -249,8 +249,8 @@ class Proxy:
 
 def _abort(writer: asyncio.StreamWriter) -> None:
     """Close at once, what is buffered is lost; TCP sends a reset."""
-    sock = writer.get_extra_info("socket")
-    if sock is not None and sock.family != socket.AF_UNIX:
-        with suppress(OSError):
+    with suppress(OSError, ValueError):  # it may be closed by now
+        sock = writer.get_extra_info("socket")
+        if sock is not None and sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

@@ -190,7 +190,7 @@ class Agent:
         if known is not None:
             self.documents[key] = (known[0], doc)
         args = {"key": key, "document": None if known is None else known[0], "update": updates[0]}
-        self._write("text_apply", args, [sub], False, {})
+        self._write("text_apply", args, [sub], key in self.memory, {})
 
     def _write(self, name: str, args: dict[str, Any], subs: list[Sub], informed: bool, options: dict[str, Any]) -> None:
         self.number += 1
@@ -208,7 +208,7 @@ class Agent:
             args["ttl"] = sub.ttl_ms
         if sub.operation == "trim":
             args["keep"] = sub.keep
-        if sub.operation in ("set", "delete"):
+        if sub.operation in ("set", "delete", "append"):
             self._add_context(sub, args)
         return args
 
@@ -276,17 +276,28 @@ class Agent:
                 told = part["replaced"] and decode_dot(part["replaced"]["dot"])
                 require(told == sub.replaced, "a blind write says that it replaced", told, "and did replace", sub.replaced)
             if request.informed:
-                dots = frozenset({self.world.oracle.dots[sub.content]})
-                require(frozenset(decode_version(part["version"]).dots) == dots, "the reply's version is not the write's")
                 others = sub.others if sub.mode in ("seen", "if_version") else frozenset()
-                self.memory[sub.key] = Read(part["version"], dots, others)
+                self._remember(sub, part["version"], others)
             elif sub.mode != "blind":
                 self.memory.pop(sub.key, None)
         elif sub.operation == "delete":
             if sub.key in self.memory:
                 self.memory[sub.key] = Read(None)
-        elif sub.operation == "text" and sub.key not in self.documents:
-            return  # a new replica is read before the next edit
+        elif sub.operation == "append" and part.get("version") is not None:
+            self._remember(sub, part["version"], sub.others, sub.shown)
+        elif sub.operation == "text" and request.informed:
+            self._remember(sub, part["version"], frozenset())
+
+    def _remember(
+        self, sub: Sub, version: str, others: frozenset[Dot], before: frozenset[Dot] = frozenset()
+    ) -> None:
+        """A session that has read a key goes on from its own write."""
+        assert sub.written is not None
+        shown = before | {sub.written}
+        told = decode_version(version)
+        require(frozenset(told.dots) == shown, "the reply's version names", told.dots, "and the session knows", shown)
+        require(frozenset(told.others) <= others, "the reply's version covers more than was read:", told, others)
+        self.memory[sub.key] = Read(version, shown, frozenset(told.others))
 
     def _was_read(self, request: Request, result: Any) -> None:
         if request.name not in ("get", "entry", "text_read"):

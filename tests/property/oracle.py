@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from crdtsync.causality import Dot
@@ -86,7 +86,8 @@ class Sub:
     document: Dot | None = None
     word: str | None = None
     cut_words: tuple[str, ...] = ()
-    replaced: Dot | None = field(default=None, compare=False)
+    replaced: Dot | None = None  # what the oracle saw it replace, and write, when it was done
+    written: Dot | None = None
 
 
 class Model:
@@ -129,19 +130,23 @@ class Model:
             del self.keys[effect.key]
 
 
-def may_remove(held: Mapping[Dot, Value], sub: Sub, now_ms: int) -> frozenset[Dot]:
-    """What this operation supersedes: exactly what its author had seen, of what this replica holds."""
+def may_remove(held: Mapping[Dot, Value], sub: Sub, now_ms: int, own: ChangeId) -> frozenset[Dot]:
+    """What this operation supersedes: exactly what its author had seen, of what this replica holds.
+
+    What the same change ``own`` wrote before is no news to its author.
+    """
+    known = (sub.shown | frozenset(dot for dot in held if dot[:2] == own)) & frozenset(held)
     live = sorted((value for value in held.values() if value.is_live(now_ms)), key=lambda value: value.order)
     expired = frozenset(held) - {value.dot for value in live}
     match sub.operation:
         case "set" if sub.mode in ("seen", "if_version"):
-            return expired | (sub.shown & frozenset(held))
+            return expired | known
         case "set" if sub.mode == "blind" and live:
             return expired | {live[-1].dot}
         case "set":
-            return expired
-        case "delete" if sub.mode == "seen":
-            return (sub.shown | sub.others) & frozenset(held)
+            return expired | (known if sub.mode == "long_ago" else frozenset())
+        case "delete" if sub.mode in ("seen", "long_ago"):
+            return known | (sub.others & frozenset(held))
         case "delete" if sub.mode == "blind":
             return frozenset(held)
         case "trim":
@@ -157,7 +162,6 @@ class Oracle:
 
     def __init__(self) -> None:
         self.changes: dict[ChangeId, Known] = {}
-        self.dots: dict[object, Dot] = {}
 
     def author(self, model: Model, change: Change, request: Any, now_ms: int) -> Known:
         """A node has just made ``change`` for ``request``, on top of ``model``."""
@@ -181,19 +185,20 @@ class Oracle:
     def _author_one(
         self, known: Known, draft: Model, vector: dict[int, int], sub: Sub, ops: deque[tuple[int, Op]], change: Change, now_ms: int
     ) -> None:
+        original = sub
         held = dict(draft.held(sub.key))
         live = draft.live(sub.key, now_ms)
         if sub.operation == "text" and sub.document is None and live:
             sub = replace(sub, document=live[-1].document)  # who saw no text edits the one that there is by now
-        expected = may_remove(held, sub, now_ms)
+        expected = may_remove(held, sub, now_ms, known.id)
         if sub.operation in ("delete", "trim") and not expected:
             return
         what = f"{sub.operation} of {sub.key} ({sub.mode}) in change {change.writer}.{change.seq}"
         require(ops and ops[0][1].key == sub.key, what, "has no operation")
         n, op = ops.popleft()
         actual = named(held, op.removes)
-        if sub.operation == "trim" and actual != expected and ops and ops[0][1].key == sub.key:
-            actual |= named(held, ops.popleft()[1].removes)  # one for what the log held, one for this batch's own
+        while sub.operation in ("delete", "trim") and actual != expected and ops and ops[0][1].key == sub.key:
+            actual |= named(held, ops.popleft()[1].removes)  # it may take several: a range and some dots
         require(actual == expected, what, "removes", sorted(actual), "where its author had seen", sorted(expected))
         self._only_applied(what, {**vector, change.writer: change.seq}, op.removes)
         if sub.mode == "if_version":
@@ -201,8 +206,9 @@ class Oracle:
         if sub.mode == "if_absent":
             require(not live, what, "was done although the key existed")
         if sub.operation == "set" and sub.mode == "blind":
-            sub.replaced = live[-1].dot if live else None
+            original.replaced = live[-1].dot if live else None
         added = self._added(sub, op, Dot(change.writer, change.seq, n), change.hlc)
+        original.written = added and added.dot
         effect = Effect(sub.key, expected, added)
         known.effects.append(effect)
         draft.apply_effect(effect)
@@ -222,7 +228,6 @@ class Oracle:
                 kind = Kind.LOG if sub.operation == "append" else Kind.REGISTER
                 require(op.kind == kind, sub.operation, "made an entry of kind", op.kind)
                 require(op.value is not None and unpack(op.value) == sub.content, "another value was written")
-                self.dots[sub.content] = dot
                 return Value(dot, sub.key, kind, hlc, sub.content, sub.ttl_ms)
             case "text":
                 return Value(dot, sub.key, Kind.TEXT, hlc, None, None, sub.document or dot)

@@ -18,7 +18,9 @@ SETTING = re.compile(r"^\| `(\w+)` \| (?:`(--[\w-]+)`)? ?\| (.*?) \| ", re.MULTI
 BOUND = re.compile(r"^\| `([\w.]+)\.(\w+)` \| ([\d,.]+) ?([\w ]*?) \|", re.MULTILINE)
 UNITS = {"KiB": 1024, "MiB": 1024**2, "h": 3600 * 1000}
 
-SETTINGS = {name: (option, default) for name, option, default in SETTING.findall((DOCS / "configuration.md").read_text())}
+SETTINGS = {
+    name: (option, default) for name, option, default in SETTING.findall((DOCS / "configuration.md").read_text())
+}
 BOUNDS = BOUND.findall((DOCS / "architecture.md").read_text())
 
 
@@ -42,7 +44,7 @@ def test_every_fixed_default_is_as_documented():
             assert SETTINGS[name][1].split("`")[1] == text, name
 
 
-@pytest.mark.parametrize("module, name, figure, unit", BOUNDS, ids=lambda part: str(part))
+@pytest.mark.parametrize("module, name, figure, unit", BOUNDS, ids=str)
 def test_every_bound_is_as_documented(module: str, name: str, figure: str, unit: str):
     owner = importlib.import_module(module.rpartition(".")[0]) if module[module.rfind(".") + 1].isupper() else None
     holder = getattr(owner, module.rpartition(".")[2]) if owner else importlib.import_module(module)

@@ -1,0 +1,128 @@
+"""The codec keeps values exactly, and refuses the rest with one exception."""
+
+from __future__ import annotations
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crdtsync.errors import InvalidEncoding
+from crdtsync.wire.codec import check_items, check_value, pack, unpack
+from crdtsync.wire.limits import VALUE_DEPTH_MAX
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20)
+    | st.binary(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def same(one, other):
+    """Equal, and of the same types: 1, 1.0 and True differ."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return [*one] == [*other] and all(same(one[key], other[key]) for key in one)
+    return repr(one) == repr(other)
+
+
+@given(VALUES)
+def test_a_value_comes_back_as_it_was(value):
+    check_value(value)
+    assert same(unpack(pack(value)), value)
+
+
+@given(VALUES)
+def test_every_truncation_is_refused(value):
+    data = pack(value)
+    for end in range(len(data)):
+        with pytest.raises(InvalidEncoding):
+            unpack(data[:end])
+
+
+@given(VALUES, st.binary(min_size=1, max_size=4))
+def test_trailing_bytes_are_refused(value, more):
+    with pytest.raises(InvalidEncoding):
+        unpack(pack(value) + more)
+
+
+@given(st.binary(max_size=64))
+def test_garbage_decodes_or_is_refused_with_the_one_exception(data):
+    try:
+        unpack(data)
+    except InvalidEncoding:
+        return
+    check_items(data, 10)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [(1, 2), {1, 2}, object(), 2**64, type("Text", (str,), {})("x")],
+    ids=["tuple", "set", "object", "65 bits", "subclass"],
+)
+def test_what_msgpack_does_not_hold_exactly_is_not_packed(value):
+    with pytest.raises((TypeError, OverflowError)):
+        pack(value)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [msgpack.packb(msgpack.ExtType(5, b"x")), msgpack.packb(msgpack.Timestamp(1)), b"\xa2\xff\xfe", b"\xc1", b""],
+    ids=["extension", "timestamp", "not UTF-8", "unused code", "nothing"],
+)
+def test_not_a_value(data):
+    with pytest.raises(InvalidEncoding):
+        check_value(unpack(data))
+
+
+@pytest.mark.parametrize("key", [1, b"k", None, True])
+def test_maps_have_str_keys(key):
+    with pytest.raises(InvalidEncoding):
+        check_value({key: 1})
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_numbers_without_a_value_are_refused_at_any_depth(number):
+    for value in (number, [number], {"a": [{"b": number}]}):
+        with pytest.raises(InvalidEncoding, match="NaN"):
+            check_value(value)
+
+
+@pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: {"k": value}], ids=["lists", "maps"])
+def test_nesting_up_to_the_limit_passes(wrap):
+    value = 0
+    for _ in range(VALUE_DEPTH_MAX):
+        value = wrap(value)
+    check_value(value)
+    with pytest.raises(InvalidEncoding, match="nest"):
+        check_value(wrap(value))
+
+
+def test_hostile_nesting_costs_no_recursion():
+    with pytest.raises(InvalidEncoding):
+        check_value(unpack(b"\x91" * 500 + b"\x00"))
+    with pytest.raises(InvalidEncoding):
+        unpack(b"\x91" * 100_000 + b"\x00")
+
+
+def test_items_are_counted_before_they_cost_memory():
+    check_items(pack([0] * 100), 102)
+    with pytest.raises(InvalidEncoding, match="items"):
+        check_items(pack([0] * 100), 99)
+    with pytest.raises(InvalidEncoding, match="items"):
+        check_items(pack([[i, {"k": i}] for i in range(50)]), 200)
+
+
+def test_an_announced_length_is_not_believed():
+    with pytest.raises(InvalidEncoding):
+        unpack(b"\xdd\xff\xff\xff\xff")
+    with pytest.raises(InvalidEncoding):
+        unpack(b"\xdf\xff\xff\xff\xff")

@@ -1,0 +1,170 @@
+"""What peers say comes back as it was said; anything malformed has one exception; what is newer is ignored."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crdtsync.causality import SEQ_MAX, WRITER_MAX
+from crdtsync.errors import InvalidEncoding
+from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
+from crdtsync.wire.messages import (
+    FRAME_CHANGES_MAX,
+    LINKS_MAX,
+    Ack,
+    Changes,
+    Hello,
+    Links,
+    SpaceAck,
+    Stop,
+    Want,
+    decode_message,
+    encode_message,
+)
+
+COUNTS = st.integers(0, SEQ_MAX)
+WRITERS = st.integers(0, WRITER_MAX)
+NAMES = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,10}", fullmatch=True)
+SPACES = NAMES | st.just("_cluster")
+IDS = st.text(min_size=1, max_size=20)
+SHORT = st.binary(min_size=8, max_size=8)
+FRONTIERS = st.dictionaries(WRITERS, st.tuples(COUNTS, SHORT), max_size=4)
+VECTORS = st.dictionaries(WRITERS, COUNTS, max_size=4)
+MESSAGES = st.one_of(
+    st.builds(
+        Hello,
+        IDS,
+        NAMES,
+        st.binary(max_size=64),
+        st.binary(max_size=64),
+        st.dictionaries(SPACES, st.tuples(COUNTS, FRONTIERS), max_size=3),
+        COUNTS,
+        COUNTS,
+        st.lists(IDS, max_size=3).map(tuple),
+    ),
+    st.builds(Changes, SPACES, COUNTS, st.lists(st.binary(max_size=30), min_size=1, max_size=4)),
+    st.builds(
+        Ack,
+        COUNTS,
+        st.lists(st.builds(SpaceAck, SPACES, COUNTS, VECTORS, st.binary(max_size=8), st.binary(max_size=16)), max_size=3),
+    ),
+    st.builds(Want, SPACES, COUNTS, FRONTIERS),
+    st.builds(Links, st.frozensets(IDS, max_size=4)),
+    st.builds(Stop, SPACES, IDS, st.text(max_size=30)),
+)
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2**64 - 1) | st.floats() | st.text(max_size=4) | st.binary(max_size=9),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=10,
+)
+EXAMPLES = [
+    Hello("n", "host", b"c", b"d", {"default": (0, {5: (2, b"12345678")})}, 7),
+    Changes("default", 0, [b"x"]),
+    Ack(3, [SpaceAck("default", 0, {5: 2}, b"c", b"d")]),
+    Want("default", 0, {5: (2, b"12345678")}),
+    Links(frozenset({"n"})),
+    Stop("default", "fork", "why"),
+]
+IDS_OF_EXAMPLES = [type(example).__name__ for example in EXAMPLES]
+
+
+@given(MESSAGES)
+def test_round_trip(message):
+    assert decode_message(encode_message(message)) == message
+
+
+@given(MESSAGES)
+def test_every_truncation_is_refused(message):
+    data = encode_message(message)
+    for end in range(len(data)):
+        with pytest.raises(InvalidEncoding):
+            decode_message(data[:end])
+
+
+@given(MESSAGES, st.lists(PLAIN, min_size=1, max_size=3))
+def test_elements_after_the_known_ones_are_ignored(message, more):
+    assert decode_message(pack([*unpack(encode_message(message)), *more])) == message
+
+
+@pytest.mark.parametrize("number", [0, 7, 99, -1, 2**40])
+def test_unknown_types_are_ignored(number):
+    assert decode_message(pack([number, "whatever", {}])) is None
+
+
+@given(st.binary(max_size=60))
+def test_garbage(data):
+    try:
+        decode_message(data)
+    except InvalidEncoding:
+        pass
+
+
+@given(PLAIN)
+def test_well_packed_garbage(plain):
+    try:
+        decode_message(pack(plain))
+    except InvalidEncoding:
+        pass
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=IDS_OF_EXAMPLES)
+@given(data=st.data())
+def test_any_part_may_hold_anything(example, data):
+    plain = unpack(encode_message(example))
+    damage(plain, data)
+    try:
+        decode_message(pack(plain))
+    except InvalidEncoding:
+        pass
+
+
+def damage(plain, data):
+    """Replace one part, at some depth, by something else."""
+    place = data.draw(st.sampled_from([*plain] if isinstance(plain, dict) else range(len(plain))))
+    inside = plain[place]
+    if isinstance(inside, (list, dict)) and inside and data.draw(st.booleans()):
+        damage(inside, data)
+    else:
+        plain[place] = data.draw(PLAIN)
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        [2, "default", 0, []],
+        [2, "default", 0, [b"x"] * (FRAME_CHANGES_MAX + 1)],
+        [2, "Not A Name", 0, [b"x"]],
+        [2, "default", -1, [b"x"]],
+        [2, "default", 0, ["text"]],
+        [3, SEQ_MAX + 1, []],
+        [3, 0, [["default", 0, [5], b"", b""]]],
+        [3, 0, [["default", 0, [5, 2], bytes(65), b""]]],
+        [4, "default", 0, [5, 2]],
+        [4, "default", 0, [5, 2, bytes(9)]],
+        [5, [""]],
+        [5, ["n"] * (LINKS_MAX + 1)],
+        [6, "default", "", "why"],
+        [],
+        [2],
+        {"1": 2},
+        7,
+    ],
+    ids=repr,
+)
+def test_what_no_correct_node_says(plain):
+    with pytest.raises(InvalidEncoding):
+        decode_message(pack(plain))
+
+
+def test_a_message_over_the_limit():
+    with pytest.raises(InvalidEncoding, match="over the limit"):
+        decode_message(bytes(PEER_FRAME_BYTES_MAX + 1))
+
+
+def test_equal_messages_have_equal_bytes():
+    one = Want("default", 0, {5: (2, b"12345678"), 3: (1, b"12345678")})
+    other = Want("default", 0, {3: (1, b"12345678"), 5: (2, b"12345678")})
+    assert encode_message(one) == encode_message(other)
+    assert encode_message(Links(frozenset("abc"))) == encode_message(Links(frozenset("cba")))
