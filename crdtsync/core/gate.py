@@ -10,6 +10,8 @@ from crdtsync.wire.change import Change
 
 WRITER_CHANGES_MAX = 1024
 WRITER_BYTES_MAX = 8 * 1024 * 1024
+BYTES_MAX = 32 * 1024 * 1024
+"""Of all writers: anybody can make up writers."""
 
 
 def blocker(change: Change, vector: Mapping[Writer, int]) -> tuple[Writer, int] | None:
@@ -28,6 +30,7 @@ class CausalGate:
     def __init__(self) -> None:
         self._waiting: dict[Writer, list[tuple[int, Writer, int, Change]]] = {}
         self._held: dict[Writer, dict[int, int]] = {}
+        self._bytes = 0
 
     def __len__(self) -> int:
         return sum(len(sizes) for sizes in self._held.values())
@@ -35,14 +38,19 @@ class CausalGate:
     def hold(self, change: Change, waits_for: tuple[Writer, int]) -> bool:
         """Keep ``change`` until what it waits for is applied.
 
-        False: no room for more of this writer; it must be asked for again.
+        False: no room for more; it must be asked for again.
         """
-        sizes = self._held.setdefault(change.writer, {})
+        sizes = self._held.get(change.writer, {})
+        size_bytes = len(change.body)
         if change.seq in sizes:
             return True
-        if len(sizes) >= WRITER_CHANGES_MAX or sum(sizes.values()) + len(change.body) > WRITER_BYTES_MAX:
+        if len(sizes) >= WRITER_CHANGES_MAX or sum(sizes.values()) + size_bytes > WRITER_BYTES_MAX:
             return False
-        sizes[change.seq] = len(change.body)
+        if self._bytes + size_bytes > BYTES_MAX:
+            return False
+        self._held[change.writer] = sizes
+        self._bytes += size_bytes
+        sizes[change.seq] = size_bytes
         writer, seq = waits_for
         heappush(self._waiting.setdefault(writer, []), (seq, change.writer, change.seq, change))
         return True
@@ -56,7 +64,10 @@ class CausalGate:
         released = []
         while heap and heap[0][0] <= seq:
             change = heappop(heap)[3]
-            del self._held[change.writer][change.seq]
+            sizes = self._held[change.writer]
+            self._bytes -= sizes.pop(change.seq)
+            if not sizes:
+                del self._held[change.writer]
             released.append(change)
         if heap is not None and not heap:
             del self._waiting[writer]

@@ -113,8 +113,7 @@ class Replica:
         self.origins = {writer: (node, name) for writer, node, name in self._storage.origins(self.id)}
         for entry in self._storage.entries(self.id):
             self.entries.add(entry)
-            self.clock.last = max(self.clock.last, entry.hlc)
-        self.clock.last = max(self.clock.last, row.hlc)
+        self.clock.last = row.hlc  # not the entries': a clock from far ahead is applied and not taken over
         if self.writer is None:
             self._since_own = set(self.vector)
         else:
@@ -199,13 +198,19 @@ class Replica:
         kept = True
         while todo:
             candidate = todo.pop()
-            if self._is_repeat(candidate):
+            try:
+                if self._is_repeat(candidate):
+                    continue
+                waits_for = blocker(candidate, self.vector)
+                if waits_for is not None:
+                    kept = self.gate.hold(candidate, waits_for) and kept
+                    continue
+                self._check_chain(candidate)
+            except ForkDetected:
+                if candidate is change:
+                    raise
+                kept = False  # somebody else sent it ahead, and it was wrong: the right one must be asked for
                 continue
-            waits_for = blocker(candidate, self.vector)
-            if waits_for is not None:
-                kept = self.gate.hold(candidate, waits_for) and kept
-                continue
-            self._check_chain(candidate)
             if not self.clock.witness(candidate.hlc, now_ms):
                 self.alarms.raise_once(
                     "clock_ahead",

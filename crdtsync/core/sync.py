@@ -19,7 +19,7 @@ from crdtsync.core.replica import Applied, Replica
 from crdtsync.core.storage import PeerRow, Storage
 from crdtsync.errors import ForkDetected, InvalidEncoding, PeerError
 from crdtsync.wire.codec import pack
-from crdtsync.wire.limits import PROTOCOL_VERSION
+from crdtsync.wire.limits import CHANGE_DEPS_MAX, PROTOCOL_VERSION
 from crdtsync.wire.messages import (
     FRAME_CHANGES_MAX,
     Ack,
@@ -242,7 +242,10 @@ class Sync:
             replica, here = self.replicas.get(part.space), link.spaces.get(part.space)
             if replica is None or here is None or part.epoch != replica.epoch:
                 continue
-            merge(peer.acked.setdefault(part.space, {}), part.vector)
+            acked = peer.acked.setdefault(part.space, {})
+            merge(acked, part.vector)
+            if len(acked) > CHANGE_DEPS_MAX:
+                raise PeerError(f"acknowledges changes of over {CHANGE_DEPS_MAX:,} writers, more than a space can have")
             merge(here.known, part.vector)
             here.progressed = here.progressed or bool(part.vector)
             if part.digest and part.cut == cut_of(replica.vector) and part.digest != digest_of(replica):

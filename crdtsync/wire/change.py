@@ -26,12 +26,13 @@ from typing import Any, NamedTuple
 
 from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, Hlc, VersionVector, Writer, flatten
 from crdtsync.errors import InvalidEncoding, TooLarge
-from crdtsync.wire.codec import check_value, pack, unpack
+from crdtsync.wire.codec import check_items, check_value, pack, unpack
 from crdtsync.wire.limits import (
     CHANGE_BYTES_MAX,
     CHANGE_DEPS_MAX,
     CHANGE_OPS_MAX,
     IDEMPOTENCY_BYTES_MAX,
+    MESSAGE_ITEMS_MAX,
     NAME_CHARS_MAX,
     VALUE_BYTES_MAX,
     is_name,
@@ -173,10 +174,13 @@ class Codec:
             raise InvalidEncoding(f"a change of {len(body):,} bytes is over the limit of {CHANGE_BYTES_MAX:,}")
         try:
             header, *values = unpack(body)
-            fields = unpack(_bytes(header), strict_map_key=False)
+            check_items(_bytes(header), MESSAGE_ITEMS_MAX)
+            fields = unpack(header, strict_map_key=False)
             change = _change(fields, values)
-        except (TypeError, ValueError, IndexError, AttributeError) as error:
+        except ValueError as error:
             raise InvalidEncoding(f"malformed change: {error}") from None
+        except (TypeError, LookupError, AttributeError):
+            raise InvalidEncoding("malformed change: a part is missing, or of another type than it must be") from None
         change.body = body
         change.hash = self._hash(header, change.ops)
         return change

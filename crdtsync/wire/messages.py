@@ -23,6 +23,7 @@ from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.change import SHORT_HASH_BYTES
 from crdtsync.wire.codec import check_items, pack, unpack
 from crdtsync.wire.limits import (
+    CHANGE_DEPS_MAX,
     MESSAGE_ITEMS_MAX,
     NAME_CHARS_MAX,
     PEER_FRAME_BYTES_MAX,
@@ -34,8 +35,7 @@ from crdtsync.wire.limits import (
 FRAME_CHANGES_MAX = 256
 LINKS_MAX = 10_000
 SPACES_MAX = 100_000
-
-_MALFORMED = (TypeError, ValueError, IndexError, KeyError, AttributeError)
+STOP_CHARS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,10 @@ def decode_message(data: bytes) -> Message | None:
     try:
         decoder = _DECODERS.get(plain[0])
         return None if decoder is None else decoder(plain)
-    except _MALFORMED as error:
-        raise InvalidEncoding(f"malformed peer message: {str(error) or type(error).__name__}") from None
+    except ValueError as error:
+        raise InvalidEncoding(f"malformed peer message: {error}") from None
+    except (TypeError, LookupError, AttributeError):
+        raise InvalidEncoding("malformed peer message: a part is missing, or of another type than it must be") from None
 
 
 def _plain_hello(hello: Hello) -> dict[str, object]:
@@ -204,7 +206,9 @@ def _links(plain: list[Any]) -> Links:
 
 def _stop(plain: list[Any]) -> Stop:
     _, space, code, message = plain[:4]
-    return Stop(_space(space), _text(code), str(message)[:1000])
+    if type(message) is not str:
+        raise ValueError("not a message in words")
+    return Stop(_space(space), _text(code), message[:STOP_CHARS_MAX])
 
 
 _DECODERS: dict[object, Callable[[list[Any]], Message]] = {
@@ -222,7 +226,7 @@ def _flat_frontier(frontier: Frontier) -> list[object]:
 
 
 def _frontier(flat: list[Any]) -> Frontier:
-    if len(flat) % 3:
+    if len(flat) % 3 or len(flat) > 3 * CHANGE_DEPS_MAX:
         raise ValueError("frontier")
     return {
         Writer(_count(flat[i], WRITER_MAX)): (_count(flat[i + 1]), _blob(flat[i + 2], SHORT_HASH_BYTES))
@@ -231,7 +235,7 @@ def _frontier(flat: list[Any]) -> Frontier:
 
 
 def _vector(flat: list[Any]) -> VersionVector:
-    if len(flat) % 2:
+    if len(flat) % 2 or len(flat) > 2 * CHANGE_DEPS_MAX:
         raise ValueError("version vector")
     return {Writer(_count(flat[i], WRITER_MAX)): _count(flat[i + 1]) for i in range(0, len(flat), 2)}
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from crdtsync.wire.yjs import InvalidUpdate
+from crdtsync.wire.lib0 import InvalidUpdate, read_uint
 
 CLIENTS_MAX = 100_000
-_INTEGER_BYTES_MAX = 9
 
 
 def decode_state_vector(data: bytes) -> dict[int, int]:
@@ -13,25 +12,16 @@ def decode_state_vector(data: bytes) -> dict[int, int]:
 
     :raises InvalidUpdate: truncated, trailing bytes, or more clients than bytes could hold.
     """
-    count, at = _integer(data, 0)
-    if count > min(CLIENTS_MAX, len(data) // 2):
-        raise InvalidUpdate(f"a state vector of {len(data)} bytes cannot hold {count} clients")
     clocks: dict[int, int] = {}
-    for _ in range(count):
-        client, at = _integer(data, at)
-        clocks[client], at = _integer(data, at)
+    try:
+        count, at = read_uint(data, 0)
+        if count > min(CLIENTS_MAX, len(data) // 2):
+            raise InvalidUpdate(f"a state vector of {len(data)} bytes cannot hold {count} clients")
+        for _ in range(count):
+            client, at = read_uint(data, at)
+            clocks[client], at = read_uint(data, at)
+    except IndexError:
+        raise InvalidUpdate(f"the state vector ends inside an integer, at byte {len(data)}") from None
     if at != len(data):
         raise InvalidUpdate(f"{len(data) - at} bytes after the end of the state vector")
     return clocks
-
-
-def _integer(data: bytes, at: int) -> tuple[int, int]:
-    number = 0
-    for i in range(_INTEGER_BYTES_MAX):
-        if at + i >= len(data):
-            break
-        byte = data[at + i]
-        number |= (byte & 0x7F) << (7 * i)
-        if byte < 0x80:
-            return number, at + i + 1
-    raise InvalidUpdate(f"no complete integer at byte {at} of the state vector")

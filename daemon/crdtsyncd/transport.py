@@ -94,6 +94,7 @@ class PeerConnection:
                 if isinstance(message, str):
                     self.close("text messages are not part of the protocol")
                     sink.log("peer_refused", level="warning", url=self.url, reason=self.close_reason)
+                    await self._socket.close(CloseCode.UNSUPPORTED_DATA, self.close_reason)
                     break
                 if self.close_reason:
                     break

@@ -432,7 +432,7 @@ class Chaos:
             else:
                 limit = rng.randrange(1, 50_000)
                 events.append((at, f"cut {a}-{b} after {limit} bytes", lambda a=a, b=b, n=limit: self._after(a, b, n)))
-        return sorted(event for event in events if event[0] <= count)
+        return sorted((event for event in events if event[0] <= count), key=lambda event: event[0])
 
     def _drop(self, a: int, b: int) -> None:
         self._cluster.link(a, b).drop()

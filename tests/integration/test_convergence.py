@@ -312,10 +312,14 @@ def test_a_token_from_one_node_is_honoured_on_another(cluster: Cluster) -> None:
         assert readers[(n + 2) % 3].get("number", after=token, timeout=10) == n
 
 
-def test_what_an_agent_had_seen_is_there_before_what_it_wrote(cluster: Cluster) -> None:
-    """A writes, B answers what it saw, and C never sees an answer without its question."""
-    cluster.cut(0, 2)
-    cluster.wait_parted(0, 2)
+@pytest.mark.parametrize("direct_link", ["cut", "slow"])
+def test_what_an_agent_had_seen_is_there_before_what_it_wrote(cluster: Cluster, direct_link: str) -> None:
+    """A asks, B answers what it saw, and C never sees an answer without its question."""
+    if direct_link == "cut":
+        cluster.cut(0, 2)
+        cluster.wait_parted(0, 2)
+    else:
+        cluster.link(0, 2).delay_ms = cluster.link(2, 0).delay_ms = 150
     asker, answerer, watcher = (daemon.client() for daemon in cluster)
     with watcher.watch("", timeout=20) as watch:
         first = watch.next()

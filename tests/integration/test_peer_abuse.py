@@ -663,7 +663,7 @@ def test_more_peers_than_peers_max_are_refused_with_a_reason() -> None:
         for stranger in kept:
             stranger.receive(Links)
         mark = len(daemon.log_lines())
-        with Stranger(daemon) as late:
+        with Stranger(daemon, hello=False) as late:
             assert "5 peer connections" in late.wait_refused()
         assert "5 peer connections" in refusal(daemon, mark)
         witness.works()
@@ -672,11 +672,11 @@ def test_more_peers_than_peers_max_are_refused_with_a_reason() -> None:
 
 
 def _is_welcome(daemon: Daemon) -> bool:
-    with Stranger(daemon) as stranger:
-        try:
+    try:
+        with Stranger(daemon) as stranger:
             return bool(stranger.receive(Links))
-        except ConnectionClosed:
-            return False
+    except ConnectionClosed:
+        return False
 
 
 def test_a_crowd_on_the_port_that_never_speaks_keeps_nobody_out() -> None:

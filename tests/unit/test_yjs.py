@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtsync.wire import yjs
+from crdtsync.wire import yjs, yjs_encoding
 from crdtsync.wire.yjs import InvalidUpdate, Outline, UpdateSummary, advance, validate_update
 
 
@@ -447,7 +447,7 @@ def test_size_and_number_of_structs_are_bounded(monkeypatch):
     monkeypatch.setattr(yjs, "UPDATE_BYTES_MAX", 100)
     with pytest.raises(InvalidUpdate, match="the update has 101 bytes"):
         validate_update(bytes(101), {})
-    monkeypatch.setattr(yjs, "STRUCTS_MAX", 3)
+    monkeypatch.setattr(yjs_encoding, "STRUCTS_MAX", 3)
     three = update((1, 0, text("a"), text("b", origin=(1, 0))), (2, 0, text("c")))
     assert validate_update(three, {}).structs == 3
     with pytest.raises(InvalidUpdate, match="too many structs"):
