@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crdtsync.client.blocking.text import Text
     from crdtsync.client.blocking.watch import Watch
     from crdtsync.client.forms import Entry, Event, LogItem, TextUpdate
+    from crdtsync.client.listing import Listing
     from crdtsync.client.written import Written
 
 _MODULES = {
@@ -29,6 +30,7 @@ _MODULES = {
     "Client": "blocking.session",
     "Entry": "forms",
     "Event": "forms",
+    "Listing": "listing",
     "LogItem": "forms",
     "Session": "blocking.session",
     "Text": "blocking.text",
@@ -46,6 +48,7 @@ __all__ = [
     "Client",
     "Entry",
     "Event",
+    "Listing",
     "LogItem",
     "Session",
     "Text",

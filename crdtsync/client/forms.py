@@ -43,7 +43,7 @@ class Event:
 
     ``token`` names all up to and including it: a watch with ``after=event.token`` goes on with the next one. Of a
     batch the events of its keys are in ``events``; of a conflict the other live entries are in ``siblings``, and
-    ``version`` covers them all.
+    ``version`` covers them all. ``dot`` names the entry that ``value`` is of.
     """
 
     event: str
@@ -58,6 +58,7 @@ class Event:
     time: datetime | None
     siblings: list[Entry] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    dot: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,7 @@ def event_from_wire(fields: Fields) -> Event:
         time=moment(fields.get("time")),
         siblings=[entry_from_wire(key or "", sibling) for sibling in fields.get("siblings") or ()],
         events=[event_from_wire(event) for event in fields.get("events") or ()],
+        dot=fields.get("dot"),
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.client.backoff import random_up_to
 from crdtsync.client.context import Arguments, Context, Seen, WriteConcern, add_options
 from crdtsync.client.durations import Seconds, milliseconds
+from crdtsync.client.listing import Listing
 from crdtsync.client.plan import Compute, Pause, Plan
 from crdtsync.client.values import encode, plain
 from crdtsync.client.written import Written
@@ -47,17 +48,17 @@ class Operations(Context):
 
     def keys(
         self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
-    ) -> Plan[list[str]]:
+    ) -> Plan[Listing[str]]:
         """The keys under a prefix."""
         rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=False)
-        return [row[0] for row in rows]
+        return Listing((row[0] for row in rows), rows.token)
 
     def items(
         self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
-    ) -> Plan[list[tuple[str, Any]]]:
+    ) -> Plan[Listing[tuple[str, Any]]]:
         """Keys and values under a prefix; logs and texts, which a scan leaves out, are read one by one."""
         rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=True)
-        items = []
+        items: Listing[tuple[str, Any]] = Listing(token=rows.token)
         for key, _, value, version, _ in rows:
             if value is not None:
                 self.memory.read(key, version)
@@ -68,41 +69,70 @@ class Operations(Context):
                 items.append((key, found))
         return items
 
-    def _scan(
+    def entries(
         self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float, *, values: bool
-    ) -> Plan[list[list[Any]]]:
-        rows: list[list[Any]] = []
+    ) -> Plan[Listing[Entry]]:
+        """The entries under a prefix, as a scan has them."""
+        rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=values, entries=True)
+        return Listing((self._listed(fields, values=values) for fields in rows), rows.token)
+
+    def _listed(self, fields: Any, *, values: bool) -> Entry:
+        """An entry of a scan; it counts as read if all its values were handed over."""
+        from crdtsync.client.forms import entry_from_wire
+
+        entry = entry_from_wire(fields["key"], fields)
+        if values and not any(one.kind in _LEFT_OUT for one in (entry, *entry.siblings)):
+            self.memory.read(entry.key, entry.version)
+        return entry
+
+    def _scan(
+        self,
+        prefix: str,
+        start: str | None,
+        limit: int | None,
+        after: str | None,
+        timeout_s: float,
+        *,
+        values: bool,
+        entries: bool = False,
+    ) -> Plan[Listing[Any]]:
+        rows: Listing[Any] = Listing()
         while limit is None or len(rows) < limit:
             wanted = PAGE_ITEMS_MAX if limit is None else min(PAGE_ITEMS_MAX, limit - len(rows))
             arguments: Arguments = {"prefix": prefix, "limit": wanted, "values": values}
+            if entries:
+                arguments["entries"] = True
             if start is not None:
                 arguments["start"] = start
             page = yield self.read_call("scan", arguments, after, timeout_s)
+            rows.token = rows.token or page["token"]
             rows += page["items"]
             if not page["more"] or not page["items"]:
                 break
-            start = page["items"][-1][0]
+            start = rows[-1]["key" if entries else 0]
         return rows
 
     def log(
-        self, key: str, start: int, last: int | None, limit: int | None, after: str | None, timeout_s: float
-    ) -> Plan[list[LogItem]]:
+        self, key: str, start: int | LogItem, last: int | None, limit: int | None, after: str | None, timeout_s: float
+    ) -> Plan[Listing[LogItem]]:
         """Elements of a log, oldest first."""
         from crdtsync.client.forms import log_item_from_wire
 
         if last is not None:
             start, limit = -last, last if limit is None else min(limit, last)
-        items: list[LogItem] = []
+        items: Listing[LogItem] = Listing()
         while limit is None or len(items) < limit:
             wanted = PAGE_ITEMS_MAX if limit is None else min(PAGE_ITEMS_MAX, limit - len(items))
-            page = yield self.read_call("log", {"key": key, "start": start, "limit": wanted}, after, timeout_s)
-            self.memory.read(key, page["version"] if page and page["length"] else None)
-            if not page or not page["items"]:
+            arguments: Arguments = {"key": key, "limit": wanted, **_beginning(start)}
+            page = yield self.read_call("log", arguments, after, timeout_s)
+            self.memory.read(key, page["version"] if page["length"] else None)
+            items.token = items.token or page["token"]
+            if not page["items"]:
                 break
             first = page["start"]
             items += [log_item_from_wire(first + offset, item) for offset, item in enumerate(page["items"])]
-            start = first + len(page["items"])
-            if start >= page["length"]:
+            start = items[-1]
+            if start.index + 1 >= page["length"]:
                 break
         return items
 
@@ -209,6 +239,15 @@ class Operations(Context):
 
 
 _GONE = object()
+_LEFT_OUT = ("log", "text")
+"""Kinds whose values a scan does not hand over."""
+
+
+def _beginning(start: int | LogItem) -> Arguments:
+    """From an index, or from behind an element: the index may have changed since, its dot has not."""
+    if isinstance(start, int):
+        return {"start": start}
+    return {"start": start.index + 1, "previous": start.dot}
 
 
 def _argument(entry: Entry | None, siblings: bool, default: Any) -> Any:

@@ -10,6 +10,7 @@ from crdtsync.core.entries import Entry
 from crdtsync.core.replica import Replica
 from crdtsync.core.storage import DocumentUpdate, Storage
 from crdtsync.core.values import (
+    Sibling,
     describe_key,
     document_of,
     kind_name,
@@ -19,6 +20,7 @@ from crdtsync.core.values import (
 )
 from crdtsync.errors import InvalidRequest, KindMismatch
 from crdtsync.wire.change import Kind
+from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX, key_fault, shown
 from crdtsync.wire.tokens import Version, decode_dot, decode_token, encode_dot, encode_token, encode_version
 
@@ -52,6 +54,10 @@ class Reader:
             raise KindMismatch(f"{key!r} is a {found}, not a {kind_name(kind)}: read it with get", kind=found)
         return groups[0]
 
+    def token(self) -> str:
+        """Names all that an answer from memory shows: it leaves after the commit of what came before it."""
+        return encode_token([(self.replica.name, self.replica.epoch, self.replica.vector)])
+
 
 Arguments = Mapping[str, Any]
 
@@ -78,30 +84,51 @@ def _scan(reader: Reader, args: Arguments) -> object:
     prefix, start, limit = args.get("prefix", ""), args.get("start", ""), _limit(args)
     if type(prefix) is not str or type(start) is not str:
         raise InvalidRequest("prefix and start must be strings")
+    describe_row = _entry_row if args.get("entries") else _row
+    read = _inline_value if args.get("values") else _no_value
     items: list[object] = []
     size_bytes = 0
+    more = False
     for key in reader.replica.entries.keys(prefix, start):
-        groups = reader.groups(key)
-        if not groups:
+        row = describe_row(reader, key, read)
+        if row is None:
             continue
-        if len(items) >= limit or size_bytes >= PAGE_BYTES_MAX:
-            return {"items": items, "more": True}
-        winner = groups[0]
-        others = [entry for group in groups[1:] for entry in group]
-        inline = bool(args.get("values")) and winner[-1].kind not in (Kind.LOG, Kind.TEXT)
-        value = winner[-1].value if inline else None
-        version = encode_version(version_of(winner, others))
-        items.append([key, kind_name(winner[-1].kind), value, version, len(others)])
-        size_bytes += len(key) + len(value or b"") + len(version)
-    return {"items": items, "more": False}
+        size_bytes += len(pack(row))
+        more = len(items) == limit or (bool(items) and size_bytes > PAGE_BYTES_MAX)
+        if more:
+            break
+        items.append(row)
+    return {"items": items, "more": more, "token": reader.token()}
+
+
+ReadValue = Callable[[Replica, Sibling], bytes | None]
+
+
+def _row(reader: Reader, key: str, read: ReadValue) -> object:
+    groups = reader.groups(key)
+    if not groups:
+        return None
+    winner, others = groups[0], [entry for group in groups[1:] for entry in group]
+    version = encode_version(version_of(winner, others))
+    return [key, kind_name(winner[-1].kind), read(reader.replica, winner), version, len(groups) - 1]
+
+
+def _entry_row(reader: Reader, key: str, read: ReadValue) -> object:
+    live = reader.replica.entries.live(key, reader.now_ms)
+    return describe_key(reader.replica, key, live, reader.node_of, read)
+
+
+def _inline_value(_replica: Replica, group: Sibling) -> bytes | None:
+    return None if group[-1].kind in (Kind.LOG, Kind.TEXT) else group[-1].value
+
+
+def _no_value(_replica: Replica, _group: Sibling) -> None:
+    return None
 
 
 def _log(reader: Reader, args: Arguments) -> object:
     live = reader.winner(_key(args), Kind.LOG)
-    start, limit = args.get("start", 0), _limit(args)
-    if type(start) is not int:
-        raise InvalidRequest("start must be an index, counted from the end if negative")
-    first = max(0, len(live) + start) if start < 0 else min(start, len(live))
+    first, limit = _first(live, args), _limit(args)
     items: list[object] = []
     size_bytes = 0
     for entry in live[first : first + limit]:
@@ -111,7 +138,22 @@ def _log(reader: Reader, args: Arguments) -> object:
             [entry.value, encode_dot(entry.dot), entry.agent, reader.node_of(entry.dot.writer), hlc_ms(entry.hlc)]
         )
         size_bytes += len(entry.value or b"")
-    return {"items": items, "start": first, "length": len(live), "version": encode_version(_log_version(reader, live))}
+    version = encode_version(_log_version(reader, live))
+    return {"items": items, "start": first, "length": len(live), "version": version, "token": reader.token()}
+
+
+def _first(live: list[Entry], args: Arguments) -> int:
+    """The index to read a log from: ``start``, unless the element before it has moved."""
+    start, previous = args.get("start", 0), args.get("previous")
+    if type(start) is not int:
+        raise InvalidRequest("start must be an index, counted from the end if negative")
+    first = max(0, len(live) + start) if start < 0 else min(start, len(live))
+    if previous is None:
+        return first
+    dot = decode_dot(previous)
+    if first and live[first - 1].dot == dot:
+        return first
+    return next((index + 1 for index, entry in enumerate(live) if entry.dot == dot), 0)
 
 
 def _log_version(reader: Reader, live: list[Entry]) -> Version:
@@ -149,23 +191,23 @@ def _text_updates(reader: Reader, args: Arguments) -> object:
     limit = _limit(args)
     items: list[object] = []
     size_bytes = 0
-    shown = dict(held)
+    told = dict(held)
     more = False
     for row in _edits(reader.storage, replica.id, document, at, limit):
         if row.dot.seq <= held.get(row.dot.writer, 0):
             continue
-        is_first_of_change = row.dot.seq > shown.get(row.dot.writer, 0)
+        is_first_of_change = row.dot.seq > told.get(row.dot.writer, 0)
         if is_first_of_change and (len(items) >= limit or size_bytes >= PAGE_BYTES_MAX):
             more = True
             break
-        merge(shown, {row.dot.writer: row.dot.seq})
+        merge(told, {row.dot.writer: row.dot.seq})
         # All up to and including this edit, as on an event of a watch: readers go on from any item's token.
-        point = encode_token([(replica.name, replica.epoch, shown)])
+        point = encode_token([(replica.name, replica.epoch, told)])
         items.append([row.update, point, row.agent, reader.node_of(row.dot.writer)])
         size_bytes += len(row.update)
     if not more:
-        merge(shown, replica.durable_vector())  # the rows come from disk: claim no more than is there
-    here = encode_token([(replica.name, replica.epoch, shown)])
+        merge(told, replica.durable_vector())  # the rows come from disk: claim no more than is there
+    here = encode_token([(replica.name, replica.epoch, told)])
     return {"document": encode_dot(document), "items": items, "token": here, "more": more, "reset": False}
 
 

@@ -12,7 +12,7 @@ from crdtsync.errors import TooLarge
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import CHANGE_BYTES_MAX, KEY_SIBLINGS_MAX
-from crdtsync.wire.tokens import Version, encode_dot, encode_version
+from crdtsync.wire.tokens import VERSION_DOTS_MAX, Version, encode_dot, encode_version
 
 KIND_NAMES = {kind.value: kind.name.lower() for kind in Kind}
 
@@ -49,11 +49,14 @@ def _identity(entry: Entry) -> object:
 
 
 def version_of(shown: list[Entry], others: list[Entry] = []) -> Version:  # noqa: B006  # never changed
-    """What a reader knows who was handed ``shown`` while ``others`` were alive too."""
+    """What a reader knows who was handed ``shown`` while ``others`` were alive too.
+
+    A vector covers whatever the same writers wrote before, so it stands only for a reader who was handed all of that.
+    """
     hlc = max((entry.hlc for entry in shown), default=0)
-    if len(shown) + len(others) > KEY_SIBLINGS_MAX:
+    if len(shown) > KEY_SIBLINGS_MAX:
         return Version(vector=vector_of(entry.dot for entry in shown), hlc=hlc)
-    return Version(dots=tuple(e.dot for e in shown), others=tuple(e.dot for e in others), hlc=hlc)
+    return Version(dots=tuple(e.dot for e in shown), others=tuple(e.dot for e in others[:VERSION_DOTS_MAX]), hlc=hlc)
 
 
 def document_of(entry: Entry) -> Dot:
@@ -115,11 +118,15 @@ def describe(
 
 
 def describe_key(
-    replica: Replica, key: str, live: list[Entry], node_of: Callable[[Writer], str]
+    replica: Replica,
+    key: str,
+    live: list[Entry],
+    node_of: Callable[[Writer], str],
+    read: Callable[[Replica, Sibling], bytes | None] = packed_value,
 ) -> dict[str, Any] | None:
     """The entry of a key: the winner with its siblings and a version that covers all of them. None: absent."""
     groups = siblings(replica.entries, live)
     if not groups:
         return None
-    winner, *others = [describe(replica, group, node_of) for group in groups]
+    winner, *others = [describe(replica, group, node_of, read) for group in groups]
     return {"key": key, **winner, "version": encode_version(version_of(live)), "siblings": others}

@@ -19,7 +19,7 @@ from crdtsync.errors import CrdtSyncError, InvalidEncoding
 from crdtsync.wire.change import Change, Kind, Op, RemoveRange
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import frame
-from crdtsync.wire.tokens import Version, encode_token, encode_version
+from crdtsync.wire.tokens import Version, encode_dot, encode_token, encode_version
 
 SLICE_KEYS_MAX = 64
 SLICE_CHANGES_MAX = 64
@@ -159,6 +159,7 @@ class Watches:
         """Remember which keys changed while the consumer could not be told."""
         watch.lagged = watch.lagged or watch.blocked
         if len(watch.dirty) + len(keys) > DIRTY_KEYS_MAX:
+            watch.lagged = True
             watch.start_snapshot()
         for key in keys:
             if watch.scan is None or key <= watch.scan:
@@ -198,6 +199,7 @@ class Watches:
             token = encode_token([(replica.name, replica.epoch, watch.held)])
             if not events:
                 continue
+            _note_survivors(watch, events)
             packed = [_pack_event(event, token) for event in events]
             ready.append(packed[0] if len(change.ops) == 1 else _pack_batch(change, replica, packed, token))
         if watch.position >= replica.position:  # not `durable`: of the commit under way this watch was told nothing
@@ -207,8 +209,8 @@ class Watches:
     def _send_state(self, watch: Watch, now_ms: int) -> None:
         """Send the newest state of some keys: a slice of the snapshot, or of what a slow consumer missed."""
         ready: list[bytes] = []
-        if watch.lagged and not watch.snapshot:
-            ready.append(_plain_event("lagged", None))
+        if watch.lagged and (not watch.snapshot or watch.scan == ""):
+            ready.append(_plain_event("reset" if watch.snapshot else "lagged", None))
             watch.lagged = False
         size_bytes = 0
         for key in self._next_keys(watch):
@@ -295,9 +297,12 @@ def _live_events(replica: Replica, applied: Applied, now_ms: int) -> list[Event]
         event = _event(replica, applied.change, "delete" if not live else "set", effect.op, operation)
         if effect.added is not None:
             event["version"] = encode_version(Version(dots=(effect.added.dot,), hlc=effect.added.hlc))
+            event["dot"] = encode_dot(effect.added.dot)
+        elif operation == "delete" and live:
+            event |= {**_state_event(replica, effect.op.key, now_ms, snapshot=False), "op": operation}  # what is left
         if len(groups) > 1:
             winner = _described(replica, groups[0])
-            event |= {name: winner[name] for name in ("kind", "value", "agent", "node", "time")}
+            event |= {name: winner[name] for name in ("kind", "value", "dot", "agent", "node", "time")}
             event |= {
                 "event": "conflict",
                 "version": encode_version(version_of(live)),
@@ -311,12 +316,23 @@ def _described(replica: Replica, group: list[Any]) -> Event:
     return describe(replica, group, replica.node_of, _state_value)
 
 
+def _note_survivors(watch: Watch, events: list[Event]) -> None:
+    """The log does not tell whether a delete left a concurrent value alive: keys that live are told anew at the end."""
+    for event in events:
+        if event["event"] != "delete":
+            watch.dirty.pop(event["key"], None)
+        elif watch.replica.entries.held(event["key"]):
+            watch.dirty[event["key"]] = None
+
+
 def _past_event(replica: Replica, change: Change, n: int, op: Op) -> Event:
     """An event told from the log alone: what happened, without what it did to siblings."""
     operation = _operation(op)
     event = _event(replica, change, "delete" if operation == "delete" else "set", op, operation)
     if op.value_hash is not None:
-        event["version"] = encode_version(Version(dots=(Dot(change.writer, change.seq, n),), hlc=change.hlc))
+        dot = Dot(change.writer, change.seq, n)
+        event["version"] = encode_version(Version(dots=(dot,), hlc=change.hlc))
+        event["dot"] = encode_dot(dot)
     return event
 
 
@@ -334,6 +350,7 @@ def _state_event(replica: Replica, key: str, now_ms: int, snapshot: bool) -> Eve
         "value": _state_value(replica, groups[0]),
         "op": "state",
         "version": encode_version(version_of(groups[0])),
+        "dot": encode_dot(newest.dot),
         "agent": newest.agent,
         "node": replica.node_of(newest.dot.writer),
         "time": hlc_ms(newest.hlc),
@@ -355,7 +372,7 @@ def _plain_event(name: str, token: str | None) -> bytes:
     return _pack_event({"event": name, "key": None}, token)
 
 
-_FIELDS = ("event", "key", "kind", "value", "op", "version", "token", "agent", "node", "time")
+_FIELDS = ("event", "key", "kind", "value", "op", "version", "dot", "token", "agent", "node", "time")
 
 
 def _pack_event(event: Event, token: str | None) -> bytes:

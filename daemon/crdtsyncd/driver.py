@@ -127,6 +127,9 @@ class Driver:
         except StorageError as error:
             self._fail(error)
             return
+        except Exception as error:  # noqa: BLE001  # as above
+            self._recover(Tick(), error)
+            return
         else:
             self._node.advance()
         self.progress += 1

@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ WAL_CHECKPOINT_BYTES = 8 * 1024 * 1024
 WAL_BYTES_MAX = 64 * 1024 * 1024
 OUTCOME_AGE_MS_MAX = 24 * 3600 * 1000
 
+_CONNECTION: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "cached_statements": 256}
 _ENTRY_COLUMNS = "row, space, writer, seq, n, key, sub, kind, hlc, agent, value, value_hash, attrs"
 _INSERTS: tuple[tuple[str, str], ...] = (
     ("spaces", "INSERT INTO spaces (id, name, epoch) VALUES (?, ?, ?)"),
@@ -64,17 +66,22 @@ class Store:
         self.path = data_dir / DATABASE_NAME
         self.commits = 0
         self.last_commit_ms = 0.0
-        self._lock = _lock(data_dir)
-        try:
-            _check_header(self.path)
-            self._db = _connect(self.path)
-            _prepare(self._db, self.path)
-            self.database = self._meta_or("database", os.urandom(16))
-            self.node = self._meta_or("node", os.urandom(16).hex().encode()).decode()
+        with ExitStack() as undo:
+            self._lock = _lock(data_dir)
+            undo.callback(os.close, self._lock)
+            try:
+                _check_header(self.path)
+                self._db = sqlite3.connect(self.path, **_CONNECTION)
+                undo.callback(self._db.close)
+                _set_up(self._db)
+                _prepare(self._db, self.path)
+                self.database = self._meta_or("database", os.urandom(16))
+                self.node = self._meta_or("node", os.urandom(16).hex().encode()).decode()
+                self._own_changes = self._count_own_changes()
+            except sqlite3.Error as error:
+                raise StorageError(f"cannot use the database {self.path}: {error}; {_remedy(error)}") from None
             self._mark = Mark(runtime_dir, self.database)
-        except sqlite3.DatabaseError as error:
-            raise StorageError(f"cannot use the database {self.path}: {error}; {_remedy(error)}") from None
-        self._own_changes = self._count_own_changes()
+            undo.pop_all()
         self._may_resume = self._mark.allows(self._own_changes)
         self._mark.write(self._own_changes)
 
@@ -96,6 +103,9 @@ class Store:
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             raise self._failed(error) from None
+        except Exception:  # a row that no table can hold: a bug, and not the disk's
+            self._db.rollback()
+            raise
         self.commits += 1
         self.last_commit_ms = (time.perf_counter() - started) * 1000
         if batch.own_changes:
@@ -370,7 +380,12 @@ def _lock(data_dir: Path) -> int:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    db = sqlite3.connect(path, **_CONNECTION)
+    _set_up(db)
+    return db
+
+
+def _set_up(db: sqlite3.Connection) -> None:
     for pragma in (
         "journal_mode = WAL",
         "synchronous = FULL",
@@ -380,7 +395,6 @@ def _connect(path: Path) -> sqlite3.Connection:
         "busy_timeout = 2000",
     ):
         db.execute(f"PRAGMA {pragma}")
-    return db
 
 
 def _check_header(path: Path) -> None:

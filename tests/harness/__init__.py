@@ -2,12 +2,14 @@
 
 from tests.harness.cluster import Cluster, differences, wait_until, wait_until_equal
 from tests.harness.daemon import Daemon
+from tests.harness.mirror import Mirror
 from tests.harness.proxy import Network, Proxy
 from tests.harness.raw import RawAgent, RawError
 
 __all__ = [
     "Cluster",
     "Daemon",
+    "Mirror",
     "Network",
     "Proxy",
     "RawAgent",

@@ -6,6 +6,7 @@ import random
 import re
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import combinations
 from queue import Empty, Queue
@@ -16,6 +17,7 @@ from crdtsync.client import Client, Written
 from crdtsync.errors import OutcomeUnknown, Refused, Timeout, VersionMismatch
 from tests.harness.cluster import Cluster, wait_until_equal
 from tests.harness.daemon import Daemon
+from tests.harness.mirror import Mirror
 from tests.harness.oracle import (
     Added,
     Deletion,
@@ -461,7 +463,6 @@ class Chaos:
 
 def play(cluster: Cluster, scale: Scale, seed: int, *, settle_s: float = 60.0) -> dict[str, object]:
     """One whole run and all its checks; figures about it."""
-    started_s = monotonic()
     _prepare(cluster, scale)
     tickets = Tickets(scale.operations)
     chaos = Chaos(cluster, tickets, random.Random(f"chaos {seed}"))
@@ -473,13 +474,33 @@ def play(cluster: Cluster, scale: Scale, seed: int, *, settle_s: float = 60.0) -
             worker.incarnation = lambda at=at: chaos.incarnations[at]  # type: ignore[misc]
             workers.append(worker)
             mail.append(worker.inbox)
+    mirrors = [Mirror(daemon.client("mirror"), "task/") for daemon in cluster]
+    with ExitStack() as stack:
+        for mirror in mirrors:
+            stack.enter_context(mirror)
+        return _play(cluster, scale, seed, settle_s, tickets, chaos, workers, mirrors)
+
+
+def _play(
+    cluster: Cluster,
+    scale: Scale,
+    seed: int,
+    settle_s: float,
+    tickets: Tickets,
+    chaos: Chaos,
+    workers: Sequence[Worker],
+    mirrors: Sequence[Mirror],
+) -> dict[str, object]:
+    started_s = monotonic()
     _run(tickets, [chaos.run, *(lambda worker=worker: worker.run(tickets) for worker in workers)])  # type: ignore[misc]
     worked_s = monotonic() - started_s
     context = f"seed {seed}; chaos: {'; '.join(chaos.done)}"
     try:
         wait_until_equal(cluster, settle_s)
         _check(cluster, scale, History.joined([worker.history for worker in workers]))
-        figures = _figures(cluster, workers)
+        for daemon, mirror in zip(cluster, mirrors, strict=True):
+            mirror.wait_for(dict(daemon.client("checker").items("task/")))
+        figures = {**_figures(cluster, workers), "events": [mirror.events for mirror in mirrors]}
         _check_restart(cluster)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{context}") from error

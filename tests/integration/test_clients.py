@@ -13,7 +13,7 @@ import pytest
 
 from crdtsync.client import AsyncClient, Client
 from crdtsync.errors import OutcomeUnknown, Timeout
-from tests.harness import Cluster, Daemon, Network, Proxy, wait_until_equal
+from tests.harness import Cluster, Daemon, Mirror, Network, Proxy, wait_until_equal
 from tests.harness.workers import appends, in_processes, increments
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
@@ -201,6 +201,41 @@ def test_a_watch_goes_on_over_broken_connections_without_a_gap(doorway: Proxy, d
     in_threads(2, work)
     assert doorway.cuts > 10
     assert seen == list(range(count))
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["steady", "broken"])
+def test_a_copy_that_a_watch_keeps_shows_what_the_daemon_shows(pair: Cluster, broken: bool) -> None:
+    """Also with siblings that come and go, and over connections that break."""
+    rng = random.Random(9)
+    door = pair.network.proxy(str(pair[1].socket), str(pair[1].run / "d"))
+    clients = [daemon.client(daemon.name) for daemon in pair]
+    with Client(str(door.address), agent="watcher") as client, Mirror(client, "k/") as mirror:
+        for turn in range(5):
+            pair.cut(0, 1)
+            if broken:
+                door.cut_after(down=rng.randrange(1, 3000))
+            for n in range(120):
+                writer, key = rng.choice(clients), f"k/{rng.randrange(8)}"
+                match rng.randrange(6):
+                    case 0:
+                        writer.entry(key)
+                        writer.delete(key)
+                    case 1:
+                        writer.get(key)
+                        writer.delete(key)
+                    case 2:
+                        writer.get(key)
+                        writer.set(key, [turn, n])
+                    case 3:
+                        writer.update(key, lambda found: found, siblings=True)
+                    case _:
+                        writer.set(key, [turn, n])
+            if broken and turn % 2:
+                door.drop()
+            pair.heal()
+            wait_until_equal(pair)
+        mirror.wait_for(dict(clients[1].items("k/")))
+    assert not broken or door.accepted > 3
 
 
 def test_writes_go_on_when_the_daemon_is_killed_and_comes_back(daemon: Daemon) -> None:

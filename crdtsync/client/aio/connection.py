@@ -98,6 +98,8 @@ class AsyncConnection:
         self._attaching = asyncio.Lock()
         self._reconnecting: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._queued = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._is_closed = False
@@ -120,13 +122,10 @@ class AsyncConnection:
         pending = Pending(call.operation, call.arguments, deadline)
         if not self._was_attached:
             await self.attach(deadline - monotonic())
-        link = self._link
-        if (call.is_write and self._table.writes >= WRITES_MAX) or (link is not None and not link.writable.is_set()):
-            await self._wait_for_room(pending, is_write=call.is_write)
-        if self._is_closed:
-            raise closed()
-        pending.waker = asyncio.get_running_loop().create_future()
-        self._send(pending, is_write=call.is_write)
+        if self._queued or not self._has_room(call.is_write):
+            await self._queue(pending, is_write=call.is_write)
+        else:
+            self._send(pending, is_write=call.is_write)
         try:
             await pending.waker
         finally:
@@ -149,6 +148,9 @@ class AsyncConnection:
     # -- sending ----------------------------------------------------------------------------------------------
 
     def _send(self, pending: Pending, *, is_write: bool) -> None:
+        if self._is_closed:
+            raise closed()
+        pending.waker = asyncio.get_running_loop().create_future()
         frame = self._table.admit(pending, is_write=is_write)
         if self._link is None:
             self._start_reconnecting()  # it sends what is pending
@@ -167,16 +169,29 @@ class AsyncConnection:
         if self._link is not None and frames:
             self._link.transport.write(b"".join(frames) if len(frames) > 1 else frames[0])
 
-    async def _wait_for_room(self, pending: Pending, *, is_write: bool) -> None:
+    def _has_room(self, is_write: bool) -> bool:
+        link = self._link
+        return not (is_write and self._table.writes >= WRITES_MAX) and (link is None or link.writable.is_set())
+
+    async def _queue(self, pending: Pending, *, is_write: bool) -> None:
+        """Send when there is room. Calls keep their order: while one waits, those that come later wait behind it."""
+        self._queued += 1
         try:
-            async with time_limit(pending.deadline - monotonic()):
-                if self._link is not None:
-                    await self._link.writable.wait()
-                while is_write and self._table.writes >= WRITES_MAX:
-                    self._room.clear()
-                    await self._room.wait()
+            async with time_limit(pending.deadline - monotonic()), self._turn:
+                while not self._has_room(is_write):
+                    await self._wait_for_room(is_write=is_write)
+                self._send(pending, is_write=is_write)
         except TimeoutError:
             raise timed_out(pending) from None
+        finally:
+            self._queued -= 1
+
+    async def _wait_for_room(self, *, is_write: bool) -> None:
+        if self._link is not None:
+            await self._link.writable.wait()
+        if is_write and self._table.writes >= WRITES_MAX:
+            self._room.clear()
+            await self._room.wait()
 
     # -- receiving --------------------------------------------------------------------------------------------
 

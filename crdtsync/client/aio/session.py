@@ -17,6 +17,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from crdtsync.client.address import agent_name, socket_paths, space_name
 from crdtsync.client.aio.connection import AsyncConnection
+from crdtsync.client.listing import Listing
 from crdtsync.client.operations import Operations
 from crdtsync.client.plan import WAIT_GRACE_S, Call, Compute, Plan, Step, limit_s
 
@@ -78,7 +79,7 @@ class AsyncSession:
         limit: int | None = None,
         after: str | None = None,
         timeout: Seconds | None = None,
-    ) -> list[str]:
+    ) -> Listing[str]:
         """The keys that start with ``prefix``; see :meth:`Client.keys`."""
         timeout_s = limit_s(timeout, self.timeout_s)
         return await self.run(self._operations.keys(prefix, start, limit, after, timeout_s), timeout_s)
@@ -91,35 +92,51 @@ class AsyncSession:
         limit: int | None = None,
         after: str | None = None,
         timeout: Seconds | None = None,
-    ) -> list[tuple[str, Any]]:
+    ) -> Listing[tuple[str, Any]]:
         """Keys and values; see :meth:`Client.items`."""
         timeout_s = limit_s(timeout, self.timeout_s)
         return await self.run(self._operations.items(prefix, start, limit, after, timeout_s), timeout_s)
+
+    async def entries(
+        self,
+        prefix: str = "",
+        *,
+        start: str | None = None,
+        limit: int | None = None,
+        values: bool = True,
+        after: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> Listing[Entry]:
+        """Whole entries; see :meth:`Client.entries`."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(
+            self._operations.entries(prefix, start, limit, after, timeout_s, values=values), timeout_s
+        )
 
     async def log(
         self,
         key: str,
         *,
-        start: int = 0,
+        start: int | LogItem = 0,
         last: int | None = None,
         limit: int | None = None,
         after: str | None = None,
         timeout: Seconds | None = None,
-    ) -> list[Any]:
+    ) -> Listing[Any]:
         """The values of a log; see :meth:`Client.log`."""
         items = await self.log_items(key, start=start, last=last, limit=limit, after=after, timeout=timeout)
-        return [item.value for item in items]
+        return Listing((item.value for item in items), items.token)
 
     async def log_items(
         self,
         key: str,
         *,
-        start: int = 0,
+        start: int | LogItem = 0,
         last: int | None = None,
         limit: int | None = None,
         after: str | None = None,
         timeout: Seconds | None = None,
-    ) -> list[LogItem]:
+    ) -> Listing[LogItem]:
         """The elements of a log with author and time; see :meth:`Client.log_items`."""
         timeout_s = limit_s(timeout, self.timeout_s)
         return await self.run(self._operations.log(key, start, last, limit, after, timeout_s), timeout_s)
@@ -264,13 +281,18 @@ class AsyncSession:
     # -- running plans ------------------------------------------------------------------------------------------
 
     async def run(self, plan: Plan[T], timeout_s: float) -> T:
-        """Do what a plan says, within a time limit; its result. For the other parts of this library."""
+        """Do what a plan says; its result. For the other parts of this library.
+
+        The time limit is for what happens before, between and after runs of the caller's function, each time anew.
+        """
         deadline = monotonic() + timeout_s
         try:
             step = next(plan)
             while True:
                 try:
                     outcome = await self._do(step, deadline)
+                    if type(step) is Compute:
+                        deadline = monotonic() + timeout_s  # the time that the caller's function took is the caller's
                 except BaseException as error:  # noqa: BLE001  # the plan tidies up and raises it again
                     step = plan.throw(error)
                 else:

@@ -12,6 +12,7 @@ from weakref import WeakSet, WeakValueDictionary
 from crdtsync.client.address import agent_name, socket_paths, space_name
 from crdtsync.client.blocking.connection import Connection
 from crdtsync.client.blocking.forking import restart_in_children
+from crdtsync.client.listing import Listing
 from crdtsync.client.operations import Operations
 from crdtsync.client.plan import WAIT_GRACE_S, Call, Compute, Plan, Step, limit_s
 
@@ -84,10 +85,12 @@ class Session:
         limit: int | None = None,
         after: str | None = None,
         timeout: Seconds | None = None,
-    ) -> list[str]:
+    ) -> Listing[str]:
         """The keys that start with ``prefix``, sorted; from the first one after ``start``, at most ``limit``.
 
-        Large answers are fetched page by page, so a key that is written meanwhile may or may not be among them.
+        Large answers are fetched page by page, so a key that is written meanwhile may or may not be among them. To
+        follow what comes then, watch with ``after`` set to the ``token`` of the list
+        (:class:`~crdtsync.client.Listing`).
         """
         timeout_s = limit_s(timeout, self.timeout_s)
         return self.run(self._operations.keys(prefix, start, limit, after, timeout_s), timeout_s)
@@ -100,38 +103,59 @@ class Session:
         limit: int | None = None,
         after: str | None = None,
         timeout: Seconds | None = None,
-    ) -> list[tuple[str, Any]]:
+    ) -> Listing[tuple[str, Any]]:
         """Keys and their values (as :meth:`get` gives them), like :meth:`keys`. Each counts as read."""
         timeout_s = limit_s(timeout, self.timeout_s)
         return self.run(self._operations.items(prefix, start, limit, after, timeout_s), timeout_s)
+
+    def entries(
+        self,
+        prefix: str = "",
+        *,
+        start: str | None = None,
+        limit: int | None = None,
+        values: bool = True,
+        after: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> Listing[Entry]:
+        """What :meth:`entry` gives of each key, like :meth:`keys` in few requests.
+
+        Of logs and texts the ``value`` is None: read them one by one. With ``values=False`` it is None of all keys, and
+        none of them counts as read.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return self.run(self._operations.entries(prefix, start, limit, after, timeout_s, values=values), timeout_s)
 
     def log(
         self,
         key: str,
         *,
-        start: int = 0,
+        start: int | LogItem = 0,
         last: int | None = None,
         limit: int | None = None,
         after: str | None = None,
         timeout: Seconds | None = None,
-    ) -> list[Any]:
+    ) -> Listing[Any]:
         """The values of a log, oldest first; empty if it is absent.
 
-        ``last=20`` gives the newest 20; ``start`` is an index, negative from the end; ``limit`` is how many at most.
+        ``last=20`` gives the newest 20; ``start`` is an index, negative from the end, or an item of
+        :meth:`log_items`: from the one after it, wherever it is by now (from the first, if it is gone); ``limit`` is
+        how many at most. To follow the log from there, watch with ``after`` set to the ``token`` of the list
+        (:class:`~crdtsync.client.Listing`).
         """
         items = self.log_items(key, start=start, last=last, limit=limit, after=after, timeout=timeout)
-        return [item.value for item in items]
+        return Listing((item.value for item in items), items.token)
 
     def log_items(
         self,
         key: str,
         *,
-        start: int = 0,
+        start: int | LogItem = 0,
         last: int | None = None,
         limit: int | None = None,
         after: str | None = None,
         timeout: Seconds | None = None,
-    ) -> list[LogItem]:
+    ) -> Listing[LogItem]:
         """Like :meth:`log`, with the author, time and index of each element."""
         timeout_s = limit_s(timeout, self.timeout_s)
         return self.run(self._operations.log(key, start, last, limit, after, timeout_s), timeout_s)
@@ -216,7 +240,8 @@ class Session:
         between.
 
         ``function`` gets ``default`` if the key is absent; with ``siblings=True`` it gets the list of all live
-        values, winner first, and the result supersedes them all. It may run up to ``attempts`` times. Returns the
+        values, winner first, and the result supersedes them all. It may run up to ``attempts`` times, and the time that
+        it takes does not count: ``timeout`` limits what comes before, between and after, each time anew. Returns the
         token, with the new value as its ``value``; durable as :meth:`set`.
 
         :raises VersionMismatch: others were faster in every attempt.
@@ -314,13 +339,18 @@ class Session:
     # -- running plans ------------------------------------------------------------------------------------------
 
     def run(self, plan: Plan[T], timeout_s: float) -> T:
-        """Do what a plan says, within a time limit; its result. For the other parts of this library."""
+        """Do what a plan says; its result. For the other parts of this library.
+
+        The time limit is for what happens before, between and after runs of the caller's function, each time anew.
+        """
         deadline = monotonic() + timeout_s
         try:
             step = next(plan)
             while True:
                 try:
                     outcome = self._do(step, deadline)
+                    if type(step) is Compute:
+                        deadline = monotonic() + timeout_s  # the time that the caller's function took is the caller's
                 except BaseException as error:  # noqa: BLE001  # the plan tidies up and raises it again
                     step = plan.throw(error)
                 else:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from crdtsync.client import Client, Entry
 
 CLIENT_TIMEOUT_S = 30.0
-LONG_S = 7 * 86400.0  # for work that a person or another program does meanwhile
 COMPLETION_TIMEOUT_S = 1.0
 _PAGE_KEYS = 1000
+_PAGE_VALUES = 64  # each may have 1 MiB
 
 
 @contextlib.contextmanager
@@ -77,3 +77,15 @@ def all_keys(client: Client, prefix: str) -> Iterator[str]:
         if len(page) < _PAGE_KEYS:
             return
         start = page[-1]
+
+
+def all_entries(client: Client, prefix: str, *, values: bool) -> Iterator[Entry]:
+    """All entries under a prefix as a scan has them, page by page; logs and texts without their value."""
+    start: str | None = None
+    wanted = _PAGE_VALUES if values else _PAGE_KEYS
+    while True:
+        page = client.entries(prefix, start=start, limit=wanted, values=values)
+        yield from page
+        if len(page) < wanted:
+            return
+        start = page[-1].key

@@ -17,7 +17,7 @@ from crdtsyncd.cli.arguments import key_argument
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.document import NOTHING, Form
 from crdtsyncd.cli.failures import ABSENT, NOT_FOUND, CommandFailed
-from crdtsyncd.cli.session import LONG_S, connect
+from crdtsyncd.cli.session import connect
 
 from crdtsync.errors import KindMismatch
 
@@ -45,7 +45,7 @@ def edit(settings: Settings, key: str, as_string: bool) -> None:
     sitting = Sitting(key, Form(as_string=as_string, indent=2))
     with sitting, connect(settings) as client:
         _check_kind(client, key)
-        token = client.update(key, sitting.edited, default=NOTHING, attempts=ATTEMPTS_MAX, timeout=LONG_S)
+        token = client.update(key, sitting.edited, default=NOTHING, attempts=ATTEMPTS_MAX)
         output.result(settings, token, {"token": token})
 
 

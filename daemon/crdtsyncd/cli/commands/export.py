@@ -9,10 +9,10 @@ from crdtsyncd.cli.arguments import prefix_argument
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.progress import Progress
 from crdtsyncd.cli.records import KINDS, exported
-from crdtsyncd.cli.session import all_keys, connect, whole_entry
+from crdtsyncd.cli.session import all_entries, connect, whole_entry
 
 if TYPE_CHECKING:
-    from crdtsync.client import Client
+    from crdtsync.client import Client, Entry
 
 
 @state_command("export")
@@ -30,18 +30,18 @@ def export(settings: Settings, prefix: str) -> None:
       crdtsync export plan/ > plan.ndjson
     """
     with connect(settings) as client, Progress("keys exported") as progress:
-        for key in all_keys(client, prefix):
-            line = _line(client, key)
+        for listed in all_entries(client, prefix, values=True):
+            line = _line(client, listed)
             if line is not None:
                 output.line(line)
                 progress.advance()
 
 
-def _line(client: Client, key: str) -> str | None:
-    entry = whole_entry(client, key)
+def _line(client: Client, listed: Entry) -> str | None:
+    entry = listed if listed.kind == "register" else whole_entry(client, listed.key)
     if entry is None:
         return None  # deleted since it was listed
     if entry.kind not in KINDS:
-        output.warning(f"{key} was left out: this version does not know the kind {entry.kind}")
+        output.warning(f"{entry.key} was left out: this version does not know the kind {entry.kind}")
         return None
     return exported(entry)

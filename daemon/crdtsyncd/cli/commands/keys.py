@@ -17,9 +17,11 @@ from crdtsyncd.cli.arguments import (
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.failures import absent
 from crdtsyncd.cli.params import DURATION, KEY, TEXT, WriteConcernValue
-from crdtsyncd.cli.session import all_keys, connect
+from crdtsyncd.cli.session import all_entries, all_keys, connect
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from crdtsync.client import Client
 
 _BATCH_KEYS = 1000
@@ -102,12 +104,18 @@ def _delete(client: Client, keys: list[str], w: WriteConcernValue | None) -> lis
 def ls(settings: Settings, prefix: str) -> None:
     """Print the keys that begin with a prefix.
 
-    All keys, without PREFIX; in order, one a line.
+    All keys, without PREFIX; in order, one a line. With --json each line is an object with the key's kind and the
+    number of its siblings.
 
     \b
     Example:
       crdtsync ls plan/
     """
     with connect(settings) as client:
-        for key in all_keys(client, prefix):
-            output.line(output.record({"key": key}) if settings.json else key)
+        for line in _described(client, prefix) if settings.json else all_keys(client, prefix):
+            output.line(line)
+
+
+def _described(client: Client, prefix: str) -> Iterator[str]:
+    for entry in all_entries(client, prefix, values=False):
+        yield output.record({"key": entry.key, "kind": entry.kind, "siblings": len(entry.siblings)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
@@ -10,19 +9,17 @@ from crdtsyncd.cli import output, values
 from crdtsyncd.cli.arguments import concern_option, key_argument, string_option, value_argument, value_of
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.failures import absent
+from crdtsyncd.cli.following import Follower, log_pages
 from crdtsyncd.cli.params import WriteConcernValue
 from crdtsyncd.cli.session import connect
 from crdtsyncd.cli.streams import end_with_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from datetime import datetime
+    from collections.abc import Callable, Iterator
 
-    from crdtsync.client import Client, Event, LogItem
+    from crdtsync.client import Client, LogItem
 
-    Show = Callable[[LogItem | Event], None]
-
-_PAGE_ITEMS = 1000
+    Show = Callable[[LogItem], None]
 
 
 @state_command("append")
@@ -93,65 +90,25 @@ def trim(settings: Settings, key: str, keep: int, w: WriteConcernValue | None) -
         output.result(settings, str(removed), {"removed": removed, "token": client.last_token})
 
 
-def _show_value(item: LogItem | Event) -> None:
+def _show_value(item: LogItem) -> None:
     output.line(values.dumps(item.value))
 
 
-def _show_object(item: LogItem | Event) -> None:
+def _show_object(item: LogItem) -> None:
     output.line(output.record({name: getattr(item, name) for name in ("value", "agent", "node", "time")}))
 
 
 def _items(client: Client, key: str, count: int | None) -> Iterator[LogItem]:
-    """The last ``count`` elements, or all, page by page, so that the first are out before the last are read."""
-    if count is not None:
-        if count:
-            yield from client.log_items(key, last=count)
-        return
-    start = 0
-    while True:
-        page = client.log_items(key, start=start, limit=_PAGE_ITEMS)
-        yield from page
-        if len(page) < _PAGE_ITEMS:
-            return
-        start = page[-1].index + 1
+    if count is None:
+        for page in log_pages(client, key):
+            yield from page
+    elif count:
+        yield from client.log_items(key, last=count)
 
 
 def _follow(client: Client, key: str, count: int | None, show: Show) -> None:
-    """Print what is there, then what comes.
-
-    The watch begins first, so nothing falls between the two; what it then repeats of the reading is left out.
-    """
     end_with_reader()
-    with client.watch(key) as events:
-        for event in events:
-            if event.event == "snapshot" and event.key is None:
-                break
-        repeated = Counter(_identity(item) for item in _shown(_items(client, key, count), show))
-        for event in _flat(events):
-            if event.event in ("lagged", "reset"):
-                output.warning(f"elements came faster than they could be printed; see crdtsync log {key} for all")
-            if event.key != key or event.op != "append":
-                continue
-            identity = _identity(event)
-            if repeated[identity] > 0:
-                repeated[identity] -= 1
-            else:
-                show(event)
-                output.flush()
-
-
-def _shown(items: Iterable[LogItem], show: Show) -> Iterator[LogItem]:
-    for item in items:
-        show(item)
-        yield item
-    output.flush()
-
-
-def _flat(events: Iterable[Event]) -> Iterator[Event]:
-    for event in events:
-        yield from event.events if event.event == "batch" else (event,)
-
-
-def _identity(item: LogItem | Event) -> tuple[str | None, str | None, datetime | None, str]:
-    """What a reading and an event of one element have in common; equal ones are told apart by counting."""
-    return item.agent, item.node, item.time, values.dumps(item.value)
+    for page in Follower(client, key).pages(count):
+        for item in page:
+            show(item)
+        output.flush()

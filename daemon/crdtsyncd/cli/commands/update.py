@@ -11,7 +11,7 @@ from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.document import NOTHING, Form
 from crdtsyncd.cli.failures import NOT_EXECUTABLE, NOT_FOUND, CommandFailed
 from crdtsyncd.cli.params import WriteConcernValue
-from crdtsyncd.cli.session import LONG_S, connect
+from crdtsyncd.cli.session import connect
 
 
 @state_command("update")
@@ -45,9 +45,7 @@ def update(
         return form.decode(_filtered(command, form.encode(value)), f"what {command[0]!r} printed")
 
     with connect(settings) as client:
-        token = client.update(
-            key, through_command, default=NOTHING, attempts=attempts, w=w, timeout=settings.timeout or LONG_S
-        )
+        token = client.update(key, through_command, default=NOTHING, attempts=attempts, w=w)
     output.result(settings, token, {"token": token})
 
 

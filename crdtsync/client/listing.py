@@ -1,0 +1,25 @@
+"""What a read of many things gives back: a list, and on it the point that it shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+T = TypeVar("T")
+
+
+class Listing(list[T]):
+    """A list; a watch with ``after=listing.token`` brings all that it does not show.
+
+    A long one is fetched in several pages while others write, and ``token`` names the point of the first: what came
+    while the later pages were read may be in the list, and the watch brings it again. None if nothing was asked of the
+    daemon.
+    """
+
+    __slots__ = ("token",)
+
+    def __init__(self, items: Iterable[T] = (), token: str | None = None) -> None:
+        super().__init__(items)
+        self.token = token

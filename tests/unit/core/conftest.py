@@ -1,0 +1,37 @@
+"""Fleets for the tests of the core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.core.fleet import Fleet, Machine, fleet_of
+
+
+@pytest.fixture
+def node() -> Iterator[Machine]:
+    """One machine."""
+    with fleet_of("a") as fleet:
+        yield fleet["a"]
+
+
+@pytest.fixture
+def apart() -> Iterator[Fleet]:
+    """Machines a, b and c, not connected."""
+    with fleet_of("a", "b", "c") as fleet:
+        yield fleet
+
+
+@pytest.fixture
+def pair() -> Iterator[Fleet]:
+    """Machines a and b, connected."""
+    with fleet_of("a", "b", linked=True) as fleet:
+        yield fleet
+
+
+@pytest.fixture
+def trio() -> Iterator[Fleet]:
+    """Machines a, b and c, each connected to each."""
+    with fleet_of("a", "b", "c", linked=True) as fleet:
+        yield fleet

@@ -1,0 +1,211 @@
+"""Dialling peers: how long it waits, what it reports, and that nothing stops it for good."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from crdtsyncd import transport
+from crdtsyncd.transport import BACKOFF_S_FIRST, BACKOFF_S_MAX, PeerConnection, dial_forever, listen
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+
+from crdtsync.errors import ConfigError
+
+
+class Sink:
+    """Notes what is reported."""
+
+    def __init__(self) -> None:
+        self.states: list[tuple[str, str]] = []
+        self.logged: list[dict[str, object]] = []
+        self.frames: list[bytes] = []
+        self.linked = False
+        self.count = 0
+        self.connection: PeerConnection | None = None
+        self.closed = asyncio.Event()
+        self.reason = ""
+
+    def peer_opened(self, connection: PeerConnection) -> int:
+        self.connection = connection
+        self.count += 1
+        return 1
+
+    def peer_frame(self, _conn: int, data: bytes) -> None:
+        self.frames.append(data)
+
+    def peer_latency(self, _conn: int, rtt_ms: float) -> None:
+        assert rtt_ms >= 0
+
+    def peer_closed(self, _conn: int, reason: str) -> None:
+        self.count -= 1
+        self.reason = reason
+        self.closed.set()
+
+    def peer_count(self) -> int:
+        return self.count
+
+    def dial_state(self, _url: str, state: str, error: str) -> None:
+        self.states.append((state, error))
+
+    def is_linked(self, _url: str) -> bool:
+        return self.linked
+
+    async def breathe(self) -> None:
+        await asyncio.sleep(0)
+
+    def log(self, event: str, **fields: object) -> None:
+        self.logged.append({"event": event, **fields})
+
+
+@pytest.fixture
+async def sink() -> Sink:
+    return Sink()
+
+
+class Clock:
+    """Counts the waits of a dialler, and ends it after some."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, waits_max: int) -> None:
+        self.bounds: list[tuple[float, float]] = []
+        self._waits_max = waits_max
+        monkeypatch.setattr(transport.random, "uniform", self._uniform)
+        monkeypatch.setattr(transport.asyncio, "sleep", self._sleep)
+
+    def _uniform(self, low: float, high: float) -> float:
+        self.bounds.append((low, high))
+        return high
+
+    async def _sleep(self, _delay_s: float) -> None:
+        if len(self.bounds) >= self._waits_max:
+            raise asyncio.CancelledError
+
+
+def unreachable(error: Exception) -> Callable[[str], Any]:
+    @asynccontextmanager
+    async def connected(_url: str) -> AsyncIterator[None]:
+        raise error
+        yield
+
+    return connected
+
+
+async def dial(sink: Sink) -> None:
+    with pytest.raises(asyncio.CancelledError):
+        await dial_forever("ws://127.0.0.1:1", sink)
+
+
+async def test_the_delay_doubles_up_to_its_maximum_with_full_jitter(
+    monkeypatch: pytest.MonkeyPatch, sink: Sink
+) -> None:
+    clock = Clock(monkeypatch, 12)
+    monkeypatch.setattr(transport, "_connected", unreachable(ConnectionRefusedError(111, "Connection refused")))
+    await dial(sink)
+    assert [low for low, _ in clock.bounds] == [0] * 12
+    highest = [high for _, high in clock.bounds]
+    assert highest[:4] == [BACKOFF_S_FIRST * 2**n for n in (1, 2, 3, 4)]
+    assert highest == sorted(highest)
+    assert highest[-1] == BACKOFF_S_MAX
+    assert set(sink.states) == {("refused", "Connection refused")}
+
+
+@pytest.mark.parametrize(
+    "error,state",
+    [(ConnectionRefusedError(111, "Connection refused"), "refused"), (TimeoutError(), "down"), (OSError(113, "No route"), "down"),
+     (InvalidHandshake("not a websocket"), "down"), (ConnectionClosed(None, None), "down")],
+)  # fmt: skip
+async def test_whatever_fails_is_reported_in_words_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, sink: Sink, error: Exception, state: str
+) -> None:
+    Clock(monkeypatch, 3)
+    monkeypatch.setattr(transport, "_connected", unreachable(error))
+    await dial(sink)
+    assert len(sink.states) == 3
+    for found, reason in sink.states:
+        assert found == state
+        assert reason
+
+
+async def test_a_node_that_is_linked_already_is_not_dialled(monkeypatch: pytest.MonkeyPatch, sink: Sink) -> None:
+    Clock(monkeypatch, 3)
+    sink.linked = True
+    await dial(sink)
+    assert sink.states == []
+
+
+# -- a real listener ---------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def listening(sink: Sink, connections_max: int = 5) -> AsyncIterator[str]:
+    server = await listen("127.0.0.1:0", sink, connections_max)
+    try:
+        yield transport.addresses(server)[0]
+    finally:
+        server.close(close_connections=True)
+        await asyncio.wait_for(server.wait_closed(), 10)
+
+
+async def test_messages_go_out_in_order_and_then_the_reason(sink: Sink) -> None:
+    async with listening(sink) as address, connect(f"ws://{address}", compression=None) as peer:
+        await peer.send(b"first")
+        async with asyncio.timeout(10):
+            while sink.connection is None or not sink.frames:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        for n in range(100):
+            sink.connection.send(bytes([n]))
+        sink.connection.close("because of a test")
+        assert [await peer.recv() for _ in range(100)] == [bytes([n]) for n in range(100)]
+        with pytest.raises(ConnectionClosed, match="because of a test"):
+            await peer.recv()
+        await asyncio.wait_for(sink.closed.wait(), 10)
+        assert sink.reason == "because of a test"
+
+
+async def test_a_long_reason_is_cut_to_what_a_close_frame_holds(sink: Sink) -> None:
+    async with listening(sink) as address, connect(f"ws://{address}") as peer:
+        await peer.send(b"first")
+        async with asyncio.timeout(10):
+            while sink.connection is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        sink.connection.close("é" * 300)
+        with pytest.raises(ConnectionClosed, match="é{50}"):
+            await peer.recv()
+
+
+async def test_text_is_refused_in_words(sink: Sink) -> None:
+    async with listening(sink) as address, connect(f"ws://{address}") as peer:
+        await peer.send("hello?")
+        with pytest.raises(ConnectionClosed, match="text messages"):
+            await peer.recv()
+        await asyncio.wait_for(sink.closed.wait(), 10)
+    assert [entry["event"] for entry in sink.logged] == ["peer_refused"]
+
+
+async def test_one_too_many_is_told_and_logged(sink: Sink) -> None:
+    async with listening(sink, connections_max=0) as address, connect(f"ws://{address}") as peer:
+        with pytest.raises(ConnectionClosed, match="0 peer connections"):
+            await peer.recv()
+    assert sink.logged[0]["event"] == "peer_refused"
+
+
+async def test_what_is_no_websocket_is_logged(sink: Sink) -> None:
+    async with listening(sink) as address:
+        host, port = address.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"what\r\n\r\n")
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    (entry,) = sink.logged
+    assert entry["event"] == "peer_refused"
+    assert "no websocket handshake" in str(entry["reason"])
+
+
+async def test_a_port_in_use_is_refused_in_words(sink: Sink) -> None:
+    async with listening(sink) as address:
+        with pytest.raises(ConfigError, match=r"in use.*--listen"):
+            await listen(address, sink, 1)
