@@ -196,10 +196,11 @@ class Watches:
                 for n, op in enumerate(change.ops)
                 if op.key.startswith(watch.prefix)
             ]
-            token = encode_token([(replica.name, replica.epoch, watch.held)])
             if not events:
                 continue
             _note_survivors(watch, events)
+            # While keys wait to be told anew there is no point at which to go on without them.
+            token = None if watch.dirty else encode_token([(replica.name, replica.epoch, watch.held)])
             packed = [_pack_event(event, token) for event in events]
             ready.append(packed[0] if len(change.ops) == 1 else _pack_batch(change, replica, packed, token))
         if watch.position >= replica.position:  # not `durable`: of the commit under way this watch was told nothing
@@ -317,12 +318,16 @@ def _described(replica: Replica, group: list[Any]) -> Event:
 
 
 def _note_survivors(watch: Watch, events: list[Event]) -> None:
-    """The log does not tell whether a delete left a concurrent value alive: keys that live are told anew at the end."""
+    """The log does not tell whether a delete left a concurrent value alive, nor which of several values wins: such keys
+    are told anew at the end.
+    """
+    entries = watch.replica.entries
     for event in events:
-        if event["event"] != "delete":
-            watch.dirty.pop(event["key"], None)
-        elif watch.replica.entries.held(event["key"]):
+        held = entries.held(event["key"])
+        if held and (event["event"] == "delete" or len(siblings(entries, held)) > 1):
             watch.dirty[event["key"]] = None
+        else:
+            watch.dirty.pop(event["key"], None)
 
 
 def _past_event(replica: Replica, change: Change, n: int, op: Op) -> Event:
@@ -379,7 +384,7 @@ def _pack_event(event: Event, token: str | None) -> bytes:
     return pack({**dict.fromkeys(_FIELDS), **event, "token": token})
 
 
-def _pack_batch(change: Change, replica: Replica, events: list[bytes], token: str) -> bytes:
+def _pack_batch(change: Change, replica: Replica, events: list[bytes], token: str | None) -> bytes:
     plain = {
         **dict.fromkeys(_FIELDS),
         "event": "batch",

@@ -1,7 +1,7 @@
 """A log as it grows: what is there, then what comes, each element once.
 
-A reading names the point that it shows, and a watch goes on right behind it; a watch that was too slow, or was reset,
-begins again behind the last event that it brought.
+A reading names the point that it shows, and a watch goes on right behind it. A watch that is lost (it was too slow, or
+was reset) begins again behind the last event that it brought: then the daemon's log tells what came.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from crdtsyncd.cli import output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterator
 
     from crdtsync.client import Client, Event, Listing, LogItem
 
 PAGE_ITEMS = 1000
-_GAPS = ("lagged", "reset", "snapshot")  # from here on the watch tells what there is, and no longer what was done
+_GAPS = ("lagged", "reset", "snapshot")  # from here on a watch tells what there is, and no longer what was done
 
 
 def log_pages(client: Client, key: str, start: int | LogItem = 0) -> Iterator[Listing[LogItem]]:
@@ -35,63 +35,59 @@ class Follower:
     def __init__(self, client: Client, key: str) -> None:
         self._client = client
         self._key = key
-        self._token: str | None = None  # the watch goes on from here
-        self._last: LogItem | None = None
+        self._token: str | None = None  # the next watch goes on from here
+        self._newest: LogItem | None = None
         self._ahead: set[str] = set()  # dots that a reading showed and the watch brings again
 
     def pages(self, count: int | None) -> Iterator[list[LogItem]]:
-        """The last ``count`` elements, or all, and for ever after what is appended; each list as soon as it is there."""
+        """The last ``count`` elements, or all, then for ever what is appended: lists, each as soon as it is there."""
         if count == 0:
-            newest = self._client.log_items(self._key, last=1)
-            self._token, self._last = newest.token, newest[-1] if newest else None
+            self._skip()
         else:
-            yield from self._begin(-count if count else 0)
+            yield from self._read(-count if count else 0)
         while True:
-            has_begun = yield from self._watch()
-            if not has_begun:
-                output.warning(f"the history of {self._key!r} has gaps: some elements may be missing here")
-                yield from self._begin(self._last or 0)
+            has_come_on = yield from self._watch()
+            if not has_come_on:
+                output.warning(
+                    f"history does not reach back: elements of {self._key!r} may be missing here, or come twice"
+                )
+                yield from self._read(self._newest or 0)
 
-    def _begin(self, start: int | LogItem) -> Iterator[list[LogItem]]:
-        """Read, and let the watch go on from the point that the first page shows."""
-        self._token = None
-        yield from self._read(start)
+    def _skip(self) -> None:
+        page = self._client.log_items(self._key, last=1)
+        self._token, self._newest = page.token, page[-1] if page else None
 
     def _read(self, start: int | LogItem) -> Iterator[list[LogItem]]:
+        """Read from ``start`` on; the watch goes on from the point that the first page shows."""
+        self._token = None
         for page in log_pages(self._client, self._key, start):
             self._token = self._token or page.token
-            new = [item for item in page if item.dot not in self._ahead]
+            new = self._new(page)
             if page.token != self._token:
                 self._ahead.update(item.dot for item in new)
-            yield from self._shown(new)
+            yield new
 
-    def _shown(self, items: list[LogItem]) -> Iterator[list[LogItem]]:
-        if items:
-            self._last = items[-1]
-            yield items
-
-    def _watch(self) -> Iterator[list[LogItem]]:
-        """What comes, up to a gap; returns whether anything came before it."""
-        has_begun = False
+    def _watch(self) -> Generator[list[LogItem], None, bool]:
+        """What comes, until the watch is lost; returns whether anything came before."""
+        has_come_on = False
         with self._client.watch(self._key, after=self._token) as events:
             for event in events:
-                if event.event in _GAPS:
+                appends = [part for part in event.events or (event,) if part.key == self._key and part.op == "append"]
+                # A conflict tells the winner, which may be a rival of the log; the daemon's log tells the element.
+                if event.event in _GAPS or any(part.event == "conflict" for part in appends):
                     break
-                yield from self._came(event)
+                yield self._new([_item(part) for part in appends])
                 self._token = event.token or self._token
-                has_begun = True
-        return has_begun
+                has_come_on = True
+        return has_come_on
 
-    def _came(self, event: Event) -> Iterator[list[LogItem]]:
-        appends = [part for part in _parts(event) if part.key == self._key and part.op == "append"]
-        if any(part.event == "conflict" for part in appends):  # it brings the winner, which may be something else
-            yield from self._read(self._last or 0)
-        else:
-            yield from self._shown([_item(part) for part in appends if part.dot not in self._ahead])
-
-
-def _parts(event: Event) -> Iterable[Event]:
-    return event.events if event.event == "batch" else (event,)
+    def _new(self, items: list[LogItem]) -> list[LogItem]:
+        """Those that were not shown before."""
+        new = [item for item in items if item.dot not in self._ahead]
+        for item in new:
+            if self._newest is None or _time(item) >= _time(self._newest):
+                self._newest = item
+        return new
 
 
 def _item(event: Event) -> LogItem:
@@ -100,3 +96,7 @@ def _item(event: Event) -> LogItem:
 
     assert event.dot is not None, "an append adds an entry"
     return LogItem(-1, event.value, event.dot, event.agent, event.node, event.time)
+
+
+def _time(item: LogItem) -> float:
+    return item.time.timestamp() if item.time else 0

@@ -260,7 +260,8 @@ class Wire:
         if self.reason is not None:
             return
         self.reason = reason
-        self.fleet.wires.remove(self)
+        if self in self.fleet.wires:
+            self.fleet.wires.remove(self)
         for at in (0, 1):
             self.waiting[at].clear()
             if self.ends[at].wires.pop(self.conns[at], None) is not None:

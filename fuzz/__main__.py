@@ -1,0 +1,35 @@
+"""``python -m fuzz TARGET [OPTION…]``: every fuzzer by name. Each has ``--help``, ``--inputs``, ``--seconds``, ``--seed``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+TARGETS = {
+    "yjs-updates": "Yjs updates against the validator, and what passes it against pycrdt",
+    "frames": "frames of the agent protocol against a real daemon",
+    "peer": "messages of the peer protocol against a real daemon",
+}
+
+
+def _main_of(target: str) -> Callable[[], int]:
+    if target == "yjs-updates":
+        from fuzz.yjs_updates import main as fuzz_yjs
+
+        return fuzz_yjs
+    from fuzz.frames import main as fuzz_frames
+
+    return lambda: fuzz_frames(target)
+
+
+def main() -> int:
+    """Run the fuzzer that the command line names."""
+    if len(sys.argv) < 2 or sys.argv[1] not in TARGETS:
+        print("usage: python -m fuzz TARGET [OPTION…]\n\n" + "\n".join(f"  {n:12} {t}" for n, t in TARGETS.items()))
+        return 0 if sys.argv[1:] in (["--help"], ["-h"]) else 2
+    target = sys.argv.pop(1)
+    return _main_of(target)()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
