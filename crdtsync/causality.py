@@ -49,8 +49,8 @@ def merge(vector: VersionVector, other: Mapping[Writer, int]) -> None:
 
 
 def missing(vector: Mapping[Writer, int], other: Mapping[Writer, int]) -> int:
-    """How many changes ``other`` names that ``vector`` does not include."""
-    return sum(max(0, seq - vector.get(writer, 0)) for writer, seq in other.items())
+    """How many changes ``other`` names that ``vector`` lacks; at most ``SEQ_MAX``, whatever a peer claims."""
+    return min(SEQ_MAX, sum(max(0, seq - vector.get(writer, 0)) for writer, seq in other.items()))
 
 
 def vector_of(dots: Iterable[Dot]) -> VersionVector:

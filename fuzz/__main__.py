@@ -1,4 +1,7 @@
-"""``python -m fuzz TARGET [OPTION…]``: every fuzzer by name. Each has ``--help``, ``--inputs``, ``--seconds``, ``--seed``."""
+"""``python -m fuzz TARGET [OPTION…]``: every fuzzer by name.
+
+Each has ``--help``, ``--inputs``, ``--seconds`` and ``--seed``.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ TARGETS = {
 
 def _main_of(target: str) -> Callable[[], int]:
     if target == "yjs-updates":
-        from fuzz.yjs_updates import main as fuzz_yjs
+        from fuzz.yjs_updates import main as fuzz_yjs  # noqa: PLC0415  # none needs what another imports
 
         return fuzz_yjs
-    from fuzz.frames import main as fuzz_frames
+    from fuzz.frames import main as fuzz_frames  # noqa: PLC0415
 
     return lambda: fuzz_frames(target)
 

@@ -37,7 +37,7 @@ from websockets.sync.client import connect
 from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Kind, Op, RemoveRange, value_hash
-from crdtsync.wire.messages import Ack, Changes, Hello, Links, SpaceAck, Stop, Want, encode_message
+from crdtsync.wire.messages import Ack, Changes, Hello, Links, Message, SpaceAck, Stop, Want, encode_message
 from tests.harness import Daemon, RawAgent
 
 ANSWER_S_MAX: Final = 1.0
@@ -53,10 +53,48 @@ PACK_DEPTH_MAX: Final = 200
 Tree = Any  # what msgpack unpacks to
 
 
-# -- mutation ------------------------------------------------------------------------------------------------------------
+# -- mutation ---------------------------------------------------------------------------------------------------------
 
-_INTS: Final = (0, 1, 2, -1, 7, 127, 128, 255, 256, 65_535, 65_536, 2**31, 2**32 - 1, 2**53 - 1, 2**53, 2**63 - 1, 2**64 - 1, -(2**63))
-_TEXTS: Final = ("", "default", "_cluster", "k", "a/b", "*", "..", "\0", "é", "😀" * 10, "x" * 129, "y" * 1025, "v1.", "c1.", "1.2.3", "?", "all", "majority")
+_INTS: Final = (
+    0,
+    1,
+    2,
+    -1,
+    7,
+    127,
+    128,
+    255,
+    256,
+    65_535,
+    65_536,
+    2**31,
+    2**32 - 1,
+    2**53 - 1,
+    2**53,
+    2**63 - 1,
+    2**64 - 1,
+    -(2**63),
+)
+_TEXTS: Final = (
+    "",
+    "default",
+    "_cluster",
+    "k",
+    "a/b",
+    "*",
+    "..",
+    "\0",
+    "é",
+    "😀" * 10,
+    "x" * 129,
+    "y" * 1025,
+    "v1.",
+    "c1.",
+    "1.2.3",
+    "?",
+    "all",
+    "majority",
+)
 _BLOBS: Final = (b"", b"\0", b"\xc0", b"\xc1", bytes(8), bytes(16), b"\x91" * 70, b"\xff" * 16, b"\xdd\xff\xff\xff\xff")
 _FLOATS: Final = (0.0, -0.5, 1.5, float("nan"), float("inf"), 1e308)
 
@@ -107,7 +145,9 @@ class Mutator:
                 case 1:
                     changed[rng.choice(_TEXTS)] = self.scrap()
                 case 2:
-                    changed[rng.choice(("seen", "strict", "w", "timeout", "again", "after", "if_version", "space", "n"))] = self.scrap()
+                    changed[
+                        rng.choice(("seen", "strict", "w", "timeout", "again", "after", "if_version", "space", "n"))
+                    ] = self.scrap()
                 case _:
                     changed[name] = self._edit(tree[name])
             return changed
@@ -121,7 +161,7 @@ class Mutator:
             inner = _unpacked(leaf)
             if inner is not None and rng.random() < 0.7:
                 return packed(self._edit(inner))
-            return self.bytes(leaf)
+            return self.octets(leaf)
         if isinstance(leaf, str):
             return self._text(leaf)
         if isinstance(leaf, bool):
@@ -152,7 +192,7 @@ class Mutator:
             rng.randbytes(rng.choice((1, 16, 300))),
         ))  # fmt: skip
 
-    def bytes(self, data: bytes) -> bytes:
+    def octets(self, data: bytes) -> bytes:
         """The bytes with some flipped, cut, repeated or put in."""
         rng = self.rng
         changed = bytearray(data)
@@ -176,7 +216,7 @@ class Mutator:
         """A worse form of a whole message; sometimes none the worse."""
         edits = self.rng.choice((0, 1, 1, 1, 2, 3, 6))
         data = packed(self.tree(tree, edits))
-        return self.bytes(data) if self.rng.random() < 0.15 else data
+        return self.octets(data) if self.rng.random() < 0.15 else data
 
 
 def packed(tree: Tree) -> bytes:
@@ -209,7 +249,7 @@ def _nested(depth: int) -> Tree:
     return tree
 
 
-# -- genuine sessions ----------------------------------------------------------------------------------------------------
+# -- genuine sessions -------------------------------------------------------------------------------------------------
 
 
 def record_requests(daemon: Daemon) -> list[Tree]:
@@ -240,7 +280,11 @@ def record_requests(daemon: Daemon) -> list[Tree]:
         do("text_read", key="r/text", document=document, state=b"\0")
         do("text_updates", key="r/text", after=token, limit=10)
         do("set", key="r/c", value=value, n=next(n), seen=text["version"], w=1, timeout=10)
-        ops = [["set", {"key": "r/d", "value": value}], ["append", {"key": "r/log", "value": value}], ["delete", {"key": "r/d"}]]
+        ops = [
+            ["set", {"key": "r/d", "value": value}],
+            ["append", {"key": "r/log", "value": value}],
+            ["delete", {"key": "r/d"}],
+        ]
         do("batch", ops=ops, n=next(n))
         do("scan", prefix="r/", start="r/a", limit=10, values=True)
         do("wait", token=token, w=1, timeout=10)
@@ -277,11 +321,14 @@ class Chain:
         dots = tuple(Dot(self.writer, max(1, self.seq - i), 0) for i in range(rng.randrange(4)))
         value = packed([rng.randrange(100)])
         marker = packed([None, _yjs("peer", rng.randrange(1, 2**31))])
+        attrs = rng.choice((None, {"ttl": 1000}, {"meta": value}))
+        seq = max(1, self.seq)
+        trimmed = RemoveRange({self.writer: seq}, (2**60, self.writer, seq, 5))
         return [
-            Op(key, None, Kind.REGISTER, value, value_hash(value), dots, rng.choice((None, {"ttl": 1000}, {"meta": value}))),
+            Op(key, None, Kind.REGISTER, value, value_hash(value), dots, attrs),
             Op(f"{key}/log", None, Kind.LOG, value, value_hash(value), (), None),
             Op(f"{key}/text", None, Kind.TEXT, marker, value_hash(marker), (), None),
-            Op(f"{key}/log", None, Kind.LOG, None, None, RemoveRange({self.writer: max(1, self.seq)}, (2**60, self.writer, max(1, self.seq), 5)), None),
+            Op(f"{key}/log", None, Kind.LOG, None, None, trimmed, None),
         ]  # fmt: skip
 
     def next_body(self, mutator: Mutator) -> bytes:
@@ -319,7 +366,7 @@ def genuine_messages(rng: random.Random, node: str) -> list[Tree]:
         "node": node, "name": "fuzzed", "cluster": LOOPBACK_CLUSTER, "database": bytes(16), "time_ms": 0,
         "spaces": {"default": (0, {Writer(rng.randrange(1, 2**53)): (3, bytes(8))})},
     }  # fmt: skip
-    messages = [
+    messages: list[Message] = [
         Hello(**introduction),
         Ack(0, [SpaceAck("default", 0, {Writer(5): 6}, bytes(8), bytes(16))]),
         Want("default", 0, {}),
@@ -331,7 +378,7 @@ def genuine_messages(rng: random.Random, node: str) -> list[Tree]:
     return [msgpack.unpackb(encode_message(message)) for message in messages]
 
 
-# -- the targets ---------------------------------------------------------------------------------------------------------
+# -- the targets ------------------------------------------------------------------------------------------------------
 
 
 class Target(Protocol):
@@ -369,6 +416,7 @@ class Agents:
         self._id = 1000
 
     def attack(self) -> None:
+        """See :class:`Target`."""
         agent = self._agent or self._attach()
         frame = self._stream(self.mutator.message(self.rng.choice(self.requests)))
         self.totals.last.append(frame)
@@ -410,9 +458,15 @@ class Agents:
                 return
 
     def close(self) -> None:
+        """See :class:`Target`."""
         if self._agent is not None:
             self._agent.close()
             self._agent = None
+
+
+_ACK: Final = 3
+_BARRIER: Final = packed([2, "barrier", 0, [b"x"]])
+"""Changes of a space that does not exist are dropped, and acknowledged at once."""
 
 
 class Peers:
@@ -430,6 +484,7 @@ class Peers:
         self._sent = 0
 
     def attack(self) -> None:
+        """See :class:`Target`."""
         if self._socket is None or self._sent > 200:
             self.close()
             if not self._attach():
@@ -439,15 +494,22 @@ class Peers:
         self._sent += 1
         try:
             self._socket.send(data)
-            with suppress(TimeoutError):
-                while True:
-                    self._socket.recv(timeout=0)
+            self._socket.send(_BARRIER)
+            while msgpack.unpackb(self._socket.recv(timeout=REPLY_TIMEOUT_S))[0] != _ACK:
+                pass
+            self.totals.outcomes["taken"] += 1
         except (ConnectionClosed, OSError):
             self._refused()
 
     def _attach(self) -> bool:
         self._socket = connect(  # closed by hand: it outlives this function
-            self.daemon.url, compression=None, max_size=None, proxy=None, ping_interval=None, close_timeout=1, legacy=True
+            self.daemon.url,
+            compression=None,
+            max_size=None,
+            proxy=None,
+            ping_interval=None,
+            close_timeout=1,
+            legacy=True,
         )
         hello = self.messages[0]
         if self.rng.random() < 0.2:
@@ -484,12 +546,13 @@ class Peers:
             self.chain = Chain(self.rng)
 
     def close(self) -> None:
+        """See :class:`Target`."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
 
-# -- the judge -----------------------------------------------------------------------------------------------------------
+# -- the judge --------------------------------------------------------------------------------------------------------
 
 
 class Bystander:
@@ -578,7 +641,10 @@ def report(totals: Totals, seconds: float) -> None:
     """Print the figures."""
     rate = totals.inputs / max(seconds, 0.001)
     print(f"{totals.inputs:,} inputs, {seconds:.0f} s, {rate:,.0f} a second")
-    print(f"bystander's slowest answer {totals.slowest_s * 1000:.0f} ms, memory grew by {totals.grown_bytes / 2**20:.1f} MiB")
+    print(
+        f"bystander's slowest answer {totals.slowest_s * 1000:.0f} ms, "
+        f"memory grew by {totals.grown_bytes / 2**20:.1f} MiB"
+    )
     for outcome, count in totals.outcomes.most_common():
         print(f"  {count:8}  {outcome}")
     for failure in totals.failures[:FAILURES_MAX]:

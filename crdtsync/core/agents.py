@@ -95,6 +95,7 @@ class Desk:
         self.watches = Watches(storage, lambda conn, data: self.replies.append(Reply(conn, None, data)))
         self._clients: dict[bytes, int] = {}
         self._uncommitted: dict[tuple[bytes, int], dict[str, Any]] = {}
+        self._held_now: list[Wait] = []
         self._others: dict[str, Callable[[Agent, int, Arguments], object]] = {
             "wait": self._wait,
             "watch": self._watch,
@@ -119,13 +120,17 @@ class Desk:
     def reload(self, replicas: dict[str, Replica], error: CrdtSyncError) -> None:
         """The replicas have been read anew, after a failed commit: start over what was built on the old ones."""
         self._uncommitted.clear()
-        for wait in self.waits.take_all():
+        self._held_now.clear()
+        for wait in self.waits.take_unsettled():
             self._fail(wait.conn, wait.request, error)
         self.watches.reload(replicas)
 
     def committed(self) -> None:
-        """What was replied is on disk."""
+        """What was replied is on disk, and what was done for those who wait for other nodes."""
         self._uncommitted.clear()
+        for wait in self._held_now:
+            wait.stands = True
+        self._held_now.clear()
 
     # -- requests --------------------------------------------------------------------------------------------
 
@@ -148,7 +153,7 @@ class Desk:
                 self.closes.append((conn, error.message))
             return
         if result is not _LATER:
-            self._answer(conn, request, result)
+            self._answer(conn, request, result, stands=name == "hello")
 
     def _handle(self, agent: Agent, request: int, name: str, args: Arguments) -> object:
         if not agent.name:
@@ -320,7 +325,8 @@ class Desk:
         def expire() -> CrdtSyncError:
             return Timeout("this node does not hold what the request refers to; nothing was done", held_by=[])
 
-        return self._park(agent, request, args, check, expire)
+        self._park(agent, request, args, check, expire)
+        return _LATER
 
     def _wait(self, agent: Agent, request: int, args: Arguments) -> object:
         token = args.get("token")
@@ -355,11 +361,15 @@ class Desk:
 
         def expire() -> CrdtSyncError:
             held = holders()
+            here = "" if self.identity.name in held[:1] else ", this one not among them"
             return Timeout(
-                f"{len(held)} of the {wanted} nodes wanted hold it so far: {', '.join(held)}", token=token, held_by=held
+                f"{len(held)} of the {wanted} nodes wanted hold it so far{here}: {', '.join(held) or 'none known'}",
+                token=token,
+                held_by=held,
             )
 
-        return self._park(agent, request, args, check, expire)
+        self._held_now.append(self._park(agent, request, args, check, expire))
+        return _LATER
 
     def _park(
         self,
@@ -368,11 +378,11 @@ class Desk:
         args: Arguments,
         check: Callable[[], object | None],
         expire: Callable[[], CrdtSyncError],
-    ) -> object:
+    ) -> Wait:
         wait = Wait(agent.conn, request, self.host.now_s + _timeout_ms(args) / 1000, check, expire)
         if not self.waits.add(wait):
             raise self._too_many_waits()
-        return _LATER
+        return wait
 
     def _too_many_waits(self) -> QuotaExceeded:
         return QuotaExceeded(
@@ -397,7 +407,7 @@ class Desk:
         if self.watches.count(agent.conn) >= WATCHES_PER_AGENT_MAX:
             raise QuotaExceeded(f"this connection has {WATCHES_PER_AGENT_MAX:,} watches already")
         vector = None if after is None else self._point(replica, after)
-        self._answer(agent.conn, request, {"token": encode_token([(replica.name, replica.epoch, vector or {})])})
+        self._answer(agent.conn, request, {"token": encode_token([(replica.name, replica.epoch, vector or {})])}, True)
         self.watches.add(Watch(agent.conn, request, prefix, replica), vector)
         return _LATER
 

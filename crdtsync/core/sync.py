@@ -243,11 +243,12 @@ class Sync:
             if replica is None or here is None or part.epoch != replica.epoch:
                 continue
             acked = peer.acked.setdefault(part.space, {})
+            awaited = here.mark_vector
+            here.progressed |= any(acked.get(w, 0) < min(seq, awaited.get(w, 0)) for w, seq in part.vector.items())
             merge(acked, part.vector)
             if len(acked) > CHANGE_DEPS_MAX:
-                raise PeerError(f"acknowledges changes of over {CHANGE_DEPS_MAX:,} writers, more than a space can have")
+                raise PeerError(f"acknowledges over {CHANGE_DEPS_MAX:,} writers, more than a space can have")
             merge(here.known, part.vector)
-            here.progressed = here.progressed or bool(part.vector)
             if part.digest and part.cut == cut_of(replica.vector) and part.digest != digest_of(replica):
                 self.alarms.raise_once(
                     "divergence",
@@ -256,7 +257,7 @@ class Sync:
                 )
 
     def set_read_only(self, read_only: bool, now_s: float) -> None:
-        """Take no changes while there is no room for them: they are dropped, earn no credit, and are asked for later."""
+        """Take no changes while there is no room: they are dropped, earn no credit, and are asked for later."""
         self.read_only = read_only
         if read_only:
             return
@@ -343,10 +344,15 @@ class Sync:
             return False  # it has this one, or an earlier one was left to others, and so is this
         if writer != replica.writer and position > here.relay_until:
             origin = replica.origins.get(writer)
-            if origin is not None and (origin[0] in link.nodes or (link.hello and origin[0] == link.hello.node)):
+            if origin is not None and origin[0] != self.identity.node and self._is_near(link, origin[0]):
                 return False
         here.known[writer] = seq
         return True
+
+    @staticmethod
+    def _is_near(link: Link, node: str) -> bool:
+        """Whether the peer is that node, or is connected to it."""
+        return node in link.nodes or (link.hello is not None and link.hello.node == node)
 
     def _send_changes(self, link: Link, replica: Replica, bodies: list[bytes]) -> None:
         part: list[bytes] = []

@@ -10,13 +10,17 @@ from crdtsync.errors import CrdtSyncError
 
 @dataclass(slots=True)
 class Wait:
-    """``check`` returns the result once it is there; None: not yet. ``expire`` makes the error when time runs out."""
+    """``check`` returns the result once it is there; None: not yet. ``expire`` makes the error when time runs out.
+
+    ``stands``: what it belongs to is on disk, so that a later commit that fails does not concern it.
+    """
 
     conn: int
     request: int
     deadline_s: float
     check: Callable[[], object | None]
     expire: Callable[[], CrdtSyncError]
+    stands: bool = False
 
 
 class Waits:
@@ -45,10 +49,11 @@ class Waits:
         """Forget what a closed connection was waiting for."""
         self._waits = [wait for wait in self._waits if wait.conn != conn]
 
-    def take_all(self) -> list[Wait]:
-        """All waiting requests; none is left."""
-        waits, self._waits = self._waits, []
-        return waits
+    def take_unsettled(self) -> list[Wait]:
+        """The waiting requests that a failed commit undoes; the others go on waiting."""
+        undone = [wait for wait in self._waits if not wait.stands]
+        self._waits = [wait for wait in self._waits if wait.stands]
+        return undone
 
     def settle(self, now_s: float) -> list[tuple[Wait, object]]:
         """Those that are done, with their result, and those whose time ran out, with their error."""

@@ -299,7 +299,7 @@ def _live_events(replica: Replica, applied: Applied, now_ms: int) -> list[Event]
         if effect.added is not None:
             event["version"] = encode_version(Version(dots=(effect.added.dot,), hlc=effect.added.hlc))
             event["dot"] = encode_dot(effect.added.dot)
-        elif operation == "delete" and live:
+        elif live and (operation == "delete" or groups[0][-1].kind != effect.op.kind):
             event |= {**_state_event(replica, effect.op.key, now_ms, snapshot=False), "op": operation}  # what is left
         if len(groups) > 1:
             winner = _described(replica, groups[0])
@@ -318,13 +318,15 @@ def _described(replica: Replica, group: list[Any]) -> Event:
 
 
 def _note_survivors(watch: Watch, events: list[Event]) -> None:
-    """The log does not tell whether a delete left a concurrent value alive, nor which of several values wins: such keys
-    are told anew at the end.
+    """The log does not tell what a delete or a trim left alive, nor which of several values wins: such keys are told
+    anew at the end.
     """
     entries = watch.replica.entries
     for event in events:
         held = entries.held(event["key"])
-        if held and (event["event"] == "delete" or len(siblings(entries, held)) > 1):
+        left = kind_name(held[-1].kind) if held else None
+        is_trimmed_away = event["op"] == "trim" and left != event["kind"]
+        if is_trimmed_away or held and (event["event"] == "delete" or len(siblings(entries, held)) > 1):
             watch.dirty[event["key"]] = None
         else:
             watch.dirty.pop(event["key"], None)

@@ -25,7 +25,7 @@ from crdtsync.errors import (
 )
 from crdtsync.wire.change import Kind, Op, RemoveRange, value_hash
 from crdtsync.wire.codec import check_value, pack, unpack
-from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX, check_key, check_value_size
+from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX, check_key, check_value_size, shown
 from crdtsync.wire.tokens import Version, decode_dot, decode_version, encode_dot, encode_version
 
 READ_LONG_AGO = "?"
@@ -319,6 +319,8 @@ def _document(draft: Draft, live: list[Entry], named: object) -> Dot | None:
         document = decode_dot(named)
         known = any(document_of(entry) == document for entry in live if entry.kind == Kind.TEXT)
         if not known and not draft.replica.documents.exists(document):
+            if document.seq <= draft.replica.vector.get(document.writer, 0):
+                raise InvalidRequest(f"there never was a text {shown(named)} on this node: read the text again")
             raise NotYet({document.writer: document.seq})
         return document
     return document_of(siblings(draft.replica.entries, live)[0][-1]) if live else None

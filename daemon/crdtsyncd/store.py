@@ -31,7 +31,6 @@ WAL_CHECKPOINT_BYTES = 8 * 1024 * 1024
 WAL_BYTES_MAX = 64 * 1024 * 1024
 OUTCOME_AGE_MS_MAX = 24 * 3600 * 1000
 
-_CONNECTION: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "cached_statements": 256}
 _ENTRY_COLUMNS = "row, space, writer, seq, n, key, sub, kind, hlc, agent, value, value_hash, attrs"
 _INSERTS: tuple[tuple[str, str], ...] = (
     ("spaces", "INSERT INTO spaces (id, name, epoch) VALUES (?, ?, ?)"),
@@ -71,7 +70,7 @@ class Store:
             undo.callback(os.close, self._lock)
             try:
                 _check_header(self.path)
-                self._db = sqlite3.connect(self.path, **_CONNECTION)
+                self._db = _open(self.path)
                 undo.callback(self._db.close)
                 _set_up(self._db)
                 _prepare(self._db, self.path)
@@ -83,6 +82,7 @@ class Store:
             self._mark = Mark(runtime_dir, self.database)
             undo.pop_all()
         self._may_resume = self._mark.allows(self._own_changes)
+        self._made_here: set[tuple[int, int]] = set()  # own writers, by space, that began while this process ran
         self._mark.write(self._own_changes)
 
     # -- writing -----------------------------------------------------------------------------------------------
@@ -108,6 +108,7 @@ class Store:
             raise
         self.commits += 1
         self.last_commit_ms = (time.perf_counter() - started) * 1000
+        self._made_here.update(batch.writers)
         if batch.own_changes:
             self._own_changes += batch.own_changes
             self._mark.write(self._own_changes)
@@ -198,7 +199,8 @@ class Store:
                 (space,),
             )
             last = self._one("SELECT MAX(position) FROM heads WHERE space = ?", (space,))
-            writer, own_position = own if own is not None and self._may_resume else (None, 0)
+            resumes = own is not None and (self._may_resume or (space, own[0]) in self._made_here)
+            writer, own_position = own if own is not None and resumes else (None, 0)
             position = (last and last[0]) or 0
             clock = int.from_bytes(hlc, "big")
             rows.append(SpaceRow(space, name, epoch, writer, own_position, position, clock, _unflatten(floor)))
@@ -379,8 +381,12 @@ def _lock(data_dir: Path) -> int:
     return lock
 
 
+def _open(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+
+
 def _connect(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, **_CONNECTION)
+    db = _open(path)
     _set_up(db)
     return db
 

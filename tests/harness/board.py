@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from queue import Empty, Queue
 from time import monotonic
@@ -87,7 +88,9 @@ class Tickets:
 class Worker:
     """One agent with its own connection. It knows what it has seen of each key, independently of the client library."""
 
-    def __init__(self, name: str, daemon: Daemon, scale: Scale, seed: str, mail: Sequence[Queue[tuple[str, str, str]]]) -> None:
+    def __init__(
+        self, name: str, daemon: Daemon, scale: Scale, seed: str, mail: Sequence[Queue[tuple[str, str, str]]]
+    ) -> None:
         self.name = name
         self.daemon = daemon
         self.history = History()
@@ -115,7 +118,7 @@ class Worker:
             self.history.counts[action.__name__.removeprefix("_do_")] += 1
             action()
 
-    # -- what it does -----------------------------------------------------------------------------------------------
+    # -- what it does ------------------------------
 
     def _do_get(self) -> None:
         key = self._task()
@@ -280,7 +283,7 @@ class Worker:
         self._seen[key] = (shown, True)
         self.history.sightings.append(Sighting(key, id_, shown))
 
-    # -- what it learns ---------------------------------------------------------------------------------------------------
+    # -- what it learns ------------------------------
 
     def _attempt(self, records: Sequence[Put | Added], write: Callable[[], Any]) -> Any:
         """Do a write and note its outcome; None if it was not done, or nobody knows."""
@@ -353,7 +356,11 @@ class Worker:
         return added
 
     def _value(self, put: Put) -> dict[str, Any]:
-        return {"id": put.id, "state": self._rng.choice(["todo", "doing", "done"]), "pad": "x" * self._rng.randrange(120)}
+        return {
+            "id": put.id,
+            "state": self._rng.choice(["todo", "doing", "done"]),
+            "pad": "x" * self._rng.randrange(120),
+        }
 
     def _next_id(self) -> str:
         self._number += 1
@@ -426,14 +433,14 @@ class Chaos:
             at, length = rng.randrange(count), rng.randrange(1, max(2, count // 8))
             how = rng.choice(["cut", "refuse", "drop", "bytes"])
             if how in ("cut", "refuse"):
-                refuse = how == "refuse"
-                events.append((at, f"{how} {a}-{b}", lambda a=a, b=b, refuse=refuse: self._cluster.cut(a, b, refuse=refuse)))
-                events.append((at + length, f"heal {a}-{b}", lambda a=a, b=b: self._cluster.heal(a, b)))
+                cut = partial(self._cluster.cut, a, b, refuse=how == "refuse")
+                events.append((at, f"{how} {a}-{b}", cut))
+                events.append((at + length, f"heal {a}-{b}", partial(self._cluster.heal, a, b)))
             elif how == "drop":
-                events.append((at, f"drop {a}-{b}", lambda a=a, b=b: self._drop(a, b)))
+                events.append((at, f"drop {a}-{b}", partial(self._drop, a, b)))
             else:
                 limit = rng.randrange(1, 50_000)
-                events.append((at, f"cut {a}-{b} after {limit} bytes", lambda a=a, b=b, n=limit: self._after(a, b, n)))
+                events.append((at, f"cut {a}-{b} after {limit} bytes", partial(self._after, a, b, limit)))
         return sorted((event for event in events if event[0] <= count), key=lambda event: event[0])
 
     def _drop(self, a: int, b: int) -> None:
@@ -492,7 +499,7 @@ def _play(
     mirrors: Sequence[Mirror],
 ) -> dict[str, object]:
     started_s = monotonic()
-    _run(tickets, [chaos.run, *(lambda worker=worker: worker.run(tickets) for worker in workers)])  # type: ignore[misc]
+    _run(tickets, [chaos.run, *(partial(worker.run, tickets) for worker in workers)])
     worked_s = monotonic() - started_s
     context = f"seed {seed}; chaos: {'; '.join(chaos.done)}"
     try:
@@ -539,7 +546,9 @@ def _check(cluster: Cluster, scale: Scale, history: History) -> None:
     contents = [_content(daemon, scale) for daemon in cluster]
     for daemon, content in zip(cluster, contents, strict=True):
         different = [key for key in contents[0] if content[key] != contents[0][key]]
-        assert not different, f"{daemon.name} shows another {different[0]}: {content[different[0]]} and {contents[0][different[0]]}"
+        assert not different, (
+            f"{daemon.name} shows another {different[0]}: {content[different[0]]} and {contents[0][different[0]]}"
+        )
     content = contents[0]
     live = {key: set(ids) for key, ids in content.items() if key.startswith("task/")}
     held = {key: ids for key, ids in content.items() if not key.startswith("task/")}
@@ -578,7 +587,9 @@ def _check_restart(cluster: Cluster) -> None:
     for daemon, space in zip(cluster, before, strict=True):
         after = daemon.space()
         for name in ("version_vector", "digest", "keys", "entries", "siblings"):
-            assert after[name] == space[name], f"{daemon.name}: {name} was {space[name]} and is {after[name]} after a restart"
+            assert after[name] == space[name], (
+                f"{daemon.name}: {name} was {space[name]} and is {after[name]} after a restart"
+            )
 
 
 def _figures(cluster: Cluster, workers: Sequence[Worker]) -> dict[str, object]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import combinations, permutations
 from time import monotonic, sleep
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from tests.harness.daemon import HOST, Daemon
 from tests.harness.proxy import Network, Proxy
@@ -31,9 +32,7 @@ class Cluster:
             for a, b in permutations(range(count), 2):
                 self._links[a, b] = self.network.proxy((HOST, self.daemons[b].port))
             for a, daemon in enumerate(self.daemons):
-                daemon.settings["peers"] = [
-                    f"ws://127.0.0.1:{self._links[a, b].port}" for b in range(count) if b != a
-                ]
+                daemon.settings["peers"] = [f"ws://127.0.0.1:{self._links[a, b].port}" for b in range(count) if b != a]
             if start:
                 self.start()
         except BaseException:
@@ -80,9 +79,8 @@ class Cluster:
         """Until every pair of ``which`` (default: all that run) is connected."""
         daemons = [self[each] for each in which] or [daemon for daemon in self.daemons if daemon.is_running]
         for a, b in combinations(daemons, 2):
-            wait_until(
-                lambda a=a, b=b: _is_connected(a, b) and _is_connected(b, a), timeout_s, f"{a.name} and {b.name} connect"
-            )
+            both = partial(_are_connected, a, b)
+            wait_until(both, timeout_s, f"{a.name} and {b.name} connect")
 
     def wait_parted(self, a: Which, b: Which, timeout_s: float = 20.0) -> None:
         """Until both know that they are not connected."""
@@ -108,7 +106,7 @@ class Cluster:
     def __len__(self) -> int:
         return len(self.daemons)
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -146,7 +144,8 @@ def differences(daemons: Sequence[Daemon]) -> str:
                 return f"space {name}: {first} has {here['version_vector']}, {other} {there['version_vector']}"
             for field in ("digest", "keys", "entries", "siblings"):
                 assert here[field] == there[field], (
-                    f"space {name}: {first} and {other} hold the same changes, but {field} is {here[field]} and {there[field]}"
+                    f"space {name}: {first} and {other} hold the same changes, "
+                    f"but {field} is {here[field]} and {there[field]}"
                 )
             if here["pending_changes"] or there["pending_changes"]:
                 return f"space {name}: changes wait at {first} or {other}"
@@ -161,6 +160,10 @@ def wait_until_equal(daemons: Cluster | Sequence[Daemon], timeout_s: float = 20.
         if monotonic() >= deadline:
             raise AssertionError(f"not equal after {timeout_s} s: {difference}")
         sleep(POLL_S)
+
+
+def _are_connected(a: Daemon, b: Daemon) -> bool:
+    return _is_connected(a, b) and _is_connected(b, a)
 
 
 def _is_connected(a: Daemon, b: Daemon) -> bool:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 from weakref import WeakSet
 
 from crdtsync import Client
@@ -25,7 +25,11 @@ START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 15.0
 _LINUX = sys.platform == "linux"
 # Each test process has a loopback address of its own, so that no other test and no outgoing connection takes its ports.
-HOST = f"127.{64 + (os.getpid() >> 16) % 64}.{(os.getpid() >> 8) & 255}.{os.getpid() & 255 or 1}" if _LINUX else "127.0.0.1"
+HOST = (
+    f"127.{64 + (os.getpid() >> 16) % 64}.{(os.getpid() >> 8) & 255}.{os.getpid() & 255 or 1}"
+    if _LINUX
+    else "127.0.0.1"
+)
 _ports = itertools.count(21_000)
 _numbers = itertools.count(1)
 _alive: WeakSet[Daemon] = WeakSet()
@@ -38,7 +42,9 @@ class Daemon:
     ``run`` the runtime directory with the socket and the mark.
     """
 
-    def __init__(self, name: str | None = None, *, start: bool = True, base: Path | None = None, **settings: Any) -> None:
+    def __init__(
+        self, name: str | None = None, *, start: bool = True, base: Path | None = None, **settings: Any
+    ) -> None:
         self.name = name or f"host-{next(_numbers)}"
         self.base = base or Path(tempfile.mkdtemp(prefix="cs", dir="/tmp"))
         self.data = self.base / "data"
@@ -68,7 +74,7 @@ class Daemon:
         if start:
             self.start()
 
-    # -- life ---------------------------------------------------------------------------------------------------
+    # -- life ------------------------------
 
     @property
     def pid(self) -> int:
@@ -80,7 +86,9 @@ class Daemon:
         return self.process is not None and self.process.poll() is None
 
     def start(self, *, wait: bool = True, **settings: Any) -> None:
-        """Start it, or start it again on the same data; ``settings`` change the configuration. Returns when it is ready."""
+        """Start it, or start it again on the same data, and wait until it is ready; ``settings`` change the
+        configuration.
+        """
         assert not self.is_running, f"{self.name} runs already"
         self._join_reader()
         self.settings.update(settings)
@@ -145,13 +153,13 @@ class Daemon:
         shutil.rmtree(self.base, ignore_errors=True)
         _alive.discard(self)
 
-    def __enter__(self) -> Daemon:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- talking to it --------------------------------------------------------------------------------------------
+    # -- talking to it ------------------------------
 
     def client(self, agent: str = "tester", *, socket: str | os.PathLike[str] | None = None, **options: Any) -> Client:
         """A client of this daemon; closed at the latest with it."""
@@ -180,7 +188,7 @@ class Daemon:
         """The codes of its alarms."""
         return [alarm["code"] for alarm in self.status()["alarms"]]
 
-    # -- its log ----------------------------------------------------------------------------------------------------
+    # -- its log ------------------------------
 
     def log_lines(self) -> list[str]:
         """All that it has logged so far, over all its starts."""
@@ -211,7 +219,7 @@ class Daemon:
                     raise AssertionError(f"{self.name} {why}; its log ends:\n" + "\n".join(self._lines[-20:]))
                 self._news.wait(left_s)
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------
 
     def _signal(self, number: signal.Signals) -> None:
         assert self.process is not None

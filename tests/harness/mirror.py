@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Any, Self
 
 from crdtsync.client import Client, Event
@@ -30,15 +31,17 @@ class Mirror:
 
     def wait_for(self, expected: dict[str, Any], timeout_s: float = 10.0) -> None:
         """Until it holds exactly this."""
-        try:
+        with suppress(AssertionError):  # the message below says more
             wait_until(lambda: self._failure or self.values == expected, timeout_s)
-        except AssertionError:
-            pass
         if self._failure is not None:
             raise self._failure
         keys = sorted({*self.values, *expected})
-        wrong = {key: (self.values.get(key), expected.get(key)) for key in keys if self.values.get(key) != expected.get(key)}
-        assert not wrong, f"the watch told {len(wrong)} of {len(keys)} keys wrong (told, is): {dict(list(wrong.items())[:4])}"
+        wrong = {
+            key: (self.values.get(key), expected.get(key)) for key in keys if self.values.get(key) != expected.get(key)
+        }
+        assert not wrong, (
+            f"the watch told {len(wrong)} of {len(keys)} keys wrong (told, is): {dict(list(wrong.items())[:4])}"
+        )
         assert self.values.keys() == expected.keys()
 
     def _run(self) -> None:

@@ -149,7 +149,9 @@ def _key_faults(key: str, puts: list[Put], deletions: list[Deletion], live: set[
     found += [f"{key}: {id_} was superseded by one who had seen it, and is there" for id_ in sorted(live & certainly)]
     possibly = {id_ for put in puts if put.outcome is not Outcome.REFUSED for id_ in put.seen}
     possibly |= {id_ for each in deletions if each.outcome is not Outcome.REFUSED for id_ in each.seen}
-    blind_until_s = max((each.ended_s for each in deletions if each.blind and each.outcome is not Outcome.REFUSED), default=0)
+    blind_until_s = max(
+        (each.ended_s for each in deletions if each.blind and each.outcome is not Outcome.REFUSED), default=0
+    )
     spare = sum(1 for put in puts if put.replaced_unknown)
     for put in puts:
         if put.outcome is not Outcome.DONE or put.id in live or put.id in possibly or put.started_s < blind_until_s:
@@ -162,4 +164,5 @@ def _key_faults(key: str, puts: list[Put], deletions: list[Deletion], live: set[
 
 
 def _superseded(history: History, *outcomes: Outcome) -> set[str]:
-    return {id_ for each in [*history.puts, *history.deletions] if each.outcome in outcomes for id_ in each.seen}
+    writes: list[Put | Deletion] = [*history.puts, *history.deletions]
+    return {id_ for write in writes if write.outcome in outcomes for id_ in write.seen}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import struct
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 import uvloop
@@ -75,7 +75,7 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._budget: list[int | None] = [None, None]
 
-    # -- from any thread ------------------------------------------------------------------------------------------
+    # -- from any thread ------------------------------
 
     @property
     def port(self) -> int:
@@ -112,7 +112,7 @@ class Proxy:
         """
         self._network.run(self._set(lambda: self._arm(up, down)))
 
-    # -- on the loop ------------------------------------------------------------------------------------------------
+    # -- on the loop ------------------------------
 
     async def open(self, listen: Address) -> None:
         if isinstance(listen, str):
@@ -132,7 +132,7 @@ class Proxy:
             await asyncio.wait(self._tasks, timeout=5)
         if isinstance(self.address, str):
             with suppress(OSError):
-                os.unlink(self.address)
+                Path(self.address).unlink()  # noqa: ASYNC240  # on a loop that serves tests alone
 
     async def _set(self, change: Callable[[], None]) -> None:
         change()

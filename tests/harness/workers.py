@@ -25,7 +25,7 @@ def increments(job: tuple[str, str, int]) -> int:
     socket, key, times = job
     with Client(socket, agent="incrementer") as client:
         for _ in range(times):
-            client.update(key, lambda number: number + 1, default=0)
+            client.update(key, lambda number: number + 1, default=0, attempts=100)
     return times
 
 

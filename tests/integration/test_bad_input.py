@@ -10,14 +10,14 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from time import monotonic
 from typing import Any
 
 import msgpack
 import pycrdt
 import pytest
 
-from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, CHANGE_BYTES_MAX, CHANGE_OPS_MAX, VALUE_BYTES_MAX
+from crdtsync.causality import Writer
+from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, CHANGE_OPS_MAX, VALUE_BYTES_MAX
 from crdtsync.wire.tokens import Version, encode_token, encode_version
 from tests.harness import Daemon, RawAgent, RawError, wait_until, wait_until_equal
 from tests.integration.witness import Witness, assert_clean, assert_sentence, rss_bytes, undisturbed
@@ -82,7 +82,7 @@ UNSTORABLE = {
     "nothing": b"",
 }
 
-OPEN_VERSION = encode_version(Version(vector={7: 3}))  # type: ignore[dict-item]
+OPEN_VERSION = encode_version(Version(vector={Writer(7): 3}))
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     # operation, arguments, code
@@ -120,7 +120,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "seen nested deep": ("set", {"key": "k", "value": NIL, "n": 1, "seen": nested(400)}, "invalid_request"),
     "if_version garbage": ("set", {"key": "k", "value": NIL, "n": 1, "if_version": "v1."}, "invalid_request"),
     "strict seen that never comes": (
-        "set", {"key": "k", "value": NIL, "n": 1, "seen": OPEN_VERSION, "strict": True, "timeout": 20}, "timeout",
+        "set",
+        {"key": "k", "value": NIL, "n": 1, "seen": OPEN_VERSION, "strict": True, "timeout": 20},
+        "timeout",
     ),
     "timeout text": ("wait", {"token": encode_token([("default", 0, {})]), "timeout": "5s"}, "invalid_request"),
     "timeout negative": ("wait", {"token": encode_token([("default", 0, {})]), "timeout": -1}, "invalid_request"),
@@ -140,7 +142,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "text too large": ("text_apply", {"key": "k", "n": 1, "update": bytes(VALUE_BYTES_MAX + 1)}, "too_large"),
     "document garbage": ("text_apply", {"key": "k", "n": 1, "update": b"\0\0", "document": "x"}, "invalid_request"),
     "document absurd": (
-        "text_apply", {"key": "k", "n": 1, "update": b"\0\0", "document": f"{2**60}.1.0"}, "invalid_request",
+        "text_apply",
+        {"key": "k", "n": 1, "update": b"\0\0", "document": f"{2**60}.1.0"},
+        "invalid_request",
     ),
     "batch without ops": ("batch", {"n": 1}, "invalid_request"),
     "batch of nothing": ("batch", {"n": 1, "ops": []}, "invalid_request"),
@@ -149,7 +153,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "batch with a read": ("batch", {"n": 1, "ops": [["get", {"key": "k"}]]}, "invalid_request"),
     "batch nested deep": ("batch", {"n": 1, "ops": [nested(400)]}, "invalid_request"),
     "batch of too many": (
-        "batch", {"n": 1, "ops": [["set", {"key": "k", "value": NIL}]] * (CHANGE_OPS_MAX + 1)}, "too_large",
+        "batch",
+        {"n": 1, "ops": [["set", {"key": "k", "value": NIL}]] * (CHANGE_OPS_MAX + 1)},
+        "too_large",
     ),
     "batch of too many bytes": (
         "batch",
@@ -157,7 +163,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "too_large",
     ),
     "batch with one bad": (
-        "batch", {"n": 1, "ops": [["set", {"key": "k", "value": NIL}], ["set", {"key": "", "value": NIL}]]},
+        "batch",
+        {"n": 1, "ops": [["set", {"key": "k", "value": NIL}], ["set", {"key": "", "value": NIL}]]},
         "invalid_request",
     ),
     "get without key": ("get", {}, "invalid_request"),
@@ -173,7 +180,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "after of another epoch": ("get", {"key": "k", "after": encode_token([("default", 9, {})])}, "invalid_request"),
     "after nested deep": ("get", {"key": "k", "after": nested(400)}, "invalid_request"),
     "after that never comes": (
-        "get", {"key": "k", "after": encode_token([("default", 0, {5: 5})]), "timeout": 20}, "timeout",  # type: ignore[dict-item]
+        "get",
+        {"key": "k", "after": encode_token([("default", 0, {Writer(5): 5})]), "timeout": 20},
+        "timeout",
     ),
     "wait without token": ("wait", {}, "invalid_request"),
     "wait for another space": ("wait", {"token": encode_token([("nowhere", 0, {})])}, "unknown_space"),
@@ -396,11 +405,11 @@ def test_what_an_author_may_commit_its_peers_take(make_cluster: Any) -> None:
     with make_cluster(2) as pair:
         agent = pair[0].raw("edgy")
         agent.write("set", key="edge", value=1)
-        writer = int(next(iter(pair[0].space()["version_vector"])))
-        zero = encode_version(Version(vector={writer: 0}))  # type: ignore[dict-item]
+        writer = Writer(int(next(iter(pair[0].space()["version_vector"]))))
+        zero = encode_version(Version(vector={writer: 0}))
         agent.write("set", key="edge", value=2, seen=zero)
         agent.write("delete", key="edge", seen=zero)
-        agent.write("delete", key="edge", seen=encode_version(Version(vector={0: 5, writer: 0})))  # type: ignore[dict-item]
+        agent.write("delete", key="edge", seen=encode_version(Version(vector={Writer(0): 5, writer: 0})))
         with pytest.raises(RawError, match="too_large"):
             agent.call("text_apply", key="text", update=_yjs_text(VALUE_BYTES_MAX), n=9_001)
         agent.call("text_apply", key="text", update=_yjs_text(VALUE_BYTES_MAX - 64), n=9_002)
@@ -458,7 +467,6 @@ def test_an_agent_that_never_reads_costs_bounded_memory() -> None:
                 witness.works()
             grown = rss_bytes(daemon.pid) - before
         assert grown < 64 * MIB, f"{grown / MIB:.0f} MiB wait for four agents that do not read"
-        print(f"four deaf agents: {grown / MIB:.1f} MiB; bystander's slowest {witness.slowest_s * 1000:.1f} ms")
 
 
 def test_a_watcher_that_never_reads_costs_bounded_memory() -> None:
@@ -487,7 +495,6 @@ def test_frames_that_unpack_to_far_more_than_their_bytes() -> None:
         witness.works()
         grown = rss_bytes(daemon.pid) - before
         assert grown < 64 * MIB, f"grew by {grown / MIB:.0f} MiB"
-        print(f"bombs: {grown / MIB:.1f} MiB left; bystander's slowest {witness.slowest_s * 1000:.0f} ms")
 
 
 def _flood(agent: RawAgent, payload: bytes) -> None:
@@ -517,7 +524,6 @@ def test_agents_max_is_kept_and_5000_connections_do_no_harm() -> None:
 
 def _five_thousand(daemon: Daemon, witness: Witness, stack: ExitStack, wanted: int) -> None:
     attached, refused = [], 0
-    started = monotonic()
     for _ in range(wanted):
         agent = stack.enter_context(daemon.raw(None))
         with suppress(BrokenPipeError):  # refused already; why is there to be read
@@ -532,7 +538,6 @@ def _five_thousand(daemon: Daemon, witness: Witness, stack: ExitStack, wanted: i
     assert len(attached) == 4096 - 1, "the witness is one of agents_max"
     assert refused == wanted - len(attached)
     witness.works()
-    print(f"{wanted} connections in {monotonic() - started:.1f} s, RSS {rss_bytes(daemon.pid) / MIB:.0f} MiB")
     attached[0].close()
     wait_until(lambda: _attaches(daemon), what="a place that was freed can be taken")
     assert attached[-1].call("get", key="k") is None
@@ -560,7 +565,6 @@ def test_a_flood_of_requests_leaves_others_their_turns(daemon: Daemon, witness: 
         done.set()
         pump.join(20)
     drain.join(20)
-    print(f"slowest answer beside a flood: {witness.slowest_s * 1000:.1f} ms")
 
 
 def _pump(sock: socket.socket, data: bytes, done: threading.Event) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from crdtsync import Client
 from tests.harness import Cluster, Daemon
+from tests.harness.cluster import wait_until_equal
 
 pytestmark = pytest.mark.integration
 
@@ -402,6 +403,42 @@ def test_follow_waits_for_a_log_that_does_not_exist_yet(crdtsync: Shell) -> None
         assert follower.event()["value"] == "first"
         second = follower.event()
         assert (second["value"], second["agent"]) == ("second", "critic-2")
+
+
+def test_follow_misses_nothing_while_a_long_log_is_read_and_trimmed(crdtsync: Shell, daemon: Daemon) -> None:
+    client = daemon.client()
+    for start in range(0, 20_000, 1000):
+        with client.batch() as batch:
+            for number in range(start, start + 1000):
+                batch.append("log", number)
+    with crdtsync.start("log", "log", "-f") as follower:
+        first = int(follower.line())
+        client.trim("log", 500)
+        for number in range(20_000, 20_100):
+            client.append("log", number)
+        numbers = [first]
+        while numbers[-1] < 20_099:
+            numbers.append(int(follower.line()))
+        assert numbers == sorted(set(numbers))
+        assert numbers[-600:] == list(range(19_500, 20_100))
+        assert follower.interrupt() == (130, "")
+
+
+def test_a_log_with_a_rival_is_followed_all_the_same(shells: list[Shell], pair: Cluster) -> None:
+    """Beside a register that another node set meanwhile each append is a conflict, and its event tells the winner."""
+    here, there = pair
+    pair.cut(0, 1)
+    there.client().set("log", "rival")
+    here.client().append("log", 0)
+    with shells[0].start("log", "log", "-f") as follower:
+        assert follower.line() == "0\n"
+        pair.heal()
+        wait_until_equal(pair)
+        for number in range(1, 5):
+            here.client().append("log", number)
+            assert follower.line() == f"{number}\n"
+        assert shells[0].json("get", "log", "--json")[0]["siblings"][0]["value"] == "rival"
+        assert follower.interrupt() == (130, "")
 
 
 def test_logs_are_read_in_pages(crdtsync: Shell, daemon: Daemon) -> None:

@@ -46,7 +46,7 @@ def in_threads(count: int, work: Callable[[int], object]) -> None:
         raise failures[0]
 
 
-# -- several agents on one host --------------------------------------------------------------------------------------
+# -- several agents on one host ------------------------------
 
 
 def test_two_agents_that_update_a_number_lose_no_step(daemon: Daemon) -> None:
@@ -80,7 +80,7 @@ def test_every_length_that_append_returns_is_returned_once(daemon: Daemon) -> No
         assert [log[length - 1] for length in each] == [[f"agent-{number}", n] for n in range(times)]
 
 
-# -- connections that break ------------------------------------------------------------------------------------------------
+# -- connections that break ------------------------------
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -262,7 +262,7 @@ def test_writes_go_on_when_the_daemon_is_killed_and_comes_back(daemon: Daemon) -
     assert len(client.log("log")) == len(lengths) > 20
 
 
-# -- sessions that move to another daemon ---------------------------------------------------------------------------------
+# -- sessions that move to another daemon ------------------------------
 
 
 @pytest.fixture

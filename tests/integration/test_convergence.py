@@ -47,7 +47,7 @@ def running(*works: Callable[[], object]) -> Iterator[None]:
         raise failures[0]
 
 
-# -- partitions -------------------------------------------------------------------------------------------------
+# -- partitions ------------------------------
 
 
 def test_appends_on_both_sides_of_a_partition_end_in_one_order(pair: Cluster) -> None:
@@ -139,7 +139,9 @@ def test_changes_go_around_a_cut_link(cluster: Cluster) -> None:
     b.wait(token_a, timeout=10)
     a.wait(token_b, timeout=10)
     assert monotonic() - started < 5
-    assert not cluster[0].peer("host-b")["state"] == "connected"  # type: ignore[index]
+    peer = cluster[0].peer("host-b")
+    assert peer is not None
+    assert peer["state"] != "connected"
     wait_until_equal(cluster)
 
 
@@ -164,12 +166,12 @@ def test_a_node_that_joins_late_gets_everything(make_cluster: Callable[..., Clus
         daemon.start()
     cluster.wait_connected(0, 1)
     with cluster[0].client() as a, cluster[1].client() as b:
-        for n in range(500):
+        for n in range(300):
             (a, b)[n % 2].set(f"k/{n % 50}", n)
             (a, b)[n % 2].append("log", n)
     cluster[2].start()
     wait_until_equal(cluster)
-    assert sorted(cluster[2].client().log("log")) == list(range(500))
+    assert sorted(cluster[2].client().log("log")) == list(range(300))
 
 
 def test_slow_links_converge_too(make_cluster: Callable[..., Cluster]) -> None:
@@ -182,7 +184,7 @@ def test_slow_links_converge_too(make_cluster: Callable[..., Cluster]) -> None:
                 client.append("log", [daemon.name, n])
                 client.set(f"k/{n % 7}", [daemon.name, n])
 
-    with running(*(lambda daemon=daemon: work(daemon) for daemon in cluster)):  # type: ignore[misc]
+    with running(*(lambda daemon=daemon: work(daemon) for daemon in cluster)):
         pass
     wait_until_equal(cluster)
     logs = [daemon.client().log("log") for daemon in cluster]
@@ -190,7 +192,7 @@ def test_slow_links_converge_too(make_cluster: Callable[..., Cluster]) -> None:
     assert len(logs[0]) == 600
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_flapping_link_loses_and_repeats_nothing(pair: Cluster, seed: int) -> None:
     import random
 
@@ -199,7 +201,7 @@ def test_a_flapping_link_loses_and_repeats_nothing(pair: Cluster, seed: int) -> 
 
     def work(daemon: Daemon) -> None:
         with daemon.client(daemon.name) as client:
-            for n in range(1500):
+            for n in range(800):
                 client.append("log", [daemon.name, n, "x" * rng.randrange(300)])
 
     def flap() -> None:
@@ -213,16 +215,16 @@ def test_a_flapping_link_loses_and_repeats_nothing(pair: Cluster, seed: int) -> 
                 pair.heal()
 
     with running(flap):
-        with running(*(lambda daemon=daemon: work(daemon) for daemon in pair)):  # type: ignore[misc]
+        with running(*(lambda daemon=daemon: work(daemon) for daemon in pair)):
             pass
         done.set()
     wait_until_equal(pair)
     logs = [[tuple(item[:2]) for item in daemon.client().log("log")] for daemon in pair]
     assert logs[0] == logs[1]
-    assert len(logs[0]) == len(set(logs[0])) == 3000
+    assert len(logs[0]) == len(set(logs[0])) == 1600
 
 
-# -- no silent overwrite -------------------------------------------------------------------------------------------
+# -- no silent overwrite ------------------------------
 
 
 def test_a_writer_that_read_before_its_daemon_heard_of_more_makes_a_sibling(pair: Cluster) -> None:
@@ -249,7 +251,7 @@ def test_a_blind_write_says_what_it_replaced(pair: Cluster) -> None:
     assert siblings_of(pair[0], "plan") == ["mine"]
 
 
-# -- batches -----------------------------------------------------------------------------------------------------------
+# -- batches ------------------------------
 
 
 def test_a_batch_is_visible_whole_or_not_at_all_on_the_other_node(pair: Cluster) -> None:
@@ -299,14 +301,14 @@ def test_a_batch_is_visible_whole_or_not_at_all_on_the_other_node(pair: Cluster)
     assert len(last) == rounds
 
 
-# -- causality -------------------------------------------------------------------------------------------------------
+# -- causality ------------------------------
 
 
 def test_a_token_from_one_node_is_honoured_on_another(cluster: Cluster) -> None:
     cluster.delay(5)
     writers = [daemon.client("writer") for daemon in cluster]
     readers = [daemon.client("reader") for daemon in cluster]
-    for n in range(150):
+    for n in range(90):
         token = writers[n % 3].set("number", n, seen=None)
         assert readers[(n + 1) % 3].get("number", after=token, timeout=10) == n
         assert readers[(n + 2) % 3].get("number", after=token, timeout=10) == n
@@ -385,7 +387,7 @@ def test_a_read_after_a_token_that_does_not_come_times_out(pair: Cluster) -> Non
     assert waiting == [1]
 
 
-# -- what the status says -----------------------------------------------------------------------------------------------
+# -- what the status says ------------------------------
 
 
 def test_the_status_tells_how_far_a_peer_is_behind(pair: Cluster) -> None:

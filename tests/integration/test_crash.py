@@ -9,7 +9,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
+from typing import Any, Self
 
 import msgpack
 import pytest
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
 
 class Load:
-    """Agents that write without pause, on connections that do not repeat anything, and remember what was acknowledged."""
+    """Agents that write without pause, repeat nothing, and remember what was acknowledged."""
 
     def __init__(self, daemon: Daemon, agents: int = 4, pipelined: int = 8) -> None:
         self.acknowledged: list[tuple[str, Any]] = []
@@ -32,7 +32,7 @@ class Load:
         self._failures: list[BaseException] = []
         self._threads = [threading.Thread(target=self._guarded, args=(n,), daemon=True) for n in range(agents)]
 
-    def __enter__(self) -> Load:
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self
@@ -81,7 +81,9 @@ def check_held(daemon: Daemon, acknowledged: list[tuple[str, Any]]) -> None:
         keys = dict(client.items("k/"))
     assert len(log) == len(set(log))
     there = set(log)
-    missing = [(key, value) for key, value in acknowledged if (value not in there if key == "log" else keys.get(key) != value)]
+    missing = [
+        (key, value) for key, value in acknowledged if (value not in there if key == "log" else keys.get(key) != value)
+    ]
     assert not missing, f"{len(missing)} acknowledged writes are gone, such as {missing[:3]}"
 
 
@@ -91,7 +93,7 @@ def writers(daemon: Daemon) -> dict[str, int]:
     return vector
 
 
-# -- kill -9 ------------------------------------------------------------------------------------------------------------------
+# -- kill -9 ------------------------------
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -165,7 +167,7 @@ def test_sigterm_of_a_daemon_with_busy_peers_and_watchers(cluster: Cluster) -> N
     wait_until_equal(cluster)
 
 
-# -- disks that go back -------------------------------------------------------------------------------------------------------
+# -- disks that go back ------------------------------
 
 
 def keep(daemon: Daemon) -> None:
@@ -272,7 +274,7 @@ def test_two_daemons_cannot_run_on_copies_of_one_database_on_one_host(
     assert any("a copy of it" in line for line in second.log_lines()), second.log_lines()
 
 
-# -- forks ------------------------------------------------------------------------------------------------------------------------
+# -- forks ------------------------------
 
 
 def clone(original: Daemon, copy: Daemon) -> None:

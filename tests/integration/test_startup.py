@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -13,7 +14,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -109,27 +109,20 @@ def test_check_config_of_a_good_file_says_so_and_starts_nothing(tmp_path: Path) 
     assert not (tmp_path / "data").exists()
 
 
-def test_options_override_the_environment_which_overrides_the_file(short: Path) -> None:
-    names = {}
-    for source in ("file", "environment", "option"):
-        settings: dict[str, Any] = {"base": short / source, "start": False}
-        daemon = Daemon("from-file", **settings)
-        with daemon:
-            daemon.start(wait=False)
-            daemon.kill()
-            config = str(daemon.base / "crdtsyncd.toml")
-            environment = {**os.environ, **({} if source == "file" else {"CRDTSYNC_NODE_NAME": "from-environment"})}
-            options = ["--node-name", "from-option"] if source == "option" else []
-            daemon.process = process = subprocess.Popen(
-                [*COMMAND, "--config", config, *options], stderr=subprocess.PIPE, env=environment, text=True
-            )
+def test_options_override_the_environment_which_overrides_the_file(at: list[object], short: Path) -> None:
+    file = short / "crdtsyncd.toml"
+    file.write_text("node_name = 'from-file'\nlog_format = 'json'\nagents_max = 1\npeers_max = 1")
+    environment = {**os.environ, "CRDTSYNC_NODE_NAME": "from-environment", "CRDTSYNC_AGENTS_MAX": "2"}
+    command = [*COMMAND, "--config", str(file), *map(str, at)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment, text=True) as process:
+        try:
             assert process.stderr is not None
-            with process.stderr:
-                ready = next(line for line in process.stderr if '"ready"' in line)
-                names[source] = daemon.status()["node"]["name"]
-                assert names[source] in ready
-                daemon.kill()
-    assert names == {"file": "from-file", "environment": "from-environment", "option": "from-option"}
+            ready = json.loads(next(line for line in process.stderr if '"ready"' in line))
+            assert ready["node"] == "tested"
+            with RawAgent(short / "run" / "a"), RawAgent(short / "run" / "a"):
+                pass
+        finally:
+            process.kill()
 
 
 # -- what is in the way ------------------------------------------------------------------------------------------------
@@ -209,7 +202,9 @@ def test_an_address_that_this_machine_does_not_have(at: list[object]) -> None:
 
 def test_directories_that_cannot_be_made(tmp_path: Path, short: Path) -> None:
     (short / "file").write_text("")
-    assert_refused(run("--data-dir", short / "file" / "data", "--socket", short / "a"), FAILED, "file/data", "--data-dir")
+    assert_refused(
+        run("--data-dir", short / "file" / "data", "--socket", short / "a"), FAILED, "file/data", "--data-dir"
+    )
     assert_refused(run("--data-dir", short / "file", "--socket", short / "a"), FAILED, "file", "--data-dir")
     assert_refused(run("--data-dir", tmp_path, "--socket", short / "file" / "a"), CONFIG, "file", "--socket")
 
@@ -324,7 +319,7 @@ def test_a_damaged_database_is_refused_in_a_sentence(daemon: Daemon, short: Path
         return
     done = run("--data-dir", daemon.data, "--socket", short / "a")
     assert_refused(done, FAILED, "crdtsync.db")
-    if damage not in ("a directory",):
+    if damage != "a directory":
         assert file.read_bytes() == bytes(data), "what can perhaps be rescued is left as it was"
 
 
@@ -335,22 +330,26 @@ def test_damage_that_shows_while_it_runs_ends_it_with_a_sentence(daemon: Daemon)
     daemon.stop()
     file = daemon.data / "crdtsync.db"
     with sqlite3.connect(file) as db:
-        root, = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'changes'").fetchone()
-        page_size, = db.execute("PRAGMA page_size").fetchone()
+        (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'changes'").fetchone()
+        (page_size,) = db.execute("PRAGMA page_size").fetchone()
     db.close()
     with file.open("r+b") as raw:
         raw.seek((root - 1) * page_size)
         raw.write(b"\xff" * 200)
     daemon.start()
     with daemon.raw() as agent, pytest.raises((RawError, EOFError, OSError)):
-        for i in range(50):
-            agent.write("set", key=f"k/{i}", value=2)
-            agent.call("watch", prefix="", after="c1.kZOnZGVmYXVsdACQ")
-            agent.call("get", key="k/1")
+        _use(agent)
     assert daemon.wait_exit() == FAILED
     assert_clean(daemon)
     assert_sentence(daemon.log_lines()[-1])
     assert daemon.log_lines()[-1].startswith("crdtsyncd: ")
+
+
+def _use(agent: RawAgent) -> None:
+    for _ in range(50):
+        agent.write("set", key="k/1", value=2)
+        agent.call("watch", prefix="", after="c1.kZOnZGVmYXVsdACQ")
+        agent.call("get", key="k/1")
 
 
 def test_a_data_directory_that_is_removed_while_it_runs_ends_it_with_a_sentence(daemon: Daemon) -> None:
@@ -413,9 +412,7 @@ def test_sigterm_ends_it_in_time_whatever_agents_and_peers_do(make_cluster: Any)
         half = daemon.raw(None)
         half.send_bytes(b"\0\0")
         token = deaf_token(daemon)
-        started = monotonic()
         assert daemon.stop(STOP_S_MAX) == 0
-        print(f"stopped in {monotonic() - started:.2f} s")
         for agent in waiting:
             agent.wait_closed(1)
         for connection in (*waiting, *silent, deaf, half):

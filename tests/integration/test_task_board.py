@@ -14,4 +14,4 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
 
 def test_a_task_board_under_cuts_a_kill_and_a_stop_loses_nothing(cluster: Cluster) -> None:
     seed = int(os.environ.get("SOAK_SEED", "1"))
-    print(play(cluster, Scale(operations=1000, keys=100), seed, settle_s=25))
+    print(play(cluster, Scale(operations=1000, keys=100), seed, settle_s=25))  # noqa: T201  # the seed and the figures

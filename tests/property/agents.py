@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pycrdt import Doc, Text
 
 from crdtsync.causality import Dot, covers
-from crdtsync.core.node import AgentClosed, AgentFrame, AgentOpened
+from crdtsync.core.node import AgentClosed, AgentFlow, AgentFrame, AgentOpened
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.tokens import decode_dot, decode_token, decode_version, encode_dot
-from tests.property.oracle import Model, Sub, Value, require
+from tests.property.oracle import Sub, Value, require
 
 if TYPE_CHECKING:
     from tests.property.world import Host, World
@@ -261,10 +260,14 @@ class Agent:
         point = decode_token(result["token"])["default"][1]
         if request.change is not None:
             require(point == {request.change[0]: request.change[1]}, "the token names another change:", request, result)
-            require(request.change in self.home.applied[: self.home.durable], "acknowledged before it was on disk:", request)
+            require(
+                request.change in self.home.applied[: self.home.durable], "acknowledged before it was on disk:", request
+            )
             world.acknowledged.append(request)
         else:
-            require(all(sub.operation in ("delete", "trim") for sub in request.subs), "acknowledged, not done:", request)
+            require(
+                all(sub.operation in ("delete", "trim") for sub in request.subs), "acknowledged, not done:", request
+            )
         self.token = result["token"]
         results = result["results"] if request.name == "batch" else [result]
         for sub, part in zip(request.subs, results, strict=True):
@@ -274,7 +277,9 @@ class Agent:
         if sub.operation == "set":
             if "replaced" in part:
                 told = part["replaced"] and decode_dot(part["replaced"]["dot"])
-                require(told == sub.replaced, "a blind write says that it replaced", told, "and did replace", sub.replaced)
+                require(
+                    told == sub.replaced, "a blind write says that it replaced", told, "and did replace", sub.replaced
+                )
             if request.informed:
                 others = sub.others if sub.mode in ("seen", "if_version") else frozenset()
                 self._remember(sub, part["version"], others)
@@ -288,9 +293,7 @@ class Agent:
         elif sub.operation == "text" and request.informed:
             self._remember(sub, part["version"], frozenset())
 
-    def _remember(
-        self, sub: Sub, version: str, others: frozenset[Dot], before: frozenset[Dot] = frozenset()
-    ) -> None:
+    def _remember(self, sub: Sub, version: str, others: frozenset[Dot], before: frozenset[Dot] = frozenset()) -> None:
         """A session that has read a key goes on from its own write."""
         assert sub.written is not None
         shown = before | {sub.written}
@@ -311,7 +314,13 @@ class Agent:
         version = decode_version(result["version"])
         shown, others = frozenset(version.dots), frozenset(version.others)
         if request.expected is not None:
-            require(shown | others == {v.dot for v in request.expected}, f"{key} was read as", shown, others, request.expected)
+            require(
+                shown | others == {v.dot for v in request.expected},
+                f"{key} was read as",
+                shown,
+                others,
+                request.expected,
+            )
             self._check_content(request, result, shown)
         if request.name == "text_read":
             doc: Doc[Text] = Doc()
@@ -335,5 +344,80 @@ class Agent:
             require(unpack(result["value"]) == logged, "the log reads", result, logged)
 
 
-def expected_words(model: Model, document: Dot) -> Counter[str]:
-    return model.text(document)
+class Watcher:
+    """Watches everything at one host, goes on after each broken connection, and keeps what it is told of each key."""
+
+    def __init__(self, world: World, home: Host) -> None:
+        self.world = world
+        self.home = home
+        self.conn: int | None = None
+        self.pending: dict[int, Request] = {}
+        self.token: str | None = None
+        self.in_snapshot = True
+        self.mirror: dict[str, dict[str, Any]] = {}
+        world.watchers.append(self)
+        self.attach()
+
+    def attach(self) -> None:
+        """Connect, and go on after the last token; a snapshot that was cut off begins anew."""
+        if self.in_snapshot:
+            self.token = None
+            self.mirror.clear()
+        self.conn = self.world.new_conn()
+        self.home.agents[self.conn] = self
+        client = self.world.random.randbytes(16)
+        hello = {"protocol": 1, "client": client, "agent": "watcher"}
+        watch = {"prefix": ""} if self.token is None else {"prefix": "", "after": self.token}
+        self.world.step(self.home, AgentOpened(self.conn, 1000, 1))
+        for number, (name, args) in enumerate((("hello", hello), ("watch", watch)), 1):
+            self.world.step(self.home, AgentFrame(self.conn, pack([number, name, args])))
+
+    def lost(self) -> None:
+        self.conn = None
+
+    def flow(self, blocked: bool) -> None:
+        if self.conn is not None and self.home.node is not None:
+            self.world.step(self.home, AgentFlow(self.conn, blocked))
+
+    def reconnect(self) -> None:
+        if self.conn is not None and self.home.node is not None:
+            self.home.agents.pop(self.conn, None)
+            self.world.step(self.home, AgentClosed(self.conn))
+            self.attach()
+
+    def received(self, message: list[Any]) -> None:
+        _, status, content = message
+        require(status != 1, "a watch failed:", content)
+        for event in content if status == 2 else ():
+            self.world.counts[f"told {event['event']}"] += 1
+            self._note(event)
+
+    def _note(self, event: dict[str, Any]) -> None:
+        match event["event"]:
+            case "batch":
+                for part in event["events"]:
+                    self._note(part)
+            case "reset":
+                self.mirror.clear()
+                self.in_snapshot = True
+            case "snapshot" if event["key"] is None:
+                self.in_snapshot = False
+            case "delete":
+                self.mirror.pop(event["key"], None)
+            case "set" | "conflict" | "snapshot":
+                self.mirror[event["key"]] = event
+        if event.get("token") is not None and not self.in_snapshot:
+            self.token = event["token"]
+
+    def check(self) -> None:
+        """What was told last of each key is what is there. Keys that may have expired are left out."""
+        model = self.home.model
+        changes = self.world.oracle.changes.values()
+        expiring = {effect.key for known in changes for effect in known.effects if effect.added and effect.added.ttl_ms}
+        told, held = {*self.mirror} - expiring, {*model.keys} - expiring
+        require(told == held, f"a watcher at {self.home.name} was told of", told, "and there is", held)
+        for key in held:
+            (value, *others) = model.held(key).values()
+            if not others and value.kind == Kind.REGISTER:
+                event = self.mirror[key]
+                require(event["value"] == pack(value.content), f"of {key} a watcher was told", event, "and not", value)

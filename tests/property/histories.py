@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from tests.property.agents import KEYS, LOGS, MIXED, REGISTERS, TEXTS, Agent
+from tests.property.agents import KEYS, LOGS, MIXED, REGISTERS, TEXTS, Agent, Watcher
 from tests.property.oracle import Broken, Sub
 from tests.property.world import World
 
@@ -21,6 +21,7 @@ class Player:
         for host in world.hosts:
             for n in range(2):
                 Agent(world, f"agent-{host.index}-{n}", host)
+            Watcher(world, host)
 
     def pick(self, items):  # type: ignore[no-untyped-def]
         return items[int(self.draw() * len(items))] if items else None
@@ -123,13 +124,18 @@ class Player:
     def reconnect(self) -> None:
         self.pick(self.world.agents).reconnect()
 
+    def watch(self) -> None:
+        """A watcher is slow, or no longer, or its connection breaks."""
+        watcher = self.pick(self.world.watchers)
+        self.pick((lambda: watcher.flow(True), lambda: watcher.flow(False), watcher.reconnect))()
+
     def pass_time(self) -> None:
         self.world.pass_time(self.pick((0.001, 0.06, 0.3, 1.1, 4.0)))
 
 
 WEIGHTS = {
     "write": 30, "read": 18, "turn": 16, "deliver": 26, "connect": 7, "cut": 3, "notice": 2, "crash": 3, "start": 4,
-    "disk_full": 1, "move": 2, "reconnect": 2, "forget": 1, "pass_time": 6,
+    "disk_full": 1, "move": 2, "reconnect": 2, "forget": 1, "watch": 5, "pass_time": 6,
 }  # fmt: skip
 
 

@@ -183,7 +183,14 @@ class Oracle:
         return known
 
     def _author_one(
-        self, known: Known, draft: Model, vector: dict[int, int], sub: Sub, ops: deque[tuple[int, Op]], change: Change, now_ms: int
+        self,
+        known: Known,
+        draft: Model,
+        vector: dict[int, int],
+        sub: Sub,
+        ops: deque[tuple[int, Op]],
+        change: Change,
+        now_ms: int,
     ) -> None:
         original = sub
         held = dict(draft.held(sub.key))
@@ -219,7 +226,9 @@ class Oracle:
 
     def _only_applied(self, what: str, vector: dict[int, int], removes: tuple[Dot, ...] | RemoveRange) -> None:
         """A change names nothing that its author's node did not hold: it would remove it there and not elsewhere."""
-        pairs = removes.vector.items() if isinstance(removes, RemoveRange) else [(dot.writer, dot.seq) for dot in removes]
+        pairs = (
+            removes.vector.items() if isinstance(removes, RemoveRange) else [(dot.writer, dot.seq) for dot in removes]
+        )
         require(all(seq <= vector.get(writer, 0) for writer, seq in pairs), what, "removes what its node did not hold")
 
     def _added(self, sub: Sub, op: Op, dot: Dot, hlc: int) -> Value | None:

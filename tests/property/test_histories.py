@@ -65,7 +65,7 @@ class Fleet(RuleBasedStateMachine):
     def read(self, data):
         self.play(data, "read")
 
-    @rule(data=st.data(), action=st.sampled_from(["move", "reconnect", "forget"]))
+    @rule(data=st.data(), action=st.sampled_from(["move", "reconnect", "forget", "watch", "watch"]))
     def agent_does(self, data, action):
         self.play(data, action)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from crdtsyncd.store import Store
 
 from crdtsync.core import replica, writes
 from crdtsync.core.agents import Desk
@@ -12,7 +13,7 @@ from crdtsync.core.entries import Entries
 from crdtsync.core.node import Ready
 from crdtsync.core.replica import Effect, Replica
 from crdtsync.core.sync import Sync
-from crdtsyncd.store import Store
+from crdtsync.core.watches import Watches
 from tests.property.histories import run_history
 from tests.property.oracle import Broken
 from tests.property.world import Host, World
@@ -168,6 +169,24 @@ def nothing_relayed(patch):
         return writer == replica_.writer and lacks(self, link, here, replica_, writer, seq, position)
 
     patch.setattr(Sync, "_lacks", own_only)
+
+
+@fault("a watcher at")
+def slow_watchers_are_forgotten(patch):
+    patch.setattr("crdtsync.core.watches.Watches._defer", lambda self, watch, keys: None)
+
+
+@fault("a watcher")
+def resuming_stops_short(patch):
+    """Between the log and the live stream a turn's changes fall through."""
+    resume = Watches._resume
+
+    def hasty(self, watch, *arguments):
+        resume(self, watch, *arguments)
+        watch.position = None
+
+    patch.setattr(Watches, "_resume", hasty)
+    patch.setattr("crdtsync.core.watches.SLICE_CHANGES_MAX", 1)
 
 
 @pytest.mark.parametrize(("what", "plant"), [pytest.param(*item, id=item[1].__name__) for item in FAULTS])

@@ -18,11 +18,10 @@ from random import Random
 from tempfile import mkdtemp
 from typing import Any
 
+from crdtsyncd.store import Store
+
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
 from crdtsync.core.node import (
-    AgentClosed,
-    AgentFrame,
-    AgentOpened,
     Event,
     Node,
     Now,
@@ -39,8 +38,7 @@ from crdtsync.wire.change import Codec, Kind
 from crdtsync.wire.codec import unpack
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
-from crdtsyncd.store import Store
-from tests.property.agents import Agent
+from tests.property.agents import Agent, Watcher
 from tests.property.oracle import ChangeId, Model, Oracle, require
 
 START_MS = 1_800_000_000_000
@@ -50,7 +48,7 @@ SPACE = "default"
 
 def memory_dir() -> Path:
     """A new directory, in memory where there is such a file system."""
-    shared = Path("/dev/shm")  # noqa: S108  # a test's own directory in it
+    shared = Path("/dev/shm")  # a test's own directory in it
     return Path(mkdtemp(prefix="crdtsync-world-", dir=shared if shared.is_dir() else None))
 
 
@@ -86,7 +84,7 @@ class Host:
         self.digest = 0
         self.created: list[ChangeId] = []
         self.observed = 0
-        self.agents: dict[int, Agent] = {}
+        self.agents: dict[int, Agent | Watcher] = {}
 
     @property
     def running(self) -> Node:
@@ -112,6 +110,7 @@ class World:
         self.codec = Codec(LOOPBACK_CLUSTER, SPACE, 0)
         self.links: list[Link] = []
         self.agents: list[Agent] = []
+        self.watchers: list[Watcher] = []
         self.counter = 0
         self.acknowledged: list[Any] = []
         self.counts: Counter[str] = Counter()
@@ -161,7 +160,7 @@ class World:
         host.node = Node(identity, host.store, Random(self.random.getrandbits(64)), _no_log, self.now(host))
         self._expect_from_disk(host)
         self.turn(host)
-        for agent in self.agents:
+        for agent in (*self.agents, *self.watchers):
             if agent.home is host:
                 agent.attach()
 
@@ -275,9 +274,17 @@ class World:
             actual == wanted,
             host.name,
             "has live entries",
-            lambda: {key: sorted(actual.get(key, ())) for key in actual.keys() | wanted.keys() if actual.get(key) != wanted.get(key)},
+            lambda: {
+                key: sorted(actual.get(key, ()))
+                for key in actual.keys() | wanted.keys()
+                if actual.get(key) != wanted.get(key)
+            },
             "and ought to have",
-            lambda: {key: sorted(wanted.get(key, ())) for key in actual.keys() | wanted.keys() if actual.get(key) != wanted.get(key)},
+            lambda: {
+                key: sorted(wanted.get(key, ()))
+                for key in actual.keys() | wanted.keys()
+                if actual.get(key) != wanted.get(key)
+            },
         )
         alarms = {alarm.code for alarm in host.running.alarms.raised()}
         require(not alarms, host.name, "raises the alarms", alarms)
@@ -344,6 +351,8 @@ class World:
         for host in self.hosts:
             if host.node is None:
                 self.start(host)
+        for watcher in self.watchers:
+            watcher.flow(blocked=False)
         pairs = edges or [(i, j) for i in range(len(self.hosts)) for j in range(i)]
         self.settle(lambda: self.is_quiet, [(self.hosts[i], self.hosts[j]) for i, j in pairs])
 
@@ -377,6 +386,7 @@ class World:
     def is_quiet(self) -> bool:
         first = self.hosts[0].model.vector
         waiting = any(agent.pending for agent in self.agents if agent.conn is not None)
+        waiting |= any(host.running.desk.watches.has_more() for host in self.hosts)
         return not waiting and all(host.model.vector == first for host in self.hosts)
 
     def check_converged(self) -> None:
@@ -394,8 +404,11 @@ class World:
                 document = document_of(replica.entries.held(key)[-1])
                 words = host.model.text(document)
                 require(Counter(text.split()) == words, f"the text {key} is {text!r}, and its words ought to be", words)
+        everything = {*self.hosts[0].applied}
         for request in self.acknowledged:
-            require(request.change in first_known(self.hosts[0]), "an acknowledged write is gone:", request)
+            require(request.change in everything, "an acknowledged write is gone:", request)
+        for watcher in self.watchers:
+            watcher.check()
 
     def check_disks(self) -> None:
         """The same after every daemon was killed and started again."""
@@ -405,10 +418,6 @@ class World:
             self.start(host)
         texts = [texts_of(host.replica) for host in self.hosts]
         require(all(text == texts[0] for text in texts), "texts differ after a restart")
-
-
-def first_known(host: Host) -> set[ChangeId]:
-    return set(host.applied)
 
 
 def entries_of(replica: Any) -> dict[str, list[tuple[Any, ...]]]:
@@ -431,6 +440,3 @@ def texts_of(replica: Any) -> dict[str, str]:
 
 def _no_log(event: str, level: str = "info", **fields: object) -> None:
     pass
-
-
-__all__ = ["AgentClosed", "AgentFrame", "AgentOpened", "Host", "Link", "World"]

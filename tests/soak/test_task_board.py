@@ -25,6 +25,6 @@ def seeds() -> list[int]:
 @pytest.mark.parametrize("seed", seeds())
 def test_a_task_board_loses_nothing(seed: int) -> None:
     scale = Scale(int(os.environ.get("SOAK_OPERATIONS", "10000")), int(os.environ.get("SOAK_KEYS", "500")))
-    print(f"\nseed {seed}, {scale}")
+    print(f"\nseed {seed}, {scale}")  # noqa: T201  # the seed and the figures
     with Cluster(scale.daemons) as cluster:
-        print(play(cluster, scale, seed))
+        print(play(cluster, scale, seed))  # noqa: T201  # the seed and the figures

@@ -37,7 +37,8 @@ class Follower:
         self._key = key
         self._token: str | None = None  # the next watch goes on from here
         self._newest: LogItem | None = None
-        self._ahead: set[str] = set()  # dots that a reading showed and the watch brings again
+        self._ahead: set[str] = set()  # dots that were shown, and that a watch after the token brings again
+        self._is_second_look = False
 
     def pages(self, count: int | None) -> Iterator[list[LogItem]]:
         """The last ``count`` elements, or all, then for ever what is appended: lists, each as soon as it is there."""
@@ -46,8 +47,8 @@ class Follower:
         else:
             yield from self._read(-count if count else 0)
         while True:
-            has_come_on = yield from self._watch()
-            if not has_come_on:
+            can_resume = yield from self._watch()
+            if not can_resume:
                 output.warning(
                     f"history does not reach back: elements of {self._key!r} may be missing here, or come twice"
                 )
@@ -59,31 +60,41 @@ class Follower:
 
     def _read(self, start: int | LogItem) -> Iterator[list[LogItem]]:
         """Read from ``start`` on; the watch goes on from the point that the first page shows."""
-        self._token = None
-        for page in log_pages(self._client, self._key, start):
-            self._token = self._token or page.token
-            new = self._new(page)
-            if page.token != self._token:
-                self._ahead.update(item.dot for item in new)
-            yield new
+        for number, page in enumerate(log_pages(self._client, self._key, start)):
+            yield self._new(page, page.token if number == 0 or page.token == self._token else None)
 
     def _watch(self) -> Generator[list[LogItem], None, bool]:
-        """What comes, until the watch is lost; returns whether anything came before."""
-        has_come_on = False
+        """What comes, until the watch is lost; returns whether another one can go on from the token."""
+        has_begun = False
         with self._client.watch(self._key, after=self._token) as events:
             for event in events:
-                appends = [part for part in event.events or (event,) if part.key == self._key and part.op == "append"]
-                # A conflict tells the winner, which may be a rival of the log; the daemon's log tells the element.
-                if event.event in _GAPS or any(part.event == "conflict" for part in appends):
-                    break
-                yield self._new([_item(part) for part in appends])
-                self._token = event.token or self._token
-                has_come_on = True
-        return has_come_on
+                mine = [part for part in event.events or (event,) if part.key == self._key]
+                if event.event in _GAPS:
+                    return has_begun
+                if self._may_hide(mine):
+                    return True
+                yield self._new([_item(part) for part in mine if part.op == "append"], event.token)
+                has_begun = True
+        return True
 
-    def _new(self, items: list[LogItem]) -> list[LogItem]:
-        """Those that were not shown before."""
+    def _may_hide(self, events: list[Event]) -> bool:
+        """Whether an element may be there that these events do not tell.
+
+        A conflict tells the winner. A state may tell of an append that came while the watch was still catching up;
+        when the same comes at the second look, the log has rivals, and it does not.
+        """
+        if any(part.op == "state" for part in events):
+            self._is_second_look = not self._is_second_look
+            return self._is_second_look
+        return any(part.event == "conflict" and part.op == "append" for part in events)
+
+    def _new(self, items: list[LogItem], token: str | None) -> list[LogItem]:
+        """Those that were not shown before. The next watch goes on from ``token``; None: from where it did so far."""
         new = [item for item in items if item.dot not in self._ahead]
+        if token is None:
+            self._ahead.update(item.dot for item in new)
+        else:
+            self._token = token
         for item in new:
             if self._newest is None or _time(item) >= _time(self._newest):
                 self._newest = item

@@ -361,3 +361,16 @@ async def test_a_slow_consumer_holds_the_daemon_up_rather_than_filling_memory(co
         await anext(watch)
         await asyncio.sleep(1)
     assert len(sent) < 2000
+
+
+async def test_the_time_that_the_function_of_an_update_takes_does_not_count(connect):
+    def scene(peer):
+        peer.greet()
+        for reply in (None, WROTE):
+            peer.reply(peer.receive()[0], reply)
+
+    async def slow(_):
+        await asyncio.sleep(0.4)
+
+    client = await connect(scene)
+    assert await client.update("k", slow, timeout=0.2) == "c1.t"

@@ -492,3 +492,35 @@ def test_a_watch_that_is_refused_raises(connect, daemon):
     client = connect(daemon.idle, scene)
     with pytest.raises(Refused, match="not_allowed"):
         next(client.watch(timeout=10))
+
+
+# -- update ---------------------------------------------------------------------------------------------------------
+
+
+def slow_update(client):
+    """An update whose function takes longer than its time limit."""
+    return client.update("k", lambda _: time.sleep(0.4), timeout=0.2)
+
+
+def test_the_time_that_the_function_of_an_update_takes_does_not_count(connect):
+    def scene(peer):
+        peer.greet()
+        for reply in (None, WROTE):
+            peer.reply(peer.receive()[0], reply)
+
+    assert slow_update(connect(scene)) == "c1.t"
+
+
+def test_an_update_still_ends_in_time_when_the_daemon_does_not_answer(connect):
+    def scene(peer):
+        peer.greet()
+        peer.reply(peer.receive()[0], None)
+        peer.receive()
+        peer.wait_for_end()
+
+    client = connect(scene)
+    began = time.monotonic()
+    with pytest.raises(Timeout):
+        slow_update(client)
+    assert time.monotonic() - began < 10
+    client.close()

@@ -82,17 +82,26 @@ def test_entry_gives_all_that_is_known_and_covers_the_siblings(operations, play)
 
 def test_keys_are_fetched_page_by_page_and_do_not_count_as_read(operations, play):
     pages = [
-        {"items": [["a", "register", None, "v", 0], ["b", "register", None, "v", 0]], "more": True},
-        {"items": [["c", "register", None, "v", 0]], "more": False},
+        {
+            "items": [["a", "register", None, "v", 0], ["b", "register", None, "v", 0]],
+            "more": True,
+            "token": "c1.first",
+        },
+        {"items": [["c", "register", None, "v", 0]], "more": False, "token": "c1.later"},
     ]
     played = play(operations.keys("", None, None, None, T), *pages)
     assert played.result == ["a", "b", "c"]
+    assert played.result.token == "c1.first"  # so that a watch misses nothing that came between the pages
     assert [step.arguments.get("start") for step in played.steps] == [None, "b"]
     assert operations.memory.seen("a") is None
 
 
 def test_keys_stop_at_the_limit(operations, play):
-    page = {"items": [["a", "register", None, "v", 0], ["b", "register", None, "v", 0]], "more": True}
+    page = {
+        "items": [["a", "register", None, "v", 0], ["b", "register", None, "v", 0]],
+        "more": True,
+        "token": "c1.first",
+    }
     played = play(operations.keys("p", "0", 2, None, T), page)
     assert played.result == ["a", "b"]
     assert played.arguments == {"prefix": "p", "start": "0", "limit": 2, "values": False}
@@ -100,10 +109,43 @@ def test_keys_stop_at_the_limit(operations, play):
 
 def test_items_read_what_a_scan_leaves_out(operations, play):
     rows = [["a", "register", packed(None), "v1.a", 1], ["l", "log", None, "v1.l", 0], ["gone", "log", None, "v", 0]]
-    replies = {"items": rows, "more": False}, got([1, 2], "v1.l2"), None
-    assert play(operations.items("", None, None, None, T), *replies).result == [("a", None), ("l", [1, 2])]
+    replies = {"items": rows, "more": False, "token": "c1.later"}, got([1, 2], "v1.l2"), None
+    items = play(operations.items("", None, None, None, T), *replies).result
+    assert (items, items.token) == ([("a", None), ("l", [1, 2])], "c1.later")
     assert operations.memory.seen("a") == "v1.a"
     assert operations.memory.seen("l") == "v1.l2"
+
+
+def listed(key, kind="register", siblings=(), value=None):
+    fields = {**an_entry(value, f"v1.{key}"), "key": key, "kind": kind}
+    return {**fields, "siblings": [{"kind": of, "value": None, "dot": "2.1.0"} for of in siblings]}
+
+
+def test_entries_are_whole_and_come_in_few_requests(operations, play):
+    pages = [
+        {"items": [listed("a", value=1), listed("b", siblings=["register"])], "more": True, "token": "c1.first"},
+        {"items": [listed("c")], "more": False, "token": "c1.later"},
+    ]
+    played = play(operations.entries("p", None, None, None, T, values=True), *pages)
+    first = played.result[0]
+    assert (first.key, first.kind, first.value, first.agent, first.ttl) == ("a", "register", 1, "me", 1.5)
+    assert [len(entry.siblings) for entry in played.result] == [0, 1, 0]
+    assert played.result.token == "c1.first"
+    assert [step.arguments.get("start") for step in played.steps] == [None, "b"]
+    assert played.steps[0].arguments == {"prefix": "p", "limit": 1000, "values": True, "entries": True}
+    assert [operations.memory.seen(key) for key in "abc"] == ["v1.a", "v1.b", "v1.c"]
+
+
+def test_entries_count_as_read_only_if_all_their_values_came(operations, play):
+    page = {"items": [listed("l", "log"), listed("r", siblings=["text"]), listed("a")], "more": False, "token": "c1.x"}
+    play(operations.entries("", None, None, None, T, values=True), page)
+    assert [operations.memory.seen(key) for key in "lra"] == [None, None, "v1.a"]
+
+
+def test_entries_without_values_do_not_count_as_read(operations, play):
+    page = {"items": [listed("a")], "more": False, "token": "c1.x"}
+    assert play(operations.entries("", None, None, None, T, values=False), page).result[0].key == "a"
+    assert operations.memory.seen("a") is None
 
 
 def log_page(start, values, length):
@@ -112,6 +154,7 @@ def log_page(start, values, length):
         "start": start,
         "length": length,
         "version": "v1.log",
+        "token": f"c1.{length}",
     }
 
 
@@ -119,6 +162,15 @@ def test_a_log_is_fetched_page_by_page(operations, play):
     played = play(operations.log("l", 0, None, None, None, T), log_page(0, [0, 1], 3), log_page(2, [2], 3))
     assert [(item.index, item.value) for item in played.result] == [(0, 0), (1, 1), (2, 2)]
     assert [step.arguments["start"] for step in played.steps] == [0, 2]
+    assert [step.arguments.get("previous") for step in played.steps] == [None, "1.1.0"]
+    assert played.result.token == "c1.3"
+
+
+def test_a_log_goes_on_behind_an_element_that_was_read(operations, play):
+    (item,) = play(operations.log("l", 0, None, 1, None, T), log_page(6, [6], 9)).result
+    played = play(operations.log("l", item, None, 2, None, T), log_page(3, [7, 8], 5))
+    assert played.arguments == {"key": "l", "start": 7, "previous": "1.6.0", "limit": 2}
+    assert [(item.index, item.value) for item in played.result] == [(3, 7), (4, 8)]
 
 
 def test_the_last_of_a_log_are_counted_from_the_end_and_no_more(operations, play):
@@ -128,8 +180,10 @@ def test_the_last_of_a_log_are_counted_from_the_end_and_no_more(operations, play
 
 
 def test_a_log_that_is_not_there_is_empty(operations, play):
-    assert play(operations.log("l", 0, None, None, None, T), None).result == []
-    assert play(operations.log("l", 0, 0, None, None, T)).result == []
+    absent = play(operations.log("l", 0, None, None, None, T), log_page(0, [], 0)).result
+    assert (absent, absent.token) == ([], "c1.0")  # to wait for its first element
+    unasked = play(operations.log("l", 0, 0, None, None, T)).result
+    assert (unasked, unasked.token) == ([], None)
 
 
 # -- what a write had seen ----------------------------------------------------------------------------------------

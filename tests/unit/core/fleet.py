@@ -14,6 +14,8 @@ from random import Random
 from tempfile import mkdtemp
 from typing import Any
 
+from crdtsyncd.store import Store
+
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
 from crdtsync.core.node import (
     AgentClosed,
@@ -30,12 +32,11 @@ from crdtsync.core.node import (
     Tick,
 )
 from crdtsync.core.replica import Replica
-from crdtsync.wire.change import Codec
+from crdtsync.wire.change import Change, Codec
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
-from crdtsync.wire.messages import Message, decode_message, encode_message
-from crdtsyncd.store import Store
+from crdtsync.wire.messages import Changes, Hello, Message, decode_message, encode_message
 
 START_MS = 1_800_000_000_000
 CODEC = Codec(LOOPBACK_CLUSTER, "default", 0)
@@ -150,7 +151,7 @@ class Machine:
         self.name = name
         self.directory = directory
         self.sessions: dict[int, Session] = {}
-        self.wires: dict[int, Wire] = {}
+        self.wires: dict[int, Wire | Stranger] = {}
         self.log: list[tuple[str, dict[str, object]]] = []
         for part in ("data", "run"):
             (directory / part).mkdir(parents=True, exist_ok=True)
@@ -244,18 +245,6 @@ class Wire:
             done += 1
         return done
 
-    def say(self, to: Machine, message: Message | bytes) -> None:
-        """Speak in the other end's name."""
-        data = message if isinstance(message, bytes) else encode_message(message)
-        to.step(PeerFrame(self.conns[self.ends.index(to)], data))
-
-    def heard(self, by: Machine) -> list[Message]:
-        """Take what waits for one end, decoded, without delivering it."""
-        waiting = self.waiting[self.ends.index(by)]
-        messages = [message for data in waiting if (message := decode_message(data)) is not None]
-        waiting.clear()
-        return messages
-
     def close(self, reason: str = "cut") -> None:
         if self.reason is not None:
             return
@@ -266,6 +255,47 @@ class Wire:
             self.waiting[at].clear()
             if self.ends[at].wires.pop(self.conns[at], None) is not None:
                 self.ends[at].step(PeerClosed(self.conns[at], reason))
+
+
+class Stranger:
+    """A peer that the test plays itself, connected to one machine."""
+
+    def __init__(self, machine: Machine, node: str = "stranger", hello: bool = True, **fields: Any) -> None:
+        self.machine = machine
+        self.conn = machine.fleet.new_conn()
+        self.waiting: list[bytes] = []
+        self.reason: str | None = None
+        machine.wires[self.conn] = self
+        machine.step(PeerOpened(self.conn, "ws://stranger", False))
+        if hello:
+            usual = {"spaces": {"default": (0, {})}, "time_ms": START_MS}
+            self.say(Hello(node, "stranger", LOOPBACK_CLUSTER, b"d" * 16, **(usual | fields)))
+            machine.turn()
+
+    def put(self, sender: Machine, data: bytes) -> None:
+        self.waiting.append(data)
+
+    def close(self, reason: str = "cut") -> None:
+        if self.reason is None:
+            self.reason = reason
+            del self.machine.wires[self.conn]
+            self.machine.step(PeerClosed(self.conn, reason))
+
+    def say(self, message: Message | bytes) -> None:
+        data = message if isinstance(message, bytes) else encode_message(message)
+        self.machine.step(PeerFrame(self.conn, data))
+
+    def send(self, *changes: Change) -> None:
+        """Send changes, and have them committed."""
+        self.say(Changes("default", 0, [change.body for change in changes]))
+        self.machine.turn()
+
+    def heard(self, kind: type = object) -> list[Any]:
+        """What the machine has said since the last call."""
+        self.machine.turn()
+        messages = [decode_message(data) for data in self.waiting]
+        self.waiting.clear()
+        return [message for message in messages if isinstance(message, kind)]
 
 
 class Fleet:

@@ -50,7 +50,7 @@ class Stage:
             except Refusal as refusal:
                 outcome = refusal.code
             wanted = wanted.strip()
-            assert outcome == wanted or not wanted and outcome is not Refusal and self._is_success(outcome), (
+            assert outcome == wanted or (not wanted and outcome is not Refusal and self._is_success(outcome)), (
                 f"line {number}: {line.strip()}\n  came out as: {outcome}"
             )
 
@@ -197,4 +197,6 @@ def shown(value: object) -> str:
 
 
 def _listed(**parts: object) -> str:
-    return ", ".join(name if value is True else f"{name} {value}" for name, value in parts.items() if value not in (None, False, 0))
+    return ", ".join(
+        name if value is True else f"{name} {value}" for name, value in parts.items() if value not in (None, False, 0)
+    )

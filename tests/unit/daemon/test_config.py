@@ -125,14 +125,20 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, kind: str) -> None:
 
 
 def test_the_longest_socket_path_is_taken() -> None:
-    assert Config(socket=Path("/" + "x" * 106)).socket
+    longest = Path("/" + "x" * 106)
+    assert Config(socket=longest).socket == longest
     with pytest.raises(ConfigError, match="107"):
         load_config(None, {"socket": Path("/" + "é" * 54)})
 
 
 @pytest.mark.parametrize(
     "address,parts",
-    [("127.0.0.1:1", ("127.0.0.1", 1)), ("localhost", ("localhost", 7420)), ("[::1]:5", ("::1", 5)), ("[::1]", ("::1", 7420))],
+    [
+        ("127.0.0.1:1", ("127.0.0.1", 1)),
+        ("localhost", ("localhost", 7420)),
+        ("[::1]:5", ("::1", 5)),
+        ("[::1]", ("::1", 7420)),
+    ],
 )
 def test_addresses(address: str, parts: tuple[str, int]) -> None:
     assert split_address(address) == parts
@@ -143,6 +149,8 @@ def test_loopback(host: str) -> None:
     assert is_loopback(host)
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org", "localhost.example.org", "127.0.0.1.x", ""])
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "10.0.0.1", "example.org", "localhost.example.org", "127.0.0.1.x", ""]
+)
 def test_not_loopback(host: str) -> None:
     assert not is_loopback(host)

@@ -55,7 +55,7 @@ class Sink:
     def refuse_agent(self) -> CrdtSyncError | None:
         return self.refusal
 
-    def log(self, event: str, **_fields: object) -> None:
+    def log(self, event: str, level: str = "info", **_fields: object) -> None:
         self.logged.append(event)
 
 
@@ -159,9 +159,9 @@ async def test_one_that_sends_faster_than_it_is_served_is_not_read_from(
     connection: AgentConnection, transport: Transport
 ) -> None:
     connection.data_received(frame(b"x") * (BACKLOG_REQUESTS_MAX + TURN_REQUESTS_MAX + 1))
-    assert not transport.reading
+    assert [transport.reading] == [False]
     connection.take_turn()
-    assert transport.reading
+    assert [transport.reading] == [True]
     connection.connection_lost(None)
 
 
@@ -169,11 +169,11 @@ async def test_one_that_does_not_take_its_replies_is_not_served(
     connection: AgentConnection, sink: Sink, transport: Transport
 ) -> None:
     connection.pause_writing()
-    assert not transport.reading
+    assert [transport.reading] == [False]
     connection.data_received(frame(b"x"))
     assert sink.frames == []
     connection.resume_writing()
-    assert transport.reading
+    assert [transport.reading] == [True]
     assert sink.later == [connection]
     connection.take_turn()
     assert sink.frames == [b"x"]
@@ -201,9 +201,7 @@ async def test_one_too_many_is_told_why(sink: Sink, transport: Transport) -> Non
     assert (sink.frames, sink.closed) == ([], [])
 
 
-async def test_silence_before_hello_is_ended(
-    monkeypatch: pytest.MonkeyPatch, sink: Sink, transport: Transport
-) -> None:
+async def test_silence_before_hello_is_ended(monkeypatch: pytest.MonkeyPatch, sink: Sink, transport: Transport) -> None:
     monkeypatch.setattr(ipc, "HELLO_TIMEOUT_S", 0.01)
     connection = AgentConnection(sink)
     connection.connection_made(transport)
@@ -290,4 +288,4 @@ async def test_what_is_no_socket_is_left_alone(place: Path, sink: Sink, what: st
             path.symlink_to("/etc/hostname")
     with pytest.raises(ConfigError, match="not a socket"):
         await serve(path, sink)
-    assert os.path.lexists(path)
+    assert path.lstat()

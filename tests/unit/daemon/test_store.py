@@ -63,7 +63,7 @@ def test_a_commit_is_all_or_nothing(store: Store) -> None:
     clash.entries.append(clash.entries[0])  # a row number twice
     with pytest.raises(StorageError, match="check the disk"):
         store.commit(clash)
-    assert dict((writer, seq) for writer, seq, _ in store.heads(1)) == {5: 1}
+    assert {writer: seq for writer, seq, _ in store.heads(1)} == {5: 1}
     assert len(list(store.entries(1))) == 1
     store.commit(batch(2, 2))
 

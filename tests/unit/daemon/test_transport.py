@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -57,7 +58,7 @@ class Sink:
     async def breathe(self) -> None:
         await asyncio.sleep(0)
 
-    def log(self, event: str, **fields: object) -> None:
+    def log(self, event: str, level: str = "info", **fields: object) -> None:
         self.logged.append({"event": event, **fields})
 
 
@@ -72,8 +73,8 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, waits_max: int) -> None:
         self.bounds: list[tuple[float, float]] = []
         self._waits_max = waits_max
-        monkeypatch.setattr(transport.random, "uniform", self._uniform)
-        monkeypatch.setattr(transport.asyncio, "sleep", self._sleep)
+        monkeypatch.setattr(random, "uniform", self._uniform)
+        monkeypatch.setattr(asyncio, "sleep", self._sleep)
 
     def _uniform(self, low: float, high: float) -> float:
         self.bounds.append((low, high))
@@ -84,10 +85,11 @@ class Clock:
             raise asyncio.CancelledError
 
 
-def unreachable(error: Exception) -> Callable[[str], Any]:
+def unreachable(error: Exception | None) -> Callable[[str], Any]:
     @asynccontextmanager
     async def connected(_url: str) -> AsyncIterator[None]:
-        raise error
+        if error is not None:
+            raise error
         yield
 
     return connected
@@ -114,7 +116,8 @@ async def test_the_delay_doubles_up_to_its_maximum_with_full_jitter(
 
 @pytest.mark.parametrize(
     "error,state",
-    [(ConnectionRefusedError(111, "Connection refused"), "refused"), (TimeoutError(), "down"), (OSError(113, "No route"), "down"),
+    [(ConnectionRefusedError(111, "Connection refused"), "refused"), (TimeoutError(), "down"),
+     (OSError(113, "No route"), "down"),
      (InvalidHandshake("not a websocket"), "down"), (ConnectionClosed(None, None), "down")],
 )  # fmt: skip
 async def test_whatever_fails_is_reported_in_words_and_tried_again(
@@ -172,7 +175,7 @@ async def test_a_long_reason_is_cut_to_what_a_close_frame_holds(sink: Sink) -> N
             while sink.connection is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
         sink.connection.close("é" * 300)
-        with pytest.raises(ConnectionClosed, match="é{50}"):
+        with pytest.raises(ConnectionClosed, match=r"é{50}"):
             await peer.recv()
 
 
@@ -208,4 +211,4 @@ async def test_what_is_no_websocket_is_logged(sink: Sink) -> None:
 async def test_a_port_in_use_is_refused_in_words(sink: Sink) -> None:
     async with listening(sink) as address:
         with pytest.raises(ConfigError, match=r"in use.*--listen"):
-            await listen(address, sink, 1)
+            (await listen(address, sink, 1)).close()

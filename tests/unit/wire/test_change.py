@@ -113,7 +113,9 @@ def test_garbage(data):
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2**64 - 1) | st.floats() | st.text(max_size=4) | st.binary(max_size=17),
-    lambda inner: st.lists(inner, max_size=7) | st.dictionaries(st.text(max_size=2) | st.integers(0, 2), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=7) | st.dictionaries(st.text(max_size=2) | st.integers(0, 2), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 

@@ -48,7 +48,9 @@ MESSAGES = st.one_of(
     st.builds(
         Ack,
         COUNTS,
-        st.lists(st.builds(SpaceAck, SPACES, COUNTS, VECTORS, st.binary(max_size=8), st.binary(max_size=16)), max_size=3),
+        st.lists(
+            st.builds(SpaceAck, SPACES, COUNTS, VECTORS, st.binary(max_size=8), st.binary(max_size=16)), max_size=3
+        ),
     ),
     st.builds(Want, SPACES, COUNTS, FRONTIERS),
     st.builds(Links, st.frozensets(IDS, max_size=4)),

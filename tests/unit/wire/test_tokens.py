@@ -130,7 +130,9 @@ def test_maps_and_numbers_in_place_of_lists(flat):
             decode(plain)
 
 
-@pytest.mark.parametrize("text", ["", "1.2", "1.2.3.4", "a.b.c", "-1.2.3", "1.2.99999", "1..2", f"{2**60}.1.0", "1.2.3" + "0" * 80, None, 4])
+@pytest.mark.parametrize(
+    "text", ["", "1.2", "1.2.3.4", "a.b.c", "-1.2.3", "1.2.99999", "1..2", f"{2**60}.1.0", "1.2.3" + "0" * 80, None, 4]
+)
 def test_not_a_dot(text):
     with pytest.raises(InvalidRequest, match="not a dot"):
         decode_dot(text)
