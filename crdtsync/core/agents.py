@@ -323,7 +323,11 @@ class Desk:
             return _Done(then()) if covers(replica.vector, vector) else None
 
         def expire() -> CrdtSyncError:
-            return Timeout("this node does not hold what the request refers to; nothing was done", held_by=[])
+            return Timeout(
+                "this node did not get what the request refers to in time; nothing was done: "
+                "try again with a longer timeout, or see with status whether its peers are connected",
+                held_by=[],
+            )
 
         self._park(agent, request, args, check, expire)
         return _LATER

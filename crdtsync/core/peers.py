@@ -75,6 +75,7 @@ class Peer:
     database: bytes = b""
     clock_skew_ms: int = 0
     link: Link | None = None
+    replaced_s: list[float] = field(default_factory=list)
     acked: dict[str, VersionVector] = field(default_factory=dict)
 
     def holds(self, space: str, vector: VersionVector) -> bool:

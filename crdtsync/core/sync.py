@@ -40,6 +40,9 @@ ACK_DELAY_S = 0.05
 """How long acknowledgements are collected for peers that are not waiting for them."""
 WANT_INTERVAL_S = 1.0
 HELLO_TIMEOUT_S = 10.0
+PEERS_KNOWN_MAX = 10_000
+COPIES_WINDOW_S = 60.0
+COPIES_REPLACEMENTS_MIN = 5
 CREDIT_BYTES_MAX = 4 * 1024 * 1024
 SLICE_BYTES_MAX = 256 * 1024
 
@@ -137,6 +140,7 @@ class Sync:
             raise PeerError("duplicate: there is another connection to the same node")
         if rival is not None:
             self._close(rival, "duplicate: there is another connection to the same node")
+            self._check_copies(peer, rival, link)
         peer.link, peer.name, peer.last_seen_ms, peer.last_error = link, hello.name, now_ms, ""
         peer.clock_skew_ms = hello.time_ms - now_ms
         peer.database = hello.database
@@ -154,11 +158,27 @@ class Sync:
             raise PeerError(
                 "this is the node itself: its own address is among its peers, or its data directory was copied"
             )
+        if hello.node not in self.peers and len(self.peers) >= PEERS_KNOWN_MAX:
+            raise PeerError(f"this node knows {PEERS_KNOWN_MAX:,} others already, the most that it may")
         if hello.cluster != me.cluster:
             raise PeerError(f"the peer {hello.name} belongs to another cluster")
         if hello.protocol < PROTOCOL_VERSION:
             raise PeerError(
                 f"the peer {hello.name} speaks protocol {hello.protocol}; this node needs {PROTOCOL_VERSION} or newer"
+            )
+
+    def _check_copies(self, peer: Peer, rival: Link, link: Link) -> None:
+        """A node replaces a stale connection now and then; two of one identity do it to each other all the time."""
+        if rival.dialled != link.dialled:
+            return
+        peer.replaced_s = [moment for moment in peer.replaced_s if moment > link.since_s - COPIES_WINDOW_S]
+        peer.replaced_s.append(link.since_s)
+        if len(peer.replaced_s) >= COPIES_REPLACEMENTS_MIN:
+            self.alarms.raise_once(
+                "copied_node",
+                peer.node,
+                f"two daemons seem to run as node {peer.name} ({peer.node[:12]}), from copies of one data directory: "
+                "stop one, clear its data directory, and start it again",
             )
 
     def _rank(self, link: Link) -> tuple[str, float]:
@@ -221,6 +241,8 @@ class Sync:
                 change = replica.codec.decode(body)
                 done, kept = replica.receive(change, now_ms)
                 applied.extend(done)
+                if change.seq <= replica.vector.get(change.writer, 0):
+                    here.ack_writers.add(change.writer)  # a repeat too: who sent it does not know that it is here
                 if change.seq > here.known.get(change.writer, 0):
                     here.known[change.writer] = change.seq
                 if not kept:

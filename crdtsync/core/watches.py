@@ -66,6 +66,11 @@ class Watch:
         """Whether events may be sent as they happen."""
         return not self.blocked and self.position is None and self.scan is None and not self.dirty
 
+    @property
+    def told(self) -> VersionVector:
+        """What the watcher has been told when no key is left to be told anew: all, or what the log has brought."""
+        return self.replica.vector if self.position is None else self.held
+
     def start_snapshot(self) -> None:
         """Send the state of every key, then go on live."""
         self.scan, self.snapshot = "", True
@@ -134,7 +139,7 @@ class Watches:
             )
         for watch in watches:
             if watch.position is not None:
-                if watch.position < durable or watch.blocked:
+                if watch.position < durable or watch.blocked or watch.dirty:
                     continue  # the log will bring it
                 watch.position = None
             self._feed(watch, encoded)
@@ -171,7 +176,7 @@ class Watches:
             if watch.blocked or watch.is_live:
                 continue
             if watch.position is not None:
-                self._resume(watch)
+                self._resume(watch, now_ms)
             else:
                 self._send_state(watch, now_ms)
 
@@ -179,8 +184,11 @@ class Watches:
         """Whether :meth:`advance` has something to do at once."""
         return any(not watch.blocked and not watch.is_live for watch in self._watches.values())
 
-    def _resume(self, watch: Watch) -> None:
-        """Send a slice of the log to a watcher that went on after a token."""
+    def _resume(self, watch: Watch, now_ms: int) -> None:
+        """Send a slice of the log to a watcher that went on after a token, and at its end what is to be told anew.
+
+        Until that is told too it is not live, and what comes meanwhile comes from the log as well: whole, not as a state.
+        """
         assert watch.position is not None
         replica = watch.replica
         rows = self._storage.log(replica.id, watch.position, SLICE_BYTES_MAX, SLICE_CHANGES_MAX)
@@ -203,9 +211,13 @@ class Watches:
             token = None if watch.dirty else encode_token([(replica.name, replica.epoch, watch.held)])
             packed = [_pack_event(event, token) for event in events]
             ready.append(packed[0] if len(change.ops) == 1 else _pack_batch(change, replica, packed, token))
-        if watch.position >= replica.position:  # not `durable`: of the commit under way this watch was told nothing
-            watch.position = None
         self._emit(watch, ready)
+        is_cut = len(rows) == SLICE_CHANGES_MAX or sum(len(row.body) for row in rows) >= SLICE_BYTES_MAX
+        if watch.dirty and not is_cut:
+            self._send_state(watch, now_ms)
+        # Not `durable`: of the commit under way this watch was told nothing.
+        if watch.position >= replica.position and not watch.dirty:
+            watch.position = None
 
     def _send_state(self, watch: Watch, now_ms: int) -> None:
         """Send the newest state of some keys: a slice of the snapshot, or of what a slow consumer missed."""
@@ -217,16 +229,14 @@ class Watches:
         for key in self._next_keys(watch):
             event = _state_event(watch.replica, key, now_ms, watch.snapshot)
             done = not watch.snapshot and not watch.dirty
-            token = encode_token([(watch.replica.name, watch.replica.epoch, watch.replica.vector)]) if done else None
+            token = encode_token([(watch.replica.name, watch.replica.epoch, watch.told)]) if done else None
             ready.append(_pack_event(event, token))
             size_bytes += len(ready[-1])
             if size_bytes >= SLICE_BYTES_MAX:
                 break
         if watch.snapshot and watch.scan is None:
             watch.snapshot = False
-            token = (
-                None if watch.dirty else encode_token([(watch.replica.name, watch.replica.epoch, watch.replica.vector)])
-            )
+            token = None if watch.dirty else encode_token([(watch.replica.name, watch.replica.epoch, watch.told)])
             ready.append(_plain_event("snapshot", token))
         self._emit(watch, ready)
 

@@ -131,7 +131,7 @@ def _seen(draft: Draft, args: Arguments) -> tuple[Version | None, bool]:
     if text is None:
         return None, False
     if text == READ_LONG_AGO:
-        return Version(), False
+        return _NOTHING, False
     version = decode_version(text)
     behind = _ahead(draft.replica, version)
     if behind and (args.get("strict") or "if_version" in args):
@@ -148,7 +148,11 @@ def _ahead(replica: Replica, version: Version) -> VersionVector:
 
 
 def _covered(held: list[Entry], version: Version, others: bool) -> list[Entry]:
-    """Those of a key's entries that the author had seen. What the same batch wrote before is no news to it either."""
+    """Those of a key's entries that the author had seen. What the same batch wrote before is no news to it either,
+    unless it said that it had seen nothing.
+    """
+    if version is _NOTHING:
+        return []
     dots = {*version.dots, *version.others} if others else {*version.dots}
     vector = version.vector or {}
     return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import sqlite3
@@ -66,7 +67,7 @@ def main() -> None:
     """Entry point: errors become one sentence and an exit status."""
     try:
         cli.main(standalone_mode=False)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         sys.exit(130)
     except click.ClickException as error:
         error.show()
@@ -83,7 +84,15 @@ def main() -> None:
         sys.exit(EXIT_BUG)
 
 
+def _raise_open_files_max() -> None:
+    """Every agent and peer takes a file descriptor: use as many as this process may have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 async def _serve(config: Config, reload: Any) -> None:
+    _raise_open_files_max()
     runtime_dir = config.socket.parent
     _make_dir(runtime_dir)
     store = Store(config.data_dir, runtime_dir)

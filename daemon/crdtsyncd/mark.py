@@ -63,7 +63,11 @@ class Mark:
             ) from None
         self._here = (_MAGIC, _field(_boot_id()), _field(machine_id()))
         self._stored = os.read(self._file, _LAYOUT.size)
-        os.ftruncate(self._file, _LAYOUT.size)
+        try:
+            os.posix_fallocate(self._file, 0, _LAYOUT.size)  # a hole would kill the process when the disk is full
+        except OSError as error:
+            os.close(self._file)
+            raise StorageError(f"cannot keep the mark {self.path}: {error.strerror}; free some space there") from None
         self._memory = mmap.mmap(self._file, _LAYOUT.size)
 
     def allows(self, own_changes: int) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.errors import Timeout, VersionMismatch, to_wire
 from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Kind, Op, RemoveRange, value_hash
@@ -17,17 +19,24 @@ HLC = Hlc(1_800_000_000_000 << 16)
 TEXT_UPDATE = bytes.fromhex("0101b9600004010474657874026869" + "00")
 
 
-def _put(key: str, value: object, **others: object) -> Op:
+def _put(key: str, value: object, **others: Any) -> Op:
     packed = pack(value)
     return Op(key, None, Kind.REGISTER, packed, value_hash(packed), (), None)._replace(**others)
 
 
-def _change(seq: int, *ops: Op, **others: object) -> Change:
-    parts = {
-        "writer": ANN, "seq": seq, "deps": (), "prev_hash": NO_HASH if seq == 1 else bytes(range(100, 116)), "hlc": Hlc(HLC + seq),
-        "agent": "researcher-1", "idempotency": bytes(8) + seq.to_bytes(8, "big"), "ops": ops, "origin": None,
-    }  # fmt: skip
-    return CODEC.encode(Change(**{**parts, **others}))  # type: ignore[arg-type]
+def _change(seq: int, *ops: Op, **others: Any) -> Change:
+    parts: dict[str, Any] = {
+        "writer": ANN,
+        "seq": seq,
+        "deps": (),
+        "prev_hash": NO_HASH if seq == 1 else bytes(range(100, 116)),
+        "hlc": Hlc(HLC + seq),
+        "agent": "researcher-1",
+        "idempotency": bytes(8) + seq.to_bytes(8, "big"),
+        "ops": ops,
+        "origin": None,
+    }
+    return CODEC.encode(Change(**{**parts, **others}))
 
 
 def changes() -> dict[str, Change]:
@@ -35,7 +44,9 @@ def changes() -> dict[str, Change]:
     text = pack([None, TEXT_UPDATE])
     edit = pack([[int(ANN), 4, 0], TEXT_UPDATE])
     made = {
-        "put, first of its writer": _change(1, _put("plan/goal", {"text": "ship", "n": 1}), origin=("0" * 32, "host-a")),
+        "put, first of its writer": _change(
+            1, _put("plan/goal", {"text": "ship", "n": 1}), origin=("0" * 32, "host-a")
+        ),
         "put that removes dots": _change(2, _put("plan/goal", "ü", removes=(Dot(ANN, 1, 0), Dot(BOB, 3, 1)))),
         "put with attributes": _change(
             3, _put("k", None, attrs={"ttl": 60_000, "confidence": 0.5, "meta": pack({"source": "test"})})
@@ -53,7 +64,7 @@ def changes() -> dict[str, Change]:
             11, _put("a", 1), _put("b", 2, sub="field", kind=99), Op("c", None, 0, None, None, (Dot(BOB, 1, 0),), None)
         ),
         "without idempotency id and agent": _change(12, _put("k", 1), idempotency=None, agent=""),
-    }  # fmt: skip
+    }
     header, value = unpack(made["put, first of its writer"].body)
     made["purged value"] = CODEC.decode(pack([header, [value_hash(value)]]))
     plain = unpack(header, strict_map_key=False)
@@ -66,14 +77,23 @@ def messages() -> dict[str, bytes]:
     frontier = {ANN: (12, b"abcdefgh"), BOB: (3, b"12345678")}
     return {
         "hello": encode_message(
-            Hello("0" * 32, "host-a", CLUSTER, bytes(16), {"default": (0, frontier), "notes": (2, {})}, 1_800_000_000_000, 1, ("a",))
+            Hello(
+                "0" * 32,
+                "host-a",
+                CLUSTER,
+                bytes(16),
+                {"default": (0, frontier), "notes": (2, {})},
+                1_800_000_000_000,
+                1,
+                ("a",),
+            )
         ),
         "changes": encode_message(Changes("default", 0, [change.body for change in changes().values()][:2])),
         "ack": encode_message(Ack(4096, [SpaceAck("default", 0, {BOB: 3, ANN: 12}, b"cut-cut-", bytes(range(16)))])),
         "want": encode_message(Want("default", 0, frontier)),
         "links": encode_message(Links(frozenset({"1" * 32, "0" * 32}))),
         "stop": encode_message(Stop("default", "fork", "two different changes are both number 3")),
-    }  # fmt: skip
+    }
 
 
 def agent_frames() -> dict[str, bytes]:

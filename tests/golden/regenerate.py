@@ -36,7 +36,7 @@ def formats() -> dict[str, dict[str, str]]:
 
 
 def database() -> str:
-    """A small database with some of everything, as SQL. Ids and document ids are random: they are part of the fixture."""
+    """A small database with some of everything, as SQL. The random ids in it are part of the fixture."""
     from pycrdt import Doc, Text
 
     from tests.unit.core.fleet import fleet_of

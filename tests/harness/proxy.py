@@ -54,7 +54,7 @@ class Proxy:
     """One listening address in front of one target.
 
     While it is cut, live connections are gone and new ones are held without an answer, as packets in a partition
-    would be; :meth:`heal` lets those through that still wait. With ``refuse`` new ones are closed at once instead.
+    would be; :meth:`heal` lets those through that still wait, ``waiting`` of them. With ``refuse`` new ones are closed at once instead.
     """
 
     def __init__(self, network: Network, target: Address) -> None:
@@ -63,6 +63,7 @@ class Proxy:
         self.delay_ms = 0.0
         self.cuts = 0
         self.accepted = 0
+        self.waiting = 0
         self.forwarded = [0, 0]
         self._network = network
         self._server: asyncio.Server | None = None
@@ -165,7 +166,11 @@ class Proxy:
             while not self._open.is_set():
                 if self._refuse:
                     return
-                await self._open.wait()
+                self.waiting += 1
+                try:
+                    await self._open.wait()
+                finally:
+                    self.waiting -= 1
             try:
                 back, upstream = await self._connect()
             except OSError:

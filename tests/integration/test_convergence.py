@@ -374,6 +374,21 @@ def test_a_write_concern_that_a_cut_prevents_says_who_holds_it(cluster: Cluster)
     assert client.wait(lonely.value.token, w="all", timeout=20) == 3
 
 
+def test_what_was_written_in_a_cut_is_known_to_be_held_everywhere_after_it(cluster: Cluster) -> None:
+    """Also when both ends dial at once, and one of two connections is given up in the middle of catching up."""
+    client = cluster[0].client()
+    links = [cluster.link(0, 2), cluster.link(2, 0)]
+    for n in range(3):
+        cluster.isolate(2)
+        client.append("log", n)
+        token = cluster[2].client().set("k", n)
+        wait_until(lambda: all(link.waiting for link in links), 20, "both ends dial")
+        cluster.heal()
+        assert cluster[2].client().wait(token, w="all", timeout=5) == 3
+        assert client.last_token is not None
+        assert client.wait(client.last_token, w="all", timeout=5) == 3
+
+
 def test_a_read_after_a_token_that_does_not_come_times_out(pair: Cluster) -> None:
     pair.cut(0, 1)
     pair.wait_parted(0, 1)

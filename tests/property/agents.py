@@ -143,7 +143,7 @@ class Agent:
             args |= {"after": self.token, "timeout": 60_000}
         name = "text_read" if key in TEXTS and not whole else "entry" if whole else "get"
         request = Request(self.name, 0, name, args)
-        if "after" not in args or covers(self.home.model.vector, decode_token(self.token)["default"][1]):
+        if "after" not in args or covers(self.home.replica.vector, decode_token(self.token)["default"][1]):
             request.expected = self.home.model.live(key, self.world.now(self.home).wall_ms)
         self._submit(request)
 
@@ -159,8 +159,8 @@ class Agent:
         if self.conn is None or any(self.is_busy(sub.key) for sub in subs):
             return
         informed = len(subs) == 1 and subs[0].key in self.memory
-        plain = [[sub.operation, self._arguments(sub)] for sub in subs]
-        name, args = plain[0] if len(subs) == 1 else ("batch", {"ops": plain})
+        plain: list[Any] = [[sub.operation, self._arguments(sub)] for sub in subs]
+        name, args = (subs[0].operation, plain[0][1]) if len(subs) == 1 else ("batch", {"ops": plain})
         if any("document" in arguments and arguments["update"] is None for _, arguments in plain):
             return
         self._write(name, args, subs, informed, options)

@@ -23,7 +23,7 @@ class Player:
                 Agent(world, f"agent-{host.index}-{n}", host)
             Watcher(world, host)
 
-    def pick(self, items):  # type: ignore[no-untyped-def]
+    def pick(self, items):
         return items[int(self.draw() * len(items))] if items else None
 
     def chance(self, probability: float) -> bool:
@@ -93,6 +93,17 @@ class Player:
         if not self.world.linked(first, second) or self.chance(0.05):
             self.world.connect(first, second)
 
+    def connect_all(self) -> None:
+        """The fleet as it should be."""
+        for second in self.world.up():
+            for first in self.world.up()[: second.index]:
+                if not self.world.linked(first, second):
+                    link = self.world.connect(first, second)
+                    assert link is not None
+                    for side in (0, 1):
+                        self.world.turn(self.world.hosts[link.ends[1 - side]])
+                        self.world.deliver(link, side, 1)
+
     def cut(self) -> None:
         link = self.pick(self.world.links)
         if link is not None:
@@ -119,7 +130,12 @@ class Player:
             self.world.start(host)
 
     def move(self) -> None:
-        self.pick(self.world.agents).move(self.pick(self.world.hosts))
+        """A session goes on elsewhere, often with what it has just read and the new host does not have yet."""
+        agent = self.pick(self.world.agents)
+        agent.move(self.pick(self.world.hosts))
+        known = [key for key in REGISTERS if key in agent.memory]
+        if known and self.chance(0.7):
+            agent.write([Sub("set", self.pick(known))], **({"strict": True} if self.chance(0.2) else {}))
 
     def reconnect(self) -> None:
         self.pick(self.world.agents).reconnect()
@@ -134,9 +150,22 @@ class Player:
 
 
 WEIGHTS = {
-    "write": 30, "read": 18, "turn": 16, "deliver": 26, "connect": 7, "cut": 3, "notice": 2, "crash": 3, "start": 4,
-    "disk_full": 1, "move": 2, "reconnect": 2, "forget": 1, "watch": 5, "pass_time": 6,
-}  # fmt: skip
+    "write": 30,
+    "read": 18,
+    "turn": 16,
+    "deliver": 26,
+    "connect": 7,
+    "cut": 3,
+    "notice": 2,
+    "crash": 3,
+    "start": 4,
+    "disk_full": 1,
+    "move": 4,
+    "reconnect": 2,
+    "forget": 1,
+    "watch": 5,
+    "pass_time": 6,
+}
 
 
 def run_history(seed: int, steps: int = 120, make_world: Callable[..., World] = World) -> World:
@@ -145,6 +174,8 @@ def run_history(seed: int, steps: int = 120, make_world: Callable[..., World] = 
     world = make_world(seed, hosts=rng.choice((2, 3, 3, 4)), skews_ms=rng.choice(((0,), SKEWS_MS)))
     try:
         player = Player(world, rng.random)
+        if rng.random() < 0.7:
+            player.connect_all()
         names, weights = [*WEIGHTS], [*WEIGHTS.values()]
         for name in rng.choices(names, weights, k=steps):
             getattr(player, name)()

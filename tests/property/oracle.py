@@ -73,7 +73,7 @@ class Known:
 
 @dataclass
 class Sub:
-    """One operation of a request, with what its agent had seen of the key (oracle's knowledge, not the version string)."""
+    """One operation of a request, with what its agent had seen of the key: the dots, not the version string."""
 
     operation: str
     key: str
@@ -215,7 +215,7 @@ class Oracle:
         if sub.operation == "set" and sub.mode == "blind":
             original.replaced = live[-1].dot if live else None
         added = self._added(sub, op, Dot(change.writer, change.seq, n), change.hlc)
-        original.written = added and added.dot
+        original.written = None if added is None else added.dot
         effect = Effect(sub.key, expected, added)
         known.effects.append(effect)
         draft.apply_effect(effect)

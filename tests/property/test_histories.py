@@ -31,10 +31,12 @@ class Fleet(RuleBasedStateMachine):
         self.world: World | None = None
         self.sound = True
 
-    @initialize(seed=st.integers(0, 2**32 - 1), hosts=st.integers(2, 4), skewed=st.booleans())
-    def build(self, seed, hosts, skewed):
+    @initialize(seed=st.integers(0, 2**32 - 1), hosts=st.integers(2, 4), skewed=st.booleans(), connected=st.booleans())
+    def build(self, seed, hosts, skewed, connected):
         self.world = World(seed, hosts, SKEWS_MS if skewed else (0,))
         self.player = Player(self.world, lambda: 0.0)
+        if connected:
+            self.player.connect_all()
 
     def play(self, data, action, *arguments):
         """Do it, drawing every choice from Hypothesis. What it raises is not looked for again while closing."""
@@ -114,7 +116,7 @@ class Fleet(RuleBasedStateMachine):
 
 TestFleet = Fleet.TestCase
 TestFleet.settings = settings(
-    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
 )
 
 
@@ -126,8 +128,18 @@ def test_history(seed):
 def test_histories_exercise_what_they_are_about():
     """A history that never gets anywhere proves nothing."""
     counts = sum((run_history(seed).counts for seed in range(4)), start=Counter())
-    for what in ("acknowledged set", "acknowledged delete", "acknowledged append", "acknowledged trim", "frame",
-                 "acknowledged text_apply", "acknowledged batch", "crash", "cut", "full"):  # fmt: skip
+    for what in (
+        "acknowledged set",
+        "acknowledged delete",
+        "acknowledged append",
+        "acknowledged trim",
+        "frame",
+        "acknowledged text_apply",
+        "acknowledged batch",
+        "crash",
+        "cut",
+        "full",
+    ):
         assert counts[what] > 0, what
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from crdtsyncd.store import Store
@@ -62,13 +63,19 @@ def deps_omitted(patch):
 @fault("where its author had seen")
 def seen_means_what_is_alive_here(patch):
     """The lost update: a write supersedes what its daemon holds by then, not what its author had read."""
-    patch.setattr(writes, "_covered", lambda draft, key, version, others: tuple(e.dot for e in draft.held(key)))
+    patch.setattr(writes, "_covered", lambda held, version, others: list(held))
 
 
 @fault("removes what its node did not hold")
 def seen_is_not_cut(patch):
     """What a session read elsewhere is removed here too, before it has arrived."""
-    patch.setattr(writes, "_covered", lambda draft, key, version, others: version.dots + version.others)
+    covered = writes._covered
+
+    def uncut(held, version, others):
+        elsewhere = {*version.dots} - {entry.dot for entry in held}
+        return [*covered(held, version, others), *(SimpleNamespace(dot=dot, kind=0) for dot in elsewhere)]
+
+    patch.setattr(writes, "_covered", uncut)
 
 
 @fault("where its author had seen")
@@ -189,7 +196,7 @@ def resuming_stops_short(patch):
     patch.setattr("crdtsync.core.watches.SLICE_CHANGES_MAX", 1)
 
 
-@pytest.mark.parametrize(("what", "plant"), [pytest.param(*item, id=item[1].__name__) for item in FAULTS])
+@pytest.mark.parametrize("what, plant", [pytest.param(*item, id=item[1].__name__) for item in FAULTS])
 def test_planted_fault_is_caught(what, plant, monkeypatch):
     plant(monkeypatch)
     for seed in SEEDS:

@@ -160,7 +160,8 @@ class World:
         host.node = Node(identity, host.store, Random(self.random.getrandbits(64)), _no_log, self.now(host))
         self._expect_from_disk(host)
         self.turn(host)
-        for agent in (*self.agents, *self.watchers):
+        clients: list[Agent | Watcher] = [*self.agents, *self.watchers]
+        for agent in clients:
             if agent.home is host:
                 agent.attach()
 
@@ -215,7 +216,7 @@ class World:
             host.applied.append(change_id)
 
     def turn(self, host: Host, crash: str = "") -> None:
-        """Commit and let out what has been stepped; ``crash``: "before" or "after" the commit, or the disk is "full"."""
+        """Commit and let out what was stepped; ``crash``: "before" or "after" the commit, or the disk is "full"."""
         ready = host.running.ready()
         self.observe(host, ready.persist)
         host.observed = 0
@@ -268,7 +269,7 @@ class World:
         """The node holds what the model says, no more and no less."""
         replica, model = host.replica, host.model
         require(replica.vector == model.vector, host.name, "holds", replica.vector, "and ought to hold", model.vector)
-        actual = {key: {entry.dot for entry in replica.entries.held(key)} for key in replica.entries.keys()}
+        actual = {key: {entry.dot for entry in replica.entries.held(key)} for key in [*replica.entries.keys()]}
         wanted = {key: set(values) for key, values in model.keys.items()}
         require(
             actual == wanted,
@@ -316,7 +317,7 @@ class World:
         return done
 
     def _lose(self, link: Link) -> None:
-        """What is in flight is lost from some point on: a beginning of it may still arrive, until the end is noticed."""
+        """What is in flight is lost from some point on; a beginning of it may still arrive."""
         link.is_cut = True
         for queue in link.queues:
             for _ in range(self.random.randint(0, len(queue))):
@@ -424,14 +425,14 @@ def entries_of(replica: Any) -> dict[str, list[tuple[Any, ...]]]:
     """Everything that a reader could learn of every entry."""
     return {
         key: [(e.dot, e.sub, e.kind, e.hlc, e.agent, e.value, e.value_hash, e.attrs) for e in replica.entries.held(key)]
-        for key in replica.entries.keys()
+        for key in [*replica.entries.keys()]
     }
 
 
 def texts_of(replica: Any) -> dict[str, str]:
     """Every text by key: that of the newest marker."""
     texts = {}
-    for key in replica.entries.keys():
+    for key in [*replica.entries.keys()]:
         newest = replica.entries.held(key)[-1]
         if newest.kind == Kind.TEXT:
             texts[key] = replica.documents.get(document_of(newest)).read()

@@ -88,7 +88,7 @@ def ending_of(error: BaseException) -> Ending:
 
 
 def _timeout(error: Timeout) -> Ending:
-    done = f"; the write itself is done, its token is {error.token}" if error.token else ""
+    done = f"; the write itself is done, its token is {error.token}" if error.token and error.held_by else ""
     return Ending(error.exit_status, error.code, error.message + done)
 
 

@@ -38,7 +38,6 @@ class Follower:
         self._token: str | None = None  # the next watch goes on from here
         self._newest: LogItem | None = None
         self._ahead: set[str] = set()  # dots that were shown, and that a watch after the token brings again
-        self._is_second_look = False
 
     def pages(self, count: int | None) -> Iterator[list[LogItem]]:
         """The last ``count`` elements, or all, then for ever what is appended: lists, each as soon as it is there."""
@@ -68,25 +67,16 @@ class Follower:
         has_begun = False
         with self._client.watch(self._key, after=self._token) as events:
             for event in events:
-                mine = [part for part in event.events or (event,) if part.key == self._key]
                 if event.event in _GAPS:
                     return has_begun
-                if self._may_hide(mine):
-                    return True
-                yield self._new([_item(part) for part in mine if part.op == "append"], event.token)
+                appends = [part for part in event.events or (event,) if part.key == self._key and part.op == "append"]
+                if any(part.event == "conflict" for part in appends):
+                    return (
+                        True  # it tells the winner, which may be a rival of the log; the daemon's log tells the element
+                    )
+                yield self._new([_item(part) for part in appends], event.token)
                 has_begun = True
         return True
-
-    def _may_hide(self, events: list[Event]) -> bool:
-        """Whether an element may be there that these events do not tell.
-
-        A conflict tells the winner. A state may tell of an append that came while the watch was still catching up;
-        when the same comes at the second look, the log has rivals, and it does not.
-        """
-        if any(part.op == "state" for part in events):
-            self._is_second_look = not self._is_second_look
-            return self._is_second_look
-        return any(part.event == "conflict" and part.op == "append" for part in events)
 
     def _new(self, items: list[LogItem], token: str | None) -> list[LogItem]:
         """Those that were not shown before. The next watch goes on from ``token``; None: from where it did so far."""

@@ -163,22 +163,10 @@ def test_without_history_it_reads_on_behind_what_was_shown_and_says_so(followed)
     assert client.asked_after == ["c1.0", "c1.1", "c1.2"]
 
 
-def test_an_append_that_hides_behind_a_state_is_looked_for(followed):
-    """While a watch catches up, other keys may have to be told anew, and what comes then is told as states too."""
-    client = FakeClient([0], [without_token(appended(1)), state()], [appended(1), appended(2)])
-    assert followed(client) == (["0", "1", "2"], "")
-    assert client.asked_after == ["c1.0", "c1.0"]
-
-
-def test_states_of_other_keys_mean_nothing(followed):
-    client = FakeClient([0], [state("c1.1", key="log/other"), appended(2)])
-    assert followed(client) == (["0", "2"], "")
-
-
 def test_a_log_with_rivals_is_followed_too(followed):
-    """Each change of it is a conflict, and each resumption ends with its state."""
-    looks = [[without_token(appended(1)), state("c1.1")]] * 2
-    looks[1] = [*looks[1], appended(2, "winner", event="conflict")]
-    client = FakeClient([0], [appended(1, "winner", event="conflict")], *looks, [appended(2)])
-    assert followed(client) == (["0", "1", "2"], "")
-    assert client.asked_after == ["c1.0", "c1.0", "c1.0", "c1.1"]
+    """Each append to it is a conflict, and the log that then tells it has no token until the state is told too."""
+    lost = [appended(1, "winner", event="conflict")]
+    again = [without_token(appended(1)), without_token(appended(2)), LAGGED]
+    client = FakeClient([0], lost, again, [*again[:2], state("c1.2"), appended(3)])
+    assert followed(client) == (["0", "1", "2", "3"], "")
+    assert client.asked_after == ["c1.0"] * 3

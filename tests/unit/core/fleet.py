@@ -113,7 +113,7 @@ class Session:
         return None if got is None else unpack(got["value"])
 
     def version(self, key: str) -> str:
-        return self.ask("get", key=key)["version"]  # type: ignore[no-any-return]
+        return self.ask("get", key=key)["version"]
 
     def values(self, key: str) -> list[Any]:
         """All values of a key, the winner first."""
@@ -268,7 +268,7 @@ class Stranger:
         machine.wires[self.conn] = self
         machine.step(PeerOpened(self.conn, "ws://stranger", False))
         if hello:
-            usual = {"spaces": {"default": (0, {})}, "time_ms": START_MS}
+            usual: dict[str, Any] = {"spaces": {"default": (0, {})}, "time_ms": START_MS}
             self.say(Hello(node, "stranger", LOOPBACK_CLUSTER, b"d" * 16, **(usual | fields)))
             machine.turn()
 

@@ -60,7 +60,7 @@ def test_flattening_is_in_order_of_writer_whatever_the_order_of_insertion(vector
     assert dict(zip(flat[::2], flat[1::2], strict=True)) == vector
 
 
-# -- the clock ----------------------------------------------------------------------------------------------------------
+# -- the clock -------------------------------------------------------------------------------------------------------
 
 EVENTS = st.lists(
     st.tuples(st.sampled_from(["tick", "witness"]), st.integers(-200, 200), st.integers(0, 2**17)), max_size=40

@@ -73,8 +73,12 @@ def test_a_first_change_carries_the_whole_vector_and_later_ones_only_what_is_new
     writer_a, writer_b = trio["a"].replica.writer, trio["b"].replica.writer
     named = {(change.writer, change.seq): {dep.writer: dep.seq for dep in change.deps} for change in log}
     assert named == {
-        (writer_a, 1): {}, (writer_b, 1): {writer_a: 1}, (writer_b, 2): {}, (writer_a, 2): {writer_b: 2}, (writer_a, 3): {}
-    }  # fmt: skip
+        (writer_a, 1): {},
+        (writer_b, 1): {writer_a: 1},
+        (writer_b, 2): {},
+        (writer_a, 2): {writer_b: 2},
+        (writer_a, 3): {},
+    }
 
 
 def test_after_a_restart_deps_name_what_was_applied_since_the_last_own_change(pair):

@@ -50,7 +50,7 @@ class Stage:
             except Refusal as refusal:
                 outcome = refusal.code
             wanted = wanted.strip()
-            assert outcome == wanted or (not wanted and outcome is not Refusal and self._is_success(outcome)), (
+            assert outcome == wanted or (not wanted and self._is_success(outcome)), (
                 f"line {number}: {line.strip()}\n  came out as: {outcome}"
             )
 
@@ -74,8 +74,8 @@ class Stage:
         match = _STEP.fullmatch(step)
         assert match, f"not a step: {step}"
         who, host, what, rest = match.groups()
-        session = self.sessions.setdefault((who, host), None) or self._attach(who, host)  # type: ignore[arg-type]
-        return getattr(self, f"_{what}")(who, session, rest.split())  # type: ignore[no-any-return]
+        session = self.sessions.get((who, host)) or self._attach(who, host)
+        return getattr(self, f"_{what}")(who, session, rest.split())
 
     def _attach(self, who: str, host: str) -> Session:
         session = self.sessions[who, host] = self.fleet[host].agent(who)

@@ -1,6 +1,11 @@
 """What peers say comes back as it was said; anything malformed has one exception; what is newer is ignored."""
 
+# Writers are plain numbers here.
+# mypy: disable-error-code="arg-type,dict-item,operator,var-annotated"
+
 from __future__ import annotations
+
+import contextlib
 
 import pytest
 from hypothesis import given
@@ -97,18 +102,14 @@ def test_unknown_types_are_ignored(number):
 
 @given(st.binary(max_size=60))
 def test_garbage(data):
-    try:
+    with contextlib.suppress(InvalidEncoding):
         decode_message(data)
-    except InvalidEncoding:
-        pass
 
 
 @given(PLAIN)
 def test_well_packed_garbage(plain):
-    try:
+    with contextlib.suppress(InvalidEncoding):
         decode_message(pack(plain))
-    except InvalidEncoding:
-        pass
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=IDS_OF_EXAMPLES)
@@ -116,10 +117,8 @@ def test_well_packed_garbage(plain):
 def test_any_part_may_hold_anything(example, data):
     plain = unpack(encode_message(example))
     damage(plain, data)
-    try:
+    with contextlib.suppress(InvalidEncoding):
         decode_message(pack(plain))
-    except InvalidEncoding:
-        pass
 
 
 def damage(plain, data):

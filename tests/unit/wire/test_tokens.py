@@ -1,6 +1,11 @@
 """Tokens, versions and dots: what users hold on to comes back as it was, and anything else is refused kindly."""
 
+# Writers are plain numbers here.
+# mypy: disable-error-code="arg-type,dict-item,operator,var-annotated"
+
 from __future__ import annotations
+
+import contextlib
 
 import pytest
 from hypothesis import given
@@ -101,10 +106,8 @@ class TestGarbage:
             with pytest.raises(InvalidRequest):
                 decode(good[:end])
         at, char = data.draw(st.integers(0, len(good) - 1)), data.draw(st.characters())
-        try:
+        with contextlib.suppress(InvalidRequest):
             decode(good[:at] + char + good[at + 1 :])
-        except InvalidRequest:
-            pass
 
     @pytest.mark.parametrize("thing", [None, 5, b"c1.", [], {}, ""])
     def test_other_types(self, decode, prefix, thing):
