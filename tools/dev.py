@@ -194,8 +194,8 @@ def up(arguments: list[str]) -> NoReturn:
 
 
 def test(arguments: list[str]) -> NoReturn:
-    """Run the tests, all but soak; arguments go to pytest."""
-    _replace(["python", "-m", "pytest", *arguments], directory=ROOT)
+    """Run the tests, all but soak, on all cores; arguments go to pytest (-n 0: in one process)."""
+    _replace(["python", "-m", "pytest", "-n", "auto", "--dist", "worksteal", *arguments], directory=ROOT)
 
 
 def soak(arguments: list[str]) -> NoReturn:

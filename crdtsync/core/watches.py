@@ -187,7 +187,7 @@ class Watches:
     def _resume(self, watch: Watch, now_ms: int) -> None:
         """Send a slice of the log to a watcher that went on after a token, and at its end what is to be told anew.
 
-        Until that is told too it is not live, and what comes meanwhile comes from the log as well: whole, not as a state.
+        Until that is told too it is not live, and what comes meanwhile comes from the log too: whole, not as a state.
         """
         assert watch.position is not None
         replica = watch.replica
