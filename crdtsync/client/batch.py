@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.context import add_options
+from crdtsync.client.memory import READ_LONG_AGO
 from crdtsync.client.values import encode
 from crdtsync.errors import InvalidRequest
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from crdtsync.client.context import Arguments, Context, Seen, WriteConcern
     from crdtsync.client.durations import Seconds
     from crdtsync.client.plan import Plan
+
+_NOTHING_STORED = "v1.kwAAkA"
+"""A version that covers no entry. Unlike READ_LONG_AGO it is one, so it covers what the batch itself wrote before."""
 
 
 class Batch:
@@ -32,6 +36,7 @@ class Batch:
         self._waits = False
         self._writes: list[tuple[str, Arguments]] = []
         self._readers: list[Callable[[Any, str], Any]] = []
+        self._written: set[str] = set()  # keys that hold something of this batch
 
     def __len__(self) -> int:
         return len(self._writes)
@@ -50,23 +55,35 @@ class Batch:
     ) -> None:
         """Record a write; see :meth:`Client.set <crdtsync.client.Client.set>`.
 
-        One false condition refuses the whole batch.
+        One false condition refuses the whole batch. Without ``seen`` it replaces what this batch set before; with
+        ``seen="?"`` not even that, so that one batch can write siblings.
         """
         context = self._context
         arguments: Arguments = {"key": key, "value": encode(value)}
         add_options(arguments, ttl, confidence, meta)
         informed, waits = context.add_context(arguments, key, if_version, if_absent, seen)
+        self._add_own_writes(arguments, key, seen)
         self._waits |= waits
+        self._written.add(key)
         self._record("set", arguments, lambda reply, token: context.learn_set(key, reply, token, informed=informed))
 
     def delete(self, key: str, *, seen: Seen = ...) -> None:
         """Record a deletion."""
         arguments: Arguments = {"key": key}
         self._waits |= self._context.add_delete_context(arguments, key, seen)
+        self._add_own_writes(arguments, key, seen)
+        if seen != READ_LONG_AGO:
+            self._written.discard(key)
         self._record("delete", arguments, lambda reply, _: self._context.learn_delete(key, reply))
+
+    def _add_own_writes(self, arguments: Arguments, key: str, seen: Seen) -> None:
+        """A session that remembers no reading of a key still knows what this batch wrote to it."""
+        if seen is ... and key in self._written and arguments.get("seen") == READ_LONG_AGO:
+            arguments["seen"] = _NOTHING_STORED
 
     def append(self, key: str, value: object) -> None:
         """Record an append to a log."""
+        self._written.add(key)
         self._record(
             "append", {"key": key, "value": encode(value)}, lambda reply, _: self._context.learn_append(key, reply)
         )

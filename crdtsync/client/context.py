@@ -19,7 +19,8 @@ Arguments = dict[str, object]
 WriteConcern = int | str | None
 """On how many nodes a write must be on disk before it returns: a number, ``"majority"`` or ``"all"``."""
 Seen = str | EllipsisType | None
-"""What a write's author had seen: ``...`` what this session remembers, a version, or None to write blind."""
+"""What a write's author had seen: ``...`` what this session remembers, a version, ``"?"`` nothing (the write
+supersedes nothing), or None to write blind."""
 
 
 class Context:

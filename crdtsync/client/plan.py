@@ -11,6 +11,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crdtsync.client.durations import Seconds, seconds
+from crdtsync.errors import InvalidEncoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,3 +67,10 @@ WAIT_GRACE_S = 1.0
 def limit_s(timeout: Seconds | None, default_s: float) -> float:
     """The time limit of one operation in seconds: the caller's, or the client's."""
     return default_s if timeout is None else seconds(timeout, "timeout")
+
+
+def unfit(call: Call, missing: KeyError) -> InvalidEncoding:
+    """The error for a reply without a field that its plan looked for."""
+    return InvalidEncoding(
+        f"the daemon's answer to {call.operation!r} has no {missing}: bring client and daemon to versions that fit"
+    )

@@ -33,6 +33,8 @@ from crdtsync.wire.tokens import decode_token, encode_token
 TIMEOUT_MS_DEFAULT = 30_000
 TIMEOUT_MS_MAX = 24 * 3600 * 1000
 OUTCOMES_PER_CLIENT_MAX = 1024
+OUTCOME_BYTES_MAX = 16 * 1024
+"""A larger reply is remembered without the value that the write replaced, which history keeps."""
 WATCHES_PER_AGENT_MAX = 1000
 
 Arguments = Mapping[str, Any]
@@ -256,10 +258,12 @@ class Desk:
         return result
 
     def _remember(self, client: bytes, number: int, result: dict[str, Any]) -> None:
-        stored = {name: value for name, value in result.items() if name != "replaced"}
-        self._uncommitted[client, number] = stored
+        self._uncommitted[client, number] = result
         slot = number % OUTCOMES_PER_CLIENT_MAX
-        self.host.outcome(OutcomeRow(client, slot, number, self.host.now_ms, pack(stored)))
+        stored = pack(result)
+        if len(stored) > OUTCOME_BYTES_MAX:
+            stored = pack(_without_replaced(result))
+        self.host.outcome(OutcomeRow(client, slot, number, self.host.now_ms, stored))
 
     def _earlier_outcome(self, agent: Agent, number: int) -> dict[str, Any] | None:
         result = self._uncommitted.get((agent.client, number))
@@ -441,6 +445,14 @@ class Desk:
         if isinstance(error, VersionMismatch) and len(pack(fields)) > AGENT_FRAME_BYTES_MAX:
             fields["current"] = None
         self.replies.append(Reply(conn, request, frame(pack([request, 1, fields]))))
+
+
+def _without_replaced(result: dict[str, Any]) -> dict[str, Any]:
+    """A write's reply, or a batch's, without the values that it replaced."""
+    shorter = {name: value for name, value in result.items() if name != "replaced"}
+    if "results" in shorter:
+        shorter["results"] = [_without_replaced(part) for part in shorter["results"]]
+    return shorter
 
 
 class _Done:

@@ -336,7 +336,7 @@ def _note_survivors(watch: Watch, events: list[Event]) -> None:
         held = entries.held(event["key"])
         left = kind_name(held[-1].kind) if held else None
         is_trimmed_away = event["op"] == "trim" and left != event["kind"]
-        if is_trimmed_away or held and (event["event"] == "delete" or len(siblings(entries, held)) > 1):
+        if is_trimmed_away or (held and (event["event"] == "delete" or len(siblings(entries, held)) > 1)):
             watch.dirty[event["key"]] = None
         else:
             watch.dirty.pop(event["key"], None)

@@ -13,7 +13,7 @@ from typing import Any
 from crdtsync.causality import Dot, VersionVector, Writer, merge, vector_of
 from crdtsync.core.entries import Entry, covered_by
 from crdtsync.core.replica import Applied, Replica
-from crdtsync.core.values import describe, describe_key, document_of, kind_name, siblings, version_of
+from crdtsync.core.values import Sibling, describe, describe_key, document_of, kind_name, siblings, version_of
 from crdtsync.errors import (
     InvalidEncoding,
     InvalidRequest,
@@ -35,6 +35,7 @@ Removes = tuple[Dot, ...] | RemoveRange
 
 
 _NOTHING = Version()
+REPLACED_BYTES_MAX = 2 * 1024 * 1024
 OWN_DOTS_MAX = 256
 """How many own appends a version may name beside what was read, until the log is read again."""
 
@@ -57,6 +58,7 @@ class Draft:
         self.ops: list[Op] = []
         self._keys: dict[str, list[Entry]] = {}
         self._settled = 0
+        self._replaced_bytes = 0
         self._versions: list[tuple[int, Result, Version]] = []
 
     def live(self, key: str) -> list[Entry]:
@@ -81,6 +83,12 @@ class Draft:
     def add(self, op: Op) -> None:
         """Append an operation."""
         self.ops.append(op)
+
+    def describe_replaced(self, winner: Sibling) -> Result:
+        """What a blind write replaces. In a large batch the values that no reply could hold are left out."""
+        replaced = describe(self.replica, winner, self.node_of)
+        self._replaced_bytes += len(replaced["value"] or b"")
+        return replaced if self._replaced_bytes <= REPLACED_BYTES_MAX else {**replaced, "value": None}
 
     def _settle(self) -> None:
         """Work out what the operations so far leave behind: only a batch ever asks."""
@@ -224,7 +232,7 @@ def _set(draft: Draft, args: Arguments) -> Result:
     elif live:
         winner = siblings(draft.replica.entries, live)[0]
         removes = (winner[-1].dot,)
-        result["replaced"] = describe(draft.replica, winner, draft.node_of)
+        result["replaced"] = draft.describe_replaced(winner)
     others = len(live) - len(covered_by(live, removes))
     if others >= KEY_SIBLINGS_MAX:
         raise TooManySiblings(

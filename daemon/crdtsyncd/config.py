@@ -205,4 +205,5 @@ def _sentence(fault: Any) -> str:
     if fault["type"] == "extra_forbidden":
         return f"there is no setting {name!r}; the settings are {', '.join(sorted(Config.model_fields))}"
     message = _PLAINER.get(fault["type"], str(fault["msg"]).removeprefix("Value error, "))
-    return f"{name} = {fault['input']!r}: {message}" if name else message
+    given = str(fault["input"]) if isinstance(fault["input"], Path) else fault["input"]
+    return f"{name} = {given!r}: {message}" if name else message

@@ -31,13 +31,13 @@ EXIT_CONFIG = 2
 EXIT_BUG = 70
 STOP_TIMEOUT_S = 5.0
 
+PATH = click.Path(readable=False, path_type=Path)  # who opens it says better what is wrong with it
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), metavar="FILE", help="TOML file with settings."
-)
-@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Where the database lives.")
-@click.option("--socket", type=click.Path(path_type=Path), metavar="PATH", help="Unix socket for agents.")
+@click.option("--config", "config_file", type=PATH, metavar="FILE", help="TOML file with settings.")
+@click.option("--data-dir", type=PATH, metavar="DIR", help="Where the database lives.")
+@click.option("--socket", type=PATH, metavar="PATH", help="Unix socket for agents.")
 @click.option("--listen", multiple=True, metavar="HOST:PORT", help="Accept peers here. May be repeated.")
 @click.option("--advertise", multiple=True, metavar="HOST:PORT", help="Where peers reach this node. May be repeated.")
 @click.option("--peer", "peers", multiple=True, metavar="URL", help="Connect to this peer. May be repeated.")

@@ -54,7 +54,8 @@ class Proxy:
     """One listening address in front of one target.
 
     While it is cut, live connections are gone and new ones are held without an answer, as packets in a partition
-    would be; :meth:`heal` lets those through that still wait, ``waiting`` of them. With ``refuse`` new ones are closed at once instead.
+    would be; :meth:`heal` lets those through that still wait (``waiting`` of them). With ``refuse`` new ones are
+    closed at once instead.
     """
 
     def __init__(self, network: Network, target: Address) -> None:

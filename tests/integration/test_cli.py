@@ -22,6 +22,9 @@ from tests.harness.cluster import wait_until_equal
 
 pytestmark = pytest.mark.integration
 
+# Root may read everything, unless it gives that up.
+WITHOUT_RIGHTS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 PROGRAM = [sys.executable, "-m", "crdtsyncd.cli"]
 TIMEOUT_S = 60
@@ -188,6 +191,20 @@ def test_exit_statuses(crdtsync: Shell) -> None:
     assert crdtsync.ok("get", "key") == "2"
 
 
+def test_a_socket_that_this_user_may_not_open_is_no_usage(crdtsync: Shell, daemon: Daemon) -> None:
+    daemon.socket.chmod(0)
+    done = subprocess.run(
+        [*WITHOUT_RIGHTS, *PROGRAM, "get", "key", "--socket", str(daemon.socket)],
+        capture_output=True,
+        env=crdtsync.environment,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert b"this user may not open" in done.stderr
+    assert b"belongs to the group" in done.stderr
+
+
 def test_output_that_cannot_be_written_is_an_error(crdtsync: Shell) -> None:
     crdtsync.ok("set", "key", "1")
     with Path("/dev/full").open("wb") as full:
@@ -196,6 +213,10 @@ def test_output_that_cannot_be_written_is_an_error(crdtsync: Shell) -> None:
         )
     assert done.returncode == 74
     assert done.stderr == b"crdtsync: the output cannot be written: No space left on device\n"
+    shell = ["sh", "-c", 'exec "$@" >&-', "sh", *PROGRAM, "get", "key"]
+    done = subprocess.run(shell, capture_output=True, env=crdtsync.environment, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 74
+    assert done.stderr == b"crdtsync: the output cannot be written: Bad file descriptor\n"
 
 
 # -- values ------------------------------------------------------------------------------------------------------

@@ -80,6 +80,39 @@ def test_every_length_that_append_returns_is_returned_once(daemon: Daemon) -> No
         assert [log[length - 1] for length in each] == [[f"agent-{number}", n] for n in range(times)]
 
 
+# -- several writes of a batch to one key ------------------------------
+
+
+def test_a_batch_that_sets_an_absent_key_twice_leaves_one_value(daemon: Daemon) -> None:
+    with daemon.client() as client, daemon.client() as other:
+        assert client.get("k") is None
+        with client.batch() as batch:
+            batch.set("k", 1)
+            batch.set("k", 2)
+        entry = client.entry("k")
+        assert entry is not None
+        assert (entry.value, entry.siblings) == (2, [])
+        assert client.get("taken") is None
+        other.set("taken", "unread")
+        with client.batch() as batch:
+            batch.set("taken", 1)
+            batch.set("taken", 2)
+            batch.delete("taken")
+        entry = client.entry("taken")
+        assert entry is not None
+        assert (entry.value, entry.siblings) == ("unread", []), "what the batch's author had not read lives on"
+
+
+def test_a_batch_can_write_siblings(daemon: Daemon) -> None:
+    with daemon.client() as client:
+        with client.batch() as batch:
+            batch.set("k", 1, seen="?")
+            batch.set("k", 2, seen="?")
+        entry = client.entry("k")
+        assert entry is not None
+        assert sorted([entry.value, *(sibling.value for sibling in entry.siblings)]) == [1, 2]
+
+
 # -- connections that break ------------------------------
 
 
@@ -162,7 +195,6 @@ def test_conditional_writes_over_a_connection_that_is_cut_answer_as_if_it_had_no
         assert direct.log("log") == list(range(60))
 
 
-@pytest.mark.xfail(reason="the remembered reply leaves out what the write replaced", strict=True)
 def test_a_blind_write_that_is_sent_again_still_says_what_it_replaced(doorway: Proxy, daemon: Daemon) -> None:
     with daemon.client() as direct, Client(str(doorway.address), agent="writer") as client:
         direct.set("plan", "theirs")

@@ -103,6 +103,20 @@ def test_a_write_on_one_node_is_read_on_another_and_a_killed_daemon_comes_back_w
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize("after_s", [0.05, 0.1, 0.2, 0.3, 0.5])
+def test_an_interrupt_is_quiet_however_early_it_comes(after_s: float):
+    # Not with -m: what is interrupted before this program begins is Python itself.
+    program = [sys.executable, "-c", "from crdtsyncd.cluster.__main__ import main; print(flush=True); main()"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(after_s)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=WAIT_S)
+    assert (process.returncode in (0, 130), err) == (True, b"")
+
+
+@pytest.mark.integration
 def test_data_stays_in_a_directory_that_was_asked_for(tmp_path: Path):
     directory = tmp_path / "c"
     with running("--nodes", "2", "--dir", str(directory)) as cluster:

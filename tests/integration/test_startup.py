@@ -25,15 +25,19 @@ pytestmark = pytest.mark.integration
 
 COMMAND = [sys.executable, "-c", "from crdtsyncd.main import main; main()"]
 CONFIG, FAILED = 2, 1
+# Root may read everything, unless it gives that up.
+WITHOUT_RIGHTS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 STOP_S_MAX = 12.0
 """The bound of a clean stop."""
 
 
-def run(*options: object, user: int | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run ``crdtsyncd`` until it ends."""
+def run(
+    *options: object, user: int | None = None, bare: bool = False, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run ``crdtsyncd`` until it ends; if ``bare``, without root's right to read everything."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("CRDTSYNC_", "XDG_"))}
     return subprocess.run(
-        [*COMMAND, *map(str, options)],
+        [*(WITHOUT_RIGHTS if bare else []), *COMMAND, *map(str, options)],
         capture_output=True, text=True, timeout=20, env={**inherited, **environment}, user=user, check=False,
     )  # fmt: skip
 
@@ -177,7 +181,15 @@ def test_a_directory_in_the_place_of_the_socket(at: list[object], short: Path) -
 
 
 def test_a_socket_path_that_is_too_long(at: list[object], short: Path) -> None:
-    assert_refused(run(*at, "--socket", short / ("x" * 100)), CONFIG, "socket", "107")
+    path = short / ("x" * 100)
+    assert_refused(run(*at, "--socket", path), CONFIG, f"socket = '{path}'", "107")
+
+
+@pytest.mark.parametrize("option, status", [("--data-dir", FAILED), ("--config", CONFIG)])
+def test_what_may_not_be_read_is_named(at: list[object], tmp_path: Path, option: str, status: int) -> None:
+    secret = tmp_path / "secret"
+    secret.mkdir(mode=0)
+    assert_refused(run(*at, option, secret, bare=True), status, f"{secret}: ")
 
 
 def test_a_stale_socket_is_replaced(daemon: Daemon) -> None:

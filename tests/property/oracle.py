@@ -133,7 +133,7 @@ class Model:
 def may_remove(held: Mapping[Dot, Value], sub: Sub, now_ms: int, own: ChangeId) -> frozenset[Dot]:
     """What this operation supersedes: exactly what its author had seen, of what this replica holds.
 
-    What the same change ``own`` wrote before is no news to its author.
+    What the same change ``own`` wrote before is no news to its author, unless it says that it has seen nothing.
     """
     known = (sub.shown | frozenset(dot for dot in held if dot[:2] == own)) & frozenset(held)
     live = sorted((value for value in held.values() if value.is_live(now_ms)), key=lambda value: value.order)
@@ -144,8 +144,8 @@ def may_remove(held: Mapping[Dot, Value], sub: Sub, now_ms: int, own: ChangeId) 
         case "set" if sub.mode == "blind" and live:
             return expired | {live[-1].dot}
         case "set":
-            return expired | (known if sub.mode == "long_ago" else frozenset())
-        case "delete" if sub.mode in ("seen", "long_ago"):
+            return expired
+        case "delete" if sub.mode == "seen":
             return known | (sub.others & frozenset(held))
         case "delete" if sub.mode == "blind":
             return frozenset(held)

@@ -19,7 +19,7 @@ from crdtsync.client.address import agent_name, socket_paths, space_name
 from crdtsync.client.aio.connection import AsyncConnection
 from crdtsync.client.listing import Listing
 from crdtsync.client.operations import Operations
-from crdtsync.client.plan import WAIT_GRACE_S, Call, Compute, Plan, Step, limit_s
+from crdtsync.client.plan import WAIT_GRACE_S, Call, Compute, Plan, Step, limit_s, unfit
 
 if TYPE_CHECKING:
     import os
@@ -286,6 +286,7 @@ class AsyncSession:
         The time limit is for what happens before, between and after runs of the caller's function, each time anew.
         """
         deadline = monotonic() + timeout_s
+        step: Step | None = None
         try:
             step = next(plan)
             while True:
@@ -300,6 +301,10 @@ class AsyncSession:
         except StopIteration as done:
             result: T = done.value
             return result
+        except KeyError as missing:
+            if type(step) is not Call:  # the caller's own function, or value
+                raise
+            raise unfit(step, missing) from missing
 
     async def _do(self, step: Step, deadline: float) -> Any:  # Any: see Plan
         if type(step) is Call:

@@ -80,12 +80,15 @@ class Connection:
     def attach(self, deadline: float) -> None:
         """Connect, introduce ourselves and send what is in flight.
 
-        :raises DaemonUnavailable: nobody answers; the message says what to do.
+        :raises DaemonUnavailable: nobody answers; the message says what to do. Or :meth:`close` came first.
         """
         hello = encode_hello(self._client, self.agent, self.space)
         with self._sending:
             channel, frames, answer = dial(self.paths, hello, deadline)
             with self._mutex:
+                if self._is_closed:
+                    channel.close()
+                    raise closed()
                 self._wake(self._table.resume(answer))
                 self._frames = frames
                 self._channel = channel
@@ -96,15 +99,19 @@ class Connection:
 
     def close(self) -> None:
         """End the connection; requests in flight fail."""
-        self._is_closed = True
-        channel = self._channel
-        if channel is None:
-            return
-        channel.shutdown()
+        with self._mutex:
+            self._is_closed = True
+            channel = self._channel
+        if channel is not None:  # else whoever attaches now will see that we are closed
+            channel.shutdown()
+            self._release()
+
+    def _release(self) -> None:
+        """Of a closed client: give back the socket, unless a leader reads from it; that one does so when it leaves."""
         with self._sending, self._mutex:
-            if self._leader is None and self._channel is channel:  # else the leader sees the end, and closes it
+            if self._leader is None and self._channel is not None:
+                self._channel.close()
                 self._channel = None
-                channel.close()
 
     # -- sending ----------------------------------------------------------------------------------------------
 
@@ -163,6 +170,8 @@ class Connection:
             if self._leader is None and self._followers:
                 _, follower = self._followers.popitem()
                 follower.waker.release()
+        if self._is_closed and self._channel is not None:
+            self._release()
 
     def _wake(self, done: Iterable[Pending]) -> None:
         for pending in done:

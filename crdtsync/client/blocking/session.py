@@ -14,7 +14,7 @@ from crdtsync.client.blocking.connection import Connection
 from crdtsync.client.blocking.forking import restart_in_children
 from crdtsync.client.listing import Listing
 from crdtsync.client.operations import Operations
-from crdtsync.client.plan import WAIT_GRACE_S, Call, Compute, Plan, Step, limit_s
+from crdtsync.client.plan import WAIT_GRACE_S, Call, Compute, Plan, Step, limit_s, unfit
 
 if TYPE_CHECKING:
     import os
@@ -195,7 +195,8 @@ class Session:
         On return it is on this node's disk; with ``w`` (a number, ``"majority"``, ``"all"``) on so many nodes'. It
         supersedes what this session last read or wrote of the key, and nothing newer: what it had not seen lives on
         as a sibling. A session that never read the key replaces the winner blindly. ``seen`` (a version) says instead
-        what the author had seen; None writes blind.
+        what the author had seen; None writes blind; ``"?"`` supersedes nothing, so that what is there lives on as a
+        sibling.
 
         :param value: None, bool, int (64 bit), float, str, bytes, or lists and dicts of them; at most 1 MiB.
         :param ttl: forget the value after this time.
@@ -344,6 +345,7 @@ class Session:
         The time limit is for what happens before, between and after runs of the caller's function, each time anew.
         """
         deadline = monotonic() + timeout_s
+        step: Step | None = None
         try:
             step = next(plan)
             while True:
@@ -358,6 +360,10 @@ class Session:
         except StopIteration as done:
             result: T = done.value
             return result
+        except KeyError as missing:
+            if type(step) is not Call:  # the caller's own function, or value
+                raise
+            raise unfit(step, missing) from missing
 
     def _do(self, step: Step, deadline: float) -> Any:  # Any: see Plan
         if type(step) is Call:

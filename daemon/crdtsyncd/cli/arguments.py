@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from crdtsyncd.cli import values
 from crdtsyncd.cli.failures import refused_value
-from crdtsyncd.cli.params import KEY, TEXT, WRITE_CONCERN
+from crdtsyncd.cli.params import FILE, KEY, TEXT, WRITE_CONCERN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +33,8 @@ concern_option = click.option(
 
 
 def file_argument(name: str, **kwargs: Any) -> Callable[[Any], Any]:  # Any: as click's decorators
-    """A file to read, ``-`` for stdin; click says when it cannot be opened."""
-    return click.argument(name, metavar=name.upper(), type=click.File("rb"), **kwargs)
+    """A file to read, ``-`` for stdin; it is an error of files when it cannot be opened."""
+    return click.argument(name, metavar=name.upper(), type=FILE, **kwargs)
 
 
 def value_of(word: str, *, as_string: bool) -> values.Value:

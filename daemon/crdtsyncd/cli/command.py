@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # An argument that looks like an option to click but is a number: `crdtsync set temperature -5`.
 _NEGATIVE_NUMBER = re.compile(r"-(\d+(\.\d+)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+# Whether it can be opened shows when it is opened: the sentence then names the group that may.
+SOCKET = click.Path(readable=False)
 _SHIELD = "\0"  # no argument of a process can hold a NUL, so nobody else's text begins with it
 
 
@@ -35,7 +37,7 @@ pass_settings = click.make_pass_decorator(Settings, ensure=True)
 def common_options() -> list[click.Parameter]:
     """Fresh copies of the options that stand before or after a command; the later one wins."""
     return [
-        _common(["--socket"], "PATH", "Socket of the daemon.  [env: CRDTSYNC_SOCKET]", click.Path()),
+        _common(["--socket"], "PATH", "Socket of the daemon.  [env: CRDTSYNC_SOCKET]", SOCKET),
         _common(["--space"], "NAME", "Space to work in.  [env: CRDTSYNC_SPACE; default: default]", NAME),
         _common(["--agent"], "NAME", "Name to write under.  [env: CRDTSYNC_AGENT]", NAME),
         _common(["--json"], None, "Print JSON, errors too.", None),

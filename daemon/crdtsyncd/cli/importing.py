@@ -65,7 +65,7 @@ class Importer:
                 return
 
     def _send(self, writes: list[Write]) -> None:
-        # More than one batch only for a key alone: one that holds more than fits, or siblings.
+        # More than one batch only for a key that holds more than fits into one.
         for part in parts(writes):
             with self.client.batch() as batch:
                 for write in part:
@@ -144,7 +144,7 @@ _PLANS: dict[str, Callable[[Record, Entry | None], list[Write]]] = {
 
 
 def chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """Records in groups that fit into one batch; what takes several, or is not written in batches, alone.
+    """Records in groups that fit into one batch; a text, which is not written in batches, and a long log alone.
 
     No key is twice in a group: the second time it has to be looked at again.
     """
@@ -154,8 +154,8 @@ def chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
     for record in records:
         count, size = len(record.variants) + 1, sum(map(_size_bytes, record.variants))
         is_full = writes + count > BATCH_WRITES_MAX or size_bytes + size > BATCH_BYTES_MAX
-        is_apart = _stands_alone(record) or record.key in keys
-        if group and (is_full or is_apart or _stands_alone(group[-1])):
+        is_apart = record.kind == "text" or record.key in keys
+        if group and (is_full or is_apart or group[-1].kind == "text"):
             yield group
             group, keys, writes, size_bytes = [], set(), 0, 0
         group.append(record)
@@ -165,28 +165,19 @@ def chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
         yield group
 
 
-def _stands_alone(record: Record) -> bool:
-    return record.kind == "text" or (record.kind == "register" and len(record.variants) > 1)
-
-
 def parts(writes: list[Write]) -> Iterator[list[Write]]:
-    """Writes in runs that each fit into one batch, siblings apart: a batch has seen what it wrote itself."""
+    """Writes in runs that each fit into one batch."""
     part: list[Write] = []
     size_bytes = 0
     for write in writes:
         size = len(values.dumps(write.arguments.get("value")))
-        is_full = len(part) == BATCH_WRITES_MAX or size_bytes + size > BATCH_BYTES_MAX
-        if part and (is_full or _makes_sibling(part[-1], write)):
+        if part and (len(part) == BATCH_WRITES_MAX or size_bytes + size > BATCH_BYTES_MAX):
             yield part
             part, size_bytes = [], 0
         part.append(write)
         size_bytes += size
     if part:
         yield part
-
-
-def _makes_sibling(earlier: Write, later: Write) -> bool:
-    return earlier.method == later.method == "set" and earlier.arguments["key"] == later.arguments["key"]
 
 
 def _size_bytes(variant: Variant) -> int:

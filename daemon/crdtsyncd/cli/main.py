@@ -25,10 +25,14 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Give a process that was started with a closed stream an empty one; a socket would get its number otherwise."""
+    """Give a process that was started with a closed stream another one; a socket would get its number otherwise.
+
+    That stdin is empty. That stdout cannot be written to, so that no output is lost without an error.
+    """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            access = os.O_WRONLY if name == "stderr" else os.O_RDONLY
+            os.open(os.devnull, access)  # takes the lowest free number, which is this one
             setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: PTH123, SIM115  # a number, for good
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
-from crdtsyncd.cli.params import DURATION
+from crdtsyncd.cli.params import TTL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -104,6 +104,6 @@ def _check(line: Line, field: str, rule: Field) -> None:
 
 def _seconds(line: Line, ttl: Value) -> float:
     try:
-        return DURATION.convert(ttl, None, None)
+        return TTL.convert(ttl, None, None)
     except click.BadParameter as error:
         raise line.wrong(f'"ttl": {error.message}') from None

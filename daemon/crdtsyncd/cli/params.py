@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import TYPE_CHECKING, TypeAlias
+from typing import IO, TYPE_CHECKING, TypeAlias
 
 import click
 
@@ -12,23 +13,48 @@ if TYPE_CHECKING:
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_YEAR_S = 365 * 86400
+_TTL_MAX_S = (1 << 48) / 1000  # as the daemon has it
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
 _COMPLETIONS_MAX = 200
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """``500ms 30s 10m 2h 7d``, as seconds."""
+    """``500ms 30s 10m 2h 7d``, as seconds: more than none, and no more than ``seconds_max``."""
 
     name = "duration"
 
+    def __init__(self, seconds_max: float = math.inf) -> None:
+        self._seconds_max = seconds_max
+
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds, or a usage error that shows the form."""
-        if isinstance(value, int | float):
-            return float(value)
-        match = _DURATION.fullmatch(str(value))
+        """Seconds, or a usage error that shows the form or what is allowed."""
+        seconds = float(value) if isinstance(value, int | float) else self._parsed(str(value), param, ctx)
+        if seconds <= 0:
+            self.fail(f"{str(value)!r} is no time at all: it must be more than 0, such as 500ms or 30s.", param, ctx)
+        if seconds > self._seconds_max:
+            most = f"{self._seconds_max * 1000:.0f}ms, some {self._seconds_max / _YEAR_S:,.0f} years"
+            self.fail(f"{str(value)!r} is too long: at most {most}.", param, ctx)
+        return seconds
+
+    def _parsed(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        match = _DURATION.fullmatch(word)
         if match is None:
-            self.fail(f"{str(value)!r} is not a duration such as 500ms, 30s, 10m, 2h or 7d.", param, ctx)
+            self.fail(f"{word!r} is not a duration such as 500ms, 30s, 10m, 2h or 7d.", param, ctx)
         return float(match[1]) * _SECONDS[match[2]]
+
+
+class InputFile(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """A file to read as bytes, ``-`` for stdin."""
+
+    name = "filename"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> IO[bytes]:  # noqa: ARG002  # click's signature
+        """The open file; the OSError if it cannot be opened, for that is no fault of the command line."""
+        file: IO[bytes] = click.open_file(str(value), "rb")
+        if ctx is not None and value != "-":
+            ctx.call_on_close(file.close)
+        return file
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
@@ -98,6 +124,8 @@ class WriteConcern(click.ParamType):  # type: ignore[type-arg]  # generic since 
 
 
 DURATION = Duration()
+TTL = Duration(_TTL_MAX_S)
+FILE = InputFile()
 NAME = Name()
 TEXT = Text()
 KEY = Key()

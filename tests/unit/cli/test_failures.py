@@ -54,7 +54,7 @@ def test_who_went_away_is_told_nothing(error, capfd):
 
 
 def test_a_write_that_was_done_before_the_timeout_is_named():
-    message = ending(Timeout("1 of 3 nodes hold it", token="c1.abc")).message
+    message = ending(Timeout("1 of 3 nodes hold it", token="c1.abc", held_by=["host-a"])).message
     assert message == "1 of 3 nodes hold it; the write itself is done, its token is c1.abc"
 
 
@@ -106,7 +106,11 @@ def test_no_daemon(crdtsync):
         (["text", "key", "--insert", "0", "x", "--delete", "0", "1"], "one edit at a time"),
         (["update", "key"], "Missing argument"),
         (["import", "file", "--on-conflict", "guess"], "skip"),
-        (["batch", "/nonesuch"], "No such file or directory"),
+        (["ls", "--timeout", "0s"], "'0s' is no time at all: it must be more than 0"),
+        (
+            ["set", "key", "1", "--ttl", "3257813d"],
+            "'3257813d' is too long: at most 281474976710656ms, some 8,926 years",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_usage(crdtsync, arguments, said):
@@ -115,6 +119,13 @@ def test_a_wrong_command_line_is_usage(crdtsync, arguments, said):
     assert said in result.err
     as_json = crdtsync(*arguments, "--json") if arguments != ["--space"] else crdtsync("--json", *arguments)
     assert json.loads(as_json.err)["error"]["code"] == "usage"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["batch", "/nonesuch"], ["import", "/nonesuch"], ["text", "key", "--set", "/nonesuch"]]
+)
+def test_a_file_that_cannot_be_opened_is_no_usage(crdtsync, arguments):
+    assert crdtsync(*arguments) == (74, "", "crdtsync: /nonesuch: No such file or directory\n")
 
 
 @pytest.mark.parametrize(
@@ -139,3 +150,9 @@ def test_a_closed_stream_is_no_bug(closed, tmp_path):
     done = subprocess.run(shell, capture_output=True, text=True, check=False)
     assert done.returncode == 3
     assert "Traceback" not in done.stderr
+
+
+def test_output_to_a_closed_stream_is_an_error():
+    shell = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "crdtsyncd.cli", "--version"]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (74, "crdtsync: Bad file descriptor\n")

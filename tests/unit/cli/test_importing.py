@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from crdtsyncd.cli.importing import BATCH_BYTES_MAX, BATCH_WRITES_MAX, Importer, Write, chunks, outcome_of, parts
+from crdtsyncd.cli.importing import BATCH_BYTES_MAX, BATCH_WRITES_MAX, Importer, chunks, outcome_of
 from crdtsyncd.cli.ndjson import Line
 from crdtsyncd.cli.records import Record, Variant
 
@@ -69,13 +69,6 @@ def test_texts_stand_alone_and_no_key_is_twice_in_a_group():
     assert keys(chunks(records)) == [["a"], ["b"], ["c"], ["c"]]
 
 
-def test_siblings_stand_alone_and_are_not_written_in_one_batch():
-    records = [record("register", *values, key=key) for key, values in [("a", [1]), ("b", [1, 2, 3]), ("c", [1])]]
-    assert keys(chunks(records)) == [["a"], ["b"], ["c"]]
-    writes = [Write("delete", {"key": "b"}), *(Write("set", {"key": "b", "value": n}) for n in range(3))]
-    assert [len(part) for part in parts(writes)] == [2, 1, 1]
-
-
 class FakeBatch:
     def __init__(self, client):
         self.client = client
@@ -125,9 +118,11 @@ def test_siblings_are_written_the_winner_last():
     client = FakeClient()
     list(Importer(client, "skip").write([record("register", "winner", "second", "third")]))
     assert client.done == [
-        [("set", {"key": "k", "value": "third", "if_absent": True})],
-        [("set", {"key": "k", "value": "second", "seen": "?"})],
-        [("set", {"key": "k", "value": "winner", "seen": "?"})],
+        [
+            ("set", {"key": "k", "value": "third", "if_absent": True}),
+            ("set", {"key": "k", "value": "second", "seen": "?"}),
+            ("set", {"key": "k", "value": "winner", "seen": "?"}),
+        ]
     ]
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 import pytest
-from crdtsyncd.cli.params import DURATION, KEY, NAME, WRITE_CONCERN
+from crdtsyncd.cli.params import DURATION, KEY, NAME, TTL, WRITE_CONCERN
 
 
 @pytest.mark.parametrize(
-    "word, seconds", [("500ms", 0.5), ("30s", 30), ("10m", 600), ("2h", 7200), ("7d", 604800), ("1.5s", 1.5), ("0s", 0)]
+    "word, seconds", [("500ms", 0.5), ("30s", 30), ("10m", 600), ("2h", 7200), ("7d", 604800), ("1.5s", 1.5)]
 )
 def test_durations(word, seconds):
     assert DURATION.convert(word, None, None) == pytest.approx(seconds)
@@ -18,6 +18,18 @@ def test_durations(word, seconds):
 def test_what_is_no_duration(word):
     with pytest.raises(click.BadParameter, match="500ms, 30s, 10m"):
         DURATION.convert(word, None, None)
+
+
+@pytest.mark.parametrize("word", ["0s", "0.0ms", "0d", 0, -1])
+def test_no_time_at_all_is_refused(word):
+    with pytest.raises(click.BadParameter, match="more than 0"):
+        DURATION.convert(word, None, None)
+
+
+def test_the_longest_ttl_is_that_of_the_daemon():
+    assert TTL.convert("281474976710656ms", None, None) == pytest.approx((1 << 48) / 1000)
+    with pytest.raises(click.BadParameter, match="at most 281474976710656ms"):
+        TTL.convert("281474976710657ms", None, None)
 
 
 @pytest.mark.parametrize("word", ["a", "0", "researcher-1", "a.b_c-d", "x" * 128])

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from crdtsync import AsyncClient, CrdtSyncError, DaemonUnavailable, OutcomeUnknown, Refused, Timeout, UnknownSpace
+from crdtsync.errors import InvalidEncoding
 
 WROTE = {"token": "c1.t", "version": "v1.own", "siblings": 0, "replaced": None, "behind": False}
 GOT = {"value": b"\x2a", "kind": "register", "version": "v1.a", "siblings": 0}  # 42
@@ -136,6 +137,19 @@ async def test_an_error_about_the_connection_fails_what_is_in_flight(connect, en
     with pytest.raises(CrdtSyncError):
         await client.get("k")
     assert await client.get("k") == 42
+
+
+async def test_a_reply_of_an_older_daemon_without_a_field_says_what_to_do(connect):
+    def scene(peer):
+        peer.greet()
+        peer.reply(peer.receive()[0], {"value": b"\x2a"})
+        peer.reply(peer.receive()[0], None)
+
+    client = await connect(scene)
+    with pytest.raises(InvalidEncoding, match="'get' has no 'version': bring client and daemon"):
+        await client.get("k")
+    with pytest.raises(KeyError, match="mine"):
+        await client.update("k", lambda _: {}["mine"])
 
 
 async def test_a_timeout_is_kept_and_the_late_reply_ignored(connect):

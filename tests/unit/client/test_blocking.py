@@ -15,6 +15,7 @@ from crdtsync import (
     Timeout,
     UnknownSpace,
 )
+from crdtsync.errors import InvalidEncoding
 
 WROTE = {"token": "c1.t", "version": "v1.own", "siblings": 0, "replaced": None, "behind": False}
 GOT = {"value": b"\x2a", "kind": "register", "version": "v1.a", "siblings": 0}  # 42
@@ -279,6 +280,22 @@ def test_rubbish_fails_the_request_and_not_the_client(connect):
     assert client.get("k") == 42
 
 
+def test_a_reply_of_an_older_daemon_without_a_field_says_what_to_do(connect):
+    def scene(peer):
+        peer.greet()
+        peer.reply(peer.receive()[0], {"value": b"\x2a"})
+        peer.refuse(peer.receive()[0], "version_mismatch", current={"key": "k"})
+        peer.reply(peer.receive()[0], None)
+
+    client = connect(scene)
+    with pytest.raises(InvalidEncoding, match="'get' has no 'version': bring client and daemon"):
+        client.get("k")
+    with pytest.raises(InvalidEncoding, match="'set' has no 'kind'"):
+        client.set("k", 1, if_absent=True)
+    with pytest.raises(KeyError, match="mine"):
+        client.update("k", lambda _: {}["mine"])
+
+
 def test_a_timeout_is_kept_and_the_late_reply_ignored(connect):
     def scene(peer):
         peer.greet()
@@ -325,6 +342,43 @@ def test_closing_ends_what_waits(connect, daemon):
     with pytest.raises(DaemonUnavailable, match="closed"):
         client.get("k")
     client.close()
+
+
+def test_closing_when_a_reply_has_just_come_leaves_no_socket_open(connect, monkeypatch):
+    def scene(peer):
+        peer.greet()
+        peer.reply(peer.receive()[0], GOT)
+        peer.wait_for_end()
+
+    client = connect(scene)
+    channel = client._connection._channel
+    receive = channel.receive
+
+    def receive_then_close(deadline):
+        data = receive(deadline)
+        in_thread(client.close)[0].join(10)
+        return data
+
+    monkeypatch.setattr(channel, "receive", receive_then_close)
+    assert client.get("k") == 42
+    assert channel._socket.fileno() == -1
+
+
+def test_closing_during_a_reconnect_ends_what_waits_and_leaves_no_socket_open(connect):
+    def cut(peer):
+        peer.greet()
+        peer.receive()
+
+    def back(peer):
+        peer.receive()
+        client.close()
+        peer.reply(1, {"database": b"d" * 16})
+        peer.wait_for_end()
+
+    client = connect(cut, back)
+    with pytest.raises(DaemonUnavailable, match="closed"):
+        client.get("k")
+    assert client._connection._channel is None
 
 
 def test_an_interrupt_leaves_a_client_that_works(connect, monkeypatch):

@@ -10,6 +10,7 @@ from crdtsync.client.forms import Entry
 from crdtsync.client.operations import Operations
 from crdtsync.client.plan import Call, Compute, Pause
 from crdtsync.errors import InvalidRequest, InvalidValue, KindMismatch, StaleRead, VersionMismatch
+from crdtsync.wire.tokens import Version, encode_version
 
 T = 30.0
 WROTE = {"token": "c1.t", "version": "v1.own", "siblings": 0, "replaced": None, "behind": False}
@@ -382,6 +383,25 @@ def test_a_batch_is_one_request_and_each_write_gets_its_result(operations, play)
     assert batch.results[0].version == operations.memory.seen("k") == "v1.own"
     with pytest.raises(InvalidRequest):
         batch.set("k", 3)
+
+
+def test_a_batch_replaces_what_it_wrote_to_a_key_that_was_absent_before(operations, play):
+    play(operations.get("k", None, None, T), None)
+    batch = Batch(operations, None)
+    batch.set("k", 1)
+    batch.set("k", 2)
+    batch.delete("k")
+    batch.set("k", 3)
+    batch.set("k", 4, seen="?")
+    batch.set("k", 5, seen="v1.x")
+    assert [arguments.get("seen") for _, arguments in batch._writes] == [
+        "?",
+        encode_version(Version()),  # covers what the batch wrote, and nothing that was there
+        encode_version(Version()),
+        "?",
+        "?",
+        "v1.x",
+    ]
 
 
 def test_an_empty_batch_sends_nothing(operations, play):

@@ -278,6 +278,28 @@ def test_a_resumed_watch_does_not_lose_a_value_that_survived_a_delete(pair):
 # -- slow watchers ---------------------------------------------------------------------------------------------------
 
 
+def test_what_comes_while_keys_are_told_anew_is_told_whole(node, monkeypatch):
+    """Else an append would hide in the newest state of its log."""
+    monkeypatch.setattr(watches, "SLICE_KEYS_MAX", 1)
+    ann, bob = node.agent("ann"), node.agent("bob")
+    after = ann.set("start", 0)["token"]
+    for key in ("k1", "k2", "k3"):
+        ann.set(key, 1)
+        bob.set(key, 2, seen="?")
+    watcher = node.agent("watcher")
+    watcher.send("watch", prefix="", after=after)
+    node.turn()
+    for number in range(4):
+        ann.write("append", key="log", value=pack(number))
+        node.turn()
+    settle(node)
+    told = watcher.told()
+    assert [value_of(event) for event in told if event["key"] == "log"] == [0, 1, 2, 3]
+    assert {event["key"] for event in told if event["op"] == "state"} == {"k1", "k2", "k3"}
+    again = watch(node, after=told[-1]["token"])
+    assert again.told() == []
+
+
 def test_a_slow_watcher_gets_the_newest_state_of_each_key_and_is_told_that_it_lagged(node):
     ann = node.agent("ann")
     ann.set("gone", 0)

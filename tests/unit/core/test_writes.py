@@ -264,6 +264,10 @@ SCENARIOS = {
         ann@a batch append l 4, trim l 0 -> length 2, removed 2, length 0
         ann@a get l                -> absent
         """,
+    "in a batch, who says to have seen nothing supersedes nothing, not even the batch's own": """
+        ann@a batch set k 1, set k 2 "?" -> ok, siblings 1
+        ann@a peek k               -> 1 2
+        """,
     "a batch with one false condition does nothing": """
         ann@a set k 1
         ann@a batch set j 5, set k 2 if_absent -> version_mismatch

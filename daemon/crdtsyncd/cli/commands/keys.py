@@ -16,7 +16,7 @@ from crdtsyncd.cli.arguments import (
 )
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.failures import absent
-from crdtsyncd.cli.params import DURATION, KEY, TEXT, WriteConcernValue
+from crdtsyncd.cli.params import KEY, TEXT, TTL, WriteConcernValue
 from crdtsyncd.cli.session import all_entries, all_keys, connect
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _BATCH_KEYS = 1000
 @key_argument
 @value_argument
 @string_option
-@click.option("--ttl", metavar="DURATION", type=DURATION, help="Forget the value after this time, such as 30s or 7d.")
+@click.option("--ttl", metavar="DURATION", type=TTL, help="Forget the value after this time, such as 30s or 7d.")
 @click.option("--if-version", metavar="V", type=TEXT, help="Only if the key is at this version (get --json shows it).")
 @click.option("--if-absent", is_flag=True, help="Only if the key does not exist.")
 @click.option("--seen", metavar="V", type=TEXT, help="Replace exactly what this version covers, siblings too.")

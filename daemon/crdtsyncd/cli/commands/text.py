@@ -9,7 +9,7 @@ from crdtsyncd.cli import ndjson, output
 from crdtsyncd.cli.arguments import concern_option, key_argument, read_text
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.failures import absent
-from crdtsyncd.cli.params import TEXT, WriteConcernValue
+from crdtsyncd.cli.params import FILE, TEXT, WriteConcernValue
 from crdtsyncd.cli.session import connect
 
 from crdtsync.errors import KindMismatch
@@ -22,7 +22,7 @@ _POSITION = click.IntRange(0)
 
 @state_command("text")
 @key_argument
-@click.option("--set", "file", metavar="FILE", type=click.File("rb"), help="Make it what FILE holds, as few edits.")
+@click.option("--set", "file", metavar="FILE", type=FILE, help="Make it what FILE holds, as few edits.")
 @click.option("--insert", metavar="POS STR", type=(_POSITION, TEXT), help="Insert STR before position POS.")
 @click.option("--delete", metavar="POS LEN", type=(_POSITION, _POSITION), help="Delete LEN characters from POS on.")
 @concern_option
