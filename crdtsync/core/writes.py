@@ -35,6 +35,7 @@ Removes = tuple[Dot, ...] | RemoveRange
 
 
 _NOTHING = Version()
+TTL_MS_MAX = 1 << 48
 REPLACED_BYTES_MAX = 2 * 1024 * 1024
 OWN_DOTS_MAX = 256
 """How many own appends a version may name beside what was read, until the log is read again."""
@@ -57,6 +58,7 @@ class Draft:
         self.node_of = node_of
         self.ops: list[Op] = []
         self._keys: dict[str, list[Entry]] = {}
+        self._expiring: set[str] = set()
         self._settled = 0
         self._replaced_bytes = 0
         self._versions: list[tuple[int, Result, Version]] = []
@@ -67,6 +69,8 @@ class Draft:
         drafted = self._keys.get(key)
         if drafted is None:
             return self.replica.entries.live(key, self.now_ms)
+        if key not in self._expiring:
+            return drafted
         return [e for e in drafted if (expires := e.expires_ms()) is None or expires > self.now_ms]
 
     def held(self, key: str) -> list[Entry]:
@@ -99,11 +103,16 @@ class Draft:
             self._keys[op.key] = left
 
     def _after(self, n: int, op: Op) -> list[Entry]:
-        before = self._keys.get(op.key)
-        entries = self.replica.entries
-        held = entries.held(op.key) if before is None else before
-        gone = {entry.dot for entry in covered_by(held, op.removes)}
-        left = [entry for entry in held if entry.dot not in gone]
+        left = self._keys.get(op.key)
+        if left is None:
+            left = list(self.replica.entries.held(op.key))
+            if any(entry.attrs for entry in left):
+                self._expiring.add(op.key)
+        if op.attrs:
+            self._expiring.add(op.key)
+        if op.removes:
+            gone = {entry.dot for entry in covered_by(left, op.removes)}
+            left = [entry for entry in left if entry.dot not in gone]
         if op.value_hash is not None:
             value = op.value
             dot = Dot(*self.replica.next_dot(), n)
@@ -354,8 +363,8 @@ def _attrs(args: Arguments) -> dict[str, Any] | None:
     attrs: dict[str, Any] = {}
     ttl, confidence, meta = args.get("ttl"), args.get("confidence"), args.get("meta")
     if ttl is not None:
-        if type(ttl) is not int or not 1 <= ttl <= 1 << 48:
-            raise InvalidRequest("ttl must be a whole number of milliseconds, 1 or more")
+        if type(ttl) is not int or not 1 <= ttl <= TTL_MS_MAX:
+            raise InvalidRequest(f"ttl must be a whole number of milliseconds from 1 to {TTL_MS_MAX:,}")
         attrs["ttl"] = ttl
     if confidence is not None:
         if type(confidence) not in (int, float) or not 0 <= confidence <= 1:

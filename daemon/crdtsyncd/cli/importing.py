@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 BATCH_WRITES_MAX = 500
 BATCH_BYTES_MAX = 1024 * 1024  # of JSON, which is not much shorter than what is sent
+PART_BYTES_MAX = 7 * 512 * 1024  # as it is sent, of a key that is alone in its batch; a change may have 4 MiB
 ATTEMPTS_MAX = 8
+_WRITE_BYTES = 128  # of a change, beside key, value and meta
 
 # What a write has seen when it shall supersede nothing of what the key holds.
 SEEN_NOTHING = "?"
@@ -166,18 +168,27 @@ def chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
 
 
 def parts(writes: list[Write]) -> Iterator[list[Write]]:
-    """Writes in runs that each fit into one batch."""
+    """Writes in runs that each fit into one batch.
+
+    Siblings stay together as long as a change can hold them, so that all are there or none.
+    """
     part: list[Write] = []
     size_bytes = 0
     for write in writes:
-        size = len(values.dumps(write.arguments.get("value")))
-        if part and (len(part) == BATCH_WRITES_MAX or size_bytes + size > BATCH_BYTES_MAX):
+        size = _sent_bytes(write)
+        if part and (len(part) == BATCH_WRITES_MAX or size_bytes + size > PART_BYTES_MAX):
             yield part
             part, size_bytes = [], 0
         part.append(write)
         size_bytes += size
     if part:
         yield part
+
+
+def _sent_bytes(write: Write) -> int:
+    from crdtsync.client.values import encode
+
+    return _WRITE_BYTES + sum(len(encode(write.arguments.get(name))) for name in ("key", "value", "meta"))
 
 
 def _size_bytes(variant: Variant) -> int:

@@ -61,7 +61,7 @@ class FakeClient(Client):
         self.asked_after = []
         self.grows_while_read = []
 
-    def watch(self, prefix, *, after):
+    def watch(self, prefix="", *, after=None, **_):
         self.asked_after.append(after)
         return FakeWatch(self.watches.pop(0))
 
@@ -147,7 +147,7 @@ def test_a_batch_with_a_conflict_is_not_shown_by_halves(followed):
     assert followed(FakeClient([0], [broken], [batched(*whole)]))[0] == ["0", "1", "2"]
 
 
-def test_without_history_it_reads_on_behind_what_was_shown_and_says_so(followed):
+def test_without_history_it_reads_on_behind_what_was_shown_and_says_so(followed, monkeypatch):
     client = FakeClient([0], [appended(1), RESET], [RESET], [appended(3)])
     original = client.watch
 
@@ -156,7 +156,7 @@ def test_without_history_it_reads_on_behind_what_was_shown_and_says_so(followed)
             client.held += [an_item(1, 1), an_item(2, 2)]
         return original(prefix, after=after)
 
-    client.watch = watch
+    monkeypatch.setattr(client, "watch", watch)
     shown, warning = followed(client)
     assert shown == ["0", "1", "2", "3"]
     assert "history does not reach back" in warning

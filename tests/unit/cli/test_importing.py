@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from crdtsyncd.cli.importing import BATCH_BYTES_MAX, BATCH_WRITES_MAX, Importer, chunks, outcome_of
+from crdtsyncd.cli.importing import BATCH_BYTES_MAX, BATCH_WRITES_MAX, Importer, Write, chunks, outcome_of, parts
 from crdtsyncd.cli.ndjson import Line
 from crdtsyncd.cli.records import Record, Variant
 
@@ -88,12 +88,12 @@ class FakeClient(Client):
     """Keys that come into being between a reading and the write that follows."""
 
     def __init__(self, *surprises):
-        self.entries: dict[str, Entry] = {}
+        self.held: dict[str, Entry] = {}
         self.done = []
         self.surprises = list(surprises)
 
     def entry(self, key, **_):
-        return self.entries.get(key)
+        return self.held.get(key)
 
     def batch(self, **_):
         return FakeBatch(self)
@@ -101,7 +101,7 @@ class FakeClient(Client):
     def commit(self, writes):
         if self.surprises:
             key = self.surprises.pop()
-            self.entries[key] = entry("register", "theirs", key=key)
+            self.held[key] = entry("register", "theirs", key=key)
             raise VersionMismatch("exists already")
         self.done.append(writes)
 
@@ -128,9 +128,14 @@ def test_siblings_are_written_the_winner_last():
 
 def test_replacing_supersedes_all_that_was_read_and_nothing_newer():
     client = FakeClient()
-    client.entries["k"] = entry("register", "old", "older")
+    client.held["k"] = entry("register", "old", "older")
     list(Importer(client, "set").write([record("register", "new")]))
     assert client.done == [[("set", {"key": "k", "value": "new", "seen": "v1.x"})]]
+
+
+def test_siblings_are_split_only_where_no_change_can_hold_them():
+    writes = [Write("set", {"key": "b", "value": "x" * (BATCH_BYTES_MAX - 5)}) for _ in range(4)]
+    assert [len(part) for part in parts(writes)] == [3, 1]
 
 
 def test_a_log_longer_than_a_batch_is_written_in_several():

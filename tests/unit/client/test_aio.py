@@ -149,7 +149,7 @@ async def test_a_reply_of_an_older_daemon_without_a_field_says_what_to_do(connec
     with pytest.raises(InvalidEncoding, match="'get' has no 'version': bring client and daemon"):
         await client.get("k")
     with pytest.raises(KeyError, match="mine"):
-        await client.update("k", lambda _: {}["mine"])
+        await client.update("k", lambda _: dict[str, int]()["mine"])
 
 
 async def test_a_timeout_is_kept_and_the_late_reply_ignored(connect):

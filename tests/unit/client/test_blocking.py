@@ -293,7 +293,7 @@ def test_a_reply_of_an_older_daemon_without_a_field_says_what_to_do(connect):
     with pytest.raises(InvalidEncoding, match="'set' has no 'kind'"):
         client.set("k", 1, if_absent=True)
     with pytest.raises(KeyError, match="mine"):
-        client.update("k", lambda _: {}["mine"])
+        client.update("k", lambda _: dict[str, int]()["mine"])
 
 
 def test_a_timeout_is_kept_and_the_late_reply_ignored(connect):
