@@ -703,9 +703,8 @@ def test_completion_knows_commands_options_and_keys(crdtsync: Shell) -> None:
 def test_get_imports_little(crdtsync: Shell) -> None:
     crdtsync.ok("set", "key", "1")
     program = (
-        "import sys, atexit; sys.argv = ['crdtsync', 'get', 'key']\n"
-        "atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
-        "from crdtsyncd.cli.main import main; main()"
+        "import sys; from crdtsyncd.cli.app import run; run(['get', 'key'])\n"
+        "print(*sys.modules, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=crdtsync.environment, check=True)
     loaded = set(done.stderr.decode().split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -15,13 +16,15 @@ def main() -> None:
     """
     try:
         _open_streams()
+        gc.disable()  # the imports make much that stays and nothing to collect
         from crdtsyncd.cli.app import run
 
+        gc.enable()
         status = run(sys.argv[1:])
-        _flush()
     except KeyboardInterrupt:
         status = INTERRUPTED
-    sys.exit(status)
+    _flush()
+    os._exit(status)  # taking the interpreter down takes as long as a request does, and there is nothing left to do
 
 
 def _open_streams() -> None:
