@@ -25,10 +25,18 @@ if TYPE_CHECKING:
 PAGE_ITEMS_MAX = 1000
 _SLEEPLESS_ATTEMPTS = 2
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.002, 0.1
+_POLITE_UPDATES, _POLITE_PAUSE_S, _POLITE_KEYS_MAX = 50, 0.004, 1000
+"""Who lost a race for a key lets rivals through before each of its next updates of it: winners that never paused could
+keep one of them out for ever.
+"""
 
 
 class Operations(Context):
     """The plans of one session on top of what it knows."""
+
+    def __init__(self, overrides: Arguments | None = None) -> None:
+        super().__init__(overrides)
+        self._rivals: dict[str, int] = {}
 
     # -- reads ------------------------------------------------------------------------------------------------
 
@@ -203,6 +211,9 @@ class Operations(Context):
         """Read, compute, write if nothing came between; else again."""
         if attempts < 1:
             raise InvalidRequest(f"attempts must be at least 1, not {attempts}")
+        if self._rivals.get(key, 0):
+            self._rivals[key] -= 1
+            yield Pause(random_up_to(_POLITE_PAUSE_S))
         fresh = True
         entry: Entry | None = None
         for attempt in range(attempts):
@@ -215,6 +226,7 @@ class Operations(Context):
             except VersionMismatch as mismatch:
                 if attempt + 1 == attempts:
                     raise
+                self._met_rivals(key)
                 entry = mismatch.current  # `write` made it an Entry or None
                 # With few rivals what the refusal handed over is the newest; with many, step back and look again.
                 fresh = attempt >= _SLEEPLESS_ATTEMPTS
@@ -224,6 +236,11 @@ class Operations(Context):
                 written.value = value
                 return written
         raise AssertionError("the last attempt returns or raises")
+
+    def _met_rivals(self, key: str) -> None:
+        if len(self._rivals) >= _POLITE_KEYS_MAX:
+            self._rivals.clear()
+        self._rivals[key] = _POLITE_UPDATES
 
     def _condition(self, key: str, entry: Entry | None, siblings: bool, timeout_s: float) -> Plan[dict[str, Any]]:
         """The arguments that make a write conditional on ``entry``, superseding the winner or, if asked, its

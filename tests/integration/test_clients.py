@@ -64,7 +64,7 @@ def test_sessions_of_one_client_that_update_a_number_lose_no_step(daemon: Daemon
     def work(number: int) -> None:
         session = client.session(f"agent-{number}")
         for _ in range(100):
-            session.update("number", lambda value: value + 1, default=0, attempts=100)
+            session.update("number", lambda value: value + 1, default=0)
 
     in_threads(4, work)
     assert client.get("number") == 400
