@@ -235,6 +235,16 @@ class Driver:
     async def breathe(self) -> None:
         await self._flushed.wait()
 
+    async def turn(self) -> None:
+        """See :class:`crdtsyncd.supervisor.Worker`."""
+        self._feed(Tick())
+        await self._flushed.wait()
+
+    def summary(self) -> str:
+        """One line for people who ask the service manager."""
+        state = f"read-only: {self._refusal}" if self._refusal else "ready"
+        return f"{state}; {len(self._agents):,} agents, {len(self._peers):,} peer connections"
+
     def log(self, event: str, level: str = "info", **fields: object) -> None:
         log(event, level, **fields)
 

@@ -168,6 +168,16 @@ async def serve_agents(path: Path, mode: int, make: Callable[[], AgentConnection
         raise ConfigError(f"cannot listen on {path}: {error.strerror or error}; choose another with --socket") from None
 
 
+async def serve_agents_on(sockets: list[socket.socket], make: Callable[[], AgentConnection]) -> asyncio.Server:
+    """Listen on a unix socket that somebody else opened, and keeps.
+
+    :raises ConfigError: there are several, or it is of another kind.
+    """
+    if len(sockets) != 1 or sockets[0].family != socket.AF_UNIX or sockets[0].type != socket.SOCK_STREAM:
+        raise ConfigError("agents need exactly one inherited socket, a unix stream socket: see the socket unit")
+    return await asyncio.get_running_loop().create_unix_server(make, sock=sockets[0], backlog=1024)
+
+
 def _remove_stale(path: Path) -> None:
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):

@@ -6,25 +6,29 @@ import asyncio
 import os
 import resource
 import signal
-import socket
 import sqlite3
 import sys
 from contextlib import suppress
 from importlib.metadata import version as package_version
 from pathlib import Path
 from traceback import format_exception
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import uvloop
-from crdtsyncd import telemetry
-from crdtsyncd.config import Config, load_config
+from crdtsyncd import supervisor, telemetry
+from crdtsyncd.config import Config, is_loopback, load_config
 from crdtsyncd.driver import Driver
-from crdtsyncd.ipc import AgentConnection, serve_agents
+from crdtsyncd.ipc import AgentConnection, serve_agents, serve_agents_on
 from crdtsyncd.store import Store
 from crdtsyncd.transport import addresses, dial_forever, listen
 
 from crdtsync.errors import ConfigError, CrdtSyncError
+
+if TYPE_CHECKING:
+    import socket
+
+    from websockets.asyncio.server import Server
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
@@ -115,6 +119,7 @@ class Service:
         self._reload = reload
         self._dials: dict[str, asyncio.Task[None]] = {}
         self._stop = asyncio.Event()
+        self._own_socket: int | None = None  # its inode; None: the socket is not ours to remove
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT, or until the disk fails.
@@ -124,13 +129,13 @@ class Service:
         """
         config, driver = self._config, self._driver
         self._handle_signals()
-        agents = await serve_agents(config.socket, int(config.socket_mode, 8), lambda: AgentConnection(driver))
-        own_socket = config.socket.stat().st_ino
+        inherited = supervisor.inherited_sockets()
+        agents = await self._serve_agents(inherited["agents"])
         house = asyncio.create_task(driver.keep_house())
-        servers = []
+        reporter = asyncio.create_task(supervisor.report(driver, driver.summary))
+        servers: list[Server] = []
         try:
-            for address in config.listen:
-                servers.append(await listen(address, driver, config.peers_max))  # noqa: PERF401  # close those that stand
+            await self._listen(inherited["peers"], servers)
             self._dial(config.peers)
             telemetry.log(
                 "ready",
@@ -139,19 +144,44 @@ class Service:
                 listen=[where for server in servers for where in addresses(server)],
                 pid=os.getpid(),
             )
-            _notify("READY=1")
+            supervisor.notify("READY=1", f"STATUS={driver.summary()}")
             await self._until_stopped(house)
         finally:
-            _notify("STOPPING=1")
+            supervisor.notify("STOPPING=1", "STATUS=stopping")
             agents.close()
             driver.stop()
-            await _cancel([house, *self._dials.values()])
+            await _cancel([house, reporter, *self._dials.values()])
             for server in servers:
                 server.close(close_connections=True)
             with suppress(TimeoutError):
                 await asyncio.wait_for(_all(server.wait_closed() for server in servers), STOP_TIMEOUT_S)
-            _remove_socket(config.socket, own_socket)
+            if self._own_socket is not None:
+                _remove_socket(config.socket, self._own_socket)
             telemetry.log("stopped")
+
+    async def _serve_agents(self, inherited: list[socket.socket]) -> asyncio.Server:
+        """Listen for agents: on the socket that systemd keeps for us, or else on one of our own."""
+
+        def make() -> AgentConnection:
+            return AgentConnection(self._driver)
+
+        if inherited:
+            return await serve_agents_on(inherited, make)
+        server = await serve_agents(self._config.socket, int(self._config.socket_mode, 8), make)
+        self._own_socket = self._config.socket.stat().st_ino
+        return server
+
+    async def _listen(self, inherited: list[socket.socket], servers: list[Server]) -> None:
+        """Listen for peers; what stands so far is in ``servers`` if one fails."""
+        for sock in inherited:
+            if not (self._config.insecure_loopback and is_loopback(sock.getsockname()[0])):
+                raise ConfigError(
+                    "an inherited socket for peers must be bound to a loopback address, with insecure_loopback = true: "
+                    "this version links daemons of one machine only, in plain text"
+                )
+            servers.append(await listen(sock, self._driver, self._config.peers_max))
+        for address in self._config.listen:
+            servers.append(await listen(address, self._driver, self._config.peers_max))  # noqa: PERF401
 
     async def _until_stopped(self, house: asyncio.Task[None]) -> None:
         stop = asyncio.create_task(self._stop.wait())
@@ -170,11 +200,15 @@ class Service:
         loop.add_signal_handler(signal.SIGHUP, self._reread)
 
     def _reread(self) -> None:
+        supervisor.notify_reloading()
         try:
-            config: Config = self._reload()
+            self._apply(self._reload())
         except ConfigError as error:
             telemetry.log("reload_refused", level="error", reason=error.message)
-            return
+        finally:
+            supervisor.notify("READY=1")
+
+    def _apply(self, config: Config) -> None:
         telemetry.configure(config.log_level, config.log_format)
         fixed = {"log_level", "log_format", "peers"}
         changed = {name for name in Config.model_fields if getattr(config, name) != getattr(self._config, name)} - fixed
@@ -213,16 +247,6 @@ def _make_dir(path: Path) -> None:
         raise ConfigError(
             f"cannot make the socket's directory {path}: {error.strerror}; choose another with --socket"
         ) from None
-
-
-def _notify(state: str) -> None:
-    """Tell systemd, if it started us (sd_notify(3))."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if not address:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify, suppress(OSError):
-        notify.connect(f"\0{address[1:]}" if address.startswith("@") else address)
-        notify.send(state.encode())
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -164,27 +165,30 @@ def _url_of(socket: ServerConnection) -> str:
     return f"{remote[0]}:{remote[1]}" if remote else "?"
 
 
-async def listen(address: str, sink: Sink, connections_max: int) -> Server:
-    """Accept peers on ``HOST:PORT``.
+async def listen(where: str | socket.socket, sink: Sink, connections_max: int) -> Server:
+    """Accept peers on ``HOST:PORT``, or on a socket that listens already.
 
     :raises ConfigError: the port is in use, or not to be had.
     """
-    host, port = split_address(address)
+    place: dict[str, Any] = {}
+    if isinstance(where, str):
+        place["host"], place["port"] = split_address(where)
+    else:
+        place["sock"] = where
 
-    async def accept(socket: ServerConnection) -> None:
-        remote, url = socket.remote_address, _url_of(socket)
+    async def accept(connection: ServerConnection) -> None:
+        remote, url = connection.remote_address, _url_of(connection)
         refusal = _refusal(str(remote[0]) if remote else "", sink.peer_count(), connections_max)
         if refusal:
             sink.log("peer_refused", level="warning", url=url, reason=refusal)
-            await socket.close(1013, refusal)
+            await connection.close(1013, refusal)
             return
-        await PeerConnection(socket, url, dialled=False).run(sink)
+        await PeerConnection(connection, url, dialled=False).run(sink)
 
     try:
         return await serve(
             accept,
-            host,
-            port,
+            **place,
             create_connection=_logging_handshakes(sink),
             compression=None,
             max_size=PEER_FRAME_BYTES_MAX,
@@ -197,7 +201,7 @@ async def listen(address: str, sink: Sink, connections_max: int) -> Server:
         )
     except OSError as error:
         why = "it is in use by another program" if error.errno == 98 else (error.strerror or str(error))
-        raise ConfigError(f"cannot listen on {address}: {why}; choose another address with --listen") from None
+        raise ConfigError(f"cannot listen on {where}: {why}; choose another address with --listen") from None
 
 
 def addresses(server: Server) -> list[str]:

@@ -43,6 +43,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "This node": {
         "status": "status:status",
         "peers": "status:peers",
+        "service": "service:service",
     },
 }
 

@@ -4,18 +4,34 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from crdtsyncd.cli.app import SECTIONS, build
 from crdtsyncd.cli.command import CommonOption, Settings, StateCommand
 
-NAMES = [name for section in SECTIONS.values() for name in section]
+TOP = [name for section in SECTIONS.values() for name in section]
 PAGE = Path(__file__).parents[3] / "docs" / "command-line.md"
 
 
+def _names(group, prefix=""):
+    """Every command, those of a group inside as ``group command``."""
+    for name in group.list_commands(click.Context(group)):
+        found = group.get_command(click.Context(group), name)
+        if isinstance(found, click.Group):
+            yield from _names(found, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}"
+
+
+NAMES = [*_names(build())]
+
+
 def command(name):
-    found = build().get_command(click.Context(build()), name)
+    found: Any = build()
+    for part in name.split():
+        found = found.get_command(click.Context(found), part)
     assert isinstance(found, StateCommand)
     return found
 
@@ -77,7 +93,7 @@ def test_every_command_takes_the_common_options(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_help_shows_an_example_of_its_command(crdtsync, name):
-    result = crdtsync(name, "--help")
+    result = crdtsync(*name.split(), "--help")
     assert result.status == 0
     example = result.out.partition("Example")[2].partition("Options:")[0]
     assert f"crdtsync {name}" in example
@@ -103,7 +119,7 @@ def test_every_command_is_documented_with_its_options(name):
 def test_the_help_lists_every_command_with_a_whole_sentence(crdtsync):
     listing = crdtsync("--help").out.partition("\nKeys:\n")[2].splitlines()
     lines = [line.split(None, 1) for line in listing if line.startswith("  ")]
-    assert [name for name, _ in lines] == NAMES
+    assert [name for name, _ in lines] == TOP
     assert [sentence for _, sentence in lines if not sentence.endswith(".") or sentence.endswith("...")] == []
 
 

@@ -1,0 +1,100 @@
+"""``service``: crdtsyncd as a service of systemd."""
+
+from __future__ import annotations
+
+import click
+from crdtsyncd.cli import output
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.failures import CommandFailed
+
+NOT_RUNNING = 3
+
+user_option = click.option("--user", is_flag=True, help="For yourself alone, by your own service manager.")
+
+
+@click.group("service", no_args_is_help=True)
+def service() -> None:
+    """Run crdtsyncd as a service of systemd."""
+
+
+@state_command("install")
+@user_option
+@pass_settings
+def install(settings: Settings, user: bool) -> None:
+    """Put the service in place, enable it and start it. What is in place already stays as it is.
+
+    For the whole machine by default, with a user, a group and hardening of its own; who is in the group crdtsync may
+    use it. Settings go into /etc/crdtsync/crdtsyncd.toml.
+
+    \b
+    Examples:
+      sudo crdtsync service install
+      crdtsync service install --user
+    """
+    from crdtsyncd.units import install as put_in_place
+    from crdtsyncd.units import place_of
+
+    put_in_place(place_of(user), lambda what, where: _say(settings, what, where))
+    if not settings.json and user:
+        output.line("to keep it running while you are logged out: loginctl enable-linger")
+    elif not settings.json:
+        output.line("who is to use it joins its group: usermod -a -G crdtsync NAME")
+
+
+@state_command("uninstall")
+@user_option
+@pass_settings
+def uninstall(settings: Settings, user: bool) -> None:
+    """Stop the service and remove it. Its data, its settings and its user stay.
+
+    \b
+    Example:
+      sudo crdtsync service uninstall
+    """
+    from crdtsyncd.units import place_of
+    from crdtsyncd.units import uninstall as remove
+
+    remove(place_of(user), lambda what, where: _say(settings, what, where))
+    if not settings.json:
+        kept = "~/.local/state/crdtsync" if user else "/var/lib/crdtsync and /etc/crdtsync"
+        output.line(f"kept: {kept}")
+
+
+@state_command("status")
+@user_option
+@pass_settings
+def status(settings: Settings, user: bool) -> None:
+    """Show whether the service is installed and runs. Exit status 3 if it does not run.
+
+    \b
+    Example:
+      crdtsync service status
+    """
+    from crdtsyncd.units import UNITS, place_of, state
+
+    place = place_of(user)
+    states = [state(place, unit) for unit in UNITS]
+    if settings.json:
+        output.line(output.record({"units": [found._asdict() for found in states]}))
+    else:
+        for found in states:
+            pid = f", pid {found.pid}" if found.pid else ""
+            restarts = f", restarted {found.restarts} times" if found.restarts else ""
+            text = f": {found.text}" if found.text else ""
+            output.line(f"{found.unit}  {found.active}, {found.enabled}{pid}{restarts}{text}")
+    if any(found.active != "active" for found in states):
+        flag = " --user" if user else ""
+        raise CommandFailed(
+            f"the service does not run; install or start it with: crdtsync service install{flag}",
+            status=NOT_RUNNING,
+            code="daemon_unavailable",
+        )
+
+
+def _say(settings: Settings, what: str, where: str) -> None:
+    output.line(output.record({"did": what, "what": where}) if settings.json else f"{what} {where}")
+    output.flush()
+
+
+for command in (install, uninstall, status):
+    service.add_command(command)

@@ -1,0 +1,185 @@
+"""The service's systemd units: where they go, what they say, and the calls that put them in force.
+
+Every step is idempotent and reported to the caller as ``(what, path or unit)``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import NamedTuple
+
+from crdtsync.errors import ConfigError
+
+UNITS = ("crdtsyncd.socket", "crdtsyncd.service")
+CALL_TIMEOUT_S = 120.0
+_HIDDEN_FROM_SERVICES = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108  # by ProtectHome and PrivateTmp
+
+Report = Callable[[str, str], None]
+
+
+class Place(NamedTuple):
+    """Where a kind of installation keeps its files, and how its manager is called."""
+
+    units: Path
+    sysusers: Path | None
+    manager: tuple[str, ...]
+
+    @property
+    def templates(self) -> str:
+        """The folder of the unit files that belong here."""
+        return "system" if self.sysusers is not None else "user"
+
+
+class UnitState(NamedTuple):
+    """What the manager says of one unit."""
+
+    unit: str
+    active: str
+    enabled: str
+    pid: int
+    restarts: int
+    text: str
+
+
+def place_of(user: bool) -> Place:
+    """The place for the whole machine, or for the calling user alone.
+
+    :raises ConfigError: systemd does not run here, or this user may not install for the machine.
+    """
+    if shutil.which("systemctl") is None or not Path("/run/systemd/system").is_dir():
+        raise ConfigError("systemd does not run on this machine: start crdtsyncd by the service manager that does")
+    if user:
+        base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+        return Place(Path(base) / "systemd" / "user", None, ("systemctl", "--user"))
+    return Place(Path("/etc/systemd/system"), Path("/etc/sysusers.d/crdtsync.conf"), ("systemctl",))
+
+
+def install(place: Place, report: Report) -> None:
+    """Write the units, enable them and start them. What stands already is left as it is.
+
+    :raises ConfigError: a file cannot be written, or the manager refuses.
+    """
+    _check_rights(place)
+    program = _program(place)
+    changed = False
+    if place.sysusers is not None and _write(place.sysusers, _template("sysusers", "crdtsync.conf"), report):
+        _call(["systemd-sysusers", str(place.sysusers)])
+    for unit in UNITS:
+        text = _template(place.templates, unit).replace("@crdtsyncd@", str(program))
+        changed |= _write(place.units / unit, text, report)
+    if changed:
+        _call([*place.manager, "daemon-reload"])
+    for unit in UNITS:
+        before = state(place, unit)
+        _call([*place.manager, "enable", "--quiet", unit])
+        if before.enabled != "enabled":
+            report("enabled", unit)
+    for unit in UNITS:
+        was_active = state(place, unit).active == "active"
+        if not was_active or (changed and unit == "crdtsyncd.service"):
+            _call([*place.manager, "restart" if was_active else "start", unit])
+            report("restarted" if was_active else "started", unit)
+
+
+def uninstall(place: Place, report: Report) -> None:
+    """Stop, disable and remove the units. Data, configuration and the user stay.
+
+    :raises ConfigError: a file cannot be removed, or the manager refuses.
+    """
+    _check_rights(place)
+    for unit in reversed(UNITS):
+        before = state(place, unit)
+        if before.active in ("active", "activating", "failed"):
+            _call([*place.manager, "stop", unit])
+            report("stopped", unit)
+        if before.enabled == "enabled":
+            _call([*place.manager, "disable", "--quiet", unit])
+            report("disabled", unit)
+    found = [path for path in (*(place.units / unit for unit in UNITS), place.sysusers) if path and path.exists()]
+    for path in found:
+        try:
+            path.unlink()
+        except OSError as error:
+            raise ConfigError(f"cannot remove {path}: {error.strerror}") from None
+        report("removed", str(path))
+    if found:
+        _call([*place.manager, "daemon-reload"])
+
+
+def state(place: Place, unit: str) -> UnitState:
+    """What the manager knows of a unit; it need not exist."""
+    names = ("ActiveState", "UnitFileState", "MainPID", "NRestarts", "StatusText")
+    output = _call([*place.manager, "show", unit, "--property", ",".join(names)])
+    found = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
+    return UnitState(
+        unit,
+        found.get("ActiveState", "unknown"),
+        found.get("UnitFileState") or "not installed",
+        int(found.get("MainPID") or 0),
+        int(found.get("NRestarts") or 0),
+        found.get("StatusText", ""),
+    )
+
+
+def _check_rights(place: Place) -> None:
+    if place.sysusers is not None and os.geteuid() != 0:
+        raise ConfigError("installing for the whole machine needs root: use sudo, or --user for yourself alone")
+
+
+def _program(place: Place) -> Path:
+    """The daemon that belongs to this command."""
+    program = Path(sys.prefix) / "bin" / "crdtsyncd"
+    if not program.is_file():
+        found = shutil.which("crdtsyncd")
+        if found is None:
+            raise ConfigError("there is no crdtsyncd beside this command: install the package anew")
+        program = Path(found)
+    if place.sysusers is not None and str(program).startswith(tuple(f"{folder}/" for folder in _HIDDEN_FROM_SERVICES)):
+        raise ConfigError(
+            f"{program} lies where system services cannot see it: "
+            "install the package into /opt/crdtsync or the like, or use --user"
+        )
+    return program
+
+
+def _templates() -> Traversable:
+    """The unit files: in the package, or, in a checkout, beside it."""
+    packaged = files("crdtsyncd") / "systemd"
+    return packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "systemd"
+
+
+def _template(folder: str, name: str) -> str:
+    return (_templates() / folder / name).read_text(encoding="utf-8")
+
+
+def _write(path: Path, text: str, report: Report) -> bool:
+    try:
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            report("unchanged", str(path))
+            return False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o644)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+    report("wrote", str(path))
+    return True
+
+
+def _call(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=CALL_TIMEOUT_S, check=False)
+    except FileNotFoundError:
+        raise ConfigError(f"{command[0]} is not installed on this machine") from None
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"`{' '.join(command)}` did not end within {CALL_TIMEOUT_S:.0f} s") from None
+    if done.returncode != 0:
+        raise ConfigError(f"`{' '.join(command)}` failed: {' '.join(done.stderr.split()) or done.returncode}")
+    return done.stdout

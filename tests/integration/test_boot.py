@@ -1,0 +1,182 @@
+"""As a service of a real systemd: installed from the wheel, killed, frozen, reloaded, stopped and started.
+
+Nothing acknowledged is lost, and nobody is refused. The tests share one machine and follow each other, as its life
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+
+from tests.harness.machine import Machine, install_wheel, lacks
+
+ROOT = Path(__file__).resolve().parents[2]
+UNIT = "crdtsyncd.service"
+WATCHDOG_S = 10.0
+GRACE_S = 30.0  # systemd takes a tenth of a second; other tests share the machine
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(bool(lacks()), reason=lacks()),
+    pytest.mark.timeout(300),
+]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A machine with the wheel of this checkout installed, and the service put in place by its own command."""
+    place = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*build, "--wheel-dir", str(place), str(ROOT)], check=True)
+    install_wheel(next(place.glob("*.whl")), place / "opt")
+    with Machine(place / "opt") as machine:
+        yield machine
+
+
+def pid(machine: Machine) -> int:
+    return int(machine.property(UNIT, "MainPID"))
+
+
+def wait_restarted(machine: Machine, before: int, timeout_s: float) -> float:
+    """Until another process serves and has said so; how long that took."""
+    start = monotonic()
+    while monotonic() - start < timeout_s:
+        if pid(machine) not in (0, before) and machine.property(UNIT, "ActiveState") == "active":
+            return monotonic() - start
+        sleep(0.05)
+    pytest.fail(f"not restarted within {timeout_s} s: {machine.run('systemctl', 'status', UNIT, '--no-pager')}")
+
+
+def status(machine: Machine) -> dict[str, Any]:
+    return json.loads(machine.run("crdtsync", "status", "--json"))
+
+
+def test_install_says_what_it_did_and_starts_the_service(machine):
+    said = machine.run("crdtsync", "service", "install")
+    assert "wrote /etc/systemd/system/crdtsyncd.service" in said
+    assert "started crdtsyncd.service" in said
+    machine.run("crdtsync", "set", "booted", "true")
+    assert machine.run("crdtsync", "get", "booted") == "true\n"
+    assert re.search(r"ready; \d+ agents, 0 peer", machine.property(UNIT, "StatusText"))
+    assert machine.property(UNIT, "User") == "crdtsync"
+    assert status(machine)["store"]["path"] == "/var/lib/crdtsync/crdtsync.db"
+
+
+def test_install_again_changes_nothing(machine):
+    before = pid(machine)
+    again = [json.loads(line) for line in machine.run("crdtsync", "service", "install", "--json").splitlines()]
+    assert {step["did"] for step in again} == {"unchanged"}
+    assert pid(machine) == before
+
+
+def test_a_service_that_is_killed_loses_nothing_and_refuses_nobody(machine):
+    """Writers go on through the kill: the socket is systemd's, so connections wait instead of being refused."""
+    writer = machine.start("/opt/crdtsync/bin/python", "-c", _WRITER, "killed", "2000")
+    wait_for_length(machine, "killed", 200)
+    before = pid(machine)
+    machine.run("kill", "-9", str(before))
+    wait_restarted(machine, before, GRACE_S)
+    out, err = writer.communicate(timeout=100)
+    assert writer.returncode == 0, err
+    assert json.loads(out) == {"acknowledged": 2000, "refused": 0}
+    assert len(machine.run("crdtsync", "log", "killed").splitlines()) == 2000
+
+
+def test_a_service_that_hangs_is_restarted_by_the_watchdog(machine):
+    machine.run("crdtsync", "set", "frozen", '"kept"')
+    before = pid(machine)
+    machine.run("kill", "-STOP", str(before))
+    wait_restarted(machine, before, WATCHDOG_S + GRACE_S)
+    assert machine.run("crdtsync", "get", "frozen") == '"kept"\n'
+    assert machine.property(UNIT, "NRestarts") != "0"
+
+
+def test_reload_keeps_the_process_and_the_attached_agents(machine):
+    before = pid(machine)
+    machine.run("sh", "-c", "echo 'log_level = \"debug\"' > /etc/crdtsync/crdtsyncd.toml")
+    machine.run("systemctl", "reload", UNIT)
+    assert pid(machine) == before
+    assert '"reloaded"' in machine.run("journalctl", "--unit", UNIT, "--no-pager", "--output", "cat")
+    machine.run("sh", "-c", "echo 'log_level = 5' > /etc/crdtsync/crdtsyncd.toml")
+    machine.run("systemctl", "reload", UNIT)
+    assert "reload_refused" in machine.run("journalctl", "--unit", UNIT, "--no-pager", "--output", "cat")
+    assert machine.run("crdtsync", "get", "booted") == "true\n"
+    machine.run("rm", "/etc/crdtsync/crdtsyncd.toml")
+
+
+def test_stop_and_start_keep_the_data_and_the_writer(machine):
+    machine.run("crdtsync", "set", "before", "1")
+    writers = set(status(machine)["spaces"][0]["version_vector"])
+    machine.run("systemctl", "stop", UNIT, "crdtsyncd.socket")
+    assert machine.call("crdtsync", "get", "before").returncode == 3
+    assert machine.call("crdtsync", "service", "status").returncode == 3
+    machine.run("systemctl", "start", "crdtsyncd.socket")
+    assert machine.run("crdtsync", "get", "before") == "1\n"  # the first connection starts the service
+    machine.run("crdtsync", "set", "after", "2")
+    assert set(status(machine)["spaces"][0]["version_vector"]) == writers
+    assert "active" in machine.run("crdtsync", "service", "status")
+
+
+def test_only_the_group_may_attach(machine):
+    machine.run("useradd", "stranger")
+    machine.run("useradd", "--groups", "crdtsync", "member")
+    refused = machine.call("runuser", "-u", "stranger", "--", "/opt/crdtsync/bin/crdtsync", "get", "booted")
+    assert refused.returncode == 3
+    assert "crdtsync" in refused.stderr
+    assert machine.run("runuser", "-u", "member", "--", "/opt/crdtsync/bin/crdtsync", "get", "booted") == "true\n"
+
+
+def test_the_unit_is_hardened(machine):
+    analysis = machine.run("systemd-analyze", "security", "--offline=true", "--no-pager", f"/etc/systemd/system/{UNIT}")
+    exposure = re.search(r"Overall exposure level for \S+: ([0-9.]+)", analysis)
+    assert exposure is not None
+    assert float(exposure[1]) <= 1.3
+
+
+def test_uninstall_keeps_the_data(machine):
+    """The last: the service is gone afterwards."""
+    removed = machine.run("crdtsync", "service", "uninstall")
+    assert "removed /etc/systemd/system/crdtsyncd.service" in removed
+    assert machine.call("systemctl", "cat", UNIT).returncode != 0
+    machine.run("test", "-f", "/var/lib/crdtsync/crdtsync.db")
+    assert "kept" in machine.run("crdtsync", "service", "uninstall")
+    machine.run("crdtsync", "service", "install")
+    assert machine.run("crdtsync", "get", "booted") == "true\n"
+
+
+def wait_for_length(machine: Machine, key: str, length: int) -> None:
+    deadline = monotonic() + 30
+    while monotonic() < deadline:
+        done = machine.call("crdtsync", "log", key)
+        if len(done.stdout.splitlines()) >= length:
+            return
+    pytest.fail(f"{key} did not reach {length} elements")
+
+
+_WRITER = """
+import json, socket, sys
+from crdtsync import Client
+key, count = sys.argv[1], int(sys.argv[2])
+refused = 0
+connect = socket.socket.connect
+def counted(self, address):
+    global refused
+    try:
+        return connect(self, address)
+    except ConnectionRefusedError:
+        refused += 1
+        raise
+socket.socket.connect = counted
+with Client() as state:
+    for n in range(count):
+        state.append(key, n)
+print(json.dumps({"acknowledged": count, "refused": refused}))
+"""
