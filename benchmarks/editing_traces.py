@@ -42,6 +42,13 @@ class Options:
     away: int = 0
     seed: int = 0
     timeout_s: float = TIMEOUT_S
+    log_bytes_max: int = 0
+    """The daemons' setting; so small that one who comes back must take a snapshot. 0: their default."""
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Of the daemons."""
+        return {"log_bytes_max": self.log_bytes_max} if self.log_bytes_max else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +90,15 @@ class Result:
         lines = [
             f"{self.trace}: {self.transactions:,} transactions ({self.merges:,} merges) in {self.seconds:.1f} s",
             f"  {rate:,.0f} edits/s; all nodes held them {verdict.settled_s * 1000:.0f} ms after the last reply",
-            f"  text: {verdict.characters:,} characters; document: {verdict.document_bytes:,} bytes",
         ]
+        stored = f"document: {verdict.document_bytes:,} bytes; log: {verdict.log_bytes:,} bytes"
+        lines.append(f"  text: {verdict.characters:,} characters; {stored}")
         for outage in self.outages:
             went = f"{outage.how} after {outage.at:,} transactions, with {outage.in_flight} in flight"
             back = f"{outage.edits:,} edits or {outage.away_s:.1f} s later, ready in {outage.ready_s:.2f} s"
             lines.append(f"  {outage.node} {went}")
             lines.append(f"    came back {back}, and caught up {outage.catch_up_s:.2f} s after that")
+            lines += ["    by a snapshot"] * outage.by_snapshot
         lines += [f"  alarm: {alarm}" for alarm in verdict.alarms]
         lines += [f"  DIFFERENT: {difference}" for difference in verdict.differences]
         if self.is_equal:
@@ -108,7 +117,7 @@ async def replay(trace: Trace, options: Options, *, quiet: bool = False) -> Resu
     nodes = max(NODES_MIN, trace.agents)
     kills = outages.kill_places(trace, options.kills)
     rest = outages.longest_rest(trace, nodes, options.away) if options.away else None
-    async with asyncio.timeout(options.timeout_s), Fleet(nodes) as fleet:
+    async with asyncio.timeout(options.timeout_s), Fleet(nodes, options.settings) as fleet:
         shared = Replay(trace, ClientIds(Random(options.seed)))
         authors = {agent: Author(shared, agent, fleet[agent].socket) for agent in range(trace.agents)}
         happenings: list[Coroutine[Any, Any, Outage]] = [
@@ -116,7 +125,8 @@ async def replay(trace: Trace, options: Options, *, quiet: bool = False) -> Resu
         ]
         if rest is not None:
             happenings.append(outages.away(shared, fleet[rest.node], rest, options.away))
-        with shown_progress(shared, quiet=quiet):
+        count = len(trace.transactions)
+        with shown_progress(trace.name, count, lambda: shared.acknowledged, quiet=quiet):
             happened = await _run(list(authors.values()), happenings)
         verdict = await judge(shared, fleet, expected)
         seconds = shared.ended_s - shared.started_s
@@ -149,6 +159,8 @@ def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
 @click.option("--away", type=click.IntRange(0), default=0, metavar="N",
               help="Stop the daemon of a resting author for N edits of the others.")  # fmt: skip
 @click.option("--seed", type=int, default=0, help="Of Yjs client ids and of the made-up trace.")
+@click.option("--log-bytes-max", type=click.IntRange(0), default=0, metavar="BYTES",
+              help="The daemons' setting: small, so that one away must take a snapshot. 0: the default.")  # fmt: skip
 @click.option("--timeout", "timeout_s", type=float, default=TIMEOUT_S, metavar="SECONDS", help="Give up after this.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each trace.")
 def main(
@@ -157,11 +169,12 @@ def main(
     kills: int,
     away: int,
     seed: int,
+    log_bytes_max: int,
     timeout_s: float,
     as_json: bool,
 ) -> None:
     """Entry point; see the module."""
-    options = Options(kills, away, seed, timeout_s)
+    options = Options(kills, away, seed, timeout_s, log_bytes_max)
     equal = True
     for path in paths or (None,):
         try:

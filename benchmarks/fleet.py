@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
@@ -38,12 +38,16 @@ class FleetError(Exception):
 class Daemon:
     """One ``crdtsyncd``, with its own data directory, socket and port."""
 
-    def __init__(self, name: str, directory: Path, port: int, peers: list[str]) -> None:
+    def __init__(
+        self, name: str, directory: Path, port: int, peers: Sequence[str], settings: Mapping[str, object]
+    ) -> None:
         self.name = name
         self.port = port
         self.socket = directory / "s"
+        self.database = directory / "data" / "crdtsync.db"
         self._directory = directory
         self._peers = peers
+        self._settings = settings
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
@@ -69,7 +73,7 @@ class Daemon:
         self._ready.clear()
         self._process = await asyncio.create_subprocess_exec(
             *self._command(),
-            env=_environment(self._directory),
+            env=_environment(self._directory, self._settings),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
@@ -106,11 +110,19 @@ class Daemon:
 
     def bugs(self) -> list[str]:
         """The faults of its own that it logged and survived, one line each."""
+        return self.logged("bug")
+
+    def snapshots_taken(self) -> int:
+        """How many snapshots it has taken from others, by its log."""
+        return len(self.logged("snapshot_taken"))
+
+    def logged(self, event: str) -> list[str]:
+        """The lines of its log with this event, over all its lives."""
         try:
             lines = self.log.read_bytes().splitlines()
         except OSError:
             return []
-        return [line.decode(errors="replace") for line in lines if _event(line) == "bug"]
+        return [line.decode(errors="replace") for line in lines if _event(line) == event]
 
     async def _end(self, number: signal.Signals) -> int | None:
         process, self._process = self._process, None
@@ -146,9 +158,13 @@ class Daemon:
 
 
 class Fleet:
-    """Daemons that are all linked with each other, under one temporary directory; stops them all at the end."""
+    """Daemons that are all linked with each other, under one temporary directory; stops them all at the end.
 
-    def __init__(self, count: int) -> None:
+    ``settings`` are those of the configuration file, the same for all.
+    """
+
+    def __init__(self, count: int, settings: Mapping[str, object] | None = None) -> None:
+        self._settings = dict(settings or {})
         # Short: the path of a unix socket may have 107 bytes.
         self.directory = Path(tempfile.mkdtemp(prefix="crdtsync-"))
         ports = _free_ports(count)
@@ -158,9 +174,17 @@ class Fleet:
                 self.directory / str(number),
                 port,
                 [f"ws://127.0.0.1:{other}" for other in ports if other != port],
+                self._settings,
             )
             for number, port in enumerate(ports)
         ]
+
+    def add(self, name: str, peers: Sequence[str] = ()) -> Daemon:
+        """One more daemon, with no data and not started yet; it dials ``peers``, and none of the others dials it."""
+        (port,) = _free_ports(1)
+        daemon = Daemon(name, self.directory / str(len(self.daemons)), port, peers, self._settings)
+        self.daemons.append(daemon)
+        return daemon
 
     def __getitem__(self, number: int) -> Daemon:
         return self.daemons[number]
@@ -194,14 +218,15 @@ def _free_ports(count: int) -> list[int]:
         return [int(each.getsockname()[1]) for each in sockets]
 
 
-def _environment(directory: Path) -> Mapping[str, str]:
-    """Ours, without settings that would reach the daemon."""
+def _environment(directory: Path, settings: Mapping[str, object]) -> Mapping[str, str]:
+    """Ours, with these settings of the daemon and no others."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("CRDTSYNC_", "NOTIFY_"))}
     return {
         **kept,
         "XDG_CONFIG_HOME": str(directory),
         "CRDTSYNC_BALLAST_BYTES": "0",
         "CRDTSYNC_LOG_FORMAT": "json",
+        **{f"CRDTSYNC_{name.upper()}": str(value) for name, value in settings.items()},
     }
 
 

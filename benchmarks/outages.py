@@ -44,6 +44,8 @@ class Outage:
     """From the start of the process until it said that it was ready."""
     catch_up_s: float
     """From then until it held all that had been acknowledged anywhere when it was ready."""
+    by_snapshot: bool
+    """Whether it took a snapshot for that."""
 
 
 class PlanError(Exception):
@@ -122,8 +124,12 @@ async def away(replay: Replay, daemon: Daemon, rest: Rest, edits: int) -> Outage
 
 async def _come_back(replay: Replay, daemon: Daemon, how: str, gone_at: int, gone_s: float, in_flight: int) -> Outage:
     back_at, away_s = replay.acknowledged, monotonic() - gone_s
+    taken_before = daemon.snapshots_taken()
     ready_s = await daemon.start()
     start_s, tokens = monotonic(), replay.newest_tokens()
     async with AsyncClient(daemon.socket, agent="observer", timeout=REQUEST_TIMEOUT_S) as client:
         await replay.holds(client, tokens)
-    return Outage(daemon.name, how, gone_at, back_at - gone_at, in_flight, away_s, ready_s, monotonic() - start_s)
+    caught_up_s = monotonic() - start_s
+    by_snapshot = daemon.snapshots_taken() > taken_before
+    edits = back_at - gone_at
+    return Outage(daemon.name, how, gone_at, edits, in_flight, away_s, ready_s, caught_up_s, by_snapshot)

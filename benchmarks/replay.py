@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING
 
 from benchmarks.editor import Editor
 from benchmarks.reference import replica_for
+from crdtsync.causality import covers, merge
 from crdtsync.client import AsyncClient
 from crdtsync.errors import CrdtSyncError
+from crdtsync.wire.tokens import decode_token
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.editor import ClientIds
     from benchmarks.traces import Trace, Transaction
+    from crdtsync.causality import VersionVector
     from crdtsync.client import AsyncText, TextUpdate
 
 KEY = "trace"
+SPACE = "default"
 WRITES_IN_FLIGHT_MAX = 64
 """An author types on while so many edits are not acknowledged yet."""
 
@@ -44,6 +48,8 @@ class Replay:
         self.acknowledged = 0
         self.started_s = monotonic()
         self.ended_s = self.started_s
+        self.made: dict[int, tuple[str, bytes]] = {}
+        """The author's name and the update of each transaction that was sent."""
         self._sent: defaultdict[tuple[str, bytes], list[int]] = defaultdict(list)
         self._marks: list[tuple[int, asyncio.Event]] = []
         loop = asyncio.get_running_loop()
@@ -52,6 +58,7 @@ class Replay:
     def sends(self, index: int, agent: str, update: bytes) -> None:
         """An update is about to be sent for a transaction."""
         self._sent[agent, update].append(index)
+        self.made[index] = agent, update
 
     def sent(self, agent: str | None, update: bytes) -> list[int]:
         """The transactions that an update was sent for: nearly always one.
@@ -92,13 +99,20 @@ class Replay:
 
 
 class Inbox:
-    """The edits that one daemon has shown of the text, by transaction."""
+    """The edits that one daemon has shown of the text, by transaction.
+
+    A daemon that no longer has the oldest edits one by one shows a state of the text in their stead: they count as
+    shown.
+    """
 
     def __init__(self, replay: Replay, text: AsyncText) -> None:
         self.updates: dict[int, bytes] = {}
+        self.states = 0
+        """How many states were shown in the stead of edits."""
         self._replay = replay
         self._text = text
         self._cursor: str | None = None
+        self._in_state: VersionVector = {}
         self._shown: Counter[tuple[str | None, bytes]] = Counter()
 
     async def fetch(self) -> list[bytes]:
@@ -109,16 +123,31 @@ class Inbox:
         new = []
         async for item in self._text.updates(after=self._cursor):
             self._cursor = item.token
-            self.updates[self._transaction(item)] = item.update
+            if item.reset:
+                self.states += 1
+                _, vector = decode_token(item.token)[SPACE]
+                merge(self._in_state, vector)
+            else:
+                self.updates[self._transaction(item)] = item.update
             new.append(item.update)
         return new
+
+    def holds(self, index: int) -> bool:
+        """Whether an acknowledged transaction has been shown, by itself or within a state."""
+        if index in self.updates:
+            return True
+        token = self._replay.tokens[index]
+        if not self._in_state or not token.done() or not covers(self._in_state, decode_token(token.result())[SPACE][1]):
+            return False
+        agent, update = self._replay.made[index]
+        self.updates[index] = update
+        self._shown[agent, update] += 1
+        return True
 
     def _transaction(self, item: TextUpdate) -> int:
         sent = self._replay.sent(item.agent, item.update)
         earlier = self._shown[item.agent, item.update]
         self._shown[item.agent, item.update] += 1
-        if item.reset:
-            raise ReplayError("the daemon no longer has the edits one by one: a replay needs them all")
         if not sent:
             raise ReplayError(f"the daemon shows an edit by {item.agent} that nobody made: {item.update.hex()}")
         if earlier >= len(sent):
@@ -197,13 +226,13 @@ class Author:
     async def _receive(self, wanted: list[int]) -> None:
         """Have these transactions in the inbox: wait until the daemon holds them, then take them from it."""
         trace = self._replay.trace
-        lacking = [index for index in wanted if index not in self._inbox.updates]
+        lacking = [index for index in wanted if not self._inbox.holds(index)]
         newest = {trace.transactions[index].chain: index for index in lacking}
         for index in newest.values():
             await self._client.wait(await self._replay.tokens[index])
         if newest:
             await self._inbox.fetch()
-        lost = [index for index in lacking if index not in self._inbox.updates]
+        lost = [index for index in lacking if not self._inbox.holds(index)]
         if lost:
             raise ReplayError(
                 f"the daemon of {self._name} says that it holds transaction {lost[0]:,} and does not show it"

@@ -25,6 +25,10 @@ class Verdict:
     characters: int = 0
     document_bytes: int = 0
     """The edits of the text as stored, on the node that has most."""
+    states: int = 0
+    """How many nodes no longer had all edits one by one, and showed a state of the text instead of the oldest."""
+    log_bytes: int = 0
+    """Of the log, on the node that has most."""
     settled_s: float = 0.0
     """From the last acknowledgement until every node held everything."""
     differences: list[str] = field(default_factory=list)
@@ -48,6 +52,7 @@ async def judge(replay: Replay, fleet: Fleet, expected: str) -> Verdict:
         spaces.append((daemon.name, next(space for space in status["spaces"] if space["name"] == "default")))
         verdict.alarms += [f"{daemon.name}: {alarm['code']}: {alarm['message']}" for alarm in status["alarms"]]
     verdict.document_bytes = max(space["document_bytes"] for _, space in spaces)
+    verdict.log_bytes = max(space["log_bytes"] for _, space in spaces)
     _compare_state(spaces, verdict)
     return verdict
 
@@ -62,7 +67,8 @@ async def _compare_text(replay: Replay, daemon: Daemon, client: AsyncClient, exp
     except ReplayError as error:
         verdict.differences.append(f"{daemon.name}: {error}")
     else:
-        lost = len(replay.trace.transactions) - len(inbox.updates)
+        verdict.states += inbox.states
+        lost = sum(not inbox.holds(transaction.index) for transaction in replay.trace.transactions)
         if lost:
             verdict.differences.append(
                 f"{daemon.name}: the edits of {lost:,} transactions are missing from its updates"

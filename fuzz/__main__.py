@@ -12,6 +12,7 @@ TARGETS = {
     "yjs-updates": "Yjs updates against the validator, and what passes it against pycrdt",
     "frames": "frames of the agent protocol against a real daemon",
     "peer": "messages of the peer protocol against a real daemon",
+    "hostile-edits": "mutated Yjs updates from a peer, against two real daemons",
 }
 
 
@@ -20,6 +21,10 @@ def _main_of(target: str) -> Callable[[], int]:
         from fuzz.yjs_updates import main as fuzz_yjs  # noqa: PLC0415  # none needs what another imports
 
         return fuzz_yjs
+    if target == "hostile-edits":
+        from fuzz.hostile_edits import main as fuzz_edits  # noqa: PLC0415
+
+        return fuzz_edits
     from fuzz.frames import main as fuzz_frames  # noqa: PLC0415
 
     return lambda: fuzz_frames(target)

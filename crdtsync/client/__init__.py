@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crdtsync.client.blocking.session import Client, Session
     from crdtsync.client.blocking.text import Text
     from crdtsync.client.blocking.watch import Watch
-    from crdtsync.client.forms import Entry, Event, LogItem, TextUpdate
+    from crdtsync.client.forms import Entry, Event, Field, LogItem, Member, TextUpdate
     from crdtsync.client.listing import Listing
     from crdtsync.client.written import Written
 
@@ -30,8 +30,10 @@ _MODULES = {
     "Client": "blocking.session",
     "Entry": "forms",
     "Event": "forms",
+    "Field": "forms",
     "Listing": "listing",
     "LogItem": "forms",
+    "Member": "forms",
     "Session": "blocking.session",
     "Text": "blocking.text",
     "TextUpdate": "forms",
@@ -48,8 +50,10 @@ __all__ = [
     "Client",
     "Entry",
     "Event",
+    "Field",
     "Listing",
     "LogItem",
+    "Member",
     "Session",
     "Text",
     "TextUpdate",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from crdtsync.client import writes
 from crdtsync.client.context import add_options
-from crdtsync.client.memory import READ_LONG_AGO
+from crdtsync.client.memory import NOTHING_STORED, READ_LONG_AGO
 from crdtsync.client.values import encode
 from crdtsync.errors import InvalidRequest
 
@@ -15,17 +16,14 @@ if TYPE_CHECKING:
     from crdtsync.client.context import Arguments, Context, Seen, WriteConcern
     from crdtsync.client.durations import Seconds
     from crdtsync.client.plan import Plan
-
-_NOTHING_STORED = "v1.kwAAkA"
-"""A version that covers no entry. Unlike READ_LONG_AGO it is one, so it covers what the batch itself wrote before."""
+    from crdtsync.client.writes import Write
 
 
 class Batch:
     """Records writes; they are done, all or none, when the ``with`` block ends without an exception.
 
-    After the block ``token`` names the change, and ``results`` has one result for each write, in order: a
-    :class:`~crdtsync.client.Written` for a set, whether it existed for a delete, the new length for an append, how
-        many were removed for a trim. At most 1,000 writes and 4 MiB.
+    After the block ``token`` names the change, and ``results`` has one result for each write, in order: what the
+    session's method of that name returns. At most 1,000 operations, of which each field of a merge is one, and 4 MiB.
     """
 
     def __init__(self, context: Context, w: WriteConcern) -> None:
@@ -70,7 +68,7 @@ class Batch:
     def delete(self, key: str, *, seen: Seen = ...) -> None:
         """Record a deletion."""
         arguments: Arguments = {"key": key}
-        self._waits |= self._context.add_delete_context(arguments, key, seen)
+        self._waits |= self._context.add_removal_context(arguments, key, seen)
         self._add_own_writes(arguments, key, seen)
         if seen != READ_LONG_AGO:
             self._written.discard(key)
@@ -79,18 +77,60 @@ class Batch:
     def _add_own_writes(self, arguments: Arguments, key: str, seen: Seen) -> None:
         """A session that remembers no reading of a key still knows what this batch wrote to it."""
         if seen is ... and key in self._written and arguments.get("seen") == READ_LONG_AGO:
-            arguments["seen"] = _NOTHING_STORED
+            arguments["seen"] = NOTHING_STORED
 
     def append(self, key: str, value: object) -> None:
         """Record an append to a log."""
         self._written.add(key)
-        self._record(
-            "append", {"key": key, "value": encode(value)}, lambda reply, _: self._context.learn_append(key, reply)
-        )
+
+        def learn(reply: Any, _: str) -> int:
+            self._context.learn_growth(key, reply, is_batched=True)
+            return int(reply["length"])
+
+        self._record("append", {"key": key, "value": encode(value)}, learn)
 
     def trim(self, key: str, keep: int) -> None:
         """Record that a log keeps only its newest ``keep`` elements."""
         self._record("trim", {"key": key, "keep": keep}, lambda reply, _: self._context.learn_trim(reply))
+
+    def incr(self, key: str, n: int = 1) -> None:
+        """Record an increment of a counter; its result is the new value."""
+        self._add(writes.incr(self._context, key, n))
+
+    def reset(self, key: str, *, if_version: str | None = None) -> None:
+        """Record the resetting of a counter; its result is what it was."""
+        self._add(writes.reset(self._context, key, if_version))
+
+    def add(self, key: str, value: object) -> None:
+        """Record the adding of an element to a set; its result is whether it was not there."""
+        self._add(writes.add(self._context, key, value))
+
+    def discard(self, key: str, value: object, *, seen: Seen = ...) -> None:
+        """Record the removal of an element from a set; its result is whether it was there."""
+        self._add(writes.discard(self._context, key, value, seen), seen)
+
+    def merge(self, key: str, fields: dict[str, Any], *, seen: Seen = ...) -> None:
+        """Record the writing of fields of a map."""
+        self._add(writes.merge(self._context, key, fields, seen), seen)
+
+    def drop(self, key: str, field: str, *, seen: Seen = ...) -> None:
+        """Record the removal of a field from a map; its result is whether it was there."""
+        self._add(writes.drop(self._context, key, field, seen), seen)
+
+    def resolve(
+        self, key: str, *, take: str | None = None, value: object = ..., merge: bool = False, seen: Seen = ...
+    ) -> None:
+        """Record the settling of a conflict."""
+        self._add(writes.resolve(self._context, key, take, value, merge, seen), seen)
+
+    def _add(self, write: Write[Any], seen: Seen = ...) -> None:
+        key, arguments = str(write.arguments["key"]), write.arguments
+        if write.is_growth and "seen" in arguments:
+            arguments["seen"] = NOTHING_STORED  # the replies then tell what the batch wrote, and are short
+        self._add_own_writes(arguments, key, seen)
+        self._written.add(key)
+        self._waits |= write.waits
+        self._record(write.operation, arguments, lambda reply, token: write.learn(reply, token, True))
 
     def commit(self, timeout_s: float) -> Plan[str | None]:
         """The plan that does it; an empty batch does nothing."""

@@ -6,7 +6,7 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.durations import Seconds, milliseconds, seconds
-from crdtsync.client.memory import READ_LONG_AGO, ReadMemory
+from crdtsync.client.memory import NOTHING_STORED, READ_LONG_AGO, ReadMemory
 from crdtsync.client.plan import Call, Plan
 from crdtsync.client.values import encode
 from crdtsync.client.written import Written
@@ -32,6 +32,7 @@ class Context:
     def __init__(self, overrides: Arguments | None = None) -> None:
         self.memory = ReadMemory()
         self.last_token: str | None = None
+        self._told: str | None = None  # the version in the reply before, in a batch
         self._overrides = overrides or {}  # `agent` and `space`, where they differ from the connection's hello
 
     # -- requests ---------------------------------------------------------------------------------------------
@@ -96,8 +97,8 @@ class Context:
             arguments["seen"] = remembered
         return informed, if_version is not None
 
-    def add_delete_context(self, arguments: Arguments, key: str, seen: Seen) -> bool:
-        """Add ``seen`` to a delete; whether the daemon may wait for it.
+    def add_removal_context(self, arguments: Arguments, key: str, seen: Seen) -> bool:
+        """Add ``seen`` to a write that only makes sense on what was read; whether the daemon may wait for it.
 
         :raises StaleRead: the session read the key, and no longer remembers at which version.
         """
@@ -108,18 +109,23 @@ class Context:
         if seen is ...:
             if self.memory.is_forgotten(key):
                 raise StaleRead(
-                    f"the reading of {key!r} is no longer remembered: read it again, or delete it with seen=None"
+                    f"the reading of {key!r} is no longer remembered: read it again, or pass seen=None to go by what "
+                    "it holds now"
                 )
             remembered = self.memory.seen(key)
             if remembered is not None:
                 arguments["seen"] = remembered
         return False
 
-    def append_arguments(self, key: str, value: object) -> Arguments:
-        """An append names what was read before, to be told the version that includes the new element."""
-        arguments: Arguments = {"key": key, "value": encode(value)}
+    def growth_arguments(self, key: str, arguments: Arguments) -> Arguments:
+        """A write that adds to what a key holds names what was read before, to be told the version that includes the
+        new part.
+        """
+        arguments = {"key": key, **arguments}
         remembered = self.memory.seen(key)
-        if remembered not in (None, READ_LONG_AGO):
+        if remembered == READ_LONG_AGO:
+            remembered = None if self.memory.is_forgotten(key) else NOTHING_STORED
+        if remembered is not None:
             arguments["seen"] = remembered
         return arguments
 
@@ -146,14 +152,21 @@ class Context:
         self.memory.wrote(key, None)
         return bool(reply["existed"])
 
-    def learn_append(self, key: str, reply: Any) -> int:
-        """The result of an ``append``: what had been read, and the new element."""
+    def learn_growth(self, key: str, reply: Any, *, is_batched: bool = False, as_read: bool = False) -> None:
+        """A write changed a part of what a key holds: its version covers what had been read, and the new part.
+
+        In a batch it covers what the batch wrote to the key, and all of its writes tell the same. ``as_read``: what had
+        been read was stated by the write.
+        """
         version = reply.get("version")
         if version is None:
             self.memory.forget(key)
+        elif is_batched and not as_read:
+            if version != self._told:
+                self.memory.saw(key, version)
+                self._told = version
         else:
-            self.memory.wrote(key, version)
-        return int(reply["length"])
+            self.memory.wrote(key, version, as_read=as_read)
 
     @staticmethod
     def learn_trim(reply: Any) -> int:

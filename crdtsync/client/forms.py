@@ -20,7 +20,8 @@ class Entry:
     """One live value of a key with its author; the winner, with the other live ones in ``siblings``, highest first.
 
     ``version`` covers the entry and all its siblings; it is None on an entry that is itself a sibling, which ``dot``
-    names. ``ttl`` is in seconds, from the time of writing.
+    names. ``ttl`` is in seconds, from the time of writing. Of a map, whose fields each have a winner of their own, a
+    sibling is another value of the one field that ``field`` names.
     """
 
     key: str
@@ -35,6 +36,7 @@ class Entry:
     confidence: float | None
     meta: dict[str, Any] | None
     ttl: float | None
+    field: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,29 @@ class LogItem:
     """One element of a log; ``index`` counts from the oldest that is left."""
 
     index: int
+    value: Any
+    dot: str
+    agent: str | None
+    node: str | None
+    time: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One element of a set, with who added it last."""
+
+    value: Any
+    dot: str
+    agent: str | None
+    node: str | None
+    time: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a map, with who wrote its value; the winner, where several did at once."""
+
+    name: str
     value: Any
     dot: str
     agent: str | None
@@ -110,6 +135,7 @@ def entry_from_wire(key: str, fields: Fields) -> Entry:
         confidence=fields.get("confidence"),
         meta=plain(fields.get("meta")),
         ttl=None if ttl_ms is None else ttl_ms / 1000,
+        field=fields.get("field"),
     )
 
 
@@ -137,3 +163,15 @@ def log_item_from_wire(index: int, item: list[Any]) -> LogItem:
     """The element at ``index`` of a log, from ``[value, dot, agent, node, time]``."""
     value, dot, agent, node, time = item
     return LogItem(index, plain(value), dot, agent, node, moment(time))
+
+
+def member_from_wire(item: list[Any]) -> Member:
+    """An element of a set, from ``[value, dot, agent, node, time]``."""
+    value, dot, agent, node, time = item
+    return Member(plain(value), dot, agent, node, moment(time))
+
+
+def field_from_wire(item: list[Any]) -> Field:
+    """A field of a map, from ``[name, value, dot, agent, node, time]``."""
+    name, value, dot, agent, node, time = item
+    return Field(name, plain(value), dot, agent, node, moment(time))

@@ -13,6 +13,8 @@ from threading import Lock
 
 READ_LONG_AGO = "?"
 """What a write sends as ``seen`` when its author's reading covers nothing: it was forgotten, or the key was absent."""
+NOTHING_STORED = "v1.kwAAkA"
+"""A version that covers no entry. Unlike READ_LONG_AGO it is one: what is written next comes on top of it."""
 
 KEYS_MAX = 10_000
 HASHES_MAX = 200_000  # about 16 MB
@@ -50,6 +52,25 @@ class ReadMemory:
         """
         if as_read or self.seen(key) is not None:
             self.read(key, version)
+
+    def saw(self, key: str, version: str, point: str | None = None) -> None:
+        """A part of what ``key`` holds, which ``version`` covers, was handed over beside what had been read of it;
+        with ``point`` (a token) also all other parts that there were then.
+
+        Of a key that was never read, or long ago, a part tells nothing about the rest.
+        """
+        remembered = self._read.get(key)
+        if remembered is None:
+            return
+        if remembered != READ_LONG_AGO or point is not None:
+            from crdtsync.client.versions import both
+
+            together = both(NOTHING_STORED if remembered == READ_LONG_AGO else remembered, version, point)
+            if together is None:
+                self.forget(key)
+                return
+            version = together
+        self.read(key, version)
 
     def is_forgotten(self, key: str) -> bool:
         """Whether ``key`` was, or may have been, read so long ago that the version is no longer known."""

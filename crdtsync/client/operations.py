@@ -6,7 +6,7 @@ clients run its plans.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crdtsync.client.backoff import random_up_to
 from crdtsync.client.context import Arguments, Context, Seen, WriteConcern, add_options
@@ -15,12 +15,15 @@ from crdtsync.client.listing import Listing
 from crdtsync.client.plan import Compute, Pause, Plan
 from crdtsync.client.values import encode, plain
 from crdtsync.client.written import Written
-from crdtsync.errors import InvalidRequest, VersionMismatch
+from crdtsync.errors import InvalidRequest, TooLarge, VersionMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crdtsync.client.forms import Entry, LogItem
+    from crdtsync.client.forms import Entry, Field, LogItem, Member
+    from crdtsync.client.writes import Write
+
+T = TypeVar("T")
 
 PAGE_ITEMS_MAX = 1000
 _SLEEPLESS_ATTEMPTS = 2
@@ -82,14 +85,34 @@ class Operations(Context):
     ) -> Plan[Listing[Entry]]:
         """The entries under a prefix, as a scan has them."""
         rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=values, entries=True)
-        return Listing((self._listed(fields, values=values) for fields in rows), rows.token)
+        return Listing((self._listed(fields) for fields in rows), rows.token)
 
-    def _listed(self, fields: Any, *, values: bool) -> Entry:
+    def conflicts(
+        self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
+    ) -> Plan[Listing[Entry]]:
+        """The entries under a prefix that have siblings; what the scan leaves out of one is read after it."""
+        rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=True, entries=True, conflicts=True)
+        found: Listing[Entry] = Listing(token=rows.token)
+        for fields in rows:
+            found.append(self._listed(fields))
+            if any(one["value"] is None for one in (fields, *fields["siblings"])):
+                found[-1] = yield from self._entry_now(found[-1], timeout_s)
+        return found
+
+    def _entry_now(self, listed: Entry, timeout_s: float) -> Plan[Entry]:
+        """The whole entry; as it was listed if it is too large for one reply, or has been settled meanwhile."""
+        try:
+            entry = yield from self.entry(listed.key, None, timeout_s)
+        except TooLarge:
+            return listed
+        return entry if entry is not None and entry.siblings else listed
+
+    def _listed(self, fields: Any) -> Entry:
         """An entry of a scan; it counts as read if all its values were handed over."""
         from crdtsync.client.forms import entry_from_wire
 
         entry = entry_from_wire(fields["key"], fields)
-        if values and not any(one.kind in _LEFT_OUT for one in (entry, *entry.siblings)):
+        if all(one["value"] is not None for one in (fields, *fields["siblings"])):
             self.memory.read(entry.key, entry.version)
         return entry
 
@@ -103,6 +126,7 @@ class Operations(Context):
         *,
         values: bool,
         entries: bool = False,
+        conflicts: bool = False,
     ) -> Plan[Listing[Any]]:
         rows: Listing[Any] = Listing()
         while limit is None or len(rows) < limit:
@@ -110,6 +134,8 @@ class Operations(Context):
             arguments: Arguments = {"prefix": prefix, "limit": wanted, "values": values}
             if entries:
                 arguments["entries"] = True
+            if conflicts:
+                arguments["conflicts"] = True
             if start is not None:
                 arguments["start"] = start
             page = yield self.read_call("scan", arguments, after, timeout_s)
@@ -143,6 +169,51 @@ class Operations(Context):
             if start.index + 1 >= page["length"]:
                 break
         return items
+
+    def members(self, key: str, limit: int | None, after: str | None, timeout_s: float) -> Plan[Listing[Member]]:
+        """Elements of a set, in the order in which they were added.
+
+        An element that is added again while the pages are read moves to the end: it is given once, at its last place.
+        """
+        from crdtsync.client.forms import member_from_wire
+
+        found: dict[bytes, Member] = {}
+        token: str | None = None
+        place: Arguments = {}
+        while limit is None or len(found) < limit:
+            wanted = PAGE_ITEMS_MAX if limit is None else min(PAGE_ITEMS_MAX, limit - len(found))
+            page = yield self.read_call("members", {"key": key, "limit": wanted, **place}, after, timeout_s)
+            self.memory.read(key, page["version"] if page["length"] else None)
+            token = token or page["token"]
+            for item in page["items"]:
+                found.pop(item[0], None)
+                found[item[0]] = member_from_wire(item)
+            end = page["start"] + len(page["items"])
+            if not page["items"] or end >= page["length"]:
+                break
+            place = {"start": end, "previous": page["items"][-1][1]}
+        return Listing(found.values(), token)
+
+    def fields(
+        self, key: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
+    ) -> Plan[Listing[Field]]:
+        """Fields of a map, by name."""
+        from crdtsync.client.forms import field_from_wire
+
+        found: Listing[Field] = Listing()
+        while limit is None or len(found) < limit:
+            wanted = PAGE_ITEMS_MAX if limit is None else min(PAGE_ITEMS_MAX, limit - len(found))
+            arguments: Arguments = {"key": key, "limit": wanted}
+            if start is not None:
+                arguments["start"] = start
+            page = yield self.read_call("fields", arguments, after, timeout_s)
+            self.memory.read(key, page["version"] if page["length"] else None)
+            found.token = found.token or page["token"]
+            found += map(field_from_wire, page["items"])
+            if not page["more"] or not page["items"]:
+                break
+            start = found[-1].name
+        return found
 
     def wait(self, token: str, w: WriteConcern, timeout_s: float) -> Plan[int]:
         """Until this node holds a token, or ``w`` nodes do."""
@@ -183,19 +254,26 @@ class Operations(Context):
     def delete(self, key: str, timeout_s: float, *, seen: Seen = ..., w: WriteConcern = None) -> Plan[bool]:
         """Delete a key; whether it existed."""
         arguments: Arguments = {"key": key}
-        waits = self.add_delete_context(arguments, key, seen)
+        waits = self.add_removal_context(arguments, key, seen)
         reply = yield from self.write("delete", arguments, w, timeout_s, waits=waits)
         return self.learn_delete(key, reply)
 
     def append(self, key: str, value: object, timeout_s: float, w: WriteConcern) -> Plan[int]:
         """Append to a log; its new length."""
-        reply = yield from self.write("append", self.append_arguments(key, value), w, timeout_s)
-        return self.learn_append(key, reply)
+        arguments = self.growth_arguments(key, {"value": encode(value)})
+        reply = yield from self.write("append", arguments, w, timeout_s)
+        self.learn_growth(key, reply)
+        return int(reply["length"])
 
     def trim(self, key: str, keep: int, timeout_s: float, w: WriteConcern) -> Plan[int]:
         """Keep a log's newest elements; how many were removed."""
         reply = yield from self.write("trim", {"key": key, "keep": keep}, w, timeout_s)
         return self.learn_trim(reply)
+
+    def do(self, write: Write[T], timeout_s: float, w: WriteConcern) -> Plan[T]:
+        """Send one of :mod:`crdtsync.client.writes`; its result."""
+        reply = yield from self.write(write.operation, write.arguments, w, timeout_s, waits=write.waits)
+        return write.learn(reply, reply["token"], False)
 
     def update(
         self,
@@ -256,8 +334,6 @@ class Operations(Context):
 
 
 _GONE = object()
-_LEFT_OUT = ("log", "text")
-"""Kinds whose values a scan does not hand over."""
 
 
 def _beginning(start: int | LogItem) -> Arguments:

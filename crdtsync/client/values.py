@@ -25,8 +25,8 @@ _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 _PATH_KEY_CHARS_MAX = 40
 
 
-def encode(value: object) -> bytes:
-    """The msgpack encoding of ``value``.
+def encode(value: object, root: str = "$") -> bytes:
+    """The msgpack encoding of ``value``; ``root`` is its own path in what an error says.
 
     It may hold None, bool, int (-2^63 … 2^64-1), float (no NaN, no infinity), str, bytes, bytearray, list, tuple
     (kept as a list) and dict with str keys, nested at most 64 deep; subclasses of these are refused, for they would
@@ -37,16 +37,31 @@ def encode(value: object) -> bytes:
     """
     kind = type(value)
     if kind not in _SCALARS and not (kind in _CONTAINERS and _is_plain(value, VALUE_DEPTH_MAX)):
-        _refuse(value)
+        _refuse(value, root)
     try:
         packed: bytes = packb(value)
     except _PACK_ERRORS:
-        _refuse(value)
+        _refuse(value, root)
     if _NOT_FINITE[0] in packed or _NOT_FINITE[1] in packed:
-        _check(value)
+        _check(value, root)
     if len(packed) > VALUE_BYTES_MAX:
-        raise TooLarge(f"the value takes {len(packed):,} bytes; one key holds at most {VALUE_BYTES_MAX:,}")
+        where = "" if root == "$" else f" at {root}"
+        raise TooLarge(f"the value{where} takes {len(packed):,} bytes; one key holds at most {VALUE_BYTES_MAX:,}")
     return packed
+
+
+def encode_fields(fields: object) -> dict[str, bytes]:
+    """The fields of a map, each value encoded by itself.
+
+    :raises InvalidValue: not a dict with str keys, or a value cannot be stored; ``path`` says which.
+    :raises TooLarge: one of them is over 1 MiB.
+    """
+    if type(fields) is not dict:
+        raise InvalidValue(f"the fields of a map are given as a dict, not as {type(fields).__qualname__}", path="$")
+    fault = _key_fault(fields)
+    if fault is not None:
+        raise InvalidValue(f"the fields cannot be stored: at $ {fault}", path="$")
+    return {name: encode(value, _path_of("$", name)) for name, value in fields.items()}
 
 
 def decode(packed: bytes) -> Any:  # Any: what the key holds is for its users to know
@@ -87,22 +102,22 @@ def _is_plain(container: Any, depth_left: int) -> bool:
     return all(_is_plain(item, depth_left - 1) for item in container if type(item) in _CONTAINERS)
 
 
-def _refuse(value: object) -> NoReturn:
-    _check(value)
-    raise InvalidValue("the value cannot be stored exactly", path="$")
+def _refuse(value: object, root: str) -> NoReturn:
+    _check(value, root)
+    raise InvalidValue("the value cannot be stored exactly", path=root)
 
 
-def _check(value: object) -> None:
+def _check(value: object, root: str) -> None:
     """Raise for the first part of ``value`` that cannot be stored."""
-    for path, part, depth in _parts(value):
+    for path, part, depth in _parts(value, root):
         fault = _fault(part, depth)
         if fault is not None:
             raise InvalidValue(f"the value cannot be stored exactly: at {path} {fault}", path=path)
 
 
-def _parts(value: object) -> Iterator[tuple[str, object, int]]:
+def _parts(value: object, root: str) -> Iterator[tuple[str, object, int]]:
     """Every part of ``value`` with its path and the number of containers that it makes or lies in, outside in."""
-    waiting: list[tuple[str, object, int]] = [("$", value, 0)]
+    waiting: list[tuple[str, object, int]] = [(root, value, 0)]
     while waiting:
         path, part, outside = waiting.pop()
         depth = outside + (type(part) in _CONTAINERS)
@@ -112,10 +127,14 @@ def _parts(value: object) -> Iterator[tuple[str, object, int]]:
 
 def _children(path: str, part: object) -> Iterable[tuple[str, object]]:
     if isinstance(part, dict):
-        return ((f"{path}.{str(key)[:_PATH_KEY_CHARS_MAX]}", child) for key, child in part.items())
+        return ((_path_of(path, key), child) for key, child in part.items())
     if isinstance(part, list | tuple):
         return ((f"{path}[{index}]", child) for index, child in enumerate(part))
     return ()
+
+
+def _path_of(path: str, key: object) -> str:
+    return f"{path}.{str(key)[:_PATH_KEY_CHARS_MAX]}"
 
 
 def _fault(part: Any, depth: int) -> str | None:

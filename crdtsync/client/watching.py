@@ -32,6 +32,9 @@ class WatchState:
         self._resume_after = after
         self._in_snapshot = False
         self._is_snapshot_begun = False
+        self._is_complete = (
+            after is None
+        )  # whether everything of its keys has been handed over, from the first entry on
         self._events: deque[dict[str, Any]] = deque()
 
     def request(self) -> bytes:
@@ -65,7 +68,8 @@ class WatchState:
         event = event_from_wire(self._events.popleft())
         if event.token is not None:
             self.token = event.token
-        remember(self._memory, event)
+        self._is_complete |= event.event == "reset"
+        remember(self._memory, event, event.token if self._is_complete else None)
         return event
 
     def _note(self, event: dict[str, Any]) -> None:
@@ -80,13 +84,29 @@ class WatchState:
             self._resume_after = event["token"]
 
 
-def remember(memory: ReadMemory, event: Event) -> None:
-    """The session has read what ``event`` handed over: a register's value with its siblings, or that a key is gone."""
+def remember(memory: ReadMemory, event: Event, point: str | None = None) -> None:
+    """The session has read what ``event`` handed over: a value with its siblings, a part of one, or that a key is
+    gone. With ``point`` (a token) it has been handed all of these keys that there was then.
+    """
     for part in event.events:
-        remember(memory, part)
+        remember(memory, part, point)
     if event.key is None:
         return
     if event.event in ("delete", "expired"):
         memory.read(event.key, None)
-    elif event.kind == "register" and event.version is not None:
+    elif event.version is None:
+        return
+    elif event.kind == "register" or (event.kind in _IN_PARTS and _is_whole(event) and event.value is not None):
         memory.read(event.key, event.version)
+    elif event.kind in _IN_PARTS and not _is_whole(event):
+        memory.saw(event.key, event.version, point)
+
+
+_IN_PARTS = ("counter", "set", "map")
+"""Kinds of which an event tells one part. Who follows a log or a text does not hold the whole of it by that."""
+_PARTS = ("incr", "reset", "add", "merge")
+"""Operations whose version covers that part alone; of others it covers the value that the event shows."""
+
+
+def _is_whole(event: Event) -> bool:
+    return event.event == "conflict" or event.op not in _PARTS

@@ -52,9 +52,32 @@ class Written(str):
         return None if replaced is None else entry_from_wire(self._key, replaced)
 
     @property
+    def replaced_fields(self) -> dict[str, Entry]:
+        """For a blind merge into a map: the entries that it replaced unseen, by their fields."""
+        from crdtsync.client.forms import entry_from_wire
+
+        replaced = self._reply.get("replaced_fields") or {}
+        return {name: entry_from_wire(self._key, fields) for name, fields in replaced.items()}
+
+    @property
+    def resolved(self) -> int:
+        """For a resolution: how many concurrent values it settled."""
+        return int(self._reply.get("resolved") or 0)
+
+    @property
     def document(self) -> str | None:
         """For an edit of a text: the name of its Yjs document."""
         return self._reply.get("document")
+
+    @property
+    def bytes_before(self) -> int:
+        """For the compaction of a text: how large its document was."""
+        return int(self._reply.get("bytes_before") or 0)
+
+    @property
+    def bytes_after(self) -> int:
+        """For the compaction of a text: how large its document is now."""
+        return int(self._reply.get("bytes_after") or 0)
 
     @property
     def nodes(self) -> int:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from crdtsync.causality import VersionVector, covers
+from crdtsync.causality import VersionVector, Writer, covers
+from crdtsync.core.draft import Draft
 from crdtsync.core.identity import Identity
 from crdtsync.core.reads import READS, Reader
 from crdtsync.core.replica import Applied, Replica
+from crdtsync.core.seen import NotYet
 from crdtsync.core.storage import OutcomeRow, Storage
 from crdtsync.core.sync import Sync
 from crdtsync.core.waits import Wait, Waits
 from crdtsync.core.watches import Watch, Watches
-from crdtsync.core.writes import WRITES, Draft, NotYet
+from crdtsync.core.writes import WRITES
 from crdtsync.errors import (
     CrdtSyncError,
     InvalidEncoding,
@@ -36,6 +38,7 @@ OUTCOMES_PER_CLIENT_MAX = 1024
 OUTCOME_BYTES_MAX = 16 * 1024
 """A larger reply is remembered without the value that the write replaced, which history keeps."""
 WATCHES_PER_AGENT_MAX = 1000
+SETTLE_BYTES_MAX = 4 * 1024 * 1024
 
 Arguments = Mapping[str, Any]
 
@@ -93,7 +96,7 @@ class Desk:
         self.agents: dict[int, Agent] = {}
         self.replies: list[Reply] = []
         self.closes: list[tuple[int, str]] = []
-        self.waits = Waits()
+        self.waits = Waits(self._applied)
         self.watches = Watches(storage, lambda conn, data: self.replies.append(Reply(conn, None, data)))
         self._clients: dict[bytes, int] = {}
         self._uncommitted: dict[tuple[bytes, int], dict[str, Any]] = {}
@@ -324,7 +327,7 @@ class Desk:
         """Do ``then`` when this node holds ``vector``."""
 
         def check() -> object | None:
-            return _Done(then()) if covers(replica.vector, vector) else None
+            return _Done(then())
 
         def expire() -> CrdtSyncError:
             return Timeout(
@@ -333,7 +336,7 @@ class Desk:
                 held_by=[],
             )
 
-        self._park(agent, request, args, check, expire)
+        self._park(agent, request, args, {replica.name: vector}, check, expire)
         return _LATER
 
     def _wait(self, agent: Agent, request: int, args: Arguments) -> object:
@@ -376,7 +379,7 @@ class Desk:
                 held_by=held,
             )
 
-        self._held_now.append(self._park(agent, request, args, check, expire))
+        self._held_now.append(self._park(agent, request, args, needed, check, expire))
         return _LATER
 
     def _park(
@@ -384,10 +387,11 @@ class Desk:
         agent: Agent,
         request: int,
         args: Arguments,
+        needed: dict[str, VersionVector],
         check: Callable[[], object | None],
         expire: Callable[[], CrdtSyncError],
     ) -> Wait:
-        wait = Wait(agent.conn, request, self.host.now_s + _timeout_ms(args) / 1000, check, expire)
+        wait = Wait(agent.conn, request, self.host.now_s + _timeout_ms(args) / 1000, needed, check, expire)
         if not self.waits.add(wait):
             raise self._too_many_waits()
         return wait
@@ -398,12 +402,20 @@ class Desk:
         )
 
     def settle(self) -> None:
-        """Answer the waiting requests that are done or out of time."""
+        """Answer waiting requests that are done or out of time: as many as fit into one turn."""
+        size_bytes = 0
         for wait, result in self.waits.settle(self.host.now_s):
+            before = len(self.replies)
             if isinstance(result, CrdtSyncError):
                 self._fail(wait.conn, wait.request, result)
             elif isinstance(result, _Done) and result.result is not _LATER:
                 self._answer(wait.conn, wait.request, result.result)
+            size_bytes += sum(len(reply.data) for reply in self.replies[before:])
+            if size_bytes >= SETTLE_BYTES_MAX:
+                return
+
+    def _applied(self, space: str, writer: Writer) -> int:
+        return self.host.replicas[space].vector.get(writer, 0)
 
     # -- watches -----------------------------------------------------------------------------------------------------
 
@@ -416,7 +428,7 @@ class Desk:
             raise QuotaExceeded(f"this connection has {WATCHES_PER_AGENT_MAX:,} watches already")
         vector = None if after is None else self._point(replica, after)
         self._answer(agent.conn, request, {"token": encode_token([(replica.name, replica.epoch, vector or {})])}, True)
-        self.watches.add(Watch(agent.conn, request, prefix, replica), vector)
+        self.watches.add(Watch(agent.conn, request, prefix, replica), vector, self.host.now_ms)
         return _LATER
 
     def _unwatch(self, agent: Agent, _request: int, args: Arguments) -> object:

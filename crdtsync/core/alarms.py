@@ -33,6 +33,10 @@ class Alarms:
             self._raised[code, scope] = Alarm(code, message, self.now_ms)
             self._log("alarm", level="error", code=code, message=message)
 
+    def journal(self, event: str, **fields: object) -> None:
+        """Log what happened, each time that it does."""
+        self._log(event, level="warning", **fields)
+
     def clear(self, code: str, scope: str) -> None:
         """The reason for an alarm is gone."""
         if self._raised.pop((code, scope), None) is not None:

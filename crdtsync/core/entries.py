@@ -8,24 +8,39 @@ is.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import Any
+from itertools import chain
+from typing import Any, Protocol, TypeVar
 
 from crdtsync.causality import Dot, hlc_ms
+from crdtsync.core.expiry import Expiry
 from crdtsync.wire.change import Order, RemoveRange
 from crdtsync.wire.codec import pack
 
 DIGEST_MODULUS = 1 << 128
 DOTS_SEARCHED_MAX = 16
 """So few dots are searched one by one, faster than a set of them is made."""
+SMALL_ENTRIES_MAX = 64
+"""So many entries of a key are kept in a plain list and searched one by one: most keys have one."""
+NEW_KEYS_MAX = 256
+"""So many new keys are inserted into the order of keys one by one; beyond that it is made anew."""
+REMOVED_SINGLY_MAX = 64
+"""So many entries are taken out of a long list one by one; beyond that it is made anew."""
+
+
+STALE_KEYS_MAX = 1000
+"""How many keys that are gone may stand in the order of keys, beside as many as are alive."""
 
 
 class Entry:
-    """One live value of a key. ``row`` is its number in the database."""
+    """One live value of a key.
 
-    __slots__ = ("agent", "attrs", "dot", "hlc", "key", "kind", "row", "sub", "value", "value_hash")
+    ``row`` is its number in the database; ``hidden``: it has expired, and watchers of this node know.
+    """
+
+    __slots__ = ("agent", "attrs", "dot", "hidden", "hlc", "key", "kind", "row", "sub", "value", "value_hash")
 
     def __init__(
         self,
@@ -50,6 +65,7 @@ class Entry:
         self.value = value
         self.value_hash = value_hash
         self.attrs = attrs
+        self.hidden = False
 
     @property
     def order(self) -> Order:
@@ -67,10 +83,134 @@ class Entry:
         ttl = self.attrs.get("ttl") if self.attrs else None
         return hlc_ms(self.hlc) + ttl if isinstance(ttl, int) else None
 
+    def is_expired(self, now_ms: int) -> bool:
+        """Whether readers have stopped seeing the entry."""
+        expires_ms = self.expires_ms()
+        return expires_ms is not None and expires_ms <= now_ms
+
 
 def order_of(entry: Entry) -> Order:
     """Sort key for :func:`bisect.insort`."""
     return entry.order
+
+
+class Summary(Protocol):
+    """Something that a kind works out from all entries of a key, kept up to date as they come and go."""
+
+    def add(self, entry: Entry) -> None:
+        """An entry has come, in whatever order."""
+
+    def remove(self, entry: Entry) -> None:
+        """An entry that had come has gone."""
+
+
+S = TypeVar("S", bound=Summary)
+
+
+def summary_of(make: Callable[[], S], entries: Iterable[Entry]) -> S:
+    """The summary of some entries, from nothing."""
+    summary = make()
+    for entry in entries:
+        summary.add(entry)
+    return summary
+
+
+class KeyEntries:
+    """The entries of one key that has many, in causal order, with indexes: nothing here looks at all of them, but for
+    what removes many.
+    """
+
+    __slots__ = ("by_dot", "by_sub", "entries", "kinds", "summaries")
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self.entries = entries
+        self.by_dot = {entry.dot: entry for entry in entries}
+        self.by_sub: dict[str, tuple[Entry, ...]] = {}
+        self.kinds: dict[int, int] = {}
+        self.summaries: dict[object, Summary] = {}
+        for entry in entries:
+            self._count(entry)
+
+    def copy(self) -> KeyEntries:
+        """Another with the same entries, to be changed on its own."""
+        twin = KeyEntries.__new__(KeyEntries)
+        twin.entries = self.entries.copy()
+        twin.by_dot, twin.by_sub, twin.kinds = self.by_dot.copy(), self.by_sub.copy(), self.kinds.copy()
+        twin.summaries = {}
+        return twin
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry."""
+        insert(self.entries, entry)
+        self.by_dot[entry.dot] = entry
+        self._count(entry)
+        for summary in self.summaries.values():
+            summary.add(entry)
+
+    def _count(self, entry: Entry) -> None:
+        self.kinds[entry.kind] = self.kinds.get(entry.kind, 0) + 1
+        if entry.sub is not None:
+            others = self.by_sub.get(entry.sub)
+            self.by_sub[entry.sub] = tuple(sorted((*others, entry), key=order_of)) if others else (entry,)
+
+    def covered(self, removes: tuple[Dot, ...] | RemoveRange) -> list[Entry]:
+        """Those that ``removes`` names."""
+        if isinstance(removes, RemoveRange):
+            if removes.bound is None:
+                return covered_by(self.entries, removes)
+            return covered_by(self.entries[: bisect_right(self.entries, removes.bound, key=order_of)], removes)
+        gone = {dot: entry for dot in removes if (entry := self.by_dot.get(dot)) is not None}
+        return sorted(gone.values(), key=order_of) if len(gone) > 1 else [*gone.values()]
+
+    def remove(self, gone: list[Entry]) -> None:
+        """Take out entries that are in it, given in causal order."""
+        for entry in gone:
+            del self.by_dot[entry.dot]
+            self._discount(entry)
+            for summary in self.summaries.values():
+                summary.remove(entry)
+        if gone and self.entries[len(gone) - 1] is gone[-1]:  # the oldest: a trim
+            del self.entries[: len(gone)]
+        elif len(gone) <= REMOVED_SINGLY_MAX:
+            for entry in gone:
+                del self.entries[bisect_left(self.entries, entry.order, key=order_of)]
+        else:
+            self.entries[:] = [entry for entry in self.entries if entry.dot in self.by_dot]
+
+    def _discount(self, entry: Entry) -> None:
+        self.kinds[entry.kind] -= 1
+        if not self.kinds[entry.kind]:
+            del self.kinds[entry.kind]
+        if entry.sub is not None:
+            left = tuple(other for other in self.by_sub[entry.sub] if other is not entry)
+            if left:
+                self.by_sub[entry.sub] = left
+            else:
+                del self.by_sub[entry.sub]
+
+    def summary(self, make: Callable[[], S]) -> S:
+        """What ``make`` works out from all entries."""
+        found = self.summaries.get(make)
+        if found is None:
+            found = self.summaries[make] = summary_of(make, self.entries)
+        return found  # type: ignore[return-value]  # it was made by `make`
+
+
+class Incoming:
+    """Entries on their way into a replica: by key those that last, and ``others``, which may expire."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self.lasting: dict[str, list[Entry]] = {}
+        self.others: list[Entry] = []
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: Entry) -> None:
+        """Add one."""
+        if entry.attrs is None:
+            self.lasting.setdefault(entry.key, []).append(entry)
+        else:
+            self.others.append(entry)
 
 
 class Entries:
@@ -78,14 +218,18 @@ class Entries:
 
     The digest is the sum of the entries' hashes modulo 2**128 (AdHash: Bellare and Micciancio, 1997): equal sets
     have equal digests, in whatever order they came about, and an update costs O(1). ``plural`` are the keys with
-    several entries, ``mixed`` those whose entries are of several kinds.
+    several entries, ``mixed`` those whose entries are of several kinds, ``absent`` those with hidden entries alone.
     """
 
     def __init__(self) -> None:
         self._keys: dict[str, list[Entry]] = {}
+        self._large: dict[str, KeyEntries] = {}
         self._sorted: list[str] = []
         self._resort = False
-        self._expiring: set[str] = set()
+        self._new: list[str] = []  # keys that may be missing from `_sorted`; it may hold some that are gone
+        self._expiring: dict[str, int] = {}  # for each key with a time to live: when the first of its entries expires
+        self.expiry = Expiry()
+        self.absent: set[str] = set()
         self.plural: set[str] = set()
         self.mixed: set[str] = set()
         self.count = 0
@@ -100,11 +244,14 @@ class Entries:
         held = self._keys.get(entry.key)
         if held is None:
             self._keys[entry.key] = [entry]
-            self._resort = True
+            self._note_new(entry.key)
         else:
             self._add_beside(held, entry)
-        if entry.attrs is not None and "ttl" in entry.attrs:
-            self._expiring.add(entry.key)
+        if self.absent:
+            self.absent.discard(entry.key)
+        if entry.attrs is not None and (expires_ms := entry.expires_ms()) is not None:
+            self.expiry.add(entry, expires_ms)
+            self._expiring[entry.key] = min(expires_ms, self._expiring.get(entry.key, expires_ms))
         self.count += 1
         self.digest = (self.digest + entry.digest) % DIGEST_MODULUS
 
@@ -112,36 +259,127 @@ class Entries:
         self.plural.add(entry.key)
         if held[-1].kind != entry.kind:
             self.mixed.add(entry.key)
-        if held[-1].order < entry.order:
-            held.append(entry)
-        else:
-            insort(held, entry, key=order_of)
+        large = self._large.get(entry.key)
+        if large is not None:
+            large.add(entry)
+            return
+        insert(held, entry)
+        if len(held) > SMALL_ENTRIES_MAX:
+            self._large[entry.key] = KeyEntries(held)
 
     def remove(self, key: str, removes: tuple[Dot, ...] | RemoveRange) -> list[Entry]:
         """Remove those entries of ``key`` that ``removes`` names, and return them. What is already gone stays gone."""
         held = self._keys.get(key)
         if not held or not removes:
             return []
-        gone = covered_by(held, removes)
+        large = self._large.get(key)
+        gone = covered_by(held, removes) if large is None else large.covered(removes)
         if not gone:
             return []
-        dots = {entry.dot for entry in gone}
-        left = [entry for entry in held if entry.dot not in dots] if len(gone) < len(held) else []
-        if left:
-            self._keys[key] = left
+        if len(gone) == len(held):
+            self._forget(key)
+            left = []
+        elif large is not None:
+            large.remove(gone)
+            left = held
+            if len(left) <= SMALL_ENTRIES_MAX // 2:
+                del self._large[key]
         else:
-            del self._keys[key]
+            dots = {entry.dot for entry in gone}
+            left = self._keys[key] = [entry for entry in held if entry.dot not in dots]
         if key in self.plural:
             self._recheck(key, left)
+        if key in self._expiring:
+            self._recheck_expiry(key, left, gone)
         self.count -= len(gone)
         self.digest = (self.digest - sum(entry.digest for entry in gone)) % DIGEST_MODULUS
         return gone
 
+    def _forget(self, key: str) -> None:
+        """Drop a key whose last entry goes, with all that is remembered of it."""
+        del self._keys[key]
+        self._large.pop(key, None)
+        if len(self._sorted) > 2 * len(self._keys) + STALE_KEYS_MAX:
+            self._sorted = []
+            self._resort = True
+
     def _recheck(self, key: str, left: list[Entry]) -> None:
         if len(left) < 2:
             self.plural.discard(key)
-        if key in self.mixed and len({entry.kind for entry in left}) < 2:
-            self.mixed.discard(key)
+        if key in self.mixed:
+            large = self._large.get(key)
+            kinds = {entry.kind for entry in left} if large is None else large.kinds
+            if len(kinds) < 2:
+                self.mixed.discard(key)
+
+    def _recheck_expiry(self, key: str, left: list[Entry], gone: list[Entry]) -> None:
+        lasting = True
+        for entry in gone:
+            if entry.attrs:
+                lasting = False
+                self.expiry.discard(entry)
+        if not lasting:
+            times = [expires_ms for entry in left if (expires_ms := entry.expires_ms()) is not None]
+            if times:
+                self._expiring[key] = min(times)
+            else:
+                del self._expiring[key]
+        self._recheck_absent(key, left)
+
+    def _recheck_absent(self, key: str, held: list[Entry]) -> None:
+        if held and all(entry.hidden for entry in held):
+            self.absent.add(key)
+        else:
+            self.absent.discard(key)
+
+    def expire(self, now_ms: int, count_max: int | None = None) -> list[Entry]:
+        """Hide what has expired since the last call; returns these entries, ``count_max`` at most if given."""
+        hidden = self.expiry.take_due(now_ms, len(self.expiry) if count_max is None else count_max)
+        for entry in hidden:
+            self._recheck_absent(entry.key, self._keys[entry.key])
+        return hidden
+
+    def unexpire(self, now_ms: int) -> list[Entry]:
+        """Show again what is hidden, if the clock has been set back; returns these entries."""
+        back = self.expiry.take_back(now_ms)
+        self.absent.difference_update(entry.key for entry in back)
+        return back
+
+    def exchange(self, gone: Iterable[Entry], come: Incoming, digest: int) -> None:
+        """Remove entries that are held, and add others, many at once; ``digest``: the sum of the others' digests."""
+        by_key: dict[str, list[Dot]] = {}
+        for entry in gone:
+            by_key.setdefault(entry.key, []).append(entry.dot)
+        for key, dots in by_key.items():
+            self.remove(key, tuple(dots))
+        if self._keys.keys().isdisjoint(come.lasting):
+            fresh, others = come.lasting, come.others
+        else:
+            fresh = {key: entries for key, entries in come.lasting.items() if key not in self._keys}
+            held = [entry for key, entries in come.lasting.items() if key in self._keys for entry in entries]
+            others = [*come.others, *held]
+        for key, entries in fresh.items():
+            if len(entries) > 1:
+                self._settle(key, entries)
+        self._keys.update(fresh)
+        self._resort = True
+        self.count += sum(map(len, fresh.values()))
+        self.digest = (self.digest + digest - sum(entry.digest for entry in others)) % DIGEST_MODULUS
+        for entry in others:
+            self.add(entry)
+
+    def _settle(self, key: str, entries: list[Entry]) -> None:
+        """Note what is to be known of a key that comes with several entries at once."""
+        entries.sort(key=order_of)
+        self.plural.add(key)
+        if len({entry.kind for entry in entries}) > 1:
+            self.mixed.add(key)
+        if len(entries) > SMALL_ENTRIES_MAX:
+            self._large[key] = KeyEntries(entries)
+
+    def all(self) -> Iterator[Entry]:
+        """Every entry, in no order that means anything."""
+        return chain.from_iterable(self._keys.values())
 
     def held(self, key: str) -> list[Entry]:
         """All entries of ``key`` in causal order, expired ones included. Not to be changed."""
@@ -150,25 +388,75 @@ class Entries:
     def live(self, key: str, now_ms: int) -> list[Entry]:
         """The entries of ``key`` that a reader sees now, in causal order. Not to be changed."""
         held = self._keys.get(key, [])
-        if key not in self._expiring:
+        if now_ms < self._expiring.get(key, now_ms + 1):
             return held
-        if not any(entry.attrs for entry in held):
-            self._expiring.discard(key)
-        return [e for e in held if (expires := e.expires_ms()) is None or expires > now_ms]
+        return [entry for entry in held if not entry.is_expired(now_ms)]
+
+    def of_sub(self, key: str, sub: str) -> Sequence[Entry]:
+        """Those of the held entries that have this ``sub``."""
+        large = self._large.get(key)
+        if large is not None:
+            return large.by_sub.get(sub, ())
+        return [entry for entry in self._keys.get(key, ()) if entry.sub == sub]
+
+    def subs(self, key: str) -> int:
+        """How many different ones the held entries have."""
+        large = self._large.get(key)
+        if large is not None:
+            return len(large.by_sub)
+        return len({entry.sub for entry in self._keys.get(key, ()) if entry.sub is not None})
+
+    def summary(self, key: str, make: Callable[[], S]) -> S:
+        """What ``make`` works out from all held entries of ``key``. Not to be changed."""
+        large = self._large.get(key)
+        return summary_of(make, self._keys.get(key, ())) if large is None else large.summary(make)
+
+    def copy_of(self, key: str) -> KeyEntries:
+        """The held entries of ``key``, to be changed on their own."""
+        large = self._large.get(key)
+        return KeyEntries(self._keys.get(key, []).copy()) if large is None else large.copy()
+
+    def is_expiring(self, key: str) -> bool:
+        """Whether readers may not see all of the held entries of ``key``, now or later."""
+        return key in self._expiring
 
     def keys(self, prefix: str = "", start: str = "") -> Iterator[str]:
-        """Keys that begin with ``prefix`` and sort after ``start``, in order of code points."""
-        if self._resort:
-            self._sorted = sorted(self._keys)
-            self._resort = False
+        """Keys that readers see, begin with ``prefix`` and sort after ``start``, in order of code points."""
+        self._sort()
         at = bisect_left(self._sorted, max(prefix, start + "\0" if start else ""))
         while at < len(self._sorted):
             key = self._sorted[at]
             if not key.startswith(prefix):
                 return
-            if key in self._keys:
+            if key in self._keys and key not in self.absent:
                 yield key
             at += 1
+
+    def _note_new(self, key: str) -> None:
+        if len(self._new) < NEW_KEYS_MAX:
+            self._new.append(key)
+        else:
+            self._resort = True
+
+    def _sort(self) -> None:
+        """Bring the order of keys up to date: what reads page by page while others write costs no sorting a page."""
+        if self._resort:
+            self._sorted = sorted(self._keys)
+            self._resort = False
+        else:
+            for key in self._new:
+                at = bisect_left(self._sorted, key)
+                if at == len(self._sorted) or self._sorted[at] != key:
+                    self._sorted.insert(at, key)
+        self._new.clear()
+
+
+def insert(held: list[Entry], entry: Entry) -> None:
+    """Insert an entry into a list in causal order: nearly always at the end."""
+    if not held or held[-1].order < entry.order:
+        held.append(entry)
+    else:
+        insort(held, entry, key=order_of)
 
 
 def covered_by(held: Iterable[Entry], removes: tuple[Dot, ...] | RemoveRange) -> list[Entry]:

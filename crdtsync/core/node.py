@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crdtsync.core.agents import Desk, Reply
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.identity import Identity
+from crdtsync.core.ledger import Ledger
 from crdtsync.core.peers import Dial
-from crdtsync.core.replica import Applied, Ledger, Replica
+from crdtsync.core.reaper import Reaper
+from crdtsync.core.replica import Applied, Replica
+from crdtsync.core.retention import DEFAULT_CAPS, Caps, Retention
 from crdtsync.core.status import build_status
 from crdtsync.core.storage import Batch, OutcomeRow, SpaceRow, Storage
 from crdtsync.core.sync import Sync
+from crdtsync.core.text_keeping import TextKeeper
 from crdtsync.errors import CrdtSyncError, PeerError, to_wire
 from crdtsync.wire.change import Codec
 from crdtsync.wire.codec import pack
@@ -151,7 +155,15 @@ class Ready(NamedTuple):
 class Node:
     """See the module's description. Not thread-safe."""
 
-    def __init__(self, identity: Identity, storage: Storage, random: Random, log: Log, now: Now) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        storage: Storage,
+        random: Random,
+        log: Log,
+        now: Now,
+        caps: Caps = DEFAULT_CAPS,
+    ) -> None:
         self.identity = identity
         self.storage = storage
         self.log = log
@@ -159,14 +171,16 @@ class Node:
         self.started_s = now.mono_s
         self.read_only = ""
         self.alarms = Alarms(log)
-        self.alarms.now_ms = self.now_ms
         self._random = random
         self._ledger = Ledger(0, 0)
         self._applied: dict[str, list[Applied]] = {}
         self._durable: dict[str, int] = {}
         self.replicas: dict[str, Replica] = {}
+        self.reaper = Reaper(self)
+        self._texts: dict[str, TextKeeper] = {}
         self._load()
-        self.sync = Sync(identity, self.replicas, storage, self.alarms, log)
+        self.retention = Retention(storage, caps, now.mono_s)
+        self.sync = Sync(identity, self.replicas, storage, self.alarms, random, log, self.now_s)
         self.desk = Desk(self, identity, storage)
         self._handlers: dict[type, Callable[[Any], None]] = {
             AgentOpened: self._agent_opened,
@@ -184,7 +198,7 @@ class Node:
 
     def _load(self) -> None:
         """Read every space from disk, in place of what memory holds."""
-        rows = self.storage.spaces() or [SpaceRow(1, "default", 0, None, 0, 0, 0, {})]
+        rows = self.storage.spaces() or [SpaceRow(1, "default", 0, None, 0, 0, 0, {}, 0, {})]
         self._ledger = Ledger(max(row.position for row in rows), self.storage.row_last())
         known = {row.id for row in self.storage.spaces()}
         self._ledger.batch.spaces.extend((row.id, row.name, row.epoch) for row in rows if row.id not in known)
@@ -192,14 +206,23 @@ class Node:
         for row in rows:
             codec = Codec(self.identity.cluster, row.name, row.epoch)
             self.replicas[row.name] = Replica(row, codec, self.storage, self._ledger, self._random, me, self.alarms)
+        for replica in self.replicas.values():
+            self.reaper.loaded(replica)
         self._durable = {row.name: row.position for row in rows}
+        self._texts = {name: TextKeeper(replica) for name, replica in self.replicas.items()}
+        self._tell_time()
+
+    def _tell_time(self) -> None:
+        self.alarms.now_ms = self.now_ms
+        for replica in self.replicas.values():
+            replica.documents.now_s = self.now_s
 
     # -- events in -------------------------------------------------------------------------------------------
 
     def step(self, event: Event, now: Now) -> None:
         """Take in one event. What follows from it shows in the next :meth:`ready`."""
         self.now_ms, self.now_s = now
-        self.alarms.now_ms = self.now_ms
+        self._tell_time()
         self._handlers[type(event)](event)
 
     def _agent_opened(self, event: AgentOpened) -> None:
@@ -218,16 +241,21 @@ class Node:
         self.sync.opened(event.conn, event.url, event.dialled, self.now_s, self.now_ms)
 
     def _peer_frame(self, event: PeerFrame) -> None:
+        self.desk.waits.peers_spoke()
         try:
             applied = self.sync.received(event.conn, event.data, self.now_s, self.now_ms)
         except PeerError as error:
             self.sync.closes.append((event.conn, error.message))
             return
+        for name, merged in self.sync.transfers.taker.take_merges():
+            self._applied.setdefault(name, [])
+            if len(self.desk.watches):
+                self.desk.watches.retell(name, merged.keys())
         for item in applied:
             self._applied.setdefault(item.space, []).append(item)
 
     def _peer_closed(self, event: PeerClosed) -> None:
-        self.sync.closed(event.conn, event.reason, self.now_ms)
+        self.sync.closed(event.conn, event.reason, self.now_s, self.now_ms)
 
     def _peer_latency(self, event: PeerLatency) -> None:
         link = self.sync.links.get(event.conn)
@@ -263,6 +291,10 @@ class Node:
         """The object that ``crdtsync status --json`` prints."""
         return build_status(self)
 
+    def document_memory_bytes(self) -> int:
+        """About how much memory the loaded documents of all spaces take."""
+        return sum(replica.documents.memory_bytes for replica in self.replicas.values())
+
     def is_linked(self, url: str) -> bool:
         """Whether the node that answered at ``url`` last is connected."""
         dial = self.sync.dials.get(url)
@@ -278,16 +310,30 @@ class Node:
         """
         desk, sync = self.desk, self.sync
         desk.settle()
+        self.reaper.run()
+        for name, keeper in self._texts.items():
+            own = keeper.keep(self.now_ms, not self.read_only)
+            if own:
+                self.applied(self.replicas[name], own)
         for name, applied in self._applied.items():
             self.replicas[name].prepare_commit()
             desk.watches.notify(name, applied, self._durable[name], self.now_ms)
-        desk.watches.advance(self.now_ms)
+        self._retain()
+        desk.watches.advance(self._durable, self.now_ms)
         sync.pump(self._applied, self._durable, self.now_s)
         self._ledger.batch.peers.extend(sync.met)
         ready = Ready(self._ledger.take(), sync.sends, desk.replies, sync.closes, desk.closes)
         sync.met, sync.sends, sync.closes = [], [], []
         desk.replies, desk.closes = [], []
         return ready
+
+    def _retain(self) -> None:
+        """Let go of what is too old or too much. While there is no room nothing is added, and nothing goes."""
+        if self._applied:
+            self.retention.touched(self._ledger.batch, self.now_s)
+        if not self.read_only and self.now_s >= self.retention.due_s:
+            replicas = [replica for _, replica in sorted(self.replicas.items())]
+            self.retention.run(replicas, self._ledger.batch, self.now_ms, self.now_s)
 
     def advance(self) -> None:
         """What :meth:`ready` asked to persist is on disk."""
@@ -320,6 +366,7 @@ class Node:
         """
         self._applied.clear()
         self._load()
+        self.retention.failed(self.now_s)
         error = to_wire(refusal)
         replies = [
             reply if reply.stands else Reply(reply.conn, reply.request, frame(pack([reply.request, 1, error])))
@@ -327,6 +374,7 @@ class Node:
             if reply.request is not None
         ]
         closes = [(conn, f"this node could not store what it received: {refusal.message}") for conn in self.sync.links]
+        self.sync.transfers.reload(self.now_s)
         self.desk.reload(self.replicas, refusal)
         return Ready(Batch(), [], [*replies, *self._take_replies()], closes, ready.agent_closes)
 
@@ -338,5 +386,8 @@ class Node:
         """Until when (on the monotonic clock) the caller may wait before it steps a :class:`Tick`; None: for ever."""
         if self._applied or self.desk.watches.has_more():
             return self.now_s
-        due = [self.desk.waits.deadline_s(), self.sync.deadline_s(self._durable)]
+        due = [self.desk.waits.deadline_s(), self.sync.deadline_s(self._durable), self.reaper.deadline_s()]
+        due += [keeper.deadline_s(self.now_s, not self.read_only) for keeper in self._texts.values()]
+        if not self.read_only:
+            due.append(self.retention.due_s)
         return min((moment for moment in due if moment is not None), default=None)

@@ -8,22 +8,40 @@ from crdtsync.causality import VersionVector, Writer, covers
 from crdtsync.wire.messages import Hello
 
 
+@dataclass(slots=True)
+class Serving:
+    """Which snapshot is being given away, and which part is next."""
+
+    snapshot: bytes
+    part: int
+
+
 class SpaceLink:
     """How far one space has got on one connection.
 
     ``known``: what the peer said it has, or was sent. ``position``: everything in our log up to here is known or
     left to others to bring. ``relay_until``: up to here it is no longer left to others.
+
+    ``offered``: the peer was told to take a snapshot, and the log waits; ``serving``: the one that it takes;
+    ``floor_lag``: how far it was below the log's floor when that was last looked at. The other way: ``has_offer``,
+    and ``was_asked`` for a snapshot.
     """
 
     __slots__ = (
         "ack_writers",
+        "floor_lag",
+        "has_offer",
         "known",
         "mark_position",
         "mark_vector",
+        "offer_due_s",
+        "offered",
         "position",
         "progressed",
         "relay_until",
+        "serving",
         "stopped",
+        "was_asked",
     )
 
     def __init__(self, known: VersionVector, position: int) -> None:
@@ -35,14 +53,20 @@ class SpaceLink:
         self.mark_vector: VersionVector = {}
         self.mark_position = 0
         self.progressed = False
+        self.offered = False
+        self.offer_due_s = 0.0
+        self.serving: Serving | None = None
+        self.floor_lag = 0
+        self.has_offer = False
+        self.was_asked = False
 
 
 class Link:
-    """One open connection to a peer."""
+    """One open connection to a peer. ``introduced``: what this side said that it has when the connection opened."""
 
     __slots__ = (
-        "ack_due_s", "acked_bytes", "conn", "dialled", "dropped_bytes", "dropped_spaces", "hello", "nodes",
-        "received_bytes", "rtt_ms", "sent_bytes", "since_s", "spaces", "url", "wants",
+        "ack_due_s", "acked_bytes", "conn", "dialled", "dropped_bytes", "dropped_spaces", "hello", "introduced",
+        "nodes", "received_bytes", "rtt_ms", "sent_bytes", "since_s", "spaces", "url", "wants",
     )  # fmt: skip
 
     def __init__(self, conn: int, url: str, dialled: bool, now_s: float) -> None:
@@ -51,6 +75,7 @@ class Link:
         self.dialled = dialled
         self.since_s = now_s
         self.hello: Hello | None = None
+        self.introduced: dict[str, VersionVector] = {}
         self.spaces: dict[str, SpaceLink] = {}
         self.nodes: frozenset[str] = frozenset()
         self.sent_bytes = 0

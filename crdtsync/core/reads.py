@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from crdtsync.causality import Dot, Writer, hlc_ms, merge
+from crdtsync.causality import Dot, Writer, covers, hlc_ms, merge
+from crdtsync.core.documents import UNKNOWN_WRITER
 from crdtsync.core.entries import Entry
+from crdtsync.core.kinds.rules import Sibling
+from crdtsync.core.kinds.sets import members
+from crdtsync.core.kinds.text_lineage import document_of
 from crdtsync.core.replica import Replica
 from crdtsync.core.storage import DocumentUpdate, Storage
 from crdtsync.core.values import (
-    Sibling,
+    ReadValue,
     describe_key,
-    document_of,
+    inline_value,
+    is_conflict,
     kind_name,
     packed_value,
     siblings,
@@ -22,7 +27,15 @@ from crdtsync.errors import InvalidRequest, KindMismatch
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX, key_fault, shown
-from crdtsync.wire.tokens import Version, decode_dot, decode_token, encode_dot, encode_token, encode_version
+from crdtsync.wire.tokens import (
+    VERSION_DOTS_MAX,
+    Version,
+    decode_dot,
+    decode_token,
+    encode_dot,
+    encode_token,
+    encode_version,
+)
 
 PAGE_ROWS_MAX = 1000
 PAGE_BYTES_MAX = 1024 * 1024
@@ -41,18 +54,21 @@ class Reader:
         """The live values of ``key``, the winner first."""
         return siblings(self.replica.entries, self.replica.entries.live(key, self.now_ms))
 
-    def winner(self, key: str, kind: Kind) -> list[Entry]:
-        """The entries of the winner, if it is of this kind; empty if the key is absent.
+    def winner_first(self, key: str, kind: Kind) -> list[Sibling]:
+        """The live values of ``key``, if the winner is of this kind; empty if the key is absent.
 
         :raises KindMismatch: it is of another kind.
         """
         groups = self.groups(key)
-        if not groups:
-            return []
-        if groups[0][-1].kind != kind:
+        if groups and groups[0][-1].kind != kind:
             found = kind_name(groups[0][-1].kind)
             raise KindMismatch(f"{key!r} is a {found}, not a {kind_name(kind)}: read it with get", kind=found)
-        return groups[0]
+        return groups
+
+    def winner(self, key: str, kind: Kind) -> list[Entry]:
+        """The entries of the winner, under the same condition; empty if the key is absent."""
+        groups = self.winner_first(key, kind)
+        return groups[0] if groups else []
 
     def token(self) -> str:
         """Names all that an answer from memory shows: it leaves after the commit of what came before it."""
@@ -85,14 +101,13 @@ def _scan(reader: Reader, args: Arguments) -> object:
     if type(prefix) is not str or type(start) is not str:
         raise InvalidRequest("prefix and start must be strings")
     describe_row = _entry_row if args.get("entries") else _row
-    read = _inline_value if args.get("values") else _no_value
+    read = inline_value if args.get("values") else _no_value
+    find = _conflicting if args.get("conflicts") else _living
     items: list[object] = []
     size_bytes = 0
     more = False
-    for key in reader.replica.entries.keys(prefix, start):
+    for key in find(reader, prefix, start):
         row = describe_row(reader, key, read)
-        if row is None:
-            continue
         size_bytes += len(pack(row))
         more = len(items) == limit or (bool(items) and size_bytes > PAGE_BYTES_MAX)
         if more:
@@ -101,13 +116,20 @@ def _scan(reader: Reader, args: Arguments) -> object:
     return {"items": items, "more": more, "token": reader.token()}
 
 
-ReadValue = Callable[[Replica, Sibling], bytes | None]
+def _living(reader: Reader, prefix: str, start: str) -> Iterator[str]:
+    entries = reader.replica.entries
+    return (key for key in entries.keys(prefix, start) if entries.live(key, reader.now_ms))
+
+
+def _conflicting(reader: Reader, prefix: str, start: str) -> Iterator[str]:
+    """Conflicts are few: among the keys with several entries alone, not among all."""
+    entries = reader.replica.entries
+    plural = sorted(key for key in entries.plural if key > start and key.startswith(prefix))
+    return (key for key in plural if is_conflict(entries, entries.live(key, reader.now_ms)))
 
 
 def _row(reader: Reader, key: str, read: ReadValue) -> object:
     groups = reader.groups(key)
-    if not groups:
-        return None
     winner, others = groups[0], [entry for group in groups[1:] for entry in group]
     version = encode_version(version_of(winner, others))
     return [key, kind_name(winner[-1].kind), read(reader.replica, winner), version, len(groups) - 1]
@@ -118,28 +140,61 @@ def _entry_row(reader: Reader, key: str, read: ReadValue) -> object:
     return describe_key(reader.replica, key, live, reader.node_of, read)
 
 
-def _inline_value(_replica: Replica, group: Sibling) -> bytes | None:
-    return None if group[-1].kind in (Kind.LOG, Kind.TEXT) else group[-1].value
-
-
 def _no_value(_replica: Replica, _group: Sibling) -> None:
     return None
 
 
 def _log(reader: Reader, args: Arguments) -> object:
-    live = reader.winner(_key(args), Kind.LOG)
-    first, limit = _first(live, args), _limit(args)
+    groups = reader.winner_first(_key(args), Kind.LOG)
+    return _page(reader, args, groups, groups[0] if groups else [])
+
+
+def _members(reader: Reader, args: Arguments) -> object:
+    groups = reader.winner_first(_key(args), Kind.SET)
+    return _page(reader, args, groups, members(groups[0]) if groups else [])
+
+
+def _fields(reader: Reader, args: Arguments) -> object:
+    """A page of a map, by names of fields."""
+    groups = reader.winner_first(_key(args), Kind.MAP)
+    start, limit = args.get("start", ""), _limit(args)
+    if type(start) is not str:
+        raise InvalidRequest("start must be the name of a field: those after it are read")
+    winner, *losers = groups or [[]]
+    named = {entry.sub: entry for entry in winner if entry.sub is not None and entry.sub > start}
     items: list[object] = []
     size_bytes = 0
-    for entry in live[first : first + limit]:
+    for field in sorted(named)[: limit + 1]:
+        if len(items) == limit or size_bytes >= PAGE_BYTES_MAX:
+            break
+        items.append([field, *_part(reader, named[field])])
+        size_bytes += len(field) + len(named[field].value or b"")
+    version = version_of(winner, [entry for group in losers for entry in group])
+    return {
+        "items": items,
+        "length": len(winner),
+        "more": len(items) < len(named),
+        "version": encode_version(version),
+        "token": reader.token(),
+    }
+
+
+def _page(reader: Reader, args: Arguments, groups: list[Sibling], shown: Sibling) -> object:
+    """A page of a log or set of which ``shown`` are the elements."""
+    first, limit = _first(shown, args), _limit(args)
+    items: list[object] = []
+    size_bytes = 0
+    for entry in shown[first : first + limit]:
         if size_bytes >= PAGE_BYTES_MAX:
             break
-        items.append(
-            [entry.value, encode_dot(entry.dot), entry.agent, reader.node_of(entry.dot.writer), hlc_ms(entry.hlc)]
-        )
+        items.append(_part(reader, entry))
         size_bytes += len(entry.value or b"")
-    version = encode_version(_log_version(reader, live))
-    return {"items": items, "start": first, "length": len(live), "version": version, "token": reader.token()}
+    version = encode_version(_page_version(reader, groups))
+    return {"items": items, "start": first, "length": len(shown), "version": version, "token": reader.token()}
+
+
+def _part(reader: Reader, entry: Entry) -> list[object]:
+    return [entry.value, encode_dot(entry.dot), entry.agent, reader.node_of(entry.dot.writer), hlc_ms(entry.hlc)]
 
 
 def _first(live: list[Entry], args: Arguments) -> int:
@@ -156,11 +211,13 @@ def _first(live: list[Entry], args: Arguments) -> int:
     return next((index + 1 for index, entry in enumerate(live) if entry.dot == dot), 0)
 
 
-def _log_version(reader: Reader, live: list[Entry]) -> Version:
-    """What covers all of a log, without looking at each element of a long one."""
-    if len(live) <= KEY_SIBLINGS_MAX:
-        return version_of(live)
-    return Version(vector=reader.replica.vector, hlc=live[-1].hlc)
+def _page_version(reader: Reader, groups: list[Sibling]) -> Version:
+    """What covers all of a log or set, without looking at each element of a long one."""
+    winner, *losers = groups or [[]]
+    others = [entry for group in losers for entry in group]
+    if len(winner) <= KEY_SIBLINGS_MAX or len(others) > VERSION_DOTS_MAX:
+        return version_of(winner, others)
+    return Version((), tuple(entry.dot for entry in others), reader.replica.vector, winner[-1].hlc)
 
 
 def _text_read(reader: Reader, args: Arguments) -> object:
@@ -182,19 +239,23 @@ def _text_updates(reader: Reader, args: Arguments) -> object:
     if not live:
         return None
     document = document_of(live[-1])
-    wanted = args.get("document")
-    if wanted is not None and decode_dot(wanted) != document:
-        raise InvalidRequest("the text has been replaced by another document: read it again")
-    token = args.get("after")
+    wanted, token = args.get("document"), args.get("after")
     _, held = decode_token(token).get(replica.name, (0, {})) if token is not None else (0, {})
-    at = reader.storage.position_missing(replica.id, held, replica.vector)
+    is_new = token is not None and document.seq > held.get(document.writer, 0)
+    if is_new or (wanted is not None and decode_dot(wanted) != document):
+        return _whole_text(reader, live[-1], document)
     limit = _limit(args)
+    at = replica.trimmed_position
+    if covers(held, replica.floor):
+        at = reader.storage.position_missing(replica.id, held, replica.vector)
+    elif document.seq <= replica.floor.get(document.writer, 0):
+        return _whole_text(reader, live[-1], document)
     items: list[object] = []
     size_bytes = 0
     told = dict(held)
     more = False
     for row in _edits(reader.storage, replica.id, document, at, limit):
-        if row.dot.seq <= held.get(row.dot.writer, 0):
+        if row.dot.seq <= held.get(row.dot.writer, 0) or row.dot.writer == UNKNOWN_WRITER:
             continue
         is_first_of_change = row.dot.seq > told.get(row.dot.writer, 0)
         if is_first_of_change and (len(items) >= limit or size_bytes >= PAGE_BYTES_MAX):
@@ -209,6 +270,16 @@ def _text_updates(reader: Reader, args: Arguments) -> object:
         merge(told, replica.durable_vector())  # the rows come from disk: claim no more than is there
     here = encode_token([(replica.name, replica.epoch, told)])
     return {"document": encode_dot(document), "items": items, "token": here, "more": more, "reset": False}
+
+
+def _whole_text(reader: Reader, newest: Entry, document: Dot) -> object:
+    """The answer to one whose ``after`` lies before the past that is kept, or whose document is no longer that of the
+    text: all of it as one edit, to start over from.
+    """
+    update = reader.replica.documents.get(document).updates_after(None)
+    token = reader.token()
+    items = [[update, token, newest.agent, reader.node_of(newest.dot.writer)]]
+    return {"document": encode_dot(document), "items": items, "token": token, "more": False, "reset": True}
 
 
 def _edits(storage: Storage, space: int, document: Dot, after: int, rows_wanted: int) -> Iterator[DocumentUpdate]:
@@ -246,6 +317,8 @@ READS: dict[str, Callable[[Reader, Arguments], object]] = {
     "entry": _entry,
     "scan": _scan,
     "log": _log,
+    "members": _members,
+    "fields": _fields,
     "text_read": _text_read,
     "text_updates": _text_updates,
 }

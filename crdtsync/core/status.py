@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import missing
 from crdtsync.core.replica import Replica
-from crdtsync.core.values import siblings
+from crdtsync.core.values import is_conflict
 
 if TYPE_CHECKING:
     from crdtsync.core.node import Node
@@ -47,16 +47,18 @@ def build_status(node: Node) -> dict[str, Any]:
 
 def _space(node: Node, replica: Replica) -> dict[str, Any]:
     entries = replica.entries
-    conflicting = sum(1 for key in entries.plural if len(siblings(entries, entries.live(key, node.now_ms))) > 1)
+    conflicting = sum(1 for key in entries.plural if is_conflict(entries, entries.live(key, node.now_ms)))
     return {
         "name": replica.name,
         "epoch": replica.epoch,
-        "keys": len(entries),
-        "entries": entries.count,
+        "keys": len(entries) - len(entries.absent),
+        "entries": entries.count - entries.expiry.hidden_count,
         "siblings": conflicting,
         "version_vector": {str(writer): seq for writer, seq in sorted(replica.vector.items())},
         "digest": f"{entries.digest:032x}",
         **node.storage.log_stats(replica.id),
+        "log_bytes_max": node.retention.caps.log_bytes_max,
+        "history_bytes_max": node.retention.caps.history_bytes_max,
         "pending_changes": len(replica.gate),
         "checkpoint_age_s": None,
     }
@@ -79,6 +81,7 @@ def _peer(node: Node, peer: Peer) -> dict[str, Any]:
         "last_seen": peer.last_seen_ms,
         "last_error": peer.last_error or (dial.last_error if dial is not None and link is None else ""),
         "clock_skew_ms": peer.clock_skew_ms,
+        "snapshot": None if link is None else node.sync.transfers.progress(link),
     }
 
 
@@ -102,4 +105,5 @@ def _dial(dial: Dial) -> dict[str, Any]:
         "last_seen": None,
         "last_error": dial.last_error,
         "clock_skew_ms": None,
+        "snapshot": None,
     }

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from crdtsync.causality import Dot, VersionVector, Writer
+from crdtsync.causality import Dot, VersionVector, Writer, flatten
 from crdtsync.core.entries import Entry
+from crdtsync.wire.codec import pack
 
 
 class SpaceRow(NamedTuple):
@@ -18,7 +19,8 @@ class SpaceRow(NamedTuple):
 
     ``own_writer`` is None if no writer may be resumed; ``own_position`` and ``position`` are the log positions of
     its last change and of the last change of all; ``hlc`` is the highest hybrid time ever applied; ``floor`` is the
-    vector below which the log no longer reaches.
+    vector below which the log no longer reaches, ``trimmed_position`` the position of the last change trimmed from
+    it; ``history_floor`` is the vector below which history no longer tells an older cut.
     """
 
     id: int
@@ -29,6 +31,8 @@ class SpaceRow(NamedTuple):
     position: int
     hlc: int
     floor: VersionVector
+    trimmed_position: int
+    history_floor: VersionVector
 
 
 class LogRow(NamedTuple):
@@ -58,6 +62,17 @@ class ChangeRow(NamedTuple):
     seq: int
     hash: bytes
     body: bytes
+    time_ms: int
+
+
+class HeadRow(NamedTuple):
+    """The highest change of a writer, where it did not come as a change: from a snapshot."""
+
+    space: int
+    writer: int
+    seq: int
+    hash: bytes
+    position: int
 
 
 class EntryRow(NamedTuple):
@@ -78,6 +93,14 @@ class EntryRow(NamedTuple):
     attrs: bytes | None
 
 
+class RemovedRow(NamedTuple):
+    """A row of live state that goes to history, and the log position of the change that removed it."""
+
+    row: int
+    position: int
+    time_ms: int
+
+
 class RemovalRow(NamedTuple):
     """That operation ``n`` of a change removed what ``removes`` (encoded) names from ``key``."""
 
@@ -87,6 +110,8 @@ class RemovalRow(NamedTuple):
     seq: int
     n: int
     removes: bytes
+    position: int
+    time_ms: int
 
 
 class DocumentUpdateRow(NamedTuple):
@@ -115,6 +140,104 @@ class DocumentStateRow(NamedTuple):
     state: bytes
 
 
+class DocumentTrim(NamedTuple):
+    """Drop a document's edits up to position ``updates_to``, and its stored states before ``states_before``."""
+
+    space: int
+    writer: int
+    seq: int
+    n: int
+    updates_to: int
+    states_before: int
+
+
+class DocumentDrop(NamedTuple):
+    """Drop all that is stored of a document."""
+
+    space: int
+    writer: int
+    seq: int
+    n: int
+
+
+class LogTrim(NamedTuple):
+    """Drop all changes up to ``position`` from the log of a space; short hashes of them are kept for a while."""
+
+    space: int
+    position: int
+    time_ms: int
+
+
+class HistoryTrim(NamedTuple):
+    """Drop from history the dead entries up to number ``dead_to`` and the removals up to number ``removals_to``."""
+
+    space: int
+    dead_to: int
+    removals_to: int
+
+
+class SnapshotPartRow(NamedTuple):
+    """A part of a snapshot on its way from a peer."""
+
+    space: int
+    part: int
+    snapshot: bytes
+    data: bytes
+
+
+class Adoption(NamedTuple):
+    """Entries that came with the parts of a snapshot become live: those with rows from ``first`` to ``last``.
+
+    Until then they are rows of no space: of the number ``-space``.
+    """
+
+    space: int
+    first: int
+    last: int
+
+
+class OldChange(NamedTuple):
+    """What the oldest rows of the log weigh."""
+
+    position: int
+    writer: Writer
+    seq: int
+    size_bytes: int
+    time_ms: int
+
+
+class OldDead(NamedTuple):
+    """What the oldest dead entries weigh; ``position`` is that of the change that removed them."""
+
+    id: int
+    position: int
+    size_bytes: int
+    time_ms: int
+
+
+class OldRemoval(NamedTuple):
+    """What the oldest removals weigh, and the change that made them."""
+
+    id: int
+    position: int
+    writer: Writer
+    seq: int
+    size_bytes: int
+    time_ms: int
+
+
+class DocumentSpan(NamedTuple):
+    """Where a document's rows stand in the log; None: it has none.
+
+    ``states`` are the positions of its stored states, in order; ``last`` is that of its newest row of all.
+    """
+
+    dot: Dot
+    first_update: int | None
+    states: list[int]
+    last: int
+
+
 class OutcomeRow(NamedTuple):
     """What a client's write ``number`` was answered; ``slot`` is the number modulo the window."""
 
@@ -136,28 +259,52 @@ class PeerRow(NamedTuple):
 class Batch:
     """Everything that one commit must make durable, as rows by table."""
 
-    # removed_rows: (row, space, bytes of its value)
     __slots__ = (
-        "changes", "clocks", "document_states", "document_updates", "entries", "origins", "outcomes", "own_changes",
-        "peers", "removals", "removed_rows", "spaces", "writers", )  # fmt: skip
+        "adoptions", "changes", "clocks", "document_drops", "document_states", "document_trims", "document_updates",
+        "entries", "floors", "heads", "history_floors", "history_trims", "log_trims", "origins", "outcomes",
+        "own_changes", "peers", "removals", "removed_rows", "retired_writers", "snapshot_drops", "snapshot_parts",
+        "spaces", "staged_drops", "writers",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.spaces: list[tuple[int, str, int]] = []
         self.writers: list[tuple[int, int]] = []
+        self.retired_writers: list[tuple[int, int]] = []
         self.clocks: list[tuple[int, int]] = []
         self.changes: list[ChangeRow] = []
+        self.heads: list[HeadRow] = []
         self.entries: list[EntryRow] = []
-        self.removed_rows: list[tuple[int, int, int]] = []
+        self.removed_rows: list[RemovedRow] = []
         self.removals: list[RemovalRow] = []
         self.document_updates: list[DocumentUpdateRow] = []
         self.document_states: list[DocumentStateRow] = []
+        self.document_trims: list[DocumentTrim] = []
+        self.document_drops: list[DocumentDrop] = []
         self.origins: list[tuple[int, int, str, str]] = []
+        self.floors: list[tuple[bytes, int]] = []  # a packed vector, of a space
+        self.history_floors: list[tuple[bytes, int]] = []  # likewise
+        self.log_trims: list[LogTrim] = []
+        self.history_trims: list[HistoryTrim] = []
+        self.snapshot_parts: list[SnapshotPartRow] = []
+        self.snapshot_drops: list[
+            int
+        ] = []  # spaces whose parts go, and all entries that came with them and stay staged
+        self.staged_drops: list[int] = []  # rows of staged entries that are not to become live
+        self.adoptions: list[Adoption] = []
         self.outcomes: list[OutcomeRow] = []
         self.peers: list[PeerRow] = []
         self.own_changes = 0
 
     def __bool__(self) -> bool:
-        return bool(self.changes or self.outcomes or self.spaces or self.writers or self.peers or self.document_states)
+        return any(getattr(self, name) for name in _REASONS)
+
+
+_REASONS = tuple(name for name in Batch.__slots__ if name not in ("clocks", "own_changes"))
+
+
+def pack_vector(vector: VersionVector) -> bytes:
+    """A vector as rows hold it."""
+    return pack(flatten(vector))
 
 
 class Storage(Protocol):
@@ -185,7 +332,7 @@ class Storage(Protocol):
         """Changes after position ``after``, in order: at least one if there is any, about ``bytes_max`` at most."""
 
     def change_hash(self, space: int, writer: int, seq: int) -> bytes | None:
-        """Hash of one change, if it is still known."""
+        """Hash of one change, if it is still known: whole while the log holds the change, later its first 8 bytes."""
 
     def position_missing(self, space: int, vector: VersionVector, heads: VersionVector) -> int:
         """The position just before the first change that ``vector`` does not include."""
@@ -193,8 +340,45 @@ class Storage(Protocol):
     def document(self, space: int, document: Dot) -> tuple[bytes | None, list[bytes]]:
         """The stored state of a document, if any, and the edits after it."""
 
+    def document_as_of(self, space: int, document: Dot, position: int) -> tuple[bytes | None, list[bytes]]:
+        """The same as it stood after the change at ``position`` of the log, which must be pinned or not yet trimmed."""
+
+    def document_exists(self, space: int, document: Dot) -> bool:
+        """Whether anything is stored of a document."""
+
+    def has_state(self, space: int, document: Dot, position: int) -> bool:
+        """Whether a whole state of a document is stored from before a log position, or from there."""
+
+    def document_edits(self, space: int, document: Dot) -> VersionVector:
+        """For each writer: the highest change with an edit of a document that is still stored by itself; empty edits
+        count only if they are writer 0's.
+        """
+
+    def documents(self, space: int) -> list[Dot]:
+        """Every document of which something is stored."""
+
     def document_updates(self, space: int, document: Dot, after: int, rows_max: int) -> list[DocumentUpdate]:
         """Edits of a document after a log position."""
+
+    def snapshot_parts(self, space: int) -> Iterable[SnapshotPartRow]:
+        """The parts of a snapshot that have been taken so far, in order."""
+
+    def staged_rows(self, space: int) -> Iterable[tuple[int, Dot]]:
+        """The rows of entries that came with those parts and are not live yet."""
+
+    # -- for retention: what is oldest -------------------------------------------------------------------------
+
+    def oldest_changes(self, space: int, rows_max: int) -> list[OldChange]:
+        """The oldest changes in the log."""
+
+    def oldest_dead(self, space: int, rows_max: int) -> list[OldDead]:
+        """The dead entries that were removed first."""
+
+    def oldest_removals(self, space: int, rows_max: int) -> list[OldRemoval]:
+        """The oldest removals."""
+
+    def document_spans(self, space: int, after: Dot | None, rows_max: int) -> list[DocumentSpan]:
+        """Documents in order of their names, from after one of them on."""
 
     def outcome(self, client: bytes, number: int) -> bytes | None:
         """The stored reply to a client's write."""

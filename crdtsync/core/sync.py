@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import Frontier, VersionVector, Writer, covers, flatten, merge
 from crdtsync.core.alarms import Alarms
@@ -17,22 +18,30 @@ from crdtsync.core.identity import Identity
 from crdtsync.core.peers import Dial, Link, Peer, SpaceLink
 from crdtsync.core.replica import Applied, Replica
 from crdtsync.core.storage import PeerRow, Storage
+from crdtsync.core.transfer import Transfers
 from crdtsync.errors import ForkDetected, InvalidEncoding, PeerError
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import CHANGE_DEPS_MAX, PROTOCOL_VERSION
 from crdtsync.wire.messages import (
     FRAME_CHANGES_MAX,
+    SNAPSHOTS,
     Ack,
     Changes,
     Hello,
     Links,
     Message,
+    Offer,
+    Part,
     SpaceAck,
     Stop,
+    Take,
     Want,
     decode_message,
     encode_message,
 )
+
+if TYPE_CHECKING:
+    from random import Random
 
 RELAY_DELAY_S = 1.0
 """How long a change of another node may take to reach a peer by itself before it is relayed."""
@@ -53,7 +62,14 @@ class Sync:
     """All peers of a node. Messages to send collect in ``sends``, connections to close in ``closes``."""
 
     def __init__(
-        self, identity: Identity, replicas: dict[str, Replica], storage: Storage, alarms: Alarms, log: Log
+        self,
+        identity: Identity,
+        replicas: dict[str, Replica],
+        storage: Storage,
+        alarms: Alarms,
+        random: Random,
+        log: Log,
+        now_s: float,
     ) -> None:
         self.identity = identity
         self.replicas = replicas
@@ -70,6 +86,7 @@ class Sync:
         self.alarms = alarms
         self.read_only = False
         self._check_due_s = 0.0
+        self.transfers = Transfers(replicas, storage, alarms, random, log, self.links, self._send, now_s)
 
     # -- connections -------------------------------------------------------------------------------------
 
@@ -77,14 +94,16 @@ class Sync:
         """A connection stands: introduce ourselves."""
         link = self.links[conn] = Link(conn, url, dialled, now_s)
         spaces = {name: (replica.epoch, replica.frontier) for name, replica in self.replicas.items()}
+        link.introduced = {name: dict(replica.vector) for name, replica in self.replicas.items()}
         me = self.identity
-        self._send(link, Hello(me.node, me.name, me.cluster, me.database, spaces, now_ms))
+        self._send(link, Hello(me.node, me.name, me.cluster, me.database, spaces, now_ms, features=(SNAPSHOTS,)))
 
-    def closed(self, conn: int, reason: str, now_ms: int) -> None:
+    def closed(self, conn: int, reason: str, now_s: float, now_ms: int) -> None:
         """A connection is gone."""
         link = self.links.pop(conn, None)
         if link is None or link.hello is None:
             return
+        self.transfers.taker.closed(link, now_s)
         peer = self.peers[link.hello.node]
         if peer.link is link:
             peer.link = None
@@ -109,16 +128,18 @@ class Sync:
         if link.hello is None:
             if not isinstance(message, Hello):
                 raise PeerError("the first message of a connection must be a hello")
-            self._hello(link, message, now_ms)
+            self._hello(link, message, now_s, now_ms)
             return []
         self.peers[link.hello.node].last_seen_ms = now_ms
         match message:
             case Changes():
                 return self._changes(link, message, now_s, now_ms)
             case Ack():
-                self._ack(link, message)
+                self._ack(link, message, now_s)
             case Want():
-                self._want(link, message)
+                self._want(link, message, now_s)
+            case Offer() | Take() | Part():
+                return self._transfer(link, message, now_s, now_ms)
             case Links():
                 link.nodes = message.nodes
             case Stop():
@@ -127,7 +148,7 @@ class Sync:
                 raise PeerError("a second hello on one connection")
         return []
 
-    def _hello(self, link: Link, hello: Hello, now_ms: int) -> None:
+    def _hello(self, link: Link, hello: Hello, now_s: float, now_ms: int) -> None:
         self._check_hello(hello)
         link.hello = hello
         peer = self.peers.setdefault(hello.node, Peer(hello.node, hello.name))
@@ -149,8 +170,17 @@ class Sync:
         self.log("peer_up", peer=hello.name, node=hello.node, url=link.url, dialled=link.dialled)
         for name, (epoch, frontier) in sorted(hello.spaces.items()):
             if name in self.replicas:
-                self._start(link, self.replicas[name], epoch, frontier)
+                self._start(link, self.replicas[name], epoch, frontier, now_s)
+                self._acknowledge_since_introduction(link, name)
         self._send_links()
+
+    def _acknowledge_since_introduction(self, link: Link, name: str) -> None:
+        """What came to this node after it introduced itself, and before it could acknowledge anything."""
+        told, replica = link.introduced.pop(name, {}), self.replicas[name]
+        news = {writer for writer, seq in replica.vector.items() if told.get(writer, 0) < seq}
+        if news:
+            link.spaces[name].ack_writers |= news
+            link.ack_due_s = link.since_s
 
     def _check_hello(self, hello: Hello) -> None:
         me = self.identity
@@ -189,7 +219,7 @@ class Sync:
         assert link.hello is not None
         return (self.identity.node if link.dialled else link.hello.node, -link.since_s)
 
-    def _start(self, link: Link, replica: Replica, epoch: int, frontier: Frontier) -> None:
+    def _start(self, link: Link, replica: Replica, epoch: int, frontier: Frontier, now_s: float) -> None:
         """Begin, or begin again, to sync one space from what the peer says that it has."""
         assert link.hello is not None
         vector = {writer: seq for writer, (seq, _) in frontier.items()}
@@ -205,21 +235,26 @@ class Sync:
                 f"space {replica.name}: {link.hello.name} has epoch {epoch}, this node {replica.epoch}",
             )
             return
-        if not covers(known, replica.floor):
-            here.stopped = True
-            self.alarms.raise_once(
-                "behind_log",
-                replica.name,
-                f"space {replica.name}: {link.hello.name} lacks changes that this node's log no longer holds",
-            )
-            return
         try:
             for writer, (seq, short_hash) in sorted(frontier.items()):
                 replica.check_head(writer, seq, short_hash, stored=True)
         except ForkDetected as error:
             self._forked(link, replica.name, error)
             return
-        here.position = self.storage.position_missing(replica.id, known, replica.vector)
+        if not self.transfers.giver.withholds(link, here, replica, now_s):
+            self._rewind(here, replica)
+
+    def _reconsider(self, here: SpaceLink, replica: Replica, now_s: float) -> None:
+        """A peer that was offered a snapshot has got on, by another's perhaps: the log may do by now."""
+        if self.transfers.giver.is_served_by_log(here, replica):
+            self._rewind(here, replica)
+        else:
+            here.offer_due_s = min(here.offer_due_s, now_s + RELAY_DELAY_S)
+
+    def _rewind(self, here: SpaceLink, replica: Replica) -> None:
+        """Set the cursor to the first change that the peer lacks. What it knows covers the log's floor."""
+        here.offered = False
+        here.position = self.storage.position_missing(replica.id, here.known, replica.vector)
 
     # -- messages --------------------------------------------------------------------------------------------
 
@@ -241,6 +276,8 @@ class Sync:
                 change = replica.codec.decode(body)
                 done, kept = replica.receive(change, now_ms)
                 applied.extend(done)
+                if replica.unknown is not None:
+                    kept = self._seek_document(link, here, replica, applied, now_s, now_ms) and kept
                 if change.seq <= replica.vector.get(change.writer, 0):
                     here.ack_writers.add(change.writer)  # a repeat too: who sent it does not know that it is here
                 if change.seq > here.known.get(change.writer, 0):
@@ -254,7 +291,47 @@ class Sync:
             self._forked(link, message.space, error)
         return applied
 
-    def _ack(self, link: Link, ack: Ack) -> None:
+    def _seek_document(
+        self, link: Link, here: SpaceLink, replica: Replica, applied: list[Applied], now_s: float, now_ms: int
+    ) -> bool:
+        """An edit came for a text that is not held here: get that from the peer, or skip the edit if it cannot be had.
+
+        False: the edit must be asked for again.
+        """
+        kept = True
+        while replica.unknown is not None and kept:
+            change, document = replica.unknown
+            answer = self.transfers.taker.want_document(link, here, replica, document, now_s)
+            if answer is not None:
+                return answer
+            replica.skip_document(document)
+            done, kept = replica.receive(change, now_ms)
+            applied.extend(done)
+        return kept
+
+    def _transfer(self, link: Link, message: Offer | Take | Part, now_s: float, now_ms: int) -> list[Applied]:
+        size_bytes = len(message.data) if isinstance(message, Part) else 0
+        if self.read_only and size_bytes:
+            link.dropped_bytes += size_bytes
+            return []
+        replica, here = self.replicas.get(message.space), link.spaces.get(message.space)
+        if size_bytes:
+            link.received_bytes += size_bytes
+            link.ack_due_s = now_s
+        if replica is None or here is None or here.stopped or message.epoch != replica.epoch:
+            return []
+        try:
+            merged = self.transfers.received(link, here, replica, message, now_s, now_ms)
+        except ForkDetected as error:
+            self._forked(link, message.space, error)
+            return []
+        if merged is None:
+            return []
+        if not merged.kept:
+            link.wants.setdefault(replica.name, now_s + WANT_INTERVAL_S)
+        return merged.applied
+
+    def _ack(self, link: Link, ack: Ack, now_s: float) -> None:
         assert link.hello is not None
         if ack.received_bytes > link.sent_bytes:
             raise PeerError("acknowledges more than it was sent")
@@ -271,6 +348,8 @@ class Sync:
             if len(acked) > CHANGE_DEPS_MAX:
                 raise PeerError(f"acknowledges over {CHANGE_DEPS_MAX:,} writers, more than a space can have")
             merge(here.known, part.vector)
+            if here.offered and part.vector:
+                self._reconsider(here, replica, now_s)
             if part.digest and part.cut == cut_of(replica.vector) and part.digest != digest_of(replica):
                 self.alarms.raise_once(
                     "divergence",
@@ -281,10 +360,11 @@ class Sync:
     def set_read_only(self, read_only: bool, now_s: float) -> None:
         """Take no changes while there is no room: they are dropped, earn no credit, and are asked for later."""
         self.read_only = read_only
+        self.transfers.taker.set_read_only(read_only, now_s)
         if read_only:
             return
         for link in self.links.values():
-            if not link.dropped_spaces:
+            if not link.dropped_bytes:
                 continue
             link.received_bytes += link.dropped_bytes
             link.ack_due_s = now_s
@@ -293,10 +373,10 @@ class Sync:
             link.dropped_bytes = 0
             link.dropped_spaces = set()
 
-    def _want(self, link: Link, want: Want) -> None:
+    def _want(self, link: Link, want: Want, now_s: float) -> None:
         replica = self.replicas.get(want.space)
         if replica is not None and want.space in link.spaces:
-            self._start(link, replica, want.epoch, want.frontier)
+            self._start(link, replica, want.epoch, want.frontier, now_s)
 
     def _stop(self, link: Link, stop: Stop) -> None:
         assert link.hello is not None
@@ -310,6 +390,18 @@ class Sync:
         self.alarms.raise_once("fork", space, error.message)
         self._send(link, Stop(space, error.code, error.message))
 
+    # -- who is there ------------------------------------------------------------------------------------------
+
+    def live_nodes(self) -> set[str]:
+        """The other nodes that are up, as far as is known: those that are connected, and those connected to them."""
+        links = [(peer.node, peer.link.nodes) for peer in self.peers.values() if peer.link is not None]
+        return {node for peer, nodes in links for node in (peer, *nodes)} - {self.identity.node}
+
+    def seen_ms(self, node: str) -> int:
+        """When a node was connected last, in ms since 1970; 0: never."""
+        peer = self.peers.get(node)
+        return 0 if peer is None else peer.last_seen_ms
+
     # -- sending -----------------------------------------------------------------------------------------------
 
     def pump(self, applied: dict[str, list[Applied]], durable: dict[str, int], now_s: float) -> None:
@@ -317,6 +409,7 @@ class Sync:
 
         ``applied`` are the changes of the commit under way; ``durable``, per space, the log position before it.
         """
+        self.transfers.tick(now_s)
         for link in list(self.links.values()):
             if link.hello is None:
                 if now_s >= link.since_s + HELLO_TIMEOUT_S:
@@ -330,15 +423,21 @@ class Sync:
                 if news and link.ack_due_s is None:
                     link.ack_due_s = now_s + ACK_DELAY_S
                 if not here.stopped:
-                    self._push(link, here, replica, news, durable.get(name, replica.position))
+                    self._push(link, here, replica, news, durable.get(name, replica.position), now_s)
             self._acknowledge(link, now_s)
         if now_s >= self._check_due_s:
             self._check_due_s = now_s + RELAY_DELAY_S
-            self._check_relays()
+            self._check_relays(now_s)
 
-    def _push(self, link: Link, here: SpaceLink, replica: Replica, news: Iterable[Applied], durable: int) -> None:
+    def _push(
+        self, link: Link, here: SpaceLink, replica: Replica, news: Iterable[Applied], durable: int, now_s: float
+    ) -> None:
+        if here.offered:
+            if link.sent_bytes - link.acked_bytes < CREDIT_BYTES_MAX:
+                link.sent_bytes += self.transfers.giver.serve(link, here, replica, durable, now_s)
+            return
         if here.position < durable:
-            self._walk(link, here, replica)
+            self._walk(link, here, replica, durable)
             return
         if not news or link.sent_bytes - link.acked_bytes >= CREDIT_BYTES_MAX:
             return  # the cursor stays behind, and the log is walked when there is credit
@@ -350,14 +449,13 @@ class Sync:
         here.position = replica.position
         self._send_changes(link, replica, bodies)
 
-    def _walk(self, link: Link, here: SpaceLink, replica: Replica) -> None:
+    def _walk(self, link: Link, here: SpaceLink, replica: Replica, durable: int) -> None:
         """Send a slice of the log."""
         if link.sent_bytes - link.acked_bytes >= CREDIT_BYTES_MAX:
             return
         rows = self.storage.log(replica.id, here.position, SLICE_BYTES_MAX, FRAME_CHANGES_MAX)
         bodies = [row.body for row in rows if self._lacks(link, here, replica, row.writer, row.seq, row.position)]
-        if rows:
-            here.position = rows[-1].position
+        here.position = rows[-1].position if rows else durable  # positions of merged snapshots hold no change
         self._send_changes(link, replica, bodies)
 
     def _lacks(self, link: Link, here: SpaceLink, replica: Replica, writer: Writer, seq: int, position: int) -> bool:
@@ -406,15 +504,18 @@ class Sync:
                 here.ack_writers = set()
         self._send(link, Ack(link.received_bytes, spaces))
 
-    def _check_relays(self) -> None:
+    def _check_relays(self, now_s: float) -> None:
         """Where a peer has made no progress on what was left to others, bring it ourselves."""
         for peer in self.peers.values():
             if peer.link is None:
                 continue
             for name, here in peer.link.spaces.items():
                 replica = self.replicas[name]
-                if not here.stopped and (here.mark_position != replica.position or here.mark_vector):
+                if here.stopped or here.offered:
+                    continue
+                if here.mark_position != replica.position or here.mark_vector:
                     self._check_relay(peer, here, replica)
+                self.transfers.giver.check(peer.link, here, replica, now_s)
 
     def _check_relay(self, peer: Peer, here: SpaceLink, replica: Replica) -> None:
         acked = peer.acked.get(replica.name, {})
@@ -438,15 +539,23 @@ class Sync:
             due.append(self._check_due_s)
         if any(self._has_more(link, durable) for link in self.links.values()):
             due.append(0.0)
+        due += self.transfers.deadlines_s()
         return min(due, default=None)
 
     def _has_more(self, link: Link, durable: dict[str, int]) -> bool:
         if link.hello is None or link.sent_bytes - link.acked_bytes >= CREDIT_BYTES_MAX:
             return False
-        return any(
-            not here.stopped and here.position < durable.get(name, self.replicas[name].position)
-            for name, here in link.spaces.items()
-        )
+        for name, here in link.spaces.items():
+            if here.stopped:
+                continue
+            durable_position = durable.get(name, self.replicas[name].position)
+            if (
+                self.transfers.giver.can_serve(here, durable_position)
+                if here.offered
+                else here.position < durable_position
+            ):
+                return True
+        return False
 
     def _send_links(self) -> None:
         nodes = frozenset(peer.node for peer in self.peers.values() if peer.link is not None)

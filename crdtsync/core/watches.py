@@ -1,38 +1,54 @@
 """Watches: every change under a prefix, in causal order, to agents that may be slow.
 
 A watch is fed in one of three ways: from the commit under way (live), from the log (resuming after a token), or as
-the newest state of keys (the first snapshot, and what a slow consumer missed). What waits for a slow consumer is a
-set of keys, never a queue of events.
+the newest state of keys (the first snapshot, what a slow consumer missed, what no change tells). What waits for a slow
+consumer is a set of keys, never a queue of events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from crdtsync.causality import Dot, VersionVector, hlc_ms, merge
-from crdtsync.core.documents import check_marker
+from crdtsync.causality import VersionVector, covers, merge
+from crdtsync.core.audience import Audience
+from crdtsync.core.entries import Entry
+from crdtsync.core.events import (
+    Unit,
+    Upshot,
+    array_header,
+    hidden_event,
+    live_event,
+    pack_batch,
+    pack_event,
+    past_event,
+    plain_event,
+    state_event,
+    units_of,
+    upshot,
+)
 from crdtsync.core.replica import Applied, Replica
 from crdtsync.core.storage import Storage
-from crdtsync.core.values import describe, kind_name, packed_value, siblings, version_of
-from crdtsync.errors import CrdtSyncError, InvalidEncoding
-from crdtsync.wire.change import Change, Kind, Op, RemoveRange
-from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import frame
-from crdtsync.wire.tokens import Version, encode_dot, encode_token, encode_version
+from crdtsync.wire.tokens import encode_token
 
 SLICE_KEYS_MAX = 64
 SLICE_CHANGES_MAX = 64
 SLICE_BYTES_MAX = 512 * 1024
 FRAME_BYTES_MAX = 1024 * 1024
 DIRTY_KEYS_MAX = 100_000
+RETOLD_KEYS_MAX = 10_000
+"""Keys that a merged snapshot changed: beyond that a watcher of them starts over."""
 
-Event = dict[str, Any]
 Send = Callable[[int, bytes], None]
 
 
 class Watch:
-    """One watch of one agent connection."""
+    """One watch of one agent connection.
+
+    ``held``: what it had been told when it began; ``position``: how far it has read the log, None: to its end;
+    ``scan``: the last key that its snapshot has told, None: all; ``dirty``: keys whose newest state is to be told.
+    """
 
     __slots__ = (
         "blocked",
@@ -44,6 +60,7 @@ class Watch:
         "prefix",
         "replica",
         "request",
+        "retold",
         "scan",
         "snapshot",
     )
@@ -60,21 +77,29 @@ class Watch:
         self.scan: str | None = None
         self.snapshot = False
         self.dirty: dict[str, None] = {}
+        self.retold: dict[str, int] = {}  # while it reads the log: the position of keys whose state it was told ahead
 
     @property
-    def is_live(self) -> bool:
-        """Whether events may be sent as they happen."""
-        return not self.blocked and self.position is None and self.scan is None and not self.dirty
+    def is_behind(self) -> bool:
+        """Whether there is something to tell that is not news."""
+        return self.position is not None or self.scan is not None or bool(self.dirty)
 
     @property
     def told(self) -> VersionVector:
         """What the watcher has been told when no key is left to be told anew: all, or what the log has brought."""
         return self.replica.vector if self.position is None else self.held
 
-    def start_snapshot(self) -> None:
-        """Send the state of every key, then go on live."""
-        self.scan, self.snapshot = "", True
+    @property
+    def token(self) -> str | None:
+        """Names :attr:`told`. While keys wait to be told there is no point at which to go on without them."""
+        return None if self.dirty else _token(self.replica, self.told)
+
+    def start_snapshot(self, is_reset: bool) -> None:
+        """Send the state of every key, then go on live. ``is_reset``: the watcher must forget what it holds."""
+        self.scan, self.snapshot, self.position = "", True, None
+        self.lagged = self.lagged or is_reset
         self.dirty.clear()
+        self.retold.clear()
 
 
 class Watches:
@@ -83,161 +108,232 @@ class Watches:
     def __init__(self, storage: Storage, send: Send) -> None:
         self._storage = storage
         self._send = send
-        self._watches: dict[tuple[int, int], Watch] = {}
+        self._by_conn: dict[int, dict[int, Watch]] = {}
+        self._by_space: dict[str, Audience[Watch]] = {}
+        self._behind: dict[Watch, None] = {}
 
     def __len__(self) -> int:
-        return len(self._watches)
+        return sum(map(len, self._by_conn.values()))
 
-    def add(self, watch: Watch, after: VersionVector | None) -> None:
+    def add(self, watch: Watch, after: VersionVector | None, now_ms: int) -> None:
         """Begin a watch; ``after`` names what the watcher has seen, None sends a snapshot first."""
-        if after is None:
-            watch.start_snapshot()
+        replica = watch.replica
+        self.remove(watch.conn, watch.request)
+        self._by_conn.setdefault(watch.conn, {})[watch.request] = watch
+        self._by_space.setdefault(replica.name, Audience()).add(watch)
+        if after is None or not covers(after, replica.floor):
+            watch.start_snapshot(is_reset=after is not None)
         else:
             watch.held = after
-            watch.position = self._storage.position_missing(watch.replica.id, after, watch.replica.vector)
-        self._watches[watch.conn, watch.request] = watch
+            watch.position = self._storage.position_missing(replica.id, after, replica.vector)
+            # It may have expired since the watcher was told of it, and the log does not say so yet.
+            hidden = replica.entries.expiry.hidden_keys(watch.prefix, after)
+            self._defer(watch, [key for key in hidden if not replica.entries.live(key, now_ms)])
+        self._behind[watch] = None
 
     def remove(self, conn: int, request: int | None = None) -> None:
         """End one watch of a connection, or all."""
-        for key in [key for key in self._watches if key[0] == conn and request in (None, key[1])]:
-            del self._watches[key]
+        watches = self._by_conn.get(conn, {})
+        for number in list(watches) if request is None else [request]:
+            watch = watches.pop(number, None)
+            if watch is not None:
+                self._by_space[watch.replica.name].discard(watch)
+                self._behind.pop(watch, None)
+        if not watches:
+            self._by_conn.pop(conn, None)
 
     def count(self, conn: int) -> int:
         """How many watches a connection has."""
-        return sum(1 for key in self._watches if key[0] == conn)
+        return len(self._by_conn.get(conn, ()))
 
     def set_blocked(self, conn: int, blocked: bool) -> None:
         """The connection's consumer is too slow, or has caught up."""
-        for watch in self._watches.values():
-            if watch.conn == conn:
-                watch.blocked = blocked
+        for watch in self._by_conn.get(conn, {}).values():
+            watch.blocked = blocked
 
     def reload(self, replicas: dict[str, Replica]) -> None:
         """The replicas have been read anew: start every watch over."""
-        for watch in self._watches.values():
-            watch.replica = replicas[watch.replica.name]
-            self._emit(watch, [_plain_event("reset", None)])
-            watch.position = None
-            watch.start_snapshot()
+        for name, audience in self._by_space.items():
+            for watch in audience:
+                watch.replica = replicas[name]
+                watch.start_snapshot(is_reset=True)
+                self._behind[watch] = None
 
     # -- feeding -------------------------------------------------------------------------------------------
 
     def notify(self, name: str, applied: list[Applied], durable: int, now_ms: int) -> None:
         """Tell the watchers of a space what the commit under way changes."""
-        watches = [watch for watch in self._watches.values() if watch.replica.name == name]
-        if not watches:
+        audience = self._by_space.get(name)
+        if not audience:
             return
-        replica = watches[0].replica
+        self._let_in(name, durable)
+        replica = next(iter(audience)).replica
         shown = replica.durable_vector()
-        encoded: list[tuple[Change, list[tuple[str, bytes]], bytes]] = []
+        ready: dict[Watch, list[bytes]] = {}
         for item in applied:
             shown[item.change.writer] = item.change.seq
-            events = _live_events(replica, item, now_ms)
-            token = encode_token([(name, replica.epoch, shown)])
-            encoded.append(
-                (item.change, [(event["key"], _pack_event(event, token)) for event in events], token.encode())
-            )
-        for watch in watches:
-            if watch.position is not None:
-                if watch.position < durable or watch.blocked or watch.dirty:
-                    continue  # the log will bring it
+            units = units_of(item.change)
+            found: dict[Watch, list[int]] = {}
+            for number, unit in enumerate(units):
+                for watch in audience.of(unit.key):
+                    found.setdefault(watch, []).append(number)
+            if found:
+                self._tell(found, _Story(replica, item, units, shown, now_ms), ready)
+        for watch, events in ready.items():
+            self._emit(watch, events)
+
+    def _let_in(self, name: str, durable: int) -> None:
+        """Let those go on live that have read the log to its end. To the others it will bring what happens now."""
+        for watch in [watch for watch in self._behind if watch.position is not None and watch.replica.name == name]:
+            if watch.position is not None and watch.position >= durable and not watch.blocked and not watch.dirty:
                 watch.position = None
-            self._feed(watch, encoded)
+                del self._behind[watch]
 
-    def _feed(self, watch: Watch, encoded: list[tuple[Change, list[tuple[str, bytes]], bytes]]) -> None:
-        ready: list[bytes] = []
-        for change, events, token in encoded:
-            if change.seq <= watch.held.get(change.writer, 0):
+    def _tell(self, found: dict[Watch, list[int]], story: _Story, ready: dict[Watch, list[bytes]]) -> None:
+        change = story.applied.change
+        for watch, numbers in found.items():
+            if watch.position is not None or change.seq <= watch.held.get(change.writer, 0):
                 continue
-            matching = [(key, data) for key, data in events if key.startswith(watch.prefix)]
-            if not matching:
+            if watch.blocked or watch.is_behind:
+                self._defer(watch, [story.units[number].key for number in numbers if story.event(number)])
                 continue
-            if not watch.is_live:
-                self._defer(watch, [key for key, _ in matching])
-            elif len(change.ops) == 1:
-                ready.append(matching[0][1])
-            else:
-                ready.append(_pack_batch(change, watch.replica, [data for _, data in matching], token.decode()))
-        self._emit(watch, ready)
+            told = story.told(tuple(numbers))
+            if told:
+                ready.setdefault(watch, []).append(told)
 
-    def _defer(self, watch: Watch, keys: list[str]) -> None:
-        """Remember which keys changed while the consumer could not be told."""
+    def expired(self, name: str, entries: Iterable[Entry], now_ms: int) -> None:
+        """Tell the watchers of a space that readers see these entries no longer."""
+        audience = self._by_space.get(name)
+        if not audience:
+            return
+        replica = next(iter(audience)).replica
+        token: str | None = None
+        ready: dict[Watch, list[bytes]] = {}
+        for key, entry in {entry.key: entry for entry in entries}.items():
+            event = b""
+            for watch in audience.of(key):
+                if watch.blocked or watch.is_behind:
+                    self._defer(watch, [key])
+                    continue
+                token = token or _token(replica, replica.durable_vector())
+                event = event or pack_event(hidden_event(replica, entry, now_ms), token)
+                ready.setdefault(watch, []).append(event)
+        for watch, events in ready.items():
+            self._emit(watch, events)
+
+    def retell(self, name: str, keys: Iterable[str]) -> None:
+        """Tell the newest state of these keys, which something else than a change of the log has brought about.
+
+        Watchers are told that they lagged.
+        """
+        audience = self._by_space.get(name)
+        if not audience:
+            return
+        found: dict[Watch, list[str]] = {}
+        for key in sorted(keys):  # told in that order
+            for watch in audience.of(key):
+                found.setdefault(watch, []).append(key)
+        for watch, of_watch in found.items():
+            watch.lagged = True
+            if len(of_watch) > RETOLD_KEYS_MAX:
+                watch.start_snapshot(is_reset=True)
+            self._defer(watch, of_watch)
+
+    def _defer(self, watch: Watch, keys: Sequence[str]) -> None:
+        """Remember keys whose newest state the watcher must be told once it can be."""
         watch.lagged = watch.lagged or watch.blocked
         if len(watch.dirty) + len(keys) > DIRTY_KEYS_MAX:
-            watch.lagged = True
-            watch.start_snapshot()
+            watch.start_snapshot(is_reset=True)
         for key in keys:
             if watch.scan is None or key <= watch.scan:
                 watch.dirty[key] = None
+        if watch.is_behind:
+            self._behind[watch] = None
 
-    def advance(self, now_ms: int) -> None:
-        """Send a slice to each watch that is not live."""
-        for watch in list(self._watches.values()):
-            if watch.blocked or watch.is_live:
+    def advance(self, durable: Mapping[str, int], now_ms: int) -> None:
+        """Send a slice to each watch that is not live. ``durable``: per space, the log position of the last commit."""
+        for watch in list(self._behind):
+            if watch.blocked:
                 continue
             if watch.position is not None:
-                self._resume(watch, now_ms)
+                self._resume(watch, durable[watch.replica.name], now_ms)
             else:
                 self._send_state(watch, now_ms)
+            if not watch.is_behind:
+                del self._behind[watch]
 
     def has_more(self) -> bool:
         """Whether :meth:`advance` has something to do at once."""
-        return any(not watch.blocked and not watch.is_live for watch in self._watches.values())
+        return any(not watch.blocked for watch in self._behind)
 
-    def _resume(self, watch: Watch, now_ms: int) -> None:
+    def _resume(self, watch: Watch, durable: int, now_ms: int) -> None:
         """Send a slice of the log to a watcher that went on after a token, and at its end what is to be told anew.
 
         Until that is told too it is not live, and what comes meanwhile comes from the log too: whole, not as a state.
         """
-        assert watch.position is not None
         replica = watch.replica
-        rows = self._storage.log(replica.id, watch.position, SLICE_BYTES_MAX, SLICE_CHANGES_MAX)
+        if not covers(watch.held, replica.floor):
+            watch.start_snapshot(is_reset=True)  # the log has been cut off below it
+            return
+        after = watch.position
+        assert after is not None
+        rows = self._storage.log(replica.id, after, SLICE_BYTES_MAX, SLICE_CHANGES_MAX)
         ready: list[bytes] = []
         for row in rows:
-            watch.position = row.position
+            watch.position = after = row.position
             if row.seq <= watch.held.get(row.writer, 0):
                 continue
             merge(watch.held, {row.writer: row.seq})
             change = replica.codec.decode(row.body)
-            events = [
-                _past_event(replica, change, n, op)
-                for n, op in enumerate(change.ops)
-                if op.key.startswith(watch.prefix)
-            ]
-            if not events:
-                continue
-            _note_survivors(watch, events)
-            # While keys wait to be told anew there is no point at which to go on without them.
-            token = None if watch.dirty else encode_token([(replica.name, replica.epoch, watch.held)])
-            packed = [_pack_event(event, token) for event in events]
-            ready.append(packed[0] if len(change.ops) == 1 else _pack_batch(change, replica, packed, token))
+            units = units_of(change)
+            matching = [unit for unit in units if unit.key.startswith(watch.prefix) and _is_news(watch, unit, after)]
+            self._note_survivors(watch, matching, now_ms)
+            if watch.scan is not None:
+                break  # too much to tell anew: it starts over
+            events = [event for unit in matching if (event := past_event(replica, change, unit)) is not None]
+            if events:
+                packed = [pack_event(event, watch.token) for event in events]
+                ready.append(packed[0] if len(units) == 1 else pack_batch(change, replica, packed, watch.token))
         self._emit(watch, ready)
+        if watch.scan is not None:
+            return
         is_cut = len(rows) == SLICE_CHANGES_MAX or sum(len(row.body) for row in rows) >= SLICE_BYTES_MAX
-        if watch.dirty and not is_cut:
-            self._send_state(watch, now_ms)
+        watch.retold = {key: position for key, position in watch.retold.items() if position > after}
+        if not is_cut:
+            watch.position = after = max(after, durable)  # a merged snapshot has a place in the log, and no row there
+            if watch.dirty:
+                self._send_state(watch, now_ms)
         # Not `durable`: of the commit under way this watch was told nothing.
-        if watch.position >= replica.position and not watch.dirty:
+        if after >= replica.position and not watch.dirty:
             watch.position = None
+
+    def _note_survivors(self, watch: Watch, units: Iterable[Unit], now_ms: int) -> None:
+        """Where the log does not tell all, the keys are told anew at its end."""
+        for unit in units:
+            known = upshot(watch.replica, unit, now_ms)
+            if known is Upshot.UNKNOWN:
+                self._defer(watch, [unit.key])
+            elif known is Upshot.WHOLE:
+                watch.dirty.pop(unit.key, None)
 
     def _send_state(self, watch: Watch, now_ms: int) -> None:
         """Send the newest state of some keys: a slice of the snapshot, or of what a slow consumer missed."""
         ready: list[bytes] = []
         if watch.lagged and (not watch.snapshot or watch.scan == ""):
-            ready.append(_plain_event("reset" if watch.snapshot else "lagged", None))
+            ready.append(plain_event("reset" if watch.snapshot else "lagged", None))
             watch.lagged = False
         size_bytes = 0
         for key in self._next_keys(watch):
-            event = _state_event(watch.replica, key, now_ms, watch.snapshot)
-            done = not watch.snapshot and not watch.dirty
-            token = encode_token([(watch.replica.name, watch.replica.epoch, watch.told)]) if done else None
-            ready.append(_pack_event(event, token))
+            event = state_event(watch.replica, key, now_ms, watch.snapshot)
+            if watch.scan is not None and event["event"] != "snapshot":
+                continue  # it has expired just now
+            ready.append(pack_event(event, None if watch.snapshot else watch.token))
             size_bytes += len(ready[-1])
             if size_bytes >= SLICE_BYTES_MAX:
                 break
         if watch.snapshot and watch.scan is None:
             watch.snapshot = False
-            token = None if watch.dirty else encode_token([(watch.replica.name, watch.replica.epoch, watch.told)])
-            ready.append(_plain_event("snapshot", token))
+            ready.append(plain_event("snapshot", watch.token))
         self._emit(watch, ready)
 
     def _next_keys(self, watch: Watch) -> Iterator[str]:
@@ -252,6 +348,8 @@ class Watches:
         for _ in range(min(SLICE_KEYS_MAX, len(watch.dirty))):
             key = next(iter(watch.dirty))
             del watch.dirty[key]
+            if watch.position is not None:
+                watch.retold[key] = watch.replica.position
             yield key
 
     def _emit(self, watch: Watch, events: list[bytes]) -> None:
@@ -260,156 +358,53 @@ class Watches:
             while count < len(events) and (not count or size_bytes + len(events[count]) <= FRAME_BYTES_MAX):
                 size_bytes += len(events[count])
                 count += 1
-            head = b"\x93" + pack(watch.request) + b"\x02" + _array_header(count)
+            head = b"\x93" + pack(watch.request) + b"\x02" + array_header(count)
             self._send(watch.conn, frame(head + b"".join(events[:count])))
             events = events[count:]
 
 
-# -- events ----------------------------------------------------------------------------------------------
+def _is_news(watch: Watch, unit: Unit, position: int) -> bool:
+    """Whether a watcher that reads the log is to be told of a unit at ``position`` of it.
 
-
-def _event(replica: Replica, change: Change, name: str, op: Op, operation: str) -> Event:
-    value = op.value
-    if op.kind == Kind.TEXT and value is not None:
-        value = _text_update(value)
-    return {
-        "event": name,
-        "key": op.key,
-        "kind": kind_name(op.kind),
-        "value": value,
-        "op": operation,
-        "agent": change.agent,
-        "node": replica.node_of(change.writer),
-        "time": hlc_ms(change.hlc),
-    }
-
-
-def _text_update(value: bytes) -> bytes | None:
-    try:
-        return pack(check_marker(unpack(value))[1])
-    except InvalidEncoding:
-        return None
-
-
-def _operation(op: Op) -> str:
-    if op.value_hash is None:
-        return "trim" if isinstance(op.removes, RemoveRange) and op.removes.bound is not None else "delete"
-    return {Kind.LOG: "append", Kind.TEXT: "text"}.get(op.kind, "set")  # type: ignore[call-overload, no-any-return]
-
-
-def _live_events(replica: Replica, applied: Applied, now_ms: int) -> list[Event]:
-    events: list[Event] = []
-    for effect in applied.effects:
-        if effect.added is None and not effect.removed:
-            continue
-        operation = _operation(effect.op)
-        live = replica.entries.live(effect.op.key, now_ms)
-        groups = siblings(replica.entries, live)
-        event = _event(replica, applied.change, "delete" if not live else "set", effect.op, operation)
-        if effect.added is not None:
-            event["version"] = encode_version(Version(dots=(effect.added.dot,), hlc=effect.added.hlc))
-            event["dot"] = encode_dot(effect.added.dot)
-        elif live and (operation == "delete" or groups[0][-1].kind != effect.op.kind):
-            event |= {**_state_event(replica, effect.op.key, now_ms, snapshot=False), "op": operation}  # what is left
-        if len(groups) > 1:
-            winner = _described(replica, groups[0])
-            event |= {name: winner[name] for name in ("kind", "value", "dot", "agent", "node", "time")}
-            event |= {
-                "event": "conflict",
-                "version": encode_version(version_of(live)),
-                "siblings": [_described(replica, group) for group in groups[1:]],
-            }
-        events.append(event)
-    return events
-
-
-def _described(replica: Replica, group: list[Any]) -> Event:
-    return describe(replica, group, replica.node_of, _state_value)
-
-
-def _note_survivors(watch: Watch, events: list[Event]) -> None:
-    """The log does not tell what a delete or a trim left alive, nor which of several values wins: such keys are told
-    anew at the end.
+    The state of a key is told as it is in memory, with the commit under way, which the log brings only then. It must
+    not go back to what came before that. Elements of logs are all told.
     """
-    entries = watch.replica.entries
-    for event in events:
-        held = entries.held(event["key"])
-        left = kind_name(held[-1].kind) if held else None
-        is_trimmed_away = event["op"] == "trim" and left != event["kind"]
-        if is_trimmed_away or (held and (event["event"] == "delete" or len(siblings(entries, held)) > 1)):
-            watch.dirty[event["key"]] = None
-        else:
-            watch.dirty.pop(event["key"], None)
+    return position > watch.retold.get(unit.key, 0) or unit.operation == "append"
 
 
-def _past_event(replica: Replica, change: Change, n: int, op: Op) -> Event:
-    """An event told from the log alone: what happened, without what it did to siblings."""
-    operation = _operation(op)
-    event = _event(replica, change, "delete" if operation == "delete" else "set", op, operation)
-    if op.value_hash is not None:
-        dot = Dot(change.writer, change.seq, n)
-        event["version"] = encode_version(Version(dots=(dot,), hlc=change.hlc))
-        event["dot"] = encode_dot(dot)
-    return event
+class _Story:
+    """One change as watchers are told it: encoded when the first of them is to be told, and once for all."""
+
+    def __init__(
+        self, replica: Replica, applied: Applied, units: list[Unit], shown: VersionVector, now_ms: int
+    ) -> None:
+        self.applied = applied
+        self.units = units
+        self._replica = replica
+        self._now_ms = now_ms
+        self._token = _token(replica, shown)
+        self._events: dict[int, bytes] = {}
+        self._told: dict[tuple[int, ...], bytes] = {}
+
+    def event(self, number: int) -> bytes:
+        """The event of one unit; empty: it changed nothing that a reader could see."""
+        event = self._events.get(number)
+        if event is None:
+            plain = live_event(self._replica, self.applied, self.units[number], self._now_ms)
+            event = self._events[number] = b"" if plain is None else pack_event(plain, self._token)
+        return event
+
+    def told(self, numbers: tuple[int, ...]) -> bytes:
+        """What a watcher of these units is told. A change of several comes as a batch, also to who sees one."""
+        if len(self.units) == 1:
+            return self.event(0)
+        told = self._told.get(numbers)
+        if told is None:
+            events = [event for number in numbers if (event := self.event(number))]
+            told = pack_batch(self.applied.change, self._replica, events, self._token) if events else b""
+            self._told[numbers] = told
+        return told
 
 
-def _state_event(replica: Replica, key: str, now_ms: int, snapshot: bool) -> Event:
-    """The newest state of a key."""
-    live = replica.entries.live(key, now_ms)
-    groups = siblings(replica.entries, live)
-    if not groups:
-        return {"event": "delete", "key": key, "kind": None, "value": None, "op": "delete"}
-    newest = groups[0][-1]
-    event: Event = {
-        "event": "snapshot" if snapshot else "set",
-        "key": key,
-        "kind": kind_name(newest.kind),
-        "value": _state_value(replica, groups[0]),
-        "op": "state",
-        "version": encode_version(version_of(groups[0])),
-        "dot": encode_dot(newest.dot),
-        "agent": newest.agent,
-        "node": replica.node_of(newest.dot.writer),
-        "time": hlc_ms(newest.hlc),
-    }
-    if len(groups) > 1:
-        event["siblings"] = [_described(replica, group) for group in groups[1:]]
-        event["version"] = encode_version(version_of(live))
-    return event
-
-
-def _state_value(replica: Replica, group: list[Any]) -> bytes | None:
-    try:
-        return packed_value(replica, group)
-    except CrdtSyncError:
-        return None  # too large for an event: the watcher reads it in parts
-
-
-def _plain_event(name: str, token: str | None) -> bytes:
-    return _pack_event({"event": name, "key": None}, token)
-
-
-_FIELDS = ("event", "key", "kind", "value", "op", "version", "dot", "token", "agent", "node", "time")
-
-
-def _pack_event(event: Event, token: str | None) -> bytes:
-    return pack({**dict.fromkeys(_FIELDS), **event, "token": token})
-
-
-def _pack_batch(change: Change, replica: Replica, events: list[bytes], token: str | None) -> bytes:
-    plain = {
-        **dict.fromkeys(_FIELDS),
-        "event": "batch",
-        "op": "batch",
-        "token": token,
-        "agent": change.agent,
-        "node": replica.node_of(change.writer),
-        "time": hlc_ms(change.hlc),
-    }
-    head = pack(plain)
-    # a map of one more item: the events, which are packed already
-    return bytes([0x80 | (len(plain) + 1)]) + head[1:] + pack("events") + _array_header(len(events)) + b"".join(events)
-
-
-def _array_header(count: int) -> bytes:
-    return bytes([0x90 | count]) if count < 16 else b"\xdd" + count.to_bytes(4, "big")
+def _token(replica: Replica, vector: VersionVector) -> str:
+    return encode_token([(replica.name, replica.epoch, vector)])

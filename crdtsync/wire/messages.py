@@ -7,7 +7,13 @@ ACK         ``[3, bytes, [[space, epoch, [writer, seq, …], cut, digest], …]]
 WANT        ``[4, space, epoch, [writer, seq, hash8, …]]``: start over, from this frontier
 LINKS       ``[5, [node id, …]]``: the nodes that I am connected to
 STOP        ``[6, space, code, message]``: I stopped syncing this space with you, and why
+OFFER       ``[7, space, epoch]``: what you lack is no longer in my log, or would be too much: take a snapshot
+TAKE        ``[8, space, epoch, snapshot, part]``: send me a snapshot (empty id), or this one on from that part
+PART        ``[9, space, epoch, snapshot, part, bytes, hash8, is_last]``: one part of it
 ==========  =======================================================================================
+
+The last three go only to a node whose HELLO names the feature ``snapshots``. What a part holds is
+:mod:`crdtsync.wire.snapshot`.
 
 Unknown types, and elements after the known ones, come from newer versions and are ignored.
 """
@@ -35,6 +41,10 @@ from crdtsync.wire.limits import (
 FRAME_CHANGES_MAX = 256
 LINKS_MAX = 10_000
 SPACES_MAX = 100_000
+PART_NUMBER_MAX = 1 << 32
+SNAPSHOT_ID_BYTES = 16
+SNAPSHOTS = "snapshots"
+"""The feature of a node that gives and takes snapshots."""
 STOP_CHARS_MAX = 1000
 
 
@@ -108,7 +118,38 @@ class Stop:
     message: str
 
 
-Message = Hello | Changes | Ack | Want | Links | Stop
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The receiver is too far behind to be brought what it lacks change by change."""
+
+    space: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Send a snapshot: a new one if ``snapshot`` is empty, else that one, from ``part`` on."""
+
+    space: str
+    epoch: int
+    snapshot: bytes
+    part: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a snapshot. Its bytes count as changes' bytes do: for credit, and in acknowledgements."""
+
+    space: str
+    epoch: int
+    snapshot: bytes
+    part: int
+    data: bytes
+    short_hash: bytes
+    is_last: bool
+
+
+Message = Hello | Changes | Ack | Want | Links | Stop | Offer | Take | Part
 
 
 def encode_message(message: Message) -> bytes:
@@ -126,6 +167,12 @@ def encode_message(message: Message) -> bytes:
             return pack([5, sorted(nodes)])
         case Stop(space, code, message_text):
             return pack([6, space, code, message_text])
+        case Offer(space, epoch):
+            return pack([7, space, epoch])
+        case Take(space, epoch, snapshot, part):
+            return pack([8, space, epoch, snapshot, part])
+        case Part(space, epoch, snapshot, part, data, short_hash, is_last):
+            return pack([9, space, epoch, snapshot, part, data, short_hash, is_last])
 
 
 def decode_message(data: bytes) -> Message | None:
@@ -211,6 +258,33 @@ def _stop(plain: list[Any]) -> Stop:
     return Stop(_space(space), _text(code), message[:STOP_CHARS_MAX])
 
 
+def _offer(plain: list[Any]) -> Offer:
+    _, space, epoch = plain[:3]
+    return Offer(_space(space), _count(epoch))
+
+
+def _take(plain: list[Any]) -> Take:
+    _, space, epoch, snapshot, part = plain[:5]
+    if len(snapshot) not in (0, SNAPSHOT_ID_BYTES):
+        raise ValueError("not the id of a snapshot")
+    return Take(_space(space), _count(epoch), _blob(snapshot, SNAPSHOT_ID_BYTES), _count(part, PART_NUMBER_MAX))
+
+
+def _part(plain: list[Any]) -> Part:
+    _, space, epoch, snapshot, part, data, short_hash, is_last = plain[:8]
+    if len(snapshot) != SNAPSHOT_ID_BYTES or type(is_last) is not bool:
+        raise ValueError("part of a snapshot")
+    return Part(
+        _space(space),
+        _count(epoch),
+        _blob(snapshot, SNAPSHOT_ID_BYTES),
+        _count(part, PART_NUMBER_MAX),
+        _blob(data, PEER_FRAME_BYTES_MAX),
+        _blob(short_hash, SHORT_HASH_BYTES),
+        is_last,
+    )
+
+
 _DECODERS: dict[object, Callable[[list[Any]], Message]] = {
     1: _hello,
     2: _changes,
@@ -218,6 +292,9 @@ _DECODERS: dict[object, Callable[[list[Any]], Message]] = {
     4: _want,
     5: _links,
     6: _stop,
+    7: _offer,
+    8: _take,
+    9: _part,
 }
 
 

@@ -24,8 +24,8 @@ class Version:
     """What a reader was handed of one key.
 
     The exact ``dots``; where those would be many, ``vector`` covers them, and ``dots`` are what came on top.
-    ``others`` were alive at the read but not handed over: a delete covers them, a write does not. ``hlc`` is the
-    highest time among the dots: a write that supersedes them must be later.
+    ``others`` were alive at the read but not handed over, whether or not the vector covers them too: a delete covers
+    them, a write does not. ``hlc`` is the highest time among the dots: a write that supersedes them must be later.
     """
 
     dots: tuple[Dot, ...] = ()
@@ -55,9 +55,9 @@ def decode_token(token: object) -> dict[str, tuple[int, VersionVector]]:
 
 def encode_version(version: Version) -> str:
     """The version as users see it."""
-    if version.vector is not None:
-        return VERSION_PREFIX + _encode([version.hlc, 1, flatten(version.vector), _flat(version.dots)])
     others = [_flat(version.others)] if version.others else []
+    if version.vector is not None:
+        return VERSION_PREFIX + _encode([version.hlc, 1, flatten(version.vector), _flat(version.dots), *others])
     return VERSION_PREFIX + _encode([version.hlc, 0, _flat(version.dots), *others])
 
 
@@ -66,7 +66,8 @@ def decode_version(text: object) -> Version:
     try:
         hlc, form, flat, *rest = _decode(text, VERSION_PREFIX)
         if form == 1:
-            return Version(_dots(rest[0]) if rest else (), vector=_vector(flat), hlc=_bounded(hlc, HLC_MAX))
+            dots, others = (_dots(rest[at]) if len(rest) > at else () for at in (0, 1))
+            return Version(dots, others, _vector(flat), _bounded(hlc, HLC_MAX))
         if form != 0:
             raise ValueError(form)
         return Version(dots=_dots(flat), others=_dots(rest[0]) if rest else (), hlc=_bounded(hlc, HLC_MAX))

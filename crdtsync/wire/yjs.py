@@ -57,6 +57,7 @@ __all__ = [
     "RootKind",
     "UpdateSummary",
     "advance",
+    "holds_only_text",
     "validate_update",
 ]
 
@@ -117,6 +118,16 @@ class Outline(dict[int, int]):
         self.roots: dict[str | Id | None, int] = {name: _ROOT_KINDS[kind] for name, kind in roots.items()}
         self.shape = _Shape()
 
+    def copy(self) -> Outline:
+        """One of its own, to be advanced independently."""
+        twin = Outline({})
+        twin.update(self)
+        twin.roots = self.roots
+        runs = {client: ([*starts], [*places]) for client, (starts, places) in self.shape.runs.items()}
+        pairs = {client: {*clocks} for client, clocks in self.shape.pairs.items()}
+        twin.shape = _Shape(runs, {**self.shape.types}, pairs)
+        return twin
+
 
 @dataclass(frozen=True, slots=True)
 class UpdateSummary:
@@ -136,19 +147,21 @@ class UpdateSummary:
         return not self.ranges and not self.deletes
 
 
-def validate_update(update: bytes, known: Mapping[int, int]) -> UpdateSummary:
+def validate_update(update: bytes, known: Mapping[int, int], *, is_own_state: bool = False) -> UpdateSummary:
     """Pass an update that pycrdt can safely apply to a document that holds ``known``, or raise :class:`InvalidUpdate`.
 
     ``known`` maps a Yjs client id to its next clock (exclusive end) in the document, and must come from updates that
     were validated and applied before, in causal order: an :class:`Outline`, or a plain mapping, which allows fewer
     checks. What the update repeats of it is harmless; what it presumes beyond it is refused.
+
+    ``is_own_state``: it is what pycrdt itself says that a document holds, whose size is nobody's claim.
     """
     size = len(update)
-    if size > UPDATE_BYTES_MAX:
+    if size > UPDATE_BYTES_MAX and not is_own_state:
         refuse(f"the update has {size} bytes", 0, f"at most {UPDATE_BYTES_MAX}")
     try:
         judge = _Judge(known)
-        sections, at = read_sections(update)
+        sections, at = read_sections(update, CLOCK_MAX if is_own_state else None)
         judge.integrate(sections)
         deletes, at = read_deletes(update, at, judge.check_delete)
     except IndexError:
@@ -170,6 +183,16 @@ def advance(known: dict[int, int], summary: UpdateSummary) -> None:
     for client, (_, end) in summary.ranges.items():
         if end > known.get(client, 0):
             known[client] = end
+
+
+def holds_only_text(state: bytes, root: str) -> bool:
+    """Whether a document of which ``state`` is the whole holds nothing but characters, in its root of that name."""
+    sections, _ = read_sections(state, CLOCK_MAX)
+    return all(
+        struct.kind in (GC, DELETED) or (struct.kind == STRING and not struct.keyed and struct.parent in (None, root))
+        for structs in sections.values()
+        for struct in structs
+    )
 
 
 class _Judge:

@@ -45,18 +45,19 @@ class Struct(NamedTuple):
     at: int  # its byte offset in the update
 
 
-def read_sections(data: bytes) -> tuple[dict[int, list[Struct]], int]:
+def read_sections(data: bytes, structs_max: int | None = None) -> tuple[dict[int, list[Struct]], int]:
     """The structs of each client, and the offset of the delete set after them."""
     sections: dict[int, list[Struct]] = {}
     clients, at = read_count(data, 0, 5, "clients")
-    left = STRUCTS_MAX
+    structs_max = STRUCTS_MAX if structs_max is None else structs_max
+    left = structs_max
     for _ in range(clients):
         start = at
         count, at = read_count(data, at, 2, "structs")
         (client, clock), at = read_id(data, at)
         left -= count
         if left < 0:
-            refuse("there are too many structs", start, f"at most {STRUCTS_MAX}")
+            refuse("there are too many structs", start, f"at most {structs_max}")
         if not count:
             refuse(f"client {client} has no structs", start, "one at least: yrs drops all that follows")
         if client in sections:

@@ -7,6 +7,7 @@ import os
 import re
 import socket as sockets
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -14,17 +15,40 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from crdtsync.core.retention import Caps
 from crdtsync.errors import ConfigError
 from crdtsync.wire.limits import is_name
 
 PEER_PORT_DEFAULT = 7420
 SOCKET_PATH_BYTES_MAX = 107
+LOG_BYTES_MAX_MIN = 64 * 1024
 
 
 def _split(value: object) -> object:
     return [part for part in re.split(r"[,\s]+", value) if part] if isinstance(value, str) else value
 
 
+_DURATION = re.compile(r"(\d+)(ms|[smhd])", re.ASCII)
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def _duration_ms(least: str, most: str) -> Callable[[object], int]:
+    def parsed(value: object) -> int:
+        match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
+            raise ValueError("must be a duration, such as 500ms, 30s, 10m, 2h or 7d")
+        return int(match[1]) * _UNITS_MS[match[2]]
+
+    def checked(value: object) -> int:
+        if not parsed(least) <= parsed(value) <= parsed(most):
+            raise ValueError(f"must be a duration from {least} to {most}")
+        return parsed(value)
+
+    return checked
+
+
+LogAge = Annotated[int, BeforeValidator(_duration_ms("1m", "36500d"))]
+HistoryAge = Annotated[int, BeforeValidator(_duration_ms("0s", "36500d"))]
 Strings = Annotated[list[str], NoDecode, BeforeValidator(_split)]
 
 
@@ -69,8 +93,21 @@ class Config(BaseSettings):
     free_bytes_min: int = Field(
         8 * 1024 * 1024, ge=0, le=1 << 50, description="below so much free space, writes are refused"
     )
+    log_bytes_max: int = Field(
+        64 * 1024 * 1024, ge=LOG_BYTES_MAX_MIN, le=1 << 50, description="size of a space's log of changes"
+    )
+    log_age_max: LogAge = Field("7d", validate_default=True, description="age of the changes in it")
+    history_bytes_max: int = Field(
+        64 * 1024 * 1024, ge=0, le=1 << 50, description="size of a space's history of what was replaced and deleted"
+    )
+    history_age_max: HistoryAge = Field("30d", validate_default=True, description="age of what is in it")
     agents_max: int = Field(4096, ge=1, le=1_000_000, description="how many agents may be attached at once")
     peers_max: int = Field(256, ge=1, le=100_000, description="how many peer connections may be open at once")
+
+    @property
+    def caps(self) -> Caps:
+        """What a space keeps beside its live state."""
+        return Caps(self.log_bytes_max, self.log_age_max, self.history_bytes_max, self.history_age_max)
 
     @classmethod
     def settings_customise_sources(

@@ -7,6 +7,7 @@ messages leave.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sqlite3
 import time
@@ -16,7 +17,8 @@ from traceback import format_exception
 from crdtsyncd.config import Config
 from crdtsyncd.disk import DiskGuard
 from crdtsyncd.ipc import AgentConnection
-from crdtsyncd.store import WAL_BYTES_MAX, WAL_CHECKPOINT_BYTES, Store
+from crdtsyncd.memory import MemoryGuard
+from crdtsyncd.store import WAL_BYTES_MAX, WAL_CHECKPOINT_BYTES, WAL_REST_BYTES_MAX, Store
 from crdtsyncd.telemetry import log
 from crdtsyncd.transport import DUPLICATE, PeerConnection
 
@@ -42,7 +44,11 @@ from crdtsync.core.node import (
 from crdtsync.errors import CrdtSyncError, NoSpace, QuotaExceeded, StorageError
 
 HOUSEKEEPING_S = 1.0
-FORGET_OUTCOMES_S = 3600.0
+DISK_INTERVAL_S = 0.02
+"""How often free space is looked at while there are commits: a fast disk takes some MB in that time."""
+RELEASE_INTERVAL_S = 0.05
+CHECKPOINT_PASSES_MAX = 4
+CHECKPOINT_RETRY_S = 1.0
 
 
 def _now() -> Now:
@@ -56,7 +62,9 @@ class Driver:
         self._config = config
         self._store = store
         identity = Identity(store.node, config.node_name, LOOPBACK_CLUSTER, store.database, version, os.getpid())
-        self._node = Node(identity, store, SystemRandom(), log, _now())
+        self._node = Node(identity, store, SystemRandom(), log, _now(), config.caps)
+        gc.freeze()  # the live state: it stays, and looking through it for garbage again and again stalls everybody
+        self._memory = MemoryGuard()
         self._disk = DiskGuard(config.data_dir, config.ballast_bytes, config.free_bytes_min)
         self._agents: dict[int, AgentConnection] = {}
         self._peers: dict[int, PeerConnection] = {}
@@ -64,10 +72,12 @@ class Driver:
         self._flush_due: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._turns: dict[AgentConnection, None] = {}
-        self._checkpoint: asyncio.Future[None] | None = None
-        self._forget_due_s = 0.0
+        self._checkpoint: asyncio.Task[None] | None = None
         self._flushed = asyncio.Event()
         self._refusal = ""
+        self._is_stopped = False
+        self._checkpoint_due_s = 0.0
+        self._disk_due_s = 0.0
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.progress = 0
         self._flush()
@@ -75,7 +85,7 @@ class Driver:
     # -- one turn ----------------------------------------------------------------------------------------------
 
     def _feed(self, event: Event) -> None:
-        if self.failed.done():
+        if self.failed.done() or self._is_stopped:
             return
         try:
             self._node.step(event, _now())
@@ -106,7 +116,7 @@ class Driver:
     def _flush(self) -> None:
         """Commit what has been stepped, then let it out."""
         self._flush_due = None
-        if self.failed.done():
+        if self.failed.done() or self._is_stopped:
             return
         try:
             ready = self._node.ready()
@@ -132,6 +142,11 @@ class Driver:
             return
         else:
             self._node.advance()
+            self._mind_wal()
+            if ready.persist and not self._refusal and time.monotonic() >= self._disk_due_s:
+                self._check_disk()  # the writes themselves may fill it, faster than housekeeping looks
+            if ready.persist.snapshot_parts or ready.persist.adoptions:
+                gc.freeze()  # as above: 100,000 entries that come at once set off collections of 0.1 s and more
         self.progress += 1
         self._deliver(ready)
         self._flushed.set()
@@ -251,16 +266,26 @@ class Driver:
     # -- housekeeping --------------------------------------------------------------------------------------------
 
     async def keep_house(self) -> None:
-        """Watch the disk, checkpoint the write-ahead log, forget what is too old. Runs until cancelled."""
+        """Watch the disk and the memory, and give back what nothing needs. Runs until cancelled."""
+        check_due_s = 0.0
         while True:
-            self._check_disk()
-            await self._check_wal()
-            if time.monotonic() >= self._forget_due_s:
-                self._forget_due_s = time.monotonic() + FORGET_OUTCOMES_S
-                self._store.forget_outcomes(_now().wall_ms)
-            await asyncio.sleep(HOUSEKEEPING_S)
+            if time.monotonic() >= check_due_s:
+                check_due_s = time.monotonic() + HOUSEKEEPING_S
+                self._check_disk()
+                await self._memory.check(self._node.document_memory_bytes())
+            await asyncio.sleep(RELEASE_INTERVAL_S if self._release_space() else HOUSEKEEPING_S)
+
+    def _release_space(self) -> bool:
+        try:
+            has_more = not self.failed.done() and self._store.release_space()
+        except StorageError as error:
+            self._fail(error)
+            return False
+        self._mind_wal()
+        return has_more
 
     def _check_disk(self) -> None:
+        self._disk_due_s = time.monotonic() + DISK_INTERVAL_S
         try:
             refusal = self._disk.check()
         except StorageError as error:
@@ -271,12 +296,30 @@ class Driver:
             self._refusal = refusal
             self._feed(DiskSpace(refusal))
 
-    async def _check_wal(self) -> None:
-        size_bytes = self._store.wal_bytes()
-        if size_bytes >= WAL_BYTES_MAX:
-            self._store.checkpoint(block=True)
-        elif size_bytes >= WAL_CHECKPOINT_BYTES:
-            await asyncio.to_thread(self._store.checkpoint)
+    def _mind_wal(self) -> None:
+        """Begin a checkpoint of the write-ahead log if it has become large."""
+        is_large = self._store.wal_bytes() > WAL_CHECKPOINT_BYTES
+        if is_large and self._checkpoint is None and time.monotonic() >= self._checkpoint_due_s:
+            self._checkpoint = asyncio.create_task(self._checkpoint_wal())
+
+    async def _checkpoint_wal(self) -> None:
+        """In a thread, until what comes in meanwhile is little enough to be done here; then the log begins anew."""
+        store = self._store
+        try:
+            for _ in range(CHECKPOINT_PASSES_MAX):
+                before_bytes = store.wal_bytes()
+                await asyncio.to_thread(store.checkpoint)
+                if store.wal_bytes() - before_bytes <= WAL_REST_BYTES_MAX:
+                    break
+            if self.failed.done() or self._is_stopped or store.finish_checkpoint():
+                return
+            self._checkpoint_due_s = time.monotonic() + CHECKPOINT_RETRY_S  # somebody reads the database
+            if store.wal_bytes() > WAL_BYTES_MAX:
+                store.truncate()
+        except StorageError as error:
+            self._fail(error)
+        finally:
+            self._checkpoint = None
 
     def stop(self) -> None:
         """Let out what is done and close every connection."""
@@ -287,6 +330,17 @@ class Driver:
             connection.close()
         for peer in list(self._peers.values()):
             peer.close("this node is stopping")
+
+    async def finish(self) -> None:
+        """Commit what the end of the connections has brought, and leave the store alone from then on."""
+        if self._flush_due is not None:
+            self._flush_due.cancel()
+            self._flush()
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._checkpoint is not None:
+            await asyncio.wait([self._checkpoint])
 
     def _next_conn(self) -> int:
         self._conn_last += 1

@@ -103,7 +103,7 @@ async def _serve(config: Config, reload: Any) -> None:
     try:
         driver = Driver(config, store, package_version("crdtsync"))
         await Service(config, driver, reload).run()
-        store.checkpoint(block=True)
+        store.truncate()
     except sqlite3.Error as error:
         raise store.unreadable(error) from None
     finally:
@@ -155,6 +155,7 @@ class Service:
                 server.close(close_connections=True)
             with suppress(TimeoutError):
                 await asyncio.wait_for(_all(server.wait_closed() for server in servers), STOP_TIMEOUT_S)
+            await driver.finish()
             if self._own_socket is not None:
                 _remove_socket(config.socket, self._own_socket)
             telemetry.log("stopped")

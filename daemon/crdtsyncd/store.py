@@ -6,54 +6,42 @@ a thread would wait for the interpreter's lock longer than the disk takes. Check
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import sqlite3
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from crdtsyncd.header import read_header
 from crdtsyncd.mark import Mark
+from crdtsyncd.migration import migrate
+from crdtsyncd.outcomes import Outcomes
 from crdtsyncd.schema import APPLICATION_ID, FORMAT, SCHEMA
+from crdtsyncd.store_reads import Reads
+from crdtsyncd.store_writes import write_batch
 
-from crdtsync.causality import Dot, VersionVector, Writer
-from crdtsync.core.entries import Entry
-from crdtsync.core.storage import Batch, DocumentUpdate, LogRow, PeerRow, SpaceRow
+from crdtsync.core.storage import Batch
 from crdtsync.errors import NoSpace, StorageError
-from crdtsync.wire.codec import unpack
 
 DATABASE_NAME = "crdtsync.db"
-WAL_CHECKPOINT_BYTES = 8 * 1024 * 1024
+WAL_CHECKPOINT_BYTES = 4 * 1024 * 1024
+WAL_REST_BYTES_MAX = 1024 * 1024
 WAL_BYTES_MAX = 64 * 1024 * 1024
-OUTCOME_AGE_MS_MAX = 24 * 3600 * 1000
+BUSY_TIMEOUT_MS = 2000
+FREE_PAGES_MIN = 1024
+"""So many free pages, and a quarter of those in use, are kept in the database file."""
+VACUUM_PAGES = 64
+"""How many pages go back to the file system at once: with their commit some ms, measured."""
 
-_ENTRY_COLUMNS = "row, space, writer, seq, n, key, sub, kind, hlc, agent, value, value_hash, attrs"
-_INSERTS: tuple[tuple[str, str], ...] = (
-    ("spaces", "INSERT INTO spaces (id, name, epoch) VALUES (?, ?, ?)"),
-    ("writers", "INSERT INTO own_writers VALUES (?, ?)"),
-    ("changes", "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)"),
-    ("origins", "INSERT OR REPLACE INTO origins VALUES (?, ?, ?, ?)"),
-    ("removals", "INSERT INTO removals (space, key, writer, seq, n, removes) VALUES (?, ?, ?, ?, ?, ?)"),
-    ("document_updates", "INSERT INTO document_updates VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
-    ("document_states", "INSERT OR REPLACE INTO document_states VALUES (?, ?, ?, ?, ?, ?)"),
-    ("outcomes", "INSERT OR REPLACE INTO outcomes VALUES (?, ?, ?, ?, ?)"),
-    ("peers", "INSERT OR REPLACE INTO peers VALUES (?, ?, ?)"),
-)
-_INSERT_ENTRY = f"INSERT INTO entries ({_ENTRY_COLUMNS}) VALUES ({', '.join('?' * 13)})"
-_MOVE_TO_HISTORY = "INSERT INTO history SELECT * FROM entries WHERE row = ?"
-_DELETE_ENTRY = "DELETE FROM entries WHERE row = ?"
-_UPSERT_HEAD = "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?)"
-_COUNT = (
-    "UPDATE spaces SET log_changes = log_changes + ?, log_bytes = log_bytes + ?, history_bytes = history_bytes + ?, "
-    "document_bytes = document_bytes + ? WHERE id = ?"
-)
+_INCREMENTAL = 2
+
+_NO_CHECKPOINT_ON_CLOSE = 1006  # SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, which Python names from 3.12 on
+_TRY_AGAIN = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL")
 
 
-class Store:
+class Store(Reads):
     """One open data directory. Implements :class:`crdtsync.core.storage.Storage` and the commit."""
 
     def __init__(self, data_dir: Path, runtime_dir: Path) -> None:
@@ -65,15 +53,21 @@ class Store:
         self.path = data_dir / DATABASE_NAME
         self.commits = 0
         self.last_commit_ms = 0.0
+        self._is_broken = False
         with ExitStack() as undo:
             self._lock = _lock(data_dir)
             undo.callback(os.close, self._lock)
             try:
                 _check_header(self.path)
-                self._db = _open(self.path)
+                super().__init__(_open(self.path))
                 undo.callback(self._db.close)
                 _set_up(self._db)
                 _prepare(self._db, self.path)
+                self._checkpointer = _open(self.path)
+                undo.callback(self._checkpointer.close)
+                _set_up(self._checkpointer)
+                self._can_shrink = self._one("PRAGMA auto_vacuum", ())[0] == _INCREMENTAL
+                self._outcomes = Outcomes(self._db)
                 self.database = self._meta_or("database", os.urandom(16))
                 self.node = self._meta_or("node", os.urandom(16).hex().encode()).decode()
                 self._own_changes = self._count_own_changes()
@@ -83,7 +77,8 @@ class Store:
             undo.pop_all()
         self._may_resume = self._mark.allows(self._own_changes)
         self._made_here: set[tuple[int, int]] = set()  # own writers, by space, that began while this process ran
-        self._mark.write(self._own_changes)
+        if self._may_resume:
+            self._mark.write(self._own_changes)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -105,46 +100,35 @@ class Store:
             raise self._failed(error) from None
         except Exception:  # a row that no table can hold: a bug, and not the disk's
             self._db.rollback()
+            self._outcomes.count()
             raise
         self.commits += 1
         self.last_commit_ms = (time.perf_counter() - started) * 1000
         self._made_here.update(batch.writers)
-        if batch.own_changes:
+        if not self._may_resume or batch.retired_writers:
+            self._may_resume = True  # those that remain
+            self._own_changes = self._count_own_changes()
+            self._mark.write(self._own_changes)
+        elif batch.own_changes:
             self._own_changes += batch.own_changes
             self._mark.write(self._own_changes)
 
     def _write(self, batch: Batch) -> None:
-        many = self._db.executemany
-        for name, statement in _INSERTS:
-            rows = getattr(batch, name)
-            if rows:
-                many(statement, rows)
-        if batch.entries:
-            many(_INSERT_ENTRY, [(*row[:8], row[8].to_bytes(8, "big"), *row[9:]) for row in batch.entries])
-        if batch.removed_rows:
-            rows = [(row,) for row, _, _ in batch.removed_rows]
-            many(_MOVE_TO_HISTORY, rows)
-            many(_DELETE_ENTRY, rows)
-        if batch.clocks:
-            many(
-                "UPDATE spaces SET hlc = ? WHERE id = ?",
-                [(hlc.to_bytes(8, "big"), space) for hlc, space in batch.clocks],
-            )
-        if batch.changes:
-            heads = {
-                (row.space, row.writer): (row.space, row.writer, row.seq, row.hash, row.position)
-                for row in batch.changes
-            }
-            many(_UPSERT_HEAD, list(heads.values()))
-            many(_COUNT, _sizes(batch))
+        if not self._may_resume:  # never again: without the mark, a later start could not tell
+            self._db.execute("DELETE FROM own_writers")
+        write_batch(self._db, batch)
+        self._outcomes.write(batch.outcomes)
 
     def _failed(self, error: sqlite3.Error) -> Exception:
+        self._is_broken = True
         try:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+            self._outcomes.count()
         except sqlite3.Error as second:
             return StorageError(f"the database {self.path} failed and could not roll back: {error}; {second}")
         if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
+            self._is_broken = False
             return NoSpace(f"the disk that holds {self.data_dir} is full: free some space, then try again")
         return StorageError(f"the database {self.path} failed: {error}; check the disk, then start crdtsyncd again")
 
@@ -161,153 +145,88 @@ class Store:
         except OSError:
             return 0
 
-    def checkpoint(self, block: bool = False) -> None:
-        """Move the write-ahead log into the database. Uses a connection of its own, so it may run in a thread."""
-        db = _connect(self.path) if not block else self._db
-        try:
-            db.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if block else 'PASSIVE'})")
-        except sqlite3.OperationalError:
-            return  # no room, or somebody reads: the next one will do
-        finally:
-            if not block:
-                db.close()
+    def checkpoint(self) -> None:
+        """Move the write-ahead log into the database, as far as nobody reads it. May run in a thread.
 
-    def forget_outcomes(self, now_ms: int) -> None:
-        """Drop replies to writes that are too old to be retried."""
+        :raises StorageError: the disk failed, as in :meth:`commit`.
+        """
+        self._checkpoint(self._checkpointer, "PASSIVE")
+
+    def finish_checkpoint(self) -> bool:
+        """The same in the caller's thread, where no commit can come in between: the next one then begins the log anew.
+
+        True if it will. Takes the longer, the more was written since :meth:`checkpoint`.
+
+        :raises StorageError: the disk failed, as in :meth:`commit`.
+        """
+        frames, moved = self._checkpoint(self._db, "PASSIVE")
+        return frames == moved
+
+    def truncate(self) -> None:
+        """Move all of the write-ahead log into the database and empty it, if nobody reads it.
+
+        :raises StorageError: the disk failed, as in :meth:`commit`.
+        """
+        self._db.execute("PRAGMA busy_timeout = 0")  # it would wait for readers, and nothing else would happen
         try:
-            self._db.execute("DELETE FROM outcomes WHERE time_ms < ?", (now_ms - OUTCOME_AGE_MS_MAX,))
-        except sqlite3.Error:
-            return  # tried again later; a failing disk shows at the next commit
+            self._checkpoint(self._db, "TRUNCATE")
+        finally:
+            self._db.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+
+    def _checkpoint(self, db: sqlite3.Connection, mode: str) -> tuple[int, int]:
+        """How many frames the log has, and how many of them are in the database now; (0, -1): not done."""
+        try:
+            is_busy, frames, moved = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorname", "") in _TRY_AGAIN:
+                return 0, -1
+            self._is_broken = True
+            raise StorageError(
+                f"the database {self.path} failed: {error}; check the disk, then start crdtsyncd again"
+            ) from None
+        return (0, -1) if is_busy else (frames, moved)
+
+    def release_space(self) -> bool:
+        """Give a slice of what the database holds free back to the file system, if that is much. True if there is more.
+
+        Some is kept, for what comes takes the place of what went.
+
+        :raises StorageError: the disk failed, as in :meth:`commit`.
+        """
+        free, pages = (self._one(f"PRAGMA {name}", ())[0] for name in ("freelist_count", "page_count"))
+        if not self._can_shrink or free <= FREE_PAGES_MIN + (pages - free) // 4:
+            return False
+        try:
+            # execute() would stop after the first page: it takes a statement without columns to be done
+            self._db.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+        except sqlite3.Error as error:
+            refusal = self._failed(error)
+            if isinstance(refusal, NoSpace):
+                return False
+            raise refusal from None
+        return True
 
     def close(self) -> None:
-        """Close cleanly. Idempotent."""
-        self._db.close()
+        """Close cleanly. Idempotent.
+
+        After a failure the write-ahead log is left as it is: nobody knows what of it the disk holds, and SQLite, which
+        would fold it in and delete it, must not be trusted with that before the next start has read it anew.
+        """
+        for db in (self._checkpointer, self._db):
+            if self._is_broken:
+                _abandon(db)
+            else:
+                db.close()
         self._mark.close()
         os.close(self._lock)
 
-    # -- reading -------------------------------------------------------------------------------------------------
+    # -- reading, beside what Reads does --------------------------------------------------------------------------
 
-    def spaces(self) -> list[SpaceRow]:
-        """See :class:`~crdtsync.core.storage.Storage`, as for all that follow."""
-        rows = []
-        for space, name, epoch, hlc, floor in self._db.execute(
-            "SELECT id, name, epoch, hlc, floor FROM spaces ORDER BY id"
-        ).fetchall():
-            own = self._one(
-                "SELECT h.writer, h.position FROM own_writers o JOIN heads h USING (space, writer) WHERE o.space = ? "
-                "ORDER BY h.position DESC LIMIT 1",
-                (space,),
-            )
-            last = self._one("SELECT MAX(position) FROM heads WHERE space = ?", (space,))
-            resumes = own is not None and (self._may_resume or (space, own[0]) in self._made_here)
-            writer, own_position = own if own is not None and resumes else (None, 0)
-            position = (last and last[0]) or 0
-            clock = int.from_bytes(hlc, "big")
-            rows.append(SpaceRow(space, name, epoch, writer, own_position, position, clock, _unflatten(floor)))
-        return rows
-
-    def heads(self, space: int) -> Iterable[tuple[Writer, int, bytes]]:
-        return self._db.execute("SELECT writer, seq, hash FROM heads WHERE space = ?", (space,)).fetchall()
-
-    def origins(self, space: int) -> Iterable[tuple[Writer, str, str]]:
-        return self._db.execute("SELECT writer, node, name FROM origins WHERE space = ?", (space,)).fetchall()
-
-    def heads_after(self, space: int, position: int) -> Iterable[tuple[Writer, int]]:
-        return self._db.execute(
-            "SELECT writer, seq FROM heads WHERE space = ? AND position > ?", (space, position)
-        ).fetchall()
-
-    def entries(self, space: int) -> Iterator[Entry]:
-        for row in self._db.execute(f"SELECT {_ENTRY_COLUMNS} FROM entries WHERE space = ? ORDER BY row", (space,)):
-            number, _, writer, seq, n, key, sub, kind, hlc, agent, value, value_hash, attrs = row
-            yield Entry(
-                number,
-                Dot(writer, seq, n),
-                key,
-                sub,
-                kind,
-                int.from_bytes(hlc, "big"),
-                agent,
-                value,
-                value_hash,
-                None if attrs is None else unpack(attrs),
-            )
-
-    def row_last(self) -> int:
-        row = self._one(
-            "SELECT MAX((SELECT IFNULL(MAX(row), 0) FROM entries), (SELECT IFNULL(MAX(row), 0) FROM history))", ()
-        )
-        return int(row[0]) if row else 0
-
-    def log(self, space: int, after: int, bytes_max: int, rows_max: int) -> list[LogRow]:
-        found: list[LogRow] = []
-        size_bytes = 0
-        rows = self._db.execute(
-            "SELECT position, writer, seq, body FROM changes "
-            "WHERE position > ? AND space = ? ORDER BY position LIMIT ?",
-            (after, space, rows_max),
-        )
-        for position, writer, seq, body in rows:
-            found.append(LogRow(position, writer, seq, body))
-            size_bytes += len(body)
-            if size_bytes >= bytes_max:
-                break
-        rows.close()
-        return found
-
-    def change_hash(self, space: int, writer: int, seq: int) -> bytes | None:
-        row = self._one("SELECT hash FROM changes WHERE space = ? AND writer = ? AND seq = ?", (space, writer, seq))
-        return row[0] if row else None
-
-    def position_missing(self, space: int, vector: VersionVector, heads: VersionVector) -> int:
-        last = self._one("SELECT MAX(position) FROM heads WHERE space = ?", (space,))
-        position = (last[0] if last else None) or 0
-        for writer, seq in heads.items():
-            held = vector.get(writer, 0)
-            if held < seq:
-                row = self._one(
-                    "SELECT position FROM changes WHERE space = ? AND writer = ? AND seq = ?",
-                    (space, writer, held + 1),
-                )
-                if row is not None:
-                    position = min(position, row[0] - 1)
-        return int(position)
-
-    def document(self, space: int, document: Dot) -> tuple[bytes | None, list[bytes]]:
-        row = self._one(
-            "SELECT position, state FROM document_states WHERE space = ? AND writer = ? AND seq = ? AND n = ?",
-            (space, *document),
-        )
-        after, state = row or (0, None)
-        rows = self._db.execute(
-            "SELECT update_v1 FROM document_updates "
-            "WHERE space = ? AND writer = ? AND seq = ? AND n = ? AND position > ? "
-            "ORDER BY position, by_n",
-            (space, *document, after),
-        )
-        return state, [update for (update,) in rows.fetchall()]
-
-    def document_updates(self, space: int, document: Dot, after: int, rows_max: int) -> list[DocumentUpdate]:
-        rows = self._db.execute(
-            "SELECT position, by_writer, by_seq, by_n, agent, update_v1 FROM document_updates "
-            "WHERE space = ? AND writer = ? AND seq = ? AND n = ? AND position > ? ORDER BY position, by_n LIMIT ?",
-            (space, *document, after, rows_max),
-        )
-        return [
-            DocumentUpdate(at, Dot(writer, seq, n), agent, update)
-            for at, writer, seq, n, agent, update in rows.fetchall()
-        ]
-
-    def outcome(self, client: bytes, number: int) -> bytes | None:
-        row = self._one(
-            "SELECT reply FROM outcomes WHERE client = ? AND slot = ? AND number = ?", (client, number % 1024, number)
-        )
-        return row[0] if row else None
-
-    def peers(self) -> list[PeerRow]:
-        return [PeerRow(*row) for row in self._db.execute("SELECT node, name, last_seen_ms FROM peers").fetchall()]
+    def resumes(self, space: int, writer: int) -> bool:
+        return self._may_resume or (space, writer) in self._made_here
 
     def stats(self) -> dict[str, object]:
+        """See :class:`~crdtsync.core.storage.Storage`."""
         usage = os.statvfs(self.data_dir)
         return {
             "path": str(self.path),
@@ -317,17 +236,7 @@ class Store:
             "free_bytes": usage.f_bavail * usage.f_frsize,
         }
 
-    def log_stats(self, space: int) -> dict[str, int]:
-        row = self._one(
-            "SELECT log_changes, log_bytes, history_bytes, document_bytes FROM spaces WHERE id = ?", (space,)
-        )
-        names = ("log_changes", "log_bytes", "history_bytes", "document_bytes")
-        return dict(zip(names, row or (0, 0, 0, 0), strict=True))
-
     # -- inside ----------------------------------------------------------------------------------------------------
-
-    def _one(self, statement: str, parameters: tuple[object, ...]) -> Any:  # a row, or None
-        return self._db.execute(statement, parameters).fetchone()
 
     def _meta_or(self, name: str, default: bytes) -> bytes:
         row = self._one("SELECT value FROM meta WHERE name = ?", (name,))
@@ -339,24 +248,6 @@ class Store:
     def _count_own_changes(self) -> int:
         row = self._one("SELECT IFNULL(SUM(h.seq), 0) FROM own_writers o JOIN heads h USING (space, writer)", ())
         return int(row[0]) if row else 0
-
-
-def _sizes(batch: Batch) -> list[tuple[int, int, int, int, int]]:
-    """Per space: changes and bytes added to the log, bytes moved to history, bytes of documents."""
-    sizes: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    for change in batch.changes:
-        sizes[change.space][0] += 1
-        sizes[change.space][1] += len(change.body)
-    for _, space, size_bytes in batch.removed_rows:
-        sizes[space][2] += size_bytes
-    for update in batch.document_updates:
-        sizes[update.space][3] += len(update.update)
-    return [(*counts, space) for space, counts in sizes.items()]  # type: ignore[misc]
-
-
-def _unflatten(packed: bytes | None) -> VersionVector:
-    flat = [] if packed is None else unpack(packed)
-    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _lock(data_dir: Path) -> int:
@@ -381,24 +272,29 @@ def _lock(data_dir: Path) -> int:
     return lock
 
 
+def _abandon(db: sqlite3.Connection) -> None:
+    """Let go of a connection without the checkpoint that SQLite makes when the last one is closed."""
+    if hasattr(db, "setconfig"):  # Python 3.12
+        db.setconfig(_NO_CHECKPOINT_ON_CLOSE, True)
+        db.close()
+    else:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))  # so that not even the end of the process closes it
+
+
 def _open(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    db = _open(path)
-    _set_up(db)
-    return db
-
-
 def _set_up(db: sqlite3.Connection) -> None:
     for pragma in (
+        f"auto_vacuum = {_INCREMENTAL}",  # for a new database; one of format 1 keeps its size, and reuses its space
         "journal_mode = WAL",
         "synchronous = FULL",
         "wal_autocheckpoint = 0",
         "temp_store = MEMORY",
         "cache_size = -16384",
-        "busy_timeout = 2000",
+        f"busy_timeout = {BUSY_TIMEOUT_MS}",
+        f"journal_size_limit = {WAL_CHECKPOINT_BYTES}",  # begun anew, the WAL is cut to this: larger means more in it
     ):
         db.execute(f"PRAGMA {pragma}")
 
@@ -429,7 +325,10 @@ def _remedy(error: sqlite3.Error) -> str:
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    if db.execute("PRAGMA user_version").fetchone()[0] == 0:
+    found = db.execute("PRAGMA user_version").fetchone()[0]
+    if 0 < found < FORMAT:
+        migrate(db, found)
+    if found == 0:
         db.executescript(
             f"BEGIN;{SCHEMA}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {FORMAT};COMMIT;"
         )

@@ -2,8 +2,8 @@
 
 ``formats.json`` freezes what goes over the wires: if it changes, daemons of two versions no longer understand each
 other, or compute different hashes of one change. That needs a new protocol version, and this file gets new entries
-beside the old ones. ``database.sql`` is a database as an older daemon left it: regenerate it only together with a new
-``FORMAT`` of the schema, and keep the old one to test the migration.
+beside the old ones. ``database_N.sql`` is a database as a daemon of format ``N`` left it: a new ``FORMAT`` of the
+schema makes a new one, and the old ones stay to test the migration.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tests.golden import examples
 
 HERE = Path(__file__).parent
 FORMATS = HERE / "formats.json"
-DATABASE = HERE / "database.sql"
+DATABASE = HERE / f"database_{FORMAT}.sql"
+DATABASES = sorted(HERE.glob("database_*.sql"))
 
 
 def formats() -> dict[str, dict[str, str]]:
@@ -63,7 +64,7 @@ def database() -> str:
         fleet.link("host-a", "host-b")
         fleet.run(3)
         store = fleet["host-a"].store
-        store.checkpoint(block=True)
+        store.truncate()
         with sqlite3.connect(store.path) as db:
             lines = [*db.iterdump()]
         db.close()

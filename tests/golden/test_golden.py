@@ -9,6 +9,7 @@ import json
 import sqlite3
 
 import pytest
+from crdtsyncd import migration
 
 from crdtsync.wire.codec import unpack
 from crdtsync.wire.framing import FrameReader
@@ -16,8 +17,8 @@ from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 from crdtsync.wire.messages import decode_message, encode_message
 from crdtsync.wire.tokens import decode_dot, decode_token, decode_version, encode_dot, encode_token, encode_version
 from tests.golden import examples
-from tests.golden.regenerate import DATABASE, FORMATS, formats
-from tests.unit.core.fleet import Fleet, Session, fleet_of
+from tests.golden.regenerate import DATABASES, FORMATS, formats
+from tests.unit.core.fleet import START_MS, Fleet, Session, fleet_of
 
 FROZEN = json.loads(FORMATS.read_text())
 CHANGES = FROZEN["changes"]
@@ -78,14 +79,15 @@ def test_frozen_strings_decode(name):
 # -- the database ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def old():
-    """A daemon on the database of the fixture."""
+@pytest.fixture(params=DATABASES, ids=lambda path: path.stem)
+def old(request, monkeypatch):
+    """A daemon on the database of a fixture."""
+    monkeypatch.setattr(migration, "_now_ms", lambda: START_MS)
     with fleet_of() as fleet:
         data = fleet.directory / "old" / "data"
         data.mkdir(parents=True)
         db = sqlite3.connect(data / "crdtsync.db")
-        db.executescript(DATABASE.read_text())
+        db.executescript(request.param.read_text())
         db.close()
         yield fleet
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self
 
@@ -61,5 +62,20 @@ class Mirror:
             return
         elif event.event in ("delete", "expired"):
             self.values.pop(event.key, None)
+        elif event.event == "set" and event.op in _CHANGES:
+            self.values[event.key] = _CHANGES[event.op](self.values.get(event.key), event.value)
         else:
             self.values[event.key] = event.value
+
+
+def _without(held: list[Any] | None, element: Any) -> list[Any]:
+    return [each for each in held or () if each != element]
+
+
+_CHANGES: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda held, element: [*_without(held, element), element],
+    "discard": _without,
+    "merge": lambda held, fields: {**(held or {}), **fields},
+    "drop": lambda held, field: {name: value for name, value in held.items() if name != field},
+}
+"""What an event that tells a part makes of the whole, by its ``op``."""

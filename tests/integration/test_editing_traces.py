@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
 ROOT = Path(__file__).parents[2]
 RECORDED = ("friendsforever", "clownschool")
 SHORT = 600
+LOG_BYTES_MIN = 64 * 1024
 FAMILY = "👩\u200d👩\u200d👧"
 PARAGRAPH = f"Ünï\u0308cödé {FAMILY} 漢字 مرحبا 𝒳🇩🇪: a long paragraph that nobody expected. "
 
@@ -85,6 +86,14 @@ async def test_made_up_session_with_a_daemon_away():
     assert outage.edits > 0
 
 
+async def test_made_up_session_with_a_daemon_away_for_longer_than_the_log_reaches():
+    result = await replay(make_trace.make(), Options(away=500, log_bytes_max=LOG_BYTES_MIN), quiet=True)
+    check(result)
+    (outage,) = result.outages
+    assert outage.by_snapshot
+    assert result.verdict.states, "a daemon without the oldest edits shows a state in their stead"
+
+
 def test_a_daemon_is_not_away_while_its_author_types():
     with pytest.raises(outages.PlanError, match="the longest rest of an author"):
         outages.longest_rest(make_trace.make(), 3, 1400)
@@ -131,6 +140,15 @@ async def test_the_beginning_of_a_recorded_session(name, options):
 @pytest.mark.parametrize("options", [Options(), Options(kills=8), Options(away=5000)], ids=["plain", "killed", "away"])
 async def test_a_recorded_session(name, options):
     check(await replay(recorded(name), options, quiet=True))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", RECORDED)
+async def test_a_recorded_session_with_a_daemon_away_for_longer_than_the_log_reaches(name):
+    result = await replay(recorded(name), Options(away=5000, log_bytes_max=4 * LOG_BYTES_MIN), quiet=True)
+    check(result)
+    assert [outage.by_snapshot for outage in result.outages] == [True]
 
 
 @pytest.mark.soak

@@ -1,4 +1,4 @@
-"""The fuzzers of the two protocols, briefly, so that they cannot rot; ``python -m fuzz`` runs them at length."""
+"""The fuzzers against real daemons, briefly, so that they cannot rot; ``python -m fuzz`` runs them at length."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.integration
 
 
-@pytest.mark.parametrize("target,inputs", [("frames", 1000), ("peer", 100)])
+@pytest.mark.parametrize("target,inputs", [("frames", 1000), ("peer", 100), ("hostile-edits", 500)])
 def test_a_short_run_finds_nothing(target: str, inputs: int) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fuzz", target, "--inputs", str(inputs), "--seconds", "20"],

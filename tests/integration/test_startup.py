@@ -349,7 +349,7 @@ def test_damage_that_shows_while_it_runs_ends_it_with_a_sentence(daemon: Daemon)
         raw.seek((root - 1) * page_size)
         raw.write(b"\xff" * 200)
     daemon.start()
-    with daemon.raw() as agent, pytest.raises((RawError, EOFError, OSError)):
+    with pytest.raises((RawError, EOFError, OSError)), daemon.raw() as agent:  # or it has found the damage by then
         _use(agent)
     assert daemon.wait_exit() == FAILED
     assert_clean(daemon)

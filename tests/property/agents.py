@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from pycrdt import Doc, Text
 
 from crdtsync.causality import Dot, covers
-from crdtsync.core.node import AgentClosed, AgentFlow, AgentFrame, AgentOpened
+from crdtsync.core.node import AgentClosed, AgentFrame, AgentOpened
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.tokens import decode_dot, decode_token, decode_version, encode_dot
-from tests.property.oracle import Sub, Value, require
+from tests.property.model import Value, groups, identity, require, shown
+from tests.property.oracle import Sub
 
 if TYPE_CHECKING:
     from tests.property.world import Host, World
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 REGISTERS = ("r/1", "r/2", "r/3")
 LOGS = ("log/1", "log/2")
 TEXTS = ("text/1", "text/2")
+COUNTERS = ("counter/1", "counter/2")
+SETS = ("set/1", "set/2")
+MAPS = ("map/1", "map/2")
 MIXED = "mixed"
-KEYS = (*REGISTERS, *LOGS, *TEXTS, MIXED)
+KEYS = (*REGISTERS, *LOGS, *TEXTS, *COUNTERS, *SETS, *MAPS, MIXED)
 
 
 @dataclass
@@ -35,8 +39,15 @@ class Request:
     subs: list[Sub] = field(default_factory=list)
     change: tuple[int, int] | None = None
     expected: list[Value] | None = None  # of a read that is answered at once: the live values
+    texts: dict[Dot, str] = field(default_factory=dict)  # and what their documents hold
     informed: bool = False
+    must: Exception | None = None  # why it cannot be done by doing nothing
     node: str = ""
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether it may be done later, on top of something else."""
+        return "strict" in self.args or "if_version" in self.args
 
     @property
     def is_write(self) -> bool:
@@ -67,6 +78,7 @@ class Agent:
         self.memory: dict[str, Read] = {}
         self.documents: dict[str, tuple[str, Doc[Text]]] = {}
         self.token: str | None = None
+        self.told: dict[tuple[str, str], Any] = {}  # what was alive and what was read last, by request and key
         world.agents.append(self)
         self._new_client()
         if home.node is not None:
@@ -89,6 +101,7 @@ class Agent:
         self._send("hello", {"protocol": 1, "client": self.client, "agent": self.name})
         for request in unanswered:
             request.args["again"] = True
+            request.must = None  # it may be answered from memory, as things stood then
             self._submit(request)
 
     def lost(self) -> None:
@@ -105,13 +118,21 @@ class Agent:
         self.conn = None
         self.attach()
 
-    def move(self, home: Host) -> None:
-        """Go on at another host: the outcome of what was not answered is unknown."""
+    def leave(self) -> None:
+        """End the session."""
+        self._detach()
+        self.world.agents.remove(self)
+
+    def _detach(self) -> None:
         if self.conn is not None and self.home.node is not None:
             self.home.agents.pop(self.conn, None)
             self.world.step(self.home, AgentClosed(self.conn))
         self.conn = None
         self.pending = {}
+
+    def move(self, home: Host) -> None:
+        """Go on at another host: the outcome of what was not answered is unknown."""
+        self._detach()
         self.home = home
         self._new_client()
         if home.node is not None:
@@ -136,15 +157,18 @@ class Agent:
 
     def read(self, key: str, whole: bool = False, after: bool = False) -> None:
         """Read a key: its winner, or the entry with all siblings (``whole``); a text, as a replica."""
+        more = {"after": self.token, "timeout": 60_000} if after and self.token is not None else {}
+        self.ask("entry" if whole else "text_read" if key in TEXTS else "get", key, **more)
+
+    def ask(self, name: str, key: str, **args: Any) -> None:
+        """Make a read request."""
         if self.conn is None:
             return
-        args: dict[str, Any] = {"key": key}
-        if after and self.token is not None:
-            args |= {"after": self.token, "timeout": 60_000}
-        name = "text_read" if key in TEXTS and not whole else "entry" if whole else "get"
-        request = Request(self.name, 0, name, args)
+        request = Request(self.name, 0, name, {"key": key, **args})
         if "after" not in args or covers(self.home.replica.vector, decode_token(self.token)["default"][1]):
             request.expected = self.home.model.live(key, self.world.now(self.home).wall_ms)
+            documents = {value.document for value in request.expected if value.document is not None}
+            request.texts = {document: self.home.model.texts.read(document) for document in documents}
         self._submit(request)
 
     def forget(self, key: str) -> None:
@@ -160,7 +184,8 @@ class Agent:
             return
         informed = len(subs) == 1 and subs[0].key in self.memory
         plain: list[Any] = [[sub.operation, self._arguments(sub)] for sub in subs]
-        name, args = (subs[0].operation, plain[0][1]) if len(subs) == 1 else ("batch", {"ops": plain})
+        operation = "text_compact" if subs[0].operation == "compact" else subs[0].operation
+        name, args = (operation, plain[0][1]) if len(subs) == 1 else ("batch", {"ops": plain})
         if any("document" in arguments and arguments["update"] is None for _, arguments in plain):
             return
         self._write(name, args, subs, informed, options)
@@ -195,6 +220,7 @@ class Agent:
         self.number += 1
         args |= {"n": self.number, "timeout": 5_000, **options}
         request = Request(self.name, self.number, name, args, subs, informed=informed, node=self.home.name)
+        request.must = self.world.oracle.idle(self.home.model, request, self.world.now(self.home).wall_ms)
         self.world.requests[self.client[:8] + self.number.to_bytes(8, "big")] = request
         self._submit(request)
 
@@ -202,14 +228,33 @@ class Agent:
         args: dict[str, Any] = {"key": sub.key}
         if sub.operation in ("set", "append"):
             sub.content = self.world.next_number()
-            args["value"] = pack(sub.content)
+        match sub.operation:
+            case "set" | "append" | "add" | "discard":
+                args["value"] = pack(sub.content)
+            case "trim":
+                args["keep"] = sub.keep
+            case "incr":
+                args["by"] = sub.content
+            case "merge":
+                sub.content = {name: self.world.next_number() for name in sub.content}
+                args["fields"] = {name: pack(value) for name, value in sub.content.items()}
+            case "drop":
+                args["field"] = sub.content
+            case "resolve":
+                args |= self._resolution(sub)
         if sub.ttl_ms is not None:
             args["ttl"] = sub.ttl_ms
-        if sub.operation == "trim":
-            args["keep"] = sub.keep
-        if sub.operation in ("set", "delete", "append"):
+        if sub.operation not in ("trim", "compact"):
             self._add_context(sub, args)
         return args
+
+    def _resolution(self, sub: Sub) -> dict[str, Any]:
+        if sub.take is not None:
+            return {"take": encode_dot(sub.take)}
+        if sub.content is None:
+            return {"merge": True}
+        sub.content = self.world.next_number()
+        return {"value": pack(sub.content)}
 
     def _add_context(self, sub: Sub, args: dict[str, Any]) -> None:
         if sub.operation == "set" and sub.mode == "if_absent":
@@ -224,7 +269,7 @@ class Agent:
             args["seen"] = "?"
             return
         sub.shown, sub.others = read.shown, read.others
-        if sub.operation == "set" and sub.mode == "if_version":
+        if sub.operation in ("set", "reset") and sub.mode == "if_version":
             args["if_version"] = read.version
             return
         sub.mode = "seen"
@@ -265,159 +310,145 @@ class Agent:
             )
             world.acknowledged.append(request)
         else:
-            require(
-                all(sub.operation in ("delete", "trim") for sub in request.subs), "acknowledged, not done:", request
-            )
+            require(all(sub.operation in MAY_DO_NOTHING for sub in request.subs), "acknowledged, not done:", request)
+            require(request.must is None or request.may_wait, "acknowledged, not done:", request.must)
         self.token = result["token"]
         results = result["results"] if request.name == "batch" else [result]
         for sub, part in zip(request.subs, results, strict=True):
             self._learn(request, sub, part)
 
     def _learn(self, request: Request, sub: Sub, part: dict[str, Any]) -> None:
-        if sub.operation == "set":
-            if "replaced" in part:
-                told = part["replaced"] and decode_dot(part["replaced"]["dot"])
-                require(
-                    told == sub.replaced, "a blind write says that it replaced", told, "and did replace", sub.replaced
-                )
-            if request.informed:
+        if request.change is not None or not (request.may_wait or "again" in request.args):
+            _check_reply(sub, part)
+        version = part.get("version")
+        match sub.operation:
+            case "delete":
+                if sub.key in self.memory:
+                    self.memory[sub.key] = Read(None)
+            case "append" | "incr" | "reset" | "add" if sub.key in self.memory:
+                if version is None:
+                    self.forget(sub.key)
+                else:
+                    self._remember(request, sub, version, sub.others, sub.shown)
+            case "merge" | "resolve" if request.informed and version is not None:
+                self._remember(request, sub, version, sub.others, sub.shown)
+            case "set" | "text" if request.informed and version is not None:
                 others = sub.others if sub.mode in ("seen", "if_version") else frozenset()
-                self._remember(sub, part["version"], others)
-            elif sub.mode != "blind":
+                self._remember(request, sub, version, others)
+            case "set" if sub.mode != "blind":
                 self.memory.pop(sub.key, None)
-        elif sub.operation == "delete":
-            if sub.key in self.memory:
-                self.memory[sub.key] = Read(None)
-        elif sub.operation == "append" and part.get("version") is not None:
-            self._remember(sub, part["version"], sub.others, sub.shown)
-        elif sub.operation == "text" and request.informed:
-            self._remember(sub, part["version"], frozenset())
 
-    def _remember(self, sub: Sub, version: str, others: frozenset[Dot], before: frozenset[Dot] = frozenset()) -> None:
-        """A session that has read a key goes on from its own write."""
-        assert sub.written is not None
-        shown = before | {sub.written}
+    def _remember(
+        self,
+        request: Request,
+        sub: Sub,
+        version: str,
+        others: frozenset[Dot],
+        before: frozenset[Dot] = frozenset(),
+    ) -> None:
+        """A session that has read a key goes on from its own write: it knows that, and of what it had read what is
+        left. All writes of a batch to one key may be told what the key comes to in the end.
+        """
         told = decode_version(version)
-        require(frozenset(told.dots) == shown, "the reply's version names", told.dots, "and the session knows", shown)
-        require(frozenset(told.others) <= others, "the reply's version covers more than was read:", told, others)
-        self.memory[sub.key] = Read(version, shown, frozenset(told.others))
+        known, hidden = self.world.dots(sub.key, told)
+        written = frozenset(dot for one in request.subs if one.key == sub.key for dot in one.written)
+        live = frozenset(value.dot for value in self.home.model.live(sub.key, self.world.now(self.home).wall_ms))
+        fits = {*sub.written} & live <= known and (known & live) <= written | before
+        require(fits, "the reply's version names", known, "and the session knows", sub)
+        require(hidden <= others, "the reply's version covers more than was read:", told, others)
+        self.memory[sub.key] = Read(version, known, hidden)
 
     def _was_read(self, request: Request, result: Any) -> None:
         if request.name not in ("get", "entry", "text_read"):
             return
         key = request.args["key"]
+        if request.expected is not None:
+            self.told[request.name, key] = (tuple(value.dot for value in request.expected), _comparable(result))
         if result is None:
             require(not request.expected, f"{key} was read as absent and holds", request.expected)
             self.memory[key] = Read(None)
             self.documents.pop(key, None)
             return
         version = decode_version(result["version"])
-        shown, others = frozenset(version.dots), frozenset(version.others)
+        known, others = self.world.dots(key, version)
+        if version.vector is not None and request.expected is not None:
+            known &= {value.dot for value in request.expected}  # it names what is gone, too
         if request.expected is not None:
-            require(
-                shown | others == {v.dot for v in request.expected},
-                f"{key} was read as",
-                shown,
-                others,
-                request.expected,
-            )
-            self._check_content(request, result, shown)
+            self._check_content(request, result, known, others)
         if request.name == "text_read":
             doc: Doc[Text] = Doc()
             doc.apply_update(result["update"])
             doc.get("text", type=Text)
             self.documents[key] = (result["document"], doc)
-        self.memory[key] = Read(result["version"], shown, others)
+        self.memory[key] = Read(result["version"], known, others)
 
-    def _check_content(self, request: Request, result: Any, shown: frozenset[Dot]) -> None:
-        assert request.expected
-        winner = request.expected[-1]
+    def _check_content(
+        self, request: Request, result: dict[str, Any], known: frozenset[Dot], others: frozenset[Dot]
+    ) -> None:
+        """What was read is what there is: the winner, and beside it whatever else is alive."""
+        assert request.expected is not None
+        what = (f"{request.args['key']} was read with {request.name} as", result, "and holds", request.expected)
+        live = frozenset(value.dot for value in request.expected)
+        require(known | others == live, *what, "the version covers", known, others)
+        winner, *rest = groups(request.expected)
         if request.name == "entry":
-            told = {result["dot"], *(sibling["dot"] for sibling in result["siblings"])}
-            kinds = {value.kind for value in request.expected}
-            if kinds == {Kind.REGISTER}:
-                require(told == {encode_dot(v.dot) for v in request.expected}, "entry tells", told, request.expected)
-        elif request.name == "get" and winner.kind == Kind.REGISTER:
-            require(shown == {winner.dot} and unpack(result["value"]) == winner.content, "get tells", result, winner)
-        elif request.name == "get" and winner.kind == Kind.LOG:
-            logged = [value.content for value in request.expected if value.kind == Kind.LOG]
-            require(unpack(result["value"]) == logged, "the log reads", result, logged)
+            require(not others, *what, "the version covers as not shown", others)
+            require(len(result["siblings"]) == len(rest), *what)
+            for told, group in zip([result, *result["siblings"]], [winner, *rest], strict=True):
+                self._check_shown(request, told, group, what)
+            return
+        require(known == {value.dot for value in winner}, *what, "the version covers as shown", known)
+        if request.name == "get":
+            require(result["siblings"] == len(rest), *what)
+            self._check_shown(request, result, winner, what)
+        else:
+            document = winner[-1].document
+            require(document is not None and result["document"] == encode_dot(document), *what)
+
+    def _check_shown(self, request: Request, told: dict[str, Any], group: list[Value], what: tuple[Any, ...]) -> None:
+        require(told["kind"] == Kind(group[-1].kind).name.lower(), *what)
+        document = group[-1].document
+        if document is not None:
+            text, wanted = unpack(told["value"]), request.texts[document]
+            require(self.world.oracle.is_text(document, text, wanted), *what, "it ought to be", wanted)
+            return
+        require("dot" not in told or told["dot"] == encode_dot(group[-1].dot), *what)
+        wanted = shown(group)
+        if told.get("field") is not None:
+            require(told["field"] == group[-1].sub, *what)
+            wanted = group[-1].content
+        require(identity(unpack(told["value"])) == identity(wanted), *what, "the value ought to be", wanted)
 
 
-class Watcher:
-    """Watches everything at one host, goes on after each broken connection, and keeps what it is told of each key."""
+def _comparable(result: Any) -> Any:
+    """What all hosts show alike: a text is compared with what its document ought to hold."""
+    if not isinstance(result, dict):
+        return result
+    plain = {**result, "value": None} if result.get("kind") == "text" else dict(result)
+    if isinstance(plain.get("siblings"), list):
+        plain["siblings"] = [_comparable(sibling) for sibling in plain["siblings"]]
+    return plain
 
-    def __init__(self, world: World, home: Host) -> None:
-        self.world = world
-        self.home = home
-        self.conn: int | None = None
-        self.pending: dict[int, Request] = {}
-        self.token: str | None = None
-        self.in_snapshot = True
-        self.mirror: dict[str, dict[str, Any]] = {}
-        world.watchers.append(self)
-        self.attach()
 
-    def attach(self) -> None:
-        """Connect, and go on after the last token; a snapshot that was cut off begins anew."""
-        if self.in_snapshot:
-            self.token = None
-            self.mirror.clear()
-        self.conn = self.world.new_conn()
-        self.home.agents[self.conn] = self
-        client = self.world.random.randbytes(16)
-        hello = {"protocol": 1, "client": client, "agent": "watcher"}
-        watch = {"prefix": ""} if self.token is None else {"prefix": "", "after": self.token}
-        self.world.step(self.home, AgentOpened(self.conn, 1000, 1))
-        for number, (name, args) in enumerate((("hello", hello), ("watch", watch)), 1):
-            self.world.step(self.home, AgentFrame(self.conn, pack([number, name, args])))
+MAY_DO_NOTHING = ("delete", "trim", "discard", "drop", "reset", "resolve", "compact")
 
-    def lost(self) -> None:
-        self.conn = None
 
-    def flow(self, blocked: bool) -> None:
-        if self.conn is not None and self.home.node is not None:
-            self.world.step(self.home, AgentFlow(self.conn, blocked))
-
-    def reconnect(self) -> None:
-        if self.conn is not None and self.home.node is not None:
-            self.home.agents.pop(self.conn, None)
-            self.world.step(self.home, AgentClosed(self.conn))
-            self.attach()
-
-    def received(self, message: list[Any]) -> None:
-        _, status, content = message
-        require(status != 1, "a watch failed:", content)
-        for event in content if status == 2 else ():
-            self.world.counts[f"told {event['event']}"] += 1
-            self._note(event)
-
-    def _note(self, event: dict[str, Any]) -> None:
-        match event["event"]:
-            case "batch":
-                for part in event["events"]:
-                    self._note(part)
-            case "reset":
-                self.mirror.clear()
-                self.in_snapshot = True
-            case "snapshot" if event["key"] is None:
-                self.in_snapshot = False
-            case "delete":
-                self.mirror.pop(event["key"], None)
-            case "set" | "conflict" | "snapshot":
-                self.mirror[event["key"]] = event
-        if event.get("token") is not None and not self.in_snapshot:
-            self.token = event["token"]
-
-    def check(self) -> None:
-        """What was told last of each key is what is there. Keys that may have expired are left out."""
-        model = self.home.model
-        changes = self.world.oracle.changes.values()
-        expiring = {effect.key for known in changes for effect in known.effects if effect.added and effect.added.ttl_ms}
-        told, held = {*self.mirror} - expiring, {*model.keys} - expiring
-        require(told == held, f"a watcher at {self.home.name} was told of", told, "and there is", held)
-        for key in held:
-            (value, *others) = model.held(key).values()
-            if not others and value.kind == Kind.REGISTER:
-                event = self.mirror[key]
-                require(event["value"] == pack(value.content), f"of {key} a watcher was told", event, "and not", value)
+def _check_reply(sub: Sub, part: dict[str, Any]) -> None:
+    """What a write's reply says of before and after."""
+    what = (f"the reply to {sub.operation} of {sub.key} says", part, "where it was", sub)
+    match sub.operation:
+        case "set" if "replaced" in part:
+            require((part["replaced"] and decode_dot(part["replaced"]["dot"])) == sub.replaced, *what)
+        case "merge" if "replaced" in part:
+            replaced = {name: decode_dot(one["dot"]) for name, one in (part["replaced"] or {}).items()}
+            require(replaced == sub.replaced, *what)
+        case "incr":
+            require(part["value"] == sub.after, *what)
+        case "reset":
+            require(part["value"] == sub.before, *what)
+        case "add":
+            require(part["added"] == (not sub.before) and part["length"] == sub.after, *what)
+        case "discard":
+            require(part["existed"] == sub.existed and part["length"] == sub.after, *what)
+        case "drop" | "delete":
+            require(part["existed"] == sub.existed, *what)

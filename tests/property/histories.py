@@ -5,19 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from tests.property.agents import KEYS, LOGS, MIXED, REGISTERS, TEXTS, Agent, Watcher
-from tests.property.oracle import Broken, Sub
+from crdtsync.core.retention import Caps
+from tests.property.agents import COUNTERS, KEYS, LOGS, MAPS, MIXED, REGISTERS, SETS, TEXTS, Agent
+from tests.property.model import Broken
+from tests.property.oracle import Sub
+from tests.property.watchers import Watcher
 from tests.property.world import World
 
+DAY_MS = 24 * 3600 * 1000
 SKEWS_MS = (0, 4_000, -3_600_000, 60_000)
+TINY_CAPS = (Caps(2_000, 7 * DAY_MS, 2_000, 7 * DAY_MS), Caps(600, 3_600_000, 600, 3_600_000))
+KEYS_OF = {"register": REGISTERS, "log": LOGS, "text": TEXTS, "counter": COUNTERS, "set": SETS, "map": MAPS}
+KINDS = ("register", "register", "log", "counter", "set", "map", "text")
+BATCHED = (*REGISTERS, *LOGS, *COUNTERS, *SETS, *MAPS, MIXED)
+STEPS = (1, 1, 5, -3, 1000)
+ELEMENTS = (1, 1.0, True, "a", {"b": 1, "a": [None, -1]}, {"a": [None, -1], "b": 1}, "long " * 100)
+FIELDS = ("f", "g", "\u00fc")
 
 
 class Player:
     """Does one thing after the other in a world; each choice is a number from 0 to 1 from ``draw``."""
 
-    def __init__(self, world: World, draw: Callable[[], float]) -> None:
+    def __init__(self, world: World, draw: Callable[[], float], keys: tuple[str, ...] = KEYS) -> None:
         self.world = world
         self.draw = draw
+        self.keys = keys
         for host in world.hosts:
             for n in range(2):
                 Agent(world, f"agent-{host.index}-{n}", host)
@@ -35,40 +47,69 @@ class Player:
         if self.chance(0.2):
             self.write_batch()
         else:
-            self.write_key(self.pick(KEYS))
+            self.write_key(self.pick(self.keys))
 
     def write_key(self, key: str) -> None:
         agent = self._agent()
         if agent is None:
             return
-        if key in TEXTS and self.chance(0.9):
+        kind = self._kind(key)
+        if kind == "text" and self.chance(0.85):
             agent.edit(key, int(self.draw() * 100), self.chance(0.3))
             return
-        sub = Sub("delete", key) if key in TEXTS else self._sub(key)
+        sub = Sub(self.pick(("delete", "compact")), key) if kind == "text" else self._sub(key, kind)
         agent.write([sub], **({"strict": True} if self.chance(0.1) else {}))
 
     def write_batch(self) -> None:
         """Several writes as one; those of one key see each other."""
         agent = self._agent()
         if agent is not None:
-            agent.write([self._sub(self.pick((*REGISTERS, *LOGS, MIXED))) for _ in range(2 + int(self.draw() * 4))])
+            keys = [self.pick(self._among(BATCHED)) for _ in range(2 + int(self.draw() * 4))]
+            agent.write([self._sub(key, self.pick(KINDS[:-1]) if key == MIXED else self._kind(key)) for key in keys])
+
+    def resolve(self) -> None:
+        """Make one value of a key's siblings: one of them, or a new one."""
+        agent = self._agent()
+        if agent is None:
+            return
+        key = self.pick(self._among((*REGISTERS, *MAPS, *TEXTS, MIXED, MIXED, MIXED)))
+        values = [*agent.home.model.held(key).values()]
+        if self.chance(0.5) and values:
+            agent.write([Sub("resolve", key, take=self.pick(values).dot)])
+        else:
+            agent.write([Sub("resolve", key, content=None if key in TEXTS and self.chance(0.8) else 0)])
+
+    def _among(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(key for key in keys if key in self.keys) or keys
 
     def _agent(self) -> Agent | None:
         return self.pick([agent for agent in self.world.agents if agent.conn is not None])
 
-    def _sub(self, key: str) -> Sub:
-        logs = key in LOGS or (key == MIXED and self.chance(0.5))
+    def _kind(self, key: str) -> str:
+        return self.pick(KINDS) if key == MIXED else next(kind for kind, keys in KEYS_OF.items() if key in keys)
+
+    def _sub(self, key: str, kind: str) -> Sub:
         if self.chance(0.15):
             return Sub("delete", key)
-        if logs:
-            return Sub("trim", key, keep=int(self.draw() * 4)) if self.chance(0.25) else Sub("append", key)
+        match kind:
+            case "log":
+                return Sub("trim", key, keep=int(self.draw() * 4)) if self.chance(0.25) else Sub("append", key)
+            case "counter":
+                mode = self.pick(("blind", "blind", "if_version"))
+                return Sub("reset", key, mode) if self.chance(0.2) else Sub("incr", key, content=self.pick(STEPS))
+            case "set":
+                return Sub(self.pick(("add", "add", "discard")), key, content=self.pick(ELEMENTS))
+            case "map":
+                if self.chance(0.25):
+                    return Sub("drop", key, content=self.pick(FIELDS))
+                return Sub("merge", key, content={self.pick(FIELDS): 0 for _ in range(1 + int(self.draw() * 3))})
         mode = self.pick(("blind", "blind", "blind", "blind", "if_version", "if_absent"))
         return Sub("set", key, mode, ttl_ms=1 + int(self.draw() * 5000) if self.chance(0.1) else None)
 
     def read(self) -> None:
         agent = self._agent()
         if agent is not None:
-            agent.read(self.pick(KEYS), whole=self.chance(0.3), after=self.chance(0.2))
+            agent.read(self.pick(self.keys), whole=self.chance(0.3), after=self.chance(0.2))
 
     def forget(self) -> None:
         self.pick(self.world.agents).forget(self.pick(KEYS))
@@ -145,13 +186,43 @@ class Player:
         watcher = self.pick(self.world.watchers)
         self.pick((lambda: watcher.flow(True), lambda: watcher.flow(False), watcher.reconnect))()
 
+    def isolate(self) -> None:
+        """A host is cut off from all others."""
+        host = self.pick(self.world.hosts)
+        for link in [link for link in self.world.links if host.index in link.ends]:
+            self.world.cut(link)
+
+    def burst(self) -> None:
+        """So much is written at one host that others may fall behind what its log holds."""
+        agent = self._agent()
+        for _ in range(4 + int(self.draw() * 12)):
+            key = self.pick(self._among((*REGISTERS, *COUNTERS, *MAPS, *LOGS)))
+            if agent is not None and agent.conn is not None:
+                agent.write([self._sub(key, self._kind(key))])
+                self.world.turn(agent.home)
+
+    def keep_snapshot(self) -> None:
+        host = self.pick(self.world.up())
+        if host is not None:
+            self.world.keep_snapshot(host)
+
+    def merge_kept(self) -> None:
+        host, kept = self.pick(self.world.up()), self.pick(self.world.kept)
+        if host is not None and kept is not None:
+            self.world.merge_kept(host, kept)
+
     def pass_time(self) -> None:
-        self.world.pass_time(self.pick((0.001, 0.06, 0.3, 1.1, 4.0)))
+        self.world.pass_time(self.pick((0.001, 0.06, 0.3, 1.1, 1.1, 4.0, 4.0, 20.0)))
+
+    def pass_hours(self) -> None:
+        """Long enough for who has been away to be given up, in what does not touch anybody's data."""
+        self.world.pass_time(4000.0)
 
 
 WEIGHTS = {
-    "write": 30,
-    "read": 18,
+    "write": 34,
+    "resolve": 3,
+    "read": 20,
     "turn": 16,
     "deliver": 26,
     "connect": 7,
@@ -164,16 +235,33 @@ WEIGHTS = {
     "reconnect": 2,
     "forget": 1,
     "watch": 5,
+    "isolate": 1.5,
+    "burst": 2,
+    "keep_snapshot": 0.7,
+    "merge_kept": 1,
     "pass_time": 6,
+    "pass_hours": 0.3,
 }
 
 
-def run_history(seed: int, steps: int = 120, make_world: Callable[..., World] = World) -> World:
-    """Play one history to its end and check everything. The seed says it all, also how many hosts there are."""
+def run_history(
+    seed: int,
+    steps: int = 120,
+    make_world: Callable[..., World] = World,
+    keys: tuple[str, ...] = KEYS,
+    is_tight: bool = False,
+) -> World:
+    """Play one history to its end and check everything.
+
+    The seed says it all, also how many hosts there are. ``keys``: what is written to; ``is_tight``: limits and caps
+    are small, which they are in every second one anyway.
+    """
     rng = Random(seed)
-    world = make_world(seed, hosts=rng.choice((2, 3, 3, 4)), skews_ms=rng.choice(((0,), SKEWS_MS)))
+    hosts, skews_ms, small = rng.choice((2, 3, 3, 4)), rng.choice(((0,), SKEWS_MS)), rng.random() < 0.5
+    caps = rng.choice(TINY_CAPS if is_tight else (None, None, *TINY_CAPS))
+    world = make_world(seed, hosts, skews_ms, small or is_tight, caps)
     try:
-        player = Player(world, rng.random)
+        player = Player(world, rng.random, keys)
         if rng.random() < 0.7:
             player.connect_all()
         names, weights = [*WEIGHTS], [*WEIGHTS.values()]
@@ -194,6 +282,8 @@ def finish(world: World, rng: Random) -> None:
     edges = [(i, i + 1) for i in range(count - 1)] if rng.random() < 0.5 else None
     world.heal(edges)
     world.check_converged()
+    if world.caps is not None:
+        world.check_bounds()
     world.check_disks()
 
 

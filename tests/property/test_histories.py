@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.property.agents import LOGS, MIXED, REGISTERS, TEXTS
-from tests.property.histories import SKEWS_MS, Player, run_history
+from tests.property.agents import COUNTERS, LOGS, MAPS, MIXED, REGISTERS, SETS, TEXTS
+from tests.property.histories import SKEWS_MS, TINY_CAPS, Player, run_history
 from tests.property.world import World
 
 HISTORIES = int(os.environ.get("CRDTSYNC_HISTORIES", "1000"))
@@ -31,9 +31,16 @@ class Fleet(RuleBasedStateMachine):
         self.world: World | None = None
         self.sound = True
 
-    @initialize(seed=st.integers(0, 2**32 - 1), hosts=st.integers(2, 4), skewed=st.booleans(), connected=st.booleans())
-    def build(self, seed, hosts, skewed, connected):
-        self.world = World(seed, hosts, SKEWS_MS if skewed else (0,))
+    @initialize(
+        seed=st.integers(0, 2**32 - 1),
+        hosts=st.integers(2, 4),
+        skewed=st.booleans(),
+        small=st.booleans(),
+        caps=st.sampled_from((None, *TINY_CAPS)),
+        connected=st.booleans(),
+    )
+    def build(self, seed, hosts, skewed, small, caps, connected):
+        self.world = World(seed, hosts, SKEWS_MS if skewed else (0,), small, caps)
         self.player = Player(self.world, lambda: 0.0)
         if connected:
             self.player.connect_all()
@@ -58,6 +65,18 @@ class Fleet(RuleBasedStateMachine):
     @rule(data=st.data(), key=st.sampled_from(TEXTS))
     def edit_text(self, data, key):
         self.play(data, "write_key", key)
+
+    @rule(data=st.data(), key=st.sampled_from([*COUNTERS, *SETS, *MAPS]))
+    def write_parts(self, data, key):
+        self.play(data, "write_key", key)
+
+    @rule(data=st.data())
+    def resolve(self, data):
+        self.play(data, "resolve")
+
+    @rule(data=st.data(), action=st.sampled_from(["burst", "isolate", "keep_snapshot", "merge_kept", "merge_kept"]))
+    def fall_behind(self, data, action):
+        self.play(data, action)
 
     @rule(data=st.data())
     def write_batch(self, data):
@@ -109,6 +128,8 @@ class Fleet(RuleBasedStateMachine):
             if self.sound:
                 self.world.heal()
                 self.world.check_converged()
+                if self.world.caps is not None:
+                    self.world.check_bounds()
                 self.world.check_disks()
         finally:
             self.world.close()
@@ -116,7 +137,7 @@ class Fleet(RuleBasedStateMachine):
 
 TestFleet = Fleet.TestCase
 TestFleet.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
 )
 
 
@@ -127,7 +148,7 @@ def test_history(seed):
 
 def test_histories_exercise_what_they_are_about():
     """A history that never gets anywhere proves nothing."""
-    counts = sum((run_history(seed).counts for seed in range(4)), start=Counter())
+    counts = sum((run_history(seed).counts for seed in range(8)), start=Counter())
     for what in (
         "acknowledged set",
         "acknowledged delete",
@@ -136,6 +157,17 @@ def test_histories_exercise_what_they_are_about():
         "frame",
         "acknowledged text_apply",
         "acknowledged batch",
+        "acknowledged incr",
+        "acknowledged reset",
+        "acknowledged add",
+        "acknowledged discard",
+        "acknowledged merge",
+        "acknowledged drop",
+        "acknowledged resolve",
+        "told expired",
+        "told lagged",
+        "snapshot",
+        "merge",
         "crash",
         "cut",
         "full",

@@ -4,30 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from crdtsyncd import store_writes
 from crdtsyncd.store import Store
 
-from crdtsync.core import replica, writes
+from crdtsync.core import replica
 from crdtsync.core.agents import Desk
-from crdtsync.core.entries import Entries
+from crdtsync.core.draft import Draft
+from crdtsync.core.entries import Entries, KeyEntries
+from crdtsync.core.giving import Giver, _Open
+from crdtsync.core.kinds import counter, text_join
 from crdtsync.core.node import Ready
+from crdtsync.core.reaper import Reaper
 from crdtsync.core.replica import Effect, Replica
+from crdtsync.core.retention import Retention
+from crdtsync.core.snapshot import difference
 from crdtsync.core.sync import Sync
 from crdtsync.core.watches import Watches
+from crdtsync.core.writes import WRITES
+from tests.property.agents import COUNTERS, MAPS, REGISTERS, SETS, TEXTS
 from tests.property.histories import run_history
-from tests.property.oracle import Broken
+from tests.property.model import Broken
 from tests.property.world import Host, World
 
 SEEDS = range(100)
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-FAULTS: list[tuple[str, Plant]] = []
+FAULTS: list[tuple[str, Plant, dict[str, Any]]] = []
 
 
-def fault(what: str) -> Callable[[Plant], Plant]:
+def fault(what: str, **how: Any) -> Callable[[Plant], Plant]:
+    """Register a fault with what is said when it is caught, and which histories are to catch it."""
+
     def register(plant: Plant) -> Plant:
-        FAULTS.append((what, plant))
+        FAULTS.append((what, plant, how))
         return plant
 
     return register
@@ -63,35 +75,34 @@ def deps_omitted(patch):
 @fault("where its author had seen")
 def seen_means_what_is_alive_here(patch):
     """The lost update: a write supersedes what its daemon holds by then, not what its author had read."""
-    patch.setattr(writes, "_covered", lambda held, version, others: list(held))
+    patch.setattr(Draft, "covered", lambda self, held, version, others: list(held))
 
 
 @fault("removes what its node did not hold")
 def seen_is_not_cut(patch):
     """What a session read elsewhere is removed here too, before it has arrived."""
-    covered = writes._covered
+    covered = Draft.covered
 
-    def uncut(held, version, others):
+    def uncut(self, held, version, others):
         elsewhere = {*version.dots} - {entry.dot for entry in held}
-        return [*covered(held, version, others), *(SimpleNamespace(dot=dot, kind=0) for dot in elsewhere)]
+        return [*covered(self, held, version, others), *(SimpleNamespace(dot=dot, kind=0) for dot in elsewhere)]
 
-    patch.setattr(writes, "_covered", uncut)
+    patch.setattr(Draft, "covered", uncut)
 
 
 @fault("where its author had seen")
 def blind_write_removes_all(patch):
-    patch.setattr(writes, "siblings", lambda entries, live: [live] if live else [])
-    patch.setattr(writes, "_expired", lambda draft, key: tuple(entry.dot for entry in draft.held(key)))
+    patch.setattr(Draft, "expired", lambda draft, key: tuple(entry.dot for entry in draft.held(key)))
 
 
 @fault("ought to have")
 def deletes_of_others_dropped(patch):
     apply_op = Replica._apply_op
 
-    def forgetful(self, change, n, op, position):
+    def forgetful(self, change, n, op, *where):
         if op.value_hash is None and change.writer != self.writer:
             return Effect(op, None, [])
-        return apply_op(self, change, n, op, position)
+        return apply_op(self, change, n, op, *where)
 
     patch.setattr(Replica, "_apply_op", forgetful)
 
@@ -196,12 +207,176 @@ def resuming_stops_short(patch):
     patch.setattr("crdtsync.core.watches.SLICE_CHANGES_MAX", 1)
 
 
-@pytest.mark.parametrize("what, plant", [pytest.param(*item, id=item[1].__name__) for item in FAULTS])
-def test_planted_fault_is_caught(what, plant, monkeypatch):
+# -- snapshots and trims ---------------------------------------------------------------------------------------------
+
+
+def merging(patch, change):
+    """Plant a fault into what becomes of entries when a snapshot is merged."""
+
+    def wrong(held, vector, taken):
+        held = list(held)
+        return change(difference(held, vector, taken), held, vector, taken)
+
+    patch.setattr(replica, "difference", wrong)
+
+
+@fault("ought to have", is_tight=True)
+def snapshot_keeps_what_its_frontier_covers(patch):
+    """What others have removed is still there after the merge."""
+    merging(patch, lambda found, held, vector, taken: found._replace(gone=[]))
+
+
+@fault("", keys=REGISTERS, is_tight=True, steps=250)
+def snapshot_brings_back_what_was_removed(patch):
+    def all_that_is_lacking(found, held, vector, taken):
+        here = {entry.dot for entry in held}
+        come = [entry for dot, entry in taken.entries.items() if dot not in here]
+        return found._replace(come=come, digest=sum(entry.digest for entry in come))
+
+    merging(patch, all_that_is_lacking)
+
+
+@fault("ought to have", is_tight=True)
+def snapshot_drops_what_its_frontier_does_not_cover(patch):
+    """What the taker wrote offline goes with its merge."""
+    merging(
+        patch,
+        lambda found, held, vector, taken: found._replace(gone=[e for e in held if e.dot not in taken.entries]),
+    )
+
+
+@fault("above its floor")
+def merge_does_not_raise_the_floor(patch):
+    advance = Replica._advance_heads
+
+    def forgetful(self, taken, advanced):
+        floor = dict(self.floor)
+        advance(self, taken, advanced)
+        self.floor = floor
+        self._ledger.batch.floors.clear()
+
+    patch.setattr(Replica, "_advance_heads", forgetful)
+
+
+@fault("above its floor")
+def trim_does_not_raise_the_floor(patch):
+    trim = Retention._trim_log
+
+    def forgetful(self, replica_, batch, *arguments):
+        floor = dict(replica_.floor)
+        more = trim(self, replica_, batch, *arguments)
+        replica_.floor = floor
+        batch.floors.clear()
+        return more
+
+    patch.setattr(Retention, "_trim_log", forgetful)
+
+
+@fault("counts")
+def trim_does_not_count(patch):
+    """The status goes on telling of what is no longer there, and more is trimmed than need be."""
+    patch.setattr("crdtsyncd.store_writes.CHANGE_ROW_BYTES", 71)
+
+
+@fault("snapshot_refused", keys=REGISTERS, is_tight=True, steps=250)
+def parts_of_two_snapshots_are_mixed(patch):
+    """A taker that comes back goes on with the parts of another snapshot."""
+    take = Giver.take
+
+    def careless(self, link, here, replica_, message, now_s):
+        if message.part and message.snapshot not in self._open:
+            other = self._cut(replica_)
+            parts = [other.part(n) for n in range(message.part + 1) if other.knows(n)]
+            if len(parts) == message.part + 1:
+                other.id = message.snapshot
+                self._open[other.id] = _Open(other, now_s, now_s)
+        take(self, link, here, replica_, message, now_s)
+
+    patch.setattr(Giver, "take", careless)
+
+
+@fault("has a head")
+def an_older_head_is_written_last(patch):
+    """A snapshot and what follows it come in one commit, and the disk forgets the latter."""
+    heads = store_writes._heads
+    patch.setattr(store_writes, "_heads", lambda batch: sorted(heads(batch), key=lambda head: -head.seq))
+
+
+@fault("ought to be")
+def documents_are_left_out(patch):
+    """A snapshot brings the marker of a text, and not the text."""
+    patch.setattr(Replica, "_absorb_documents", lambda self, taken: [])
+
+
+@fault("a watcher at")
+def watchers_are_not_told_of_a_snapshot(patch):
+    patch.setattr(Watches, "retell", lambda self, name, keys: None)
+
+
+# -- kinds -----------------------------------------------------------------------------------------------------------
+
+
+@fault("ought to be", keys=COUNTERS[:1], steps=200)
+def resets_add_up(patch):
+    """Two resets at once take off twice what both saw."""
+
+    def added_up(totals):
+        pairs = list(totals)
+        return sum(up for up, _ in pairs), sum(down for _, down in pairs)
+
+    def reset_by_sum(self, entry):
+        patch.setattr(counter, "_highest", added_up if entry.sub == counter.RESET else highest)
+        count_in(self, entry)
+        patch.setattr(counter, "_highest", highest)
+
+    highest, count_in = counter._highest, counter.Tally.add
+    patch.setattr(counter.Tally, "add", reset_by_sum)
+
+
+def unread(name):
+    """A write operation that does as if its author had never read the key."""
+    write = WRITES[name]
+    return lambda draft, args: write(draft, {key: value for key, value in args.items() if key != "seen"})
+
+
+@fault("where its author had seen", keys=SETS)
+def discard_takes_what_was_not_seen(patch):
+    patch.setitem(WRITES, "discard", unread("discard"))
+
+
+@fault("where its author had seen", keys=MAPS)
+def fields_are_written_blindly(patch):
+    patch.setitem(WRITES, "merge", unread("merge"))
+
+
+@fault("where its author had seen", keys=MAPS[:1], is_tight=True)
+def the_last_to_come_is_taken_for_the_winner(patch):
+    """Of a field of a large map."""
+
+    def as_they_come(self, entry):
+        self.kinds[entry.kind] = self.kinds.get(entry.kind, 0) + 1
+        if entry.sub is not None:
+            self.by_sub[entry.sub] = (*self.by_sub.get(entry.sub, ()), entry)
+
+    patch.setattr(KeyEntries, "_count", as_they_come)
+
+
+@fault("that it should leave to its owner")
+def every_node_deletes_what_has_expired(patch):
+    patch.setattr(Reaper, "_owner", lambda self, replica_, writer: self._node)
+
+
+@fault("loses the words", keys=TEXTS)
+def merged_texts_lose_one(patch):
+    patch.setattr(text_join, "union", lambda texts: texts[0])
+
+
+@pytest.mark.parametrize("what, plant, how", [pytest.param(*item, id=item[1].__name__) for item in FAULTS])
+def test_planted_fault_is_caught(what, plant, how, monkeypatch):
     plant(monkeypatch)
     for seed in SEEDS:
         try:
-            run_history(seed)
+            run_history(seed, **how)
         except Broken as broken:
             if what in str(broken):
                 return

@@ -15,8 +15,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
+from crdtsync.client import writes
 from crdtsync.client.address import agent_name, socket_paths, space_name
 from crdtsync.client.aio.connection import AsyncConnection
+from crdtsync.client.aio.kinds import AsyncKindMethods
 from crdtsync.client.listing import Listing
 from crdtsync.client.operations import Operations
 from crdtsync.client.plan import WAIT_GRACE_S, Call, Compute, Plan, Step, limit_s, unfit
@@ -29,14 +31,14 @@ if TYPE_CHECKING:
     from crdtsync.client.batch import Batch
     from crdtsync.client.context import Arguments, Seen, WriteConcern
     from crdtsync.client.durations import Seconds
-    from crdtsync.client.forms import Entry, LogItem
+    from crdtsync.client.forms import Entry
     from crdtsync.client.text.operations import TextOperations
     from crdtsync.client.written import Written
 
 T = TypeVar("T")
 
 
-class AsyncSession:
+class AsyncSession(AsyncKindMethods):
     """What one author does over a client's connection: it has its own memory of what it has read.
 
     The twin of :class:`Session`. A task that is cancelled during a write may have written
@@ -113,33 +115,18 @@ class AsyncSession:
             self._operations.entries(prefix, start, limit, after, timeout_s, values=values), timeout_s
         )
 
-    async def log(
+    async def conflicts(
         self,
-        key: str,
+        prefix: str = "",
         *,
-        start: int | LogItem = 0,
-        last: int | None = None,
+        start: str | None = None,
         limit: int | None = None,
         after: str | None = None,
         timeout: Seconds | None = None,
-    ) -> Listing[Any]:
-        """The values of a log; see :meth:`Client.log`."""
-        items = await self.log_items(key, start=start, last=last, limit=limit, after=after, timeout=timeout)
-        return Listing((item.value for item in items), items.token)
-
-    async def log_items(
-        self,
-        key: str,
-        *,
-        start: int | LogItem = 0,
-        last: int | None = None,
-        limit: int | None = None,
-        after: str | None = None,
-        timeout: Seconds | None = None,
-    ) -> Listing[LogItem]:
-        """The elements of a log with author and time; see :meth:`Client.log_items`."""
+    ) -> Listing[Entry]:
+        """The entries that have siblings; see :meth:`Client.conflicts`."""
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.log(key, start, last, limit, after, timeout_s), timeout_s)
+        return await self.run(self._operations.conflicts(prefix, start, limit, after, timeout_s), timeout_s)
 
     async def wait(self, token: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
         """Wait until this daemon, or ``w`` nodes, hold ``token``; see :meth:`Client.wait`."""
@@ -215,15 +202,19 @@ class AsyncSession:
         timeout_s = limit_s(timeout, self.timeout_s)
         return await self.run(self._operations.delete(key, timeout_s, seen=seen, w=w), timeout_s)
 
-    async def append(self, key: str, value: object, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
-        """Append to a log; its new length; see :meth:`Client.append`."""
-        timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.append(key, value, timeout_s, w), timeout_s)
-
-    async def trim(self, key: str, keep: int, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
-        """Keep the newest elements of a log; how many were removed; see :meth:`Client.trim`."""
-        timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.trim(key, keep, timeout_s, w), timeout_s)
+    async def resolve(
+        self,
+        key: str,
+        *,
+        take: str | None = None,
+        value: object = ...,
+        merge: bool = False,
+        seen: Seen = ...,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
+        """Make one value of a key's siblings; the token; see :meth:`Client.resolve`."""
+        return await self._write(writes.resolve(self._operations, key, take, value, merge, seen), w, timeout)
 
     @asynccontextmanager
     async def batch(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> AsyncIterator[Batch]:

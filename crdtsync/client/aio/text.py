@@ -61,6 +61,11 @@ class AsyncText:
         timeout_s = self._limit_s(timeout)
         return await self._run(self._operations.set(self.key, whole, w, timeout_s), timeout_s)
 
+    async def compact(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
+        """Store the text anew without its past; see :meth:`Text.compact`."""
+        timeout_s = self._limit_s(timeout)
+        return await self._run(self._operations.compact(self.key, w, timeout_s), timeout_s)
+
     async def apply(self, update: bytes, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
         """Send a Yjs update of an editor's own document; see :meth:`Text.apply`."""
         timeout_s = self._limit_s(timeout)

@@ -9,9 +9,11 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
+from crdtsync.client import writes
 from crdtsync.client.address import agent_name, socket_paths, space_name
 from crdtsync.client.blocking.connection import Connection
 from crdtsync.client.blocking.forking import restart_in_children
+from crdtsync.client.blocking.kinds import KindMethods
 from crdtsync.client.listing import Listing
 from crdtsync.client.operations import Operations
 from crdtsync.client.plan import WAIT_GRACE_S, Call, Compute, Plan, Step, limit_s, unfit
@@ -24,14 +26,14 @@ if TYPE_CHECKING:
     from crdtsync.client.blocking.watch import Watch
     from crdtsync.client.context import Arguments, Seen, WriteConcern
     from crdtsync.client.durations import Seconds
-    from crdtsync.client.forms import Entry, LogItem
+    from crdtsync.client.forms import Entry
     from crdtsync.client.text.operations import TextOperations
     from crdtsync.client.written import Written
 
 T = TypeVar("T")
 
 
-class Session:
+class Session(KindMethods):
     """What one author does over a client's connection: it has its own memory of what it has read.
 
     Threads that share a session are one author: what one of them reads, a write by another supersedes. Where that is
@@ -61,7 +63,8 @@ class Session:
     # -- reads ------------------------------------------------------------------------------------------------
 
     def get(self, key: str, default: Any = None, *, after: str | None = None, timeout: Seconds | None = None) -> Any:
-        """The value of ``key``, or ``default`` if it is absent: of a text a str, of a log the list of its values.
+        """The value of ``key``, or ``default`` if it is absent: of a counter an int, of a set or log the list of its
+        elements, of a map a dict, of a text a str.
 
         Of several concurrent values this is the winner, and the next ``set`` supersedes it alone. With ``after`` (a
         token) it waits until this daemon holds what the token names.
@@ -120,45 +123,27 @@ class Session:
     ) -> Listing[Entry]:
         """What :meth:`entry` gives of each key, like :meth:`keys` in few requests.
 
-        Of logs and texts the ``value`` is None: read them one by one. With ``values=False`` it is None of all keys, and
-        none of them counts as read.
+        Of kinds that may be long, such as logs and texts, the ``value`` is None: read them one by one. With
+        ``values=False`` it is None of all keys, and none of them counts as read.
         """
         timeout_s = limit_s(timeout, self.timeout_s)
         return self.run(self._operations.entries(prefix, start, limit, after, timeout_s, values=values), timeout_s)
 
-    def log(
+    def conflicts(
         self,
-        key: str,
+        prefix: str = "",
         *,
-        start: int | LogItem = 0,
-        last: int | None = None,
+        start: str | None = None,
         limit: int | None = None,
         after: str | None = None,
         timeout: Seconds | None = None,
-    ) -> Listing[Any]:
-        """The values of a log, oldest first; empty if it is absent.
+    ) -> Listing[Entry]:
+        """The entries that have siblings, of the keys that start with ``prefix``; see :meth:`entry`, :meth:`keys`.
 
-        ``last=20`` gives the newest 20; ``start`` is an index, negative from the end, or an item of
-        :meth:`log_items`: from the one after it, wherever it is by now (from the first, if it is gone); ``limit`` is
-        how many at most. To follow the log from there, watch with ``after`` set to the ``token`` of the list
-        (:class:`~crdtsync.client.Listing`).
+        All their values count as read, so that :meth:`resolve` and ``set`` settle them.
         """
-        items = self.log_items(key, start=start, last=last, limit=limit, after=after, timeout=timeout)
-        return Listing((item.value for item in items), items.token)
-
-    def log_items(
-        self,
-        key: str,
-        *,
-        start: int | LogItem = 0,
-        last: int | None = None,
-        limit: int | None = None,
-        after: str | None = None,
-        timeout: Seconds | None = None,
-    ) -> Listing[LogItem]:
-        """Like :meth:`log`, with the author, time and index of each element."""
         timeout_s = limit_s(timeout, self.timeout_s)
-        return self.run(self._operations.log(key, start, last, limit, after, timeout_s), timeout_s)
+        return self.run(self._operations.conflicts(prefix, start, limit, after, timeout_s), timeout_s)
 
     def wait(self, token: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
         """Wait until this daemon holds what ``token`` names, or ``w`` nodes (a number, ``"majority"``, ``"all"``)
@@ -262,18 +247,29 @@ class Session:
         timeout_s = limit_s(timeout, self.timeout_s)
         return self.run(self._operations.delete(key, timeout_s, seen=seen, w=w), timeout_s)
 
-    def append(self, key: str, value: object, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
-        """Append ``value`` to a log and return its new length on this node.
+    def resolve(
+        self,
+        key: str,
+        *,
+        take: str | None = None,
+        value: object = ...,
+        merge: bool = False,
+        seen: Seen = ...,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
+        """Settle a conflict: make one value of the siblings that this session has read (of all there are, if it never
+        read the key); returns the token.
 
-        On disk on return; the token is :attr:`last_token`. Concurrent appends are all kept, in one order everywhere.
+        Exactly one of these says which value: ``take`` (the dot of an entry or sibling, as :meth:`entry` and
+        :meth:`conflicts` show it) keeps that one, whatever its kind; ``value`` writes a new register; ``merge=True``
+        joins concurrent texts. What the session had not read lives on as a sibling. Where there is only one value,
+        taking it does nothing. ``resolved`` of the result says how many values went.
+
+        :raises InvalidRequest: not exactly one of the three, or no live value has that dot.
+        :raises StaleRead: the session read the key so long ago that it no longer knows what.
         """
-        timeout_s = limit_s(timeout, self.timeout_s)
-        return self.run(self._operations.append(key, value, timeout_s, w), timeout_s)
-
-    def trim(self, key: str, keep: int, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
-        """Remove all but the newest ``keep`` elements of a log; returns how many were removed."""
-        timeout_s = limit_s(timeout, self.timeout_s)
-        return self.run(self._operations.trim(key, keep, timeout_s, w), timeout_s)
+        return self._write(writes.resolve(self._operations, key, take, value, merge, seen), w, timeout)
 
     @contextmanager
     def batch(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Iterator[Batch]:

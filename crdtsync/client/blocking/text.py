@@ -80,6 +80,17 @@ class Text:
         timeout_s = self._limit_s(timeout)
         return self._run(self._operations.set(self.key, whole, w, timeout_s), timeout_s)
 
+    def compact(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
+        """Store the text anew without the past that its edits have left behind, and return the token.
+
+        What it says stays as it is. What others edit meanwhile, on the old document, is brought over. The result's
+        ``bytes_before`` and ``bytes_after`` tell what it was worth.
+
+        :raises InvalidRequest: there is no such text.
+        """
+        timeout_s = self._limit_s(timeout)
+        return self._run(self._operations.compact(self.key, w, timeout_s), timeout_s)
+
     def apply(self, update: bytes, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
         """Send a Yjs update (v1) of an editor's own document, whose text is named ``text``; returns the token.
 

@@ -79,32 +79,41 @@ class TextOperations:
         ]
         return found, bool(reply["more"])
 
+    def compact(self, key: str, w: WriteConcern, timeout_s: float) -> Plan[Written]:
+        """Have the daemon store the text anew, without its past."""
+        reply = yield from self._context.write("text_compact", self._context.growth_arguments(key, {}), w, timeout_s)
+        self._context.learn_growth(key, reply)
+        replica = self._replicas.get(key)
+        if replica is not None:
+            replica.is_left_behind = replica.document != reply["document"]
+        return Written(reply["token"], key, reply)
+
     def _refresh(self, key: str, after: str | None, timeout_s: float) -> Plan[Replica]:
+        replica, version = yield from self._fetch(key, self._replicas.get(key), after, timeout_s)
+        self._context.memory.read(key, version)
+        self._replicas.put(key, replica)
+        return replica
+
+    def _fetch(
+        self, key: str, replica: Replica | None, after: str | None, timeout_s: float
+    ) -> Plan[tuple[Replica, str | None]]:
+        """The text and its version; ``replica`` is brought up to date if it is of that document."""
         from crdtsync.client.text.replica import Replica
 
-        replica = self._replicas.get(key)
         arguments: Arguments = {"key": key}
         if replica is not None and replica.document is not None:
             arguments |= {"document": replica.document, "state": replica.state()}
         reply: Any = yield self._context.read_call("text_read", arguments, after, timeout_s)
         if reply is None:
-            replica = Replica(None, None)
-            self._context.memory.read(key, None)
+            return Replica(None, None), None
+        if replica is not None and replica.document == reply["document"]:
+            replica.apply(reply["update"])
         else:
-            if replica is not None and replica.document == reply["document"]:
-                replica.apply(reply["update"])
-            else:
-                replica = Replica(reply["document"], reply["update"])
-            self._context.memory.read(key, reply["version"])
-        self._replicas.put(key, replica)
-        return replica
+            replica = Replica(reply["document"], reply["update"])
+        return replica, reply["version"]
 
     def _edit(self, key: str, change: Callable[[Replica], bytes], w: WriteConcern, timeout_s: float) -> Plan[Written]:
-        if self._replicas.is_forgotten(key):
-            raise StaleRead(f"the text {key!r} as this session last read it is no longer remembered: read it again")
-        replica = self._replicas.get(key)
-        if replica is None:
-            replica = yield from self._refresh(key, None, timeout_s)
+        replica = yield from self._as_last_read(key, timeout_s)
         update = change(replica)
         try:
             written = yield from self.apply(key, replica.document, update, w, timeout_s)
@@ -116,3 +125,22 @@ class TextOperations:
         replica.document = replica.document or written.document
         replica.accept(update)
         return written
+
+    def _as_last_read(self, key: str, timeout_s: float) -> Plan[Replica]:
+        """The replica that positions refer to."""
+        if self._replicas.is_forgotten(key):
+            raise StaleRead(f"the text {key!r} as this session last read it is no longer remembered: read it again")
+        replica = self._replicas.get(key)
+        if replica is None:
+            return (yield from self._refresh(key, None, timeout_s))
+        if not replica.is_left_behind:
+            return replica
+        replica.is_left_behind = False
+        fresh, version = yield from self._fetch(key, None, None, timeout_s)
+        if fresh.content != replica.content:
+            return (
+                replica  # others had edited it: positions are those of the old document, and the daemon brings it over
+            )
+        self._context.memory.read(key, version)
+        self._replicas.put(key, fresh)
+        return fresh

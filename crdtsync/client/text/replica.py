@@ -9,7 +9,7 @@ import os
 
 from pycrdt import Doc, Text
 
-from crdtsync.client.text.diff import Edit, edits
+from crdtsync.differences import Edit, edits
 from crdtsync.errors import InvalidEncoding, InvalidRequest, InvalidValue
 
 ROOT = "text"
@@ -25,6 +25,7 @@ class Replica:
 
     def __init__(self, document: str | None, update: bytes | None) -> None:
         self.document = document
+        self.is_left_behind = False  # the text went on to another document by this session's own doing
         self.content = ""
         self._journal: list[bytes] = []
         self._build()

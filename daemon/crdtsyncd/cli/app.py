@@ -25,6 +25,19 @@ SECTIONS: dict[str, dict[str, str]] = {
         "del": "keys:delete",
         "ls": "keys:ls",
     },
+    "Conflicts": {
+        "conflicts": "conflicts:conflicts",
+        "resolve": "conflicts:resolve",
+    },
+    "Counters, sets, maps": {
+        "incr": "counters:incr",
+        "reset": "counters:reset",
+        "add": "sets:add",
+        "discard": "sets:discard",
+        "members": "sets:members",
+        "merge": "maps:merge",
+        "drop": "maps:drop",
+    },
     "Logs and texts": {
         "append": "logs:append",
         "log": "logs:log",

@@ -37,31 +37,34 @@ def file_argument(name: str, **kwargs: Any) -> Callable[[Any], Any]:  # Any: as 
     return click.argument(name, metavar=name.upper(), type=FILE, **kwargs)
 
 
-def value_of(word: str, *, as_string: bool) -> values.Value:
-    """The value that VALUE stands for: JSON or, with ``--string``, the text itself; ``-`` takes it from stdin."""
+def value_of(word: str, *, as_string: bool, instead: str = "quote it, or use --string") -> values.Value:
+    """The value that VALUE stands for: JSON or, with ``--string``, the text itself; ``-`` takes it from stdin.
+
+    ``instead`` says what to do about a word that is not JSON.
+    """
     if word == STDIN:
-        return _value_from_stdin(as_string=as_string)
+        return _value_from_stdin(as_string=as_string, instead=instead)
     if as_string:
         return word
     try:
         return values.loads(word)
     except values.NotJson as error:
         shown = word if len(word) <= 40 else f"{word[:37]}..."
-        raise click.UsageError(f"{shown!r} is not JSON ({error}): quote it, or use --string.") from None
+        raise click.UsageError(f"{shown!r} is not JSON ({error}): {instead}.") from None
     except values.NotStorable as error:
         raise refused_value(f"the value cannot be stored: {error}") from None
 
 
-def _value_from_stdin(*, as_string: bool) -> values.Value:
+def _value_from_stdin(*, as_string: bool, instead: str) -> values.Value:
     content = read_text(sys.stdin.buffer.read(), "stdin")
     if as_string:
         return content
     if not content.strip():
-        raise refused_value("stdin is empty, and that is not JSON: pipe a value in, or use --string")
+        raise refused_value("stdin is empty, and that is not JSON: pipe a value in")
     try:
         return values.loads(content)
     except values.NotJson as error:
-        raise refused_value(f"stdin is not JSON ({error}): quote it, or use --string") from None
+        raise refused_value(f"stdin is not JSON ({error}): {instead}") from None
     except values.NotStorable as error:
         raise refused_value(f"what stdin holds cannot be stored: {error}") from None
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from crdtsyncd.cli import values
-from crdtsyncd.cli.records import Record, Variant, contents, fingerprint
+from crdtsyncd.cli.records import TEXT_PART_CHARS, Record, Variant, contents, fingerprint
 from crdtsyncd.cli.session import whole_entry
 
-from crdtsync.errors import VersionMismatch
+from crdtsync.errors import TooLarge, VersionMismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from crdtsync.client import Client, Entry
+    from crdtsync.client import Client, Entry, Text
 
 BATCH_WRITES_MAX = 500
 BATCH_BYTES_MAX = 1024 * 1024  # of JSON, which is not much shorter than what is sent
 PART_BYTES_MAX = 7 * 512 * 1024  # as it is sent, of a key that is alone in its batch; a change may have 4 MiB
 ATTEMPTS_MAX = 8
+STEP_MAX = 1 << 53  # of a counter
 _WRITE_BYTES = 128  # of a change, beside key, value and meta
 
 # What a write has seen when it shall supersede nothing of what the key holds.
@@ -77,8 +78,9 @@ class Importer:
         """The writes that a record takes, given what the key holds now."""
         held = whole_entry(self.client, record.key)
         outcome = outcome_of(record, held, self.policy)
-        counts[outcome] += 1
-        return _PLANS[outcome](record, held)
+        writes = _PLANS[outcome](record, held)
+        counts[outcome if writes or outcome == "skipped" else "unchanged"] += 1
+        return writes
 
     def _write_text(self, record: Record) -> None:
         held = whole_entry(self.client, record.key)
@@ -87,7 +89,17 @@ class Importer:
         if outcome == "replaced" and held is not None and held.kind != "text":
             self.client.delete(record.key, seen=held.version)
         if outcome in ("created", "replaced"):
-            self.client.text(record.key).set(record.variants[0].value)
+            _set_text(self.client.text(record.key), record.variants[0].value)
+
+
+def _set_text(text: Text, whole: str) -> None:
+    """Make a text ``whole``, in several edits where one would be too large."""
+    try:
+        text.set(whole)
+    except TooLarge:
+        text.set(whole[:TEXT_PART_CHARS])
+        for start in range(TEXT_PART_CHARS, len(whole), TEXT_PART_CHARS):
+            text.insert(start, whole[start : start + TEXT_PART_CHARS])
 
 
 def outcome_of(record: Record, held: Entry | None, policy: str) -> str:
@@ -102,25 +114,82 @@ def outcome_of(record: Record, held: Entry | None, policy: str) -> str:
 
 
 def _create(record: Record, _: Entry | None) -> list[Write]:
-    if record.kind == "log":
-        return _appends(record)
-    return _sets(record, {"if_absent": True})
+    return _CREATIONS[record.kind](record)
 
 
 def _replace(record: Record, held: Entry | None) -> list[Write]:
     assert held is not None
-    if record.kind == held.kind == "register":
-        return _sets(record, {"seen": held.version})
+    if all(one.kind == record.kind for one in (held, *held.siblings)) and record.kind in _CHANGES:
+        return _CHANGES[record.kind](record, held)
     deletion = Write("delete", {"key": record.key, "seen": held.version})
     return [deletion, *_create(record, None)]
 
 
-def _add(record: Record, _: Entry | None) -> list[Write]:
-    return _appends(record) if record.kind == "log" else _sets(record, {"seen": SEEN_NOTHING})
+def _add(record: Record, held: Entry | None) -> list[Write]:
+    assert held is not None
+    if record.kind == "register":
+        return _sets(record, {"seen": SEEN_NOTHING})
+    if record.kind in ("set", "map"):  # nothing of them can be there twice
+        there = fingerprints(held.kind, contents(held))
+        new = tuple(v for v in record.variants if not there.issuperset(fingerprints(record.kind, [v.content])))
+        record = replace(record, variants=new)
+    return _create(record, None)
 
 
 def _appends(record: Record) -> list[Write]:
     return [Write("append", {"key": record.key, "value": variant.value}) for variant in record.variants]
+
+
+def _adds(record: Record) -> list[Write]:
+    return [Write("add", {"key": record.key, "value": variant.value}) for variant in record.variants]
+
+
+def _change_of_set(record: Record, held: Entry) -> list[Write]:
+    """Add what is missing and discard what is too much."""
+    wanted = fingerprints("set", [variant.value for variant in record.variants])
+    gone = [element for element in held.value if not wanted.issuperset(fingerprints("set", [element]))]
+    discards = [Write("discard", {"key": record.key, "value": element, "seen": held.version}) for element in gone]
+    return [*discards, *_add(record, held)]
+
+
+def _steps(key: str, difference: int) -> list[Write]:
+    """A counter is changed by steps, of which one has a limit; an absent one also comes to be by a step of 0."""
+    steps = [STEP_MAX if difference > 0 else -STEP_MAX] * (abs(difference) // STEP_MAX)
+    rest = difference - sum(steps)
+    return [Write("incr", {"key": key, "n": n}) for n in (*steps, *([rest] if rest or not steps else []))]
+
+
+def _merges(record: Record, first: Mapping[str, str | None]) -> list[Write]:
+    """Fields of a map, of several values of one the winner last; ``first`` is what the first write of a field has
+    seen, if it is not nothing.
+    """
+    left = dict(first)
+    return [
+        Write("merge", {"key": record.key, "fields": {v.field: v.value}, "seen": left.pop(v.field or "", SEEN_NOTHING)})
+        for v in reversed(record.variants)
+    ]
+
+
+def _change_of_map(record: Record, held: Entry) -> list[Write]:
+    """Write the fields that differ, and drop what is too much."""
+    there, wanted = _by_field(contents(held)), _by_field([variant.content for variant in record.variants])
+    drops = [Write("drop", {"key": record.key, "field": f, "seen": held.version}) for f in there if f not in wanted]
+    differing = {field for field in wanted if wanted[field] != there.get(field)}
+    changed = replace(record, variants=tuple(v for v in record.variants if v.field in differing))
+    return [*drops, *_merges(changed, dict.fromkeys(differing, held.version))]
+
+
+def _by_field(contents: list[Any]) -> dict[str, list[str]]:
+    """The values of each field of a map, in no order of their own."""
+    fields: dict[str, list[str]] = {}
+    for name, value in contents:
+        fields.setdefault(name, []).append(values.dumps(value))
+    return {name: sorted(found) for name, found in fields.items()}
+
+
+def fingerprints(kind: str, contents: list[Any]) -> set[str]:
+    """The distinct values among some."""
+    return set(fingerprint(kind, contents)[1])
 
 
 def _sets(record: Record, first: dict[str, Any]) -> list[Write]:
@@ -130,6 +199,22 @@ def _sets(record: Record, first: dict[str, Any]) -> list[Write]:
         Write("set", {"key": record.key, "value": variant.value, **variant.options, **context})
         for variant, context in zip(reversed(record.variants), contexts, strict=True)
     ]
+
+
+# How a key comes to be, by its kind, and how one of the same kind is made what a record says by small changes.
+_CREATIONS: dict[str, Callable[[Record], list[Write]]] = {
+    "register": lambda record: _sets(record, {"if_absent": True}),
+    "counter": lambda record: _steps(record.key, record.variants[0].value),
+    "set": _adds,
+    "map": lambda record: _merges(record, {}),
+    "log": _appends,
+}
+_CHANGES: dict[str, Callable[[Record, Entry], list[Write]]] = {
+    "register": lambda record, held: _sets(record, {"seen": held.version}),
+    "counter": lambda record, held: _steps(record.key, record.variants[0].value - held.value),
+    "set": _change_of_set,
+    "map": _change_of_map,
+}
 
 
 def _nothing(_: Record, __: Entry | None) -> list[Write]:
@@ -188,7 +273,7 @@ def parts(writes: list[Write]) -> Iterator[list[Write]]:
 def _sent_bytes(write: Write) -> int:
     from crdtsync.client.values import encode
 
-    return _WRITE_BYTES + sum(len(encode(write.arguments.get(name))) for name in ("key", "value", "meta"))
+    return _WRITE_BYTES + sum(len(encode(write.arguments.get(name))) for name in ("key", "value", "meta", "fields"))
 
 
 def _size_bytes(variant: Variant) -> int:

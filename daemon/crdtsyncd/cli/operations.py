@@ -43,6 +43,14 @@ def _is_count(value: Value) -> bool:
     return type(value) is int and value >= 0
 
 
+def _is_step(value: Value) -> bool:
+    return type(value) is int and abs(value) <= 1 << 53
+
+
+def _is_object(value: Value) -> bool:
+    return isinstance(value, dict)
+
+
 def _is_part(value: Value) -> bool:
     return type(value) in (int, float) and 0 <= value <= 1
 
@@ -54,6 +62,7 @@ def _is_ttl(value: Value) -> bool:
 _KEY = Field(REQUIRED, "a string", _is_str)
 _VALUE = Field(REQUIRED, "any value", lambda _: True)
 _VERSION = Field(OPTIONAL, "a version", _is_str)
+_FIELD = Field(REQUIRED, "the name of a field", _is_str)
 
 # Operation → the client's method and its fields, by the names that both have.
 OPERATIONS: Mapping[str, tuple[str, Mapping[str, Field]]] = {
@@ -64,13 +73,29 @@ OPERATIONS: Mapping[str, tuple[str, Mapping[str, Field]]] = {
             "value": _VALUE,
             "ttl": Field(OPTIONAL, "a duration such as 30s, or seconds", _is_ttl),
             "confidence": Field(OPTIONAL, "a number from 0 to 1", _is_part),
-            "meta": Field(OPTIONAL, "an object", lambda value: isinstance(value, dict)),
+            "meta": Field(OPTIONAL, "an object", _is_object),
             "if_version": _VERSION,
             "if_absent": Field(OPTIONAL, "true or false", lambda value: isinstance(value, bool)),
             "seen": _VERSION,
         },
     ),
     "append": ("append", {"key": _KEY, "value": _VALUE}),
+    "incr": ("incr", {"key": _KEY, "n": Field(OPTIONAL, "a whole number from -2^53 to 2^53", _is_step)}),
+    "reset": ("reset", {"key": _KEY, "if_version": _VERSION}),
+    "add": ("add", {"key": _KEY, "value": _VALUE}),
+    "discard": ("discard", {"key": _KEY, "value": _VALUE, "seen": _VERSION}),
+    "merge": ("merge", {"key": _KEY, "fields": Field(REQUIRED, "an object", _is_object), "seen": _VERSION}),
+    "drop": ("drop", {"key": _KEY, "field": _FIELD, "seen": _VERSION}),
+    "resolve": (
+        "resolve",
+        {
+            "key": _KEY,
+            "take": Field(OPTIONAL, "the dot of a value", _is_str),
+            "value": Field(OPTIONAL, "any value", lambda _: True),
+            "merge": Field(OPTIONAL, "true", lambda value: value is True),
+            "seen": _VERSION,
+        },
+    ),
     "del": ("delete", {"key": _KEY, "seen": _VERSION}),
     "trim": ("trim", {"key": _KEY, "keep": Field(REQUIRED, "a number of elements from 0 on", _is_count)}),
 }

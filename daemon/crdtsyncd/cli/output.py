@@ -93,15 +93,24 @@ def rfc3339(moment: datetime) -> str:
 
 def entry_fields(entry: Entry) -> dict[str, object]:
     """An entry as the object that is printed of it."""
-    siblings = [_fields(sibling, SIBLING_FIELDS) for sibling in entry.siblings]
-    return {**_fields(entry, ENTRY_FIELDS), "siblings": siblings}
+    return {**_fields(entry, ENTRY_FIELDS), "siblings": [_sibling_fields(sibling) for sibling in entry.siblings]}
+
+
+def _sibling_fields(sibling: Entry) -> dict[str, object]:
+    of_map = {} if sibling.field is None else {"field": sibling.field}
+    return {**of_map, **_fields(sibling, SIBLING_FIELDS)}
+
+
+def shown_value(entry: Entry) -> object:
+    """The value of an entry or of a sibling, which of a map is another value of one field."""
+    return entry.value if entry.field is None else {entry.field: entry.value}
 
 
 def event_fields(event: Event) -> dict[str, object]:
     """An event of a watch as the object that is printed of it."""
     fields = _fields(event, EVENT_FIELDS)
     if event.event == "conflict":
-        fields["siblings"] = [_fields(sibling, SIBLING_FIELDS) for sibling in event.siblings]
+        fields["siblings"] = [_sibling_fields(sibling) for sibling in event.siblings]
     if event.event == "batch":
         fields["events"] = [event_fields(part) for part in event.events]
     return fields

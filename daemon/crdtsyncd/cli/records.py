@@ -1,7 +1,8 @@
 """One key as one line of an export: what is written, and what is accepted of it.
 
-``{"key", "kind": "register", "value", "confidence", "meta", "ttl", "siblings"}``, a log with a list as its value, a
-text with a string. What an import cannot set, such as author and time, is there for people to read.
+``{"key", "kind": "register", "value", "confidence", "meta", "ttl", "siblings"}``; the value of a counter is a number,
+of a set and of a log a list, of a map an object, of a text a string. A map's siblings name their ``field``. What an
+import cannot set, such as author and time, is there for people to read.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from crdtsync.client import Entry
 
 KEY_BYTES_MAX = 1024
+TEXT_PART_CHARS = 128 * 1024
+"""Of a text that is too long for one edit, what is written at a time: a text as a whole has no limit."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 OPTIONS = ("confidence", "meta", "ttl")
 INFORMATION = ("agent", "node", "time")
@@ -29,15 +32,23 @@ INFORMATION = ("agent", "node", "time")
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One of the values of a register, with the options it was set with."""
+    """One of the values of a register or of a map's ``field``, with the options it was set with."""
 
     value: Value
     options: dict[str, Value] = field(default_factory=dict)
+    field: str | None = None
+
+    @property
+    def content(self) -> Value:
+        """What of it makes the key the same as another one."""
+        return self.value if self.field is None else [self.field, self.value]
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One key: the values of a register, highest first, the elements of a log, or the one string of a text."""
+    """One key: the values of a register or of a map's fields, highest first, the elements of a log or set, or the one
+    number of a counter or string of a text.
+    """
 
     line: Line
     key: str
@@ -47,29 +58,41 @@ class Record:
     @property
     def fingerprint(self) -> tuple[str, list[str]]:
         """Equal for two states of a key that hold the same."""
-        return fingerprint(self.kind, [variant.value for variant in self.variants])
+        return fingerprint(self.kind, [variant.content for variant in self.variants])
 
 
 def fingerprint(kind: str, contents: list[Value]) -> tuple[str, list[str]]:
-    """Kind and values so that 1, 1.0 and True differ; siblings compare in any order."""
-    shown = [values.dumps(content) for content in contents]
+    """Kind and values so that 1, 1.0 and True differ; only the elements of a log have an order."""
+    shown = [values.dumps(content, sort_keys=kind == "set") for content in contents]
     return kind, shown if kind == "log" else sorted(shown)
 
 
 def contents(entry: Entry) -> list[Value]:
     """The values of a key as :class:`Record` counts them."""
-    if entry.kind == "log":
-        return list(entry.value)
-    return [entry.value, *(sibling.value for sibling in entry.siblings)]
+    siblings = [one.value if one.field is None else [one.field, one.value] for one in entry.siblings]
+    if entry.kind in _LISTS:
+        return [*entry.value, *siblings]
+    if entry.kind == "map":
+        return [*(list(field) for field in entry.value.items()), *siblings]
+    return [entry.value, *siblings]
+
+
+_LISTS = ("log", "set")
 
 
 def exported(entry: Entry) -> str:
     """The line for a key."""
     fields: dict[str, object] = {"key": entry.key, "kind": entry.kind, **_details(entry)}
-    siblings = [sibling for sibling in entry.siblings if sibling.kind == "register"]
-    if siblings and entry.kind == "register":
+    siblings = [sibling for sibling in entry.siblings if sibling.kind == entry.kind]
+    if siblings and "siblings" in KINDS[entry.kind][2]:
         fields["siblings"] = [_details(sibling) for sibling in siblings]
     return output.record(fields)
+
+
+def left_out(entry: Entry) -> list[Entry]:
+    """Siblings that no import could write: of other kinds than the winner, and texts."""
+    has_place = "siblings" in KINDS[entry.kind][2]
+    return [sibling for sibling in entry.siblings if sibling.kind != entry.kind or not has_place]
 
 
 def _details(entry: Entry) -> dict[str, object]:
@@ -77,11 +100,16 @@ def _details(entry: Entry) -> dict[str, object]:
     present = {name: option for name, option in given.items() if option is not None}
     if entry.time is not None:
         present["time"] = output.rfc3339(entry.time)
-    return {"value": entry.value, **present}
+    of_map = {} if entry.field is None else {"field": entry.field}
+    return {**of_map, "value": entry.value, **present}
+
+
+def _is_field(text: str) -> bool:
+    return 0 < len(_utf8(text)) <= KEY_BYTES_MAX and _CONTROL.search(text) is None
 
 
 def _is_key(text: str) -> bool:
-    return 0 < len(_utf8(text)) <= KEY_BYTES_MAX and text[0] != "_" and _CONTROL.search(text) is None
+    return _is_field(text) and text[0] != "_"
 
 
 def _utf8(text: str) -> bytes:
@@ -101,6 +129,10 @@ _CHECKS: Mapping[str, tuple[str, Callable[[Value], bool]]] = {
     "meta": ("an object", lambda value: isinstance(value, dict)),
     "ttl": ("seconds, more than 0", lambda value: _is_number(value) and value > 0),
     "siblings": ("a list of objects", lambda value: isinstance(value, list) and all(type(v) is dict for v in value)),
+    "field": (
+        f"a string of 1 to {KEY_BYTES_MAX} bytes without control characters",
+        lambda value: isinstance(value, str) and _is_field(value),
+    ),
     "key": (
         f"a string of 1 to {KEY_BYTES_MAX} bytes without control characters that does not begin with _",
         lambda value: isinstance(value, str) and _is_key(value),
@@ -110,6 +142,13 @@ _CHECKS: Mapping[str, tuple[str, Callable[[Value], bool]]] = {
 # Kind → what its value must be, and which fields it may have beside key, kind and value.
 KINDS: Mapping[str, tuple[str, Callable[[Value], bool], tuple[str, ...]]] = {
     "register": ("any value", lambda _: True, (*OPTIONS, *INFORMATION, "siblings")),
+    "counter": ("a whole number of 64 bits", lambda value: type(value) is int, INFORMATION),
+    "set": ("a list", lambda value: isinstance(value, list), INFORMATION),
+    "map": (
+        f"an object whose names have 1 to {KEY_BYTES_MAX} bytes and no control characters",
+        lambda value: isinstance(value, dict) and all(map(_is_field, value)),
+        (*INFORMATION, "siblings"),
+    ),
     "log": ("a list", lambda value: isinstance(value, list), INFORMATION),
     "text": ("a string", lambda value: isinstance(value, str), INFORMATION),
 }
@@ -128,19 +167,30 @@ def record_of(line: Line) -> Record:
         raise line.wrong(f'the "value" of a {kind} must be {wanted}')
     record = Record(line, fields["key"], kind, _variants(line, kind, fields))
     for variant in record.variants:
-        _check_storable(line, variant.value)
+        for part in _parts(variant.value) if kind == "text" else [variant.value]:
+            _check_storable(line, part)
     return record
 
 
 def _variants(line: Line, kind: str, fields: dict[str, Value]) -> tuple[Variant, ...]:
-    if kind == "log":
+    if kind in _LISTS:
         return tuple(Variant(element) for element in fields["value"])
     siblings = fields.get("siblings", [])
+    if kind == "map":
+        for sibling in siblings:
+            _check_fields(line, sibling, ("field", "value", *INFORMATION))
+            _require(line, sibling, "field")
+        winners = [Variant(value, field=name) for name, value in fields["value"].items()]
+        return (*winners, *(Variant(one["value"], field=one["field"]) for one in siblings))
     for sibling in siblings:
         _check_fields(line, sibling, ("value", *OPTIONS, *INFORMATION))
     return tuple(
         Variant(one["value"], {name: one[name] for name in OPTIONS if name in one}) for one in (fields, *siblings)
     )
+
+
+def _parts(text: str) -> list[str]:
+    return [text[start : start + TEXT_PART_CHARS] for start in range(0, len(text), TEXT_PART_CHARS)]
 
 
 def _check_storable(line: Line, value: Value) -> None:

@@ -44,28 +44,36 @@ def keys_with_prefix(context: click.Context, prefix: str, count_max: int) -> lis
 
 
 def whole_entry(client: Client, key: str) -> Entry | None:
-    """The entry of a key, also of a log that is too long for one reply; that one has no version then."""
+    """The entry of a key, also of a log, set or map that is too long for one reply; that one has no version then, and
+    no siblings.
+    """
     from crdtsync.errors import TooLarge
 
     try:
         return client.entry(key)
     except TooLarge:
-        from crdtsync.client import Entry
+        from dataclasses import replace
 
-        return Entry(
-            key,
-            "log",
-            value=client.log(key),
-            version=None,
-            dot=None,
-            siblings=[],
-            agent=None,
-            node=None,
-            time=None,
-            confidence=None,
-            meta=None,
-            ttl=None,
-        )
+        listed = next(iter(client.entries(key, limit=1, values=False)), None)
+        if listed is None or listed.key != key:
+            return None  # deleted meanwhile
+        if listed.kind == "map":
+            return replace(listed, value={f.name: f.value for f in client.fields(key)}, version=None, siblings=[])
+        read = {"log": client.log, "set": client.members}.get(listed.kind)
+        if read is None:
+            raise
+        return replace(listed, value=read(key), version=None, siblings=[])
+
+
+def all_conflicts(client: Client, prefix: str) -> Iterator[Entry]:
+    """All entries with siblings under a prefix, page by page."""
+    start: str | None = None
+    while True:
+        page = client.conflicts(prefix, start=start, limit=_PAGE_VALUES)
+        yield from page
+        if len(page) < _PAGE_VALUES:
+            return
+        start = page[-1].key
 
 
 def all_keys(client: Client, prefix: str) -> Iterator[str]:
@@ -80,7 +88,7 @@ def all_keys(client: Client, prefix: str) -> Iterator[str]:
 
 
 def all_entries(client: Client, prefix: str, *, values: bool) -> Iterator[Entry]:
-    """All entries under a prefix as a scan has them, page by page; logs and texts without their value."""
+    """All entries under a prefix as a scan has them, page by page; kinds that may be long without their value."""
     start: str | None = None
     wanted = _PAGE_VALUES if values else _PAGE_KEYS
     while True:

@@ -54,9 +54,9 @@ def loads(text: str) -> Value:
         raise NotStorable("it is nested too deeply") from None
 
 
-def dumps(value: Value, *, indent: int | None = None) -> str:
+def dumps(value: Value, *, indent: int | None = None, sort_keys: bool = False) -> str:
     """The JSON text of a value, on one line unless an indent is given; control characters never reach a terminal."""
-    text = json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, indent=indent)
+    text = json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, indent=indent, sort_keys=sort_keys)
     return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

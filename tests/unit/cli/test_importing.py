@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from crdtsyncd.cli.importing import BATCH_BYTES_MAX, BATCH_WRITES_MAX, Importer, Write, chunks, outcome_of, parts
 from crdtsyncd.cli.ndjson import Line
@@ -13,6 +15,17 @@ from crdtsync.errors import VersionMismatch
 
 def record(kind, *contents, key="k"):
     return Record(Line("file", 1, {}), key, kind, tuple(Variant(content) for content in contents))
+
+
+def of_map(value, *siblings, key="k"):
+    """A map, with other values of its fields as (field, value)."""
+    variants = [*value.items(), *siblings]
+    return Record(Line("file", 1, {}), key, "map", tuple(Variant(each, field=name) for name, each in variants))
+
+
+def held_map(value, *siblings):
+    losers = [replace(entry("map", each), field=name) for name, each in siblings]
+    return replace(entry("map", value), siblings=losers)
 
 
 def entry(kind, value, *siblings, key="k"):
@@ -39,6 +52,16 @@ def entry(kind, value, *siblings, key="k"):
         (record("text", "a"), entry("text", "b"), "sibling", "skipped"),
         (record("text", "a"), entry("register", "a"), "set", "replaced"),
         (record("log", 1), entry("register", [1]), "sibling", "skipped"),
+        (record("counter", 3), entry("counter", 3), "set", "unchanged"),
+        (record("counter", 3), entry("counter", 4), "sibling", "added"),
+        (record("counter", 3), entry("register", 3), "set", "replaced"),
+        (record("set", 1, "a"), entry("set", ["a", 1]), "set", "unchanged"),
+        (record("set", {"a": 1, "b": 2}), entry("set", [{"b": 2, "a": 1}]), "set", "unchanged"),
+        (record("set", 1), entry("set", [1.0]), "skip", "skipped"),
+        (of_map({"a": 1, "b": 2}), held_map({"b": 2, "a": 1}), "set", "unchanged"),
+        (of_map({"a": 1}, ("a", 2)), held_map({"a": 2}, ("a", 1)), "set", "unchanged"),
+        (of_map({"a": 1}), held_map({"a": 1}, ("a", 2)), "set", "replaced"),
+        (of_map({"a": 1}), held_map({"a": 1, "b": 2}), "skip", "skipped"),
     ],
 )
 def test_outcomes(new, held, policy, outcome):
@@ -142,3 +165,79 @@ def test_a_log_longer_than_a_batch_is_written_in_several():
     client = FakeClient()
     list(Importer(client, "skip").write([record("log", *range(BATCH_WRITES_MAX + 1))]))
     assert [len(writes) for writes in client.done] == [BATCH_WRITES_MAX, 1]
+
+
+def written(client):
+    return [write for writes in client.done for write in writes]
+
+
+def imported(new, held, policy):
+    client = FakeClient()
+    if held is not None:
+        client.held["k"] = held
+    importer = Importer(client, policy)
+    list(importer.write([new]))
+    return written(client), dict(importer.counts)
+
+
+def test_a_counter_is_counted_up_to_what_the_file_says():
+    assert imported(record("counter", 5), None, "skip") == ([("incr", {"key": "k", "n": 5})], {"created": 1})
+    assert imported(record("counter", 0), None, "skip") == ([("incr", {"key": "k", "n": 0})], {"created": 1})
+    assert imported(record("counter", 5), entry("counter", 7), "set")[0] == [("incr", {"key": "k", "n": -2})]
+    assert imported(record("counter", 5), entry("counter", 7), "sibling")[0] == [("incr", {"key": "k", "n": 5})]
+    steps = imported(record("counter", -(2**54) - 3), None, "skip")[0]
+    assert [arguments["n"] for _, arguments in steps] == [-(2**53), -(2**53), -3]
+
+
+def test_a_set_gets_what_it_lacks_and_loses_what_is_too_much():
+    writes, counts = imported(record("set", 1, "a", None), entry("set", ["a", "b", 1.0]), "set")
+    assert writes == [
+        ("discard", {"key": "k", "value": "b", "seen": "v1.x"}),
+        ("discard", {"key": "k", "value": 1.0, "seen": "v1.x"}),
+        ("add", {"key": "k", "value": 1}),
+        ("add", {"key": "k", "value": None}),
+    ]
+    assert counts == {"replaced": 1}
+    assert imported(record("set", 1, "a"), entry("set", ["a", "b"]), "sibling")[0] == [
+        ("add", {"key": "k", "value": 1})
+    ]
+    assert imported(record("set", "a"), entry("set", ["a", "b"]), "sibling") == ([], {"unchanged": 1})
+
+
+def merged(field, value, seen):
+    return "merge", {"key": "k", "fields": {field: value}, "seen": seen}
+
+
+def test_a_map_is_made_field_by_field_with_the_winner_last():
+    writes, counts = imported(of_map({"a": 1, "b": 2}, ("a", 3)), None, "skip")
+    assert writes == [merged("a", 3, "?"), merged("b", 2, "?"), merged("a", 1, "?")]
+    assert counts == {"created": 1}
+
+
+def test_a_map_is_changed_where_it_differs():
+    held = held_map({"a": 1, "b": 2, "c": 3, "d": 4}, ("b", 5), ("d", 6))
+    writes, _ = imported(of_map({"a": 1, "b": 2, "d": 6, "e": 7}, ("d", 4)), held, "set")
+    assert writes == [
+        ("drop", {"key": "k", "field": "c", "seen": "v1.x"}),
+        merged("e", 7, "v1.x"),
+        merged("b", 2, "v1.x"),
+    ]
+
+
+def test_a_map_gets_what_differs_beside_its_own():
+    writes, counts = imported(of_map({"a": 1, "b": 2}, ("a", 3)), held_map({"a": 1, "b": 4}), "sibling")
+    assert writes == [merged("a", 3, "?"), merged("b", 2, "?")]
+    assert counts == {"added": 1}
+
+
+def test_a_key_of_another_kind_goes_first():
+    held = entry("register", 1)
+    assert imported(record("set", 1), held, "set")[0] == [
+        ("delete", {"key": "k", "seen": "v1.x"}),
+        ("add", {"key": "k", "value": 1}),
+    ]
+    mixed = replace(entry("counter", 1), siblings=[entry("register", 2)])
+    assert imported(record("counter", 5), mixed, "set")[0] == [
+        ("delete", {"key": "k", "seen": "v1.x"}),
+        ("incr", {"key": "k", "n": 5}),
+    ]

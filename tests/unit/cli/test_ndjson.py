@@ -60,6 +60,16 @@ def test_a_bad_line_is_named(text, message):
         ({"op": "append", "key": "k", "value": [1]}, Operation("append", {"key": "k", "value": [1]})),
         ({"op": "del", "key": "k", "seen": "v1.x"}, Operation("delete", {"key": "k", "seen": "v1.x"})),
         ({"op": "trim", "key": "k", "keep": 0}, Operation("trim", {"key": "k", "keep": 0})),
+        ({"op": "incr", "key": "k"}, Operation("incr", {"key": "k"})),
+        ({"op": "incr", "key": "k", "n": -(2**53)}, Operation("incr", {"key": "k", "n": -(2**53)})),
+        ({"op": "reset", "key": "k", "if_version": "v"}, Operation("reset", {"key": "k", "if_version": "v"})),
+        ({"op": "add", "key": "k", "value": None}, Operation("add", {"key": "k", "value": None})),
+        (
+            {"op": "discard", "key": "k", "value": 1, "seen": "v"},
+            Operation("discard", {"key": "k", "value": 1, "seen": "v"}),
+        ),
+        ({"op": "merge", "key": "k", "fields": {"a": 1}}, Operation("merge", {"key": "k", "fields": {"a": 1}})),
+        ({"op": "drop", "key": "k", "field": "a"}, Operation("drop", {"key": "k", "field": "a"})),
     ],
 )
 def test_operations(fields, operation):
@@ -69,7 +79,7 @@ def test_operations(fields, operation):
 @pytest.mark.parametrize(
     "fields, said",
     [
-        ({"key": "k"}, '"op" must be one of set, append, del, trim'),
+        ({"key": "k"}, '"op" must be one of set, append, incr, reset, add, discard, merge, drop, resolve, del, trim'),
         ({"op": ["set"]}, '"op" must be one of'),
         ({"op": "set", "key": "k"}, '"value" is missing'),
         ({"op": "set", "value": 1}, '"key" is missing'),
@@ -82,6 +92,12 @@ def test_operations(fields, operation):
         ({"op": "trim", "key": "k", "keep": -1}, '"keep" must be'),
         ({"op": "trim", "key": "k", "keep": True}, '"keep" must be'),
         ({"op": "append", "key": "k", "value": 1, "ttl": 1}, '"ttl" is not a field of append'),
+        ({"op": "incr", "key": "k", "n": 1.0}, '"n" must be a whole number'),
+        ({"op": "incr", "key": "k", "n": True}, '"n" must be a whole number'),
+        ({"op": "incr", "key": "k", "n": 2**53 + 1}, '"n" must be a whole number'),
+        ({"op": "add", "key": "k"}, '"value" is missing'),
+        ({"op": "merge", "key": "k", "fields": [1]}, '"fields" must be an object'),
+        ({"op": "drop", "key": "k"}, '"field" is missing'),
     ],
 )
 def test_what_is_no_operation(fields, said):
@@ -104,6 +120,18 @@ def test_records():
     assert record.variants == (Variant(1, {"ttl": 5}), Variant("00"))
     assert record_of(only({"key": "k", "kind": "log", "value": [1, [2]]})).variants == (Variant(1), Variant([2]))
     assert record_of(only({"key": "k", "kind": "text", "value": "x"})).variants == (Variant("x"),)
+    assert record_of(only({"key": "k", "kind": "counter", "value": -3})).variants == (Variant(-3),)
+    assert record_of(only({"key": "k", "kind": "set", "value": [1, [2]]})).variants == (Variant(1), Variant([2]))
+
+
+def test_a_record_of_a_map_has_the_winners_of_its_fields_first():
+    siblings = [{"field": "a", "value": 3, "agent": "b"}]
+    fields = {"key": "k", "kind": "map", "value": {"a": 1, "b": None}, "agent": "a", "siblings": siblings}
+    assert record_of(only(fields)).variants == (
+        Variant(1, field="a"),
+        Variant(None, field="b"),
+        Variant(3, field="a"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,11 +142,21 @@ def test_records():
         ({"key": "a\nb", "kind": "register", "value": 1}, '"key" must be'),
         ({"key": "k" * 1025, "kind": "register", "value": 1}, '"key" must be'),
         ({"key": "\ud800", "kind": "register", "value": 1}, '"key" must be'),
-        ({"key": "k", "value": 1}, '"kind" must be one of register, log, text'),
+        ({"key": "k", "value": 1}, '"kind" must be one of register, counter, set, map, log, text'),
         ({"key": "k", "kind": "register"}, '"value" is missing'),
         ({"key": "k", "kind": "log", "value": 1}, 'the "value" of a log must be a list'),
         ({"key": "k", "kind": "text", "value": 1}, 'the "value" of a text must be a string'),
         ({"key": "k", "kind": "log", "value": [], "ttl": 1}, '"ttl" is not a field here'),
+        ({"key": "k", "kind": "counter", "value": 1.5}, 'the "value" of a counter must be a whole number'),
+        ({"key": "k", "kind": "counter", "value": True}, 'the "value" of a counter must be a whole number'),
+        ({"key": "k", "kind": "counter", "value": 1, "siblings": []}, '"siblings" is not a field here'),
+        ({"key": "k", "kind": "set", "value": {}}, 'the "value" of a set must be a list'),
+        ({"key": "k", "kind": "map", "value": []}, 'the "value" of a map must be an object'),
+        ({"key": "k", "kind": "map", "value": {"": 1}}, 'the "value" of a map must be an object'),
+        ({"key": "k", "kind": "map", "value": {"a\n": 1}}, 'the "value" of a map must be an object'),
+        ({"key": "k", "kind": "map", "value": {}, "siblings": [{"value": 1}]}, '"field" must be'),
+        ({"key": "k", "kind": "map", "value": {}, "siblings": [{"value": 1, "field": ""}]}, '"field" must be'),
+        ({"key": "k", "kind": "map", "value": {}, "siblings": [{"value": 1, "field": "f", "ttl": 1}]}, '"ttl" is not'),
         ({"key": "k", "kind": "register", "value": 1, "typo": 1}, '"typo" is not a field here'),
         ({"key": "k", "kind": "register", "value": 1, "ttl": 0}, '"ttl" must be'),
         ({"key": "k", "kind": "register", "value": 1, "siblings": [1]}, '"siblings" must be'),

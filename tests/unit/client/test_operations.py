@@ -117,15 +117,22 @@ def test_items_read_what_a_scan_leaves_out(operations, play):
     assert operations.memory.seen("l") == "v1.l2"
 
 
-def listed(key, kind="register", siblings=(), value=None):
-    fields = {**an_entry(value, f"v1.{key}"), "key": key, "kind": kind}
-    return {**fields, "siblings": [{"kind": of, "value": None, "dot": "2.1.0"} for of in siblings]}
+LEFT_OUT = object()
+
+
+def listed(key, kind="register", siblings=(), value=LEFT_OUT):
+    """An entry of a scan; ``siblings`` are their values."""
+    fields = {**an_entry(value if value is not LEFT_OUT else 0, f"v1.{key}"), "key": key, "kind": kind}
+    if value is LEFT_OUT:
+        fields["value"] = None
+    shown = [None if one is LEFT_OUT else packed(one) for one in siblings]
+    return {**fields, "siblings": [{"kind": "register", "value": one, "dot": "2.1.0"} for one in shown]}
 
 
 def test_entries_are_whole_and_come_in_few_requests(operations, play):
     pages = [
-        {"items": [listed("a", value=1), listed("b", siblings=["register"])], "more": True, "token": "c1.first"},
-        {"items": [listed("c")], "more": False, "token": "c1.later"},
+        {"items": [listed("a", value=1), listed("b", value=None, siblings=[2])], "more": True, "token": "c1.first"},
+        {"items": [listed("c", value=3)], "more": False, "token": "c1.later"},
     ]
     played = play(operations.entries("p", None, None, None, T, values=True), *pages)
     first = played.result[0]
@@ -138,7 +145,8 @@ def test_entries_are_whole_and_come_in_few_requests(operations, play):
 
 
 def test_entries_count_as_read_only_if_all_their_values_came(operations, play):
-    page = {"items": [listed("l", "log"), listed("r", siblings=["text"]), listed("a")], "more": False, "token": "c1.x"}
+    items = [listed("l", "log"), listed("r", value=1, siblings=[LEFT_OUT]), listed("a", value=None)]
+    page = {"items": items, "more": False, "token": "c1.x"}
     play(operations.entries("", None, None, None, T, values=True), page)
     assert [operations.memory.seen(key) for key in "lra"] == [None, None, "v1.a"]
 

@@ -14,6 +14,7 @@ from crdtsync.client.text.replicas import Replicas
 from crdtsync.errors import InvalidEncoding, InvalidRequest, InvalidValue, NoSpace, OutcomeUnknown, StaleRead
 
 T = 30.0
+WROTE = {"token": "c1.t", "version": "v1.own"}
 
 
 class Document:
@@ -193,6 +194,35 @@ def test_own_edits_do_not_leave_a_delete_with_an_old_version(texts, context, run
     assert context.memory.seen("t") == "v1.t"
     run(texts.insert("t", 0, "x", None, T), document)
     assert context.memory.seen("t") == "v1.own"
+
+
+COMPACTED = {"token": "c1.c", "document": "d2", "bytes_before": 900, "bytes_after": 50}
+
+
+def test_a_session_goes_on_in_the_document_that_it_compacted_into(texts, context, run, play):
+    old, new = Document("hello"), Document("hello")
+    run(texts.read("k", None, T), old)
+    done = play(texts.compact("k", None, T), COMPACTED)
+    assert (done.steps[0].operation, done.arguments) == ("text_compact", {"key": "k", "seen": "v1.t"})
+    assert (done.result, done.result.bytes_before, done.result.bytes_after) == ("c1.c", 900, 50)
+    assert context.memory.is_forgotten("k"), "nobody told the version"
+    run(texts.insert("k", 5, "!", None, T), new, name="d2")
+    assert str(new) == "hello!"
+    assert context.memory.seen("k") == "v1.own"
+
+
+def test_after_a_compaction_positions_still_mean_the_text_as_it_was_read(texts, run, play):
+    old, new = Document("hello"), Document("oh, hello")  # others had edited it before
+    run(texts.read("k", None, T), old)
+    play(texts.compact("k", None, T), COMPACTED)
+    written = play(texts.insert("k", 5, "!", None, T), new.read(name="d2"), {"document": "d1", **WROTE})
+    read, write = written.steps
+    assert (read.operation, "state" in read.arguments, write.arguments["document"]) == ("text_read", False, "d1")
+    old.take(write.arguments)
+    assert str(old) == "hello!", "the daemon brings it over"
+    run(texts.insert("k", 6, "!", None, T), old)
+    assert str(old) == "hello!!"
+    assert run(texts.read("k", None, T), new, name="d2") == "oh, hello"
 
 
 def test_updates_come_in_pages_and_say_when_they_start_anew(texts, play):

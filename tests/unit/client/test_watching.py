@@ -3,9 +3,11 @@
 import msgpack
 import pytest
 
+from crdtsync.causality import Dot, Writer
 from crdtsync.client.memory import ReadMemory
 from crdtsync.client.watching import WATCH_ID, WatchState
 from crdtsync.errors import UnknownSpace
+from crdtsync.wire.tokens import Version, decode_version, encode_token, encode_version
 
 
 @pytest.fixture
@@ -104,3 +106,44 @@ def test_what_it_hands_over_counts_as_read(memory):
     assert memory.seen("p/a") is None  # has come, but nobody has seen it
     handed_out(state)
     assert [memory.seen(f"p/{key}") for key in "abcdl"] == ["v1.a", "v1.both", "?", "v1.d", None]
+
+
+def part(seq, event="set", **fields):
+    """The event of one element that was added to a set."""
+    fields = {"kind": "set", "op": "add", "version": encode_version(Version((Dot(Writer(1), seq, 0),))), **fields}
+    return an_event(event, key="p/s", **fields)
+
+
+def test_a_set_that_is_followed_from_its_snapshot_on_counts_as_read_however_long_that_goes(memory):
+    state = watch(memory)
+    asked(state)
+    come(state, part(1, event="snapshot", op="state"), an_event("snapshot", key=None, token="c1.1"))
+    for seq in range(2, 1000):
+        come(state, part(seq, token=encode_token([("default", 0, {Writer(1): seq})])))
+    handed_out(state)
+    known = decode_version(memory.seen("p/s"))
+    assert (known.vector, known.dots) == ({1: 999}, ())
+
+
+def test_a_set_that_is_followed_from_some_point_on_is_known_in_the_parts_that_came(memory):
+    memory.read("p/s", encode_version(Version((Dot(Writer(1), 1, 0),))))
+    state = watch(memory, "c1.0")
+    come(state, *(part(seq, token=encode_token([("default", 0, {Writer(1): seq})])) for seq in (5, 7)))
+    handed_out(state)
+    known = decode_version(memory.seen("p/s"))
+    assert (known.vector, [d.seq for d in known.dots]) == (None, [1, 5, 7]), "what was skipped was not handed over"
+
+
+def test_a_set_that_was_never_read_as_a_whole_is_not_known_by_a_part(memory):
+    state = watch(memory, "c1.0")
+    come(state, part(1, token="c1.1"), part(1, event="snapshot", op="state", value=None))
+    handed_out(state)
+    assert memory.seen("p/s") is None
+
+
+def test_after_a_reset_everything_is_handed_over_anew(memory):
+    state = watch(memory, "c1.0")
+    come(state, {"event": "reset", "token": None}, part(1, event="snapshot", op="state"))
+    come(state, part(9, token=encode_token([("default", 0, {Writer(1): 9})])))
+    handed_out(state)
+    assert decode_version(memory.seen("p/s")).vector == {1: 9}

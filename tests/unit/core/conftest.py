@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from crdtsync.core import snapshot as snapshot_module
 from tests.unit.core.fleet import Fleet, Machine, fleet_of
 
 
@@ -35,3 +36,9 @@ def trio() -> Iterator[Fleet]:
     """Machines a, b and c, each connected to each."""
     with fleet_of("a", "b", "c", linked=True) as fleet:
         yield fleet
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots come in parts of ten entries."""
+    monkeypatch.setattr(snapshot_module, "PART_ENTRIES_MAX", 10)

@@ -32,6 +32,7 @@ from crdtsync.core.node import (
     Tick,
 )
 from crdtsync.core.replica import Replica
+from crdtsync.core.retention import DEFAULT_CAPS, Caps
 from crdtsync.wire.change import Change, Codec
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import FrameReader
@@ -153,6 +154,7 @@ class Machine:
         self.sessions: dict[int, Session] = {}
         self.wires: dict[int, Wire | Stranger] = {}
         self.log: list[tuple[str, dict[str, object]]] = []
+        self.ahead_ms = 0  # how far the host's clock is ahead
         for part in ("data", "run"):
             (directory / part).mkdir(parents=True, exist_ok=True)
         self.open()
@@ -161,7 +163,7 @@ class Machine:
         self.store = Store(self.directory / "data", self.directory / "run")
         identity = Identity(self.store.node, self.name, LOOPBACK_CLUSTER, self.store.database, "0")
         random = Random(self.fleet.random.getrandbits(64))
-        self.node = Node(identity, self.store, random, self._log, self.fleet.now)
+        self.node = Node(identity, self.store, random, self._log, self.now, self.fleet.caps)
         self.turn()
 
     def _log(self, event: str, level: str = "info", **fields: object) -> None:
@@ -175,8 +177,12 @@ class Machine:
     def alarms(self) -> set[str]:
         return {alarm.code for alarm in self.node.alarms.raised()}
 
+    @property
+    def now(self) -> Now:
+        return Now(self.fleet.now.wall_ms + self.ahead_ms, self.fleet.now.mono_s)
+
     def step(self, event: Event) -> None:
-        self.node.step(event, self.fleet.now)
+        self.node.step(event, self.now)
 
     def turn(self) -> Ready:
         """Commit what was stepped, and let it out."""
@@ -301,7 +307,8 @@ class Stranger:
 class Fleet:
     """Machines by name: ``fleet = Fleet("a", "b"); fleet["a"]``."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, caps: Caps = DEFAULT_CAPS) -> None:
+        self.caps = caps
         shared = Path("/dev/shm")
         self.directory = Path(mkdtemp(prefix="crdtsync-unit-", dir=shared if shared.is_dir() else None))
         self.random = Random(1)
@@ -356,9 +363,9 @@ class Fleet:
 
 
 @contextmanager
-def fleet_of(*names: str, linked: bool = False) -> Iterator[Fleet]:
+def fleet_of(*names: str, linked: bool = False, caps: Caps = DEFAULT_CAPS) -> Iterator[Fleet]:
     """A fleet for one test; ``linked``: each to each."""
-    fleet = Fleet(*names)
+    fleet = Fleet(*names, caps=caps)
     try:
         if linked:
             for i, first in enumerate(names):

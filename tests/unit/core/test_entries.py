@@ -6,21 +6,23 @@
 from __future__ import annotations
 
 from random import Random
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crdtsync.causality import Dot
-from crdtsync.core.entries import Entries, Entry, covered_by
+from crdtsync.core import entries as entries_module
+from crdtsync.core.entries import Entries, Entry, KeyEntries, covered_by
 from crdtsync.wire.change import RemoveRange, value_hash
 
 KEYS = ["a", "b", "a/b", "ü", "😀", "z"]
 
 
-def entry(dot, key="k", kind=0, hlc=None, value=b"\x01", attrs=None):
+def entry(dot, key="k", kind=0, hlc=None, value=b"\x01", attrs=None, sub=None):
     dot = Dot(*dot)
-    return Entry(0, dot, key, None, kind, dot.seq << 16 if hlc is None else hlc, "x", value, value_hash(value), attrs)
+    return Entry(0, dot, key, sub, kind, dot.seq << 16 if hlc is None else hlc, "x", value, value_hash(value), attrs)
 
 
 ENTRIES = st.lists(
@@ -157,3 +159,153 @@ def test_readers_do_not_see_what_has_expired():
 def test_a_strange_ttl_from_elsewhere_breaks_nothing(ttl):
     store = filled([entry((1, 1, 0), attrs={"ttl": ttl})])
     assert len(store.live("k", 0)) in (0, 1)
+
+
+# -- keys with many entries ------------------------------------------------------------------------------------
+
+
+class Sum:
+    """A summary: the sum of the numbers of operations."""
+
+    def __init__(self):
+        self.total = 0
+
+    def add(self, each):
+        self.total += each.dot.n
+
+    def remove(self, each):
+        self.total -= each.dot.n
+
+
+DOTS = st.tuples(st.integers(1, 3), st.integers(1, 9), st.integers(0, 2))
+ONE_KEY = st.lists(
+    st.builds(
+        entry,
+        DOTS,
+        kind=st.integers(0, 2),
+        hlc=st.integers(0, 5),
+        sub=st.none() | st.sampled_from(["x", "y", "reset"]),
+    ),
+    max_size=40,
+    unique_by=lambda e: e.dot,
+)
+REMOVES = (
+    st.lists(DOTS.map(lambda dot: Dot(*dot)), max_size=20).map(tuple)
+    | st.builds(RemoveRange, st.dictionaries(st.integers(1, 3), st.integers(1, 9), max_size=3))
+    | st.builds(
+        RemoveRange,
+        st.dictionaries(st.integers(1, 3), st.integers(1, 9), max_size=3),
+        st.tuples(st.integers(0, 5), st.integers(1, 3), st.integers(1, 9), st.integers(0, 2)),
+    )
+)
+
+
+def done(store, step):
+    """What adding or removing gives back."""
+    if isinstance(step, Entry):
+        store.add(step)
+        return None
+    return store.remove("k", step)
+
+
+@given(ONE_KEY, st.lists(REMOVES, max_size=6), st.integers(0, 999), st.sampled_from([0, 1, 64]))
+def test_keys_with_many_entries_are_as_those_with_few(entries, all_removes, seed, singly):
+    """The indexes of a long key change nothing that anybody sees."""
+    random = Random(seed)
+    few, many = Entries(), Entries()
+    here = [tuple(e.dot for e in entries if random.random() < 0.3) for _ in range(3)]
+    bounds = [RemoveRange({1: 9, 2: random.randrange(9)}, e.order) for e in entries[:3]]
+    steps = [*entries, *all_removes, *here, *bounds]
+    random.shuffle(steps)
+    for step in steps:
+        with patch.multiple(entries_module, SMALL_ENTRIES_MAX=2, REMOVED_SINGLY_MAX=singly):
+            gone = done(many, step)
+        assert gone == done(few, step)
+        held = few.held("k")
+        assert many.held("k") == held
+        assert (many.digest, many.count, many.plural, len(many)) == (few.digest, few.count, few.plural, len(few))
+        assert ("k" in many.mixed) == ("k" in few.mixed)
+        for sub in ("x", "y", "reset", "none"):
+            assert sorted(map(id, many.of_sub("k", sub))) == sorted(map(id, few.of_sub("k", sub)))
+        assert many.subs("k") == few.subs("k")
+        assert many.summary("k", Sum).total == few.summary("k", Sum).total == sum(e.dot.n for e in held)
+        twin = many.copy_of("k")
+        assert twin.entries == held
+        assert twin.kinds == KeyEntries(held.copy()).kinds
+        assert twin.summary(Sum).total == few.summary("k", Sum).total
+
+
+def test_a_copy_is_changed_on_its_own():
+    store = filled([entry((1, seq, 0), sub=f"{seq % 9}") for seq in range(1, 100)])
+    twin = store.copy_of("k")
+    twin.remove(twin.covered((Dot(1, 5, 0),)))
+    twin.add(entry((2, 1, 0), sub="5"))
+    assert len(store.held("k")) == 99
+    assert [e.dot.writer for e in store.of_sub("k", "5")] == [1] * 11
+    assert sorted(e.dot.writer for e in twin.by_sub["5"]) == [1] * 10 + [2]
+    assert store.remove("k", (Dot(1, 5, 0),))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "remove", "look"]), st.integers(0, 20)), max_size=60))
+def test_keys_come_in_order_whatever_came_and_went(steps):
+    store, wanted, seq = Entries(), set(), 0
+    with patch.multiple(entries_module, NEW_KEYS_MAX=3, STALE_KEYS_MAX=2):
+        for what, number in [*steps, ("look", 0)]:
+            key = f"{number:02}"
+            if what == "look":
+                assert [*store.keys()] == sorted(wanted)
+                assert [*store.keys(start=key)] == [each for each in sorted(wanted) if each > key]
+            elif what == "remove":
+                store.remove(key, RemoveRange({1: 99}))
+                wanted.discard(key)
+            else:
+                seq += 1
+                store.add(entry((1, seq, 0), key=key))
+                wanted.add(key)
+            assert len(store._new) <= 3
+
+
+class Counted(Entry):
+    """Counts how often entries are looked at."""
+
+    looks = 0
+
+    @property
+    def order(self):
+        Counted.looks += 1
+        return super().order
+
+
+def test_a_key_with_many_entries_costs_no_look_at_each():
+    store = Entries()
+    count = 5000
+    for seq in range(1, count + 1):
+        store.add(Counted(0, Dot(1, seq, 0), "k", f"{seq}", 2, seq, "x", b"", b"", None))
+    Counted.looks = 0
+    for seq in range(1, 101):
+        store.add(Counted(0, Dot(2, seq, 0), "k", f"{seq}", 2, count + seq, "x", b"", b"", None))
+        assert len(store.remove("k", (Dot(1, seq * 7, 0),))) == 1
+        assert len(store.of_sub("k", f"{seq * 7}")) <= 1
+    assert Counted.looks < 100 * 25
+
+
+def test_memory_follows_what_is_alive():
+    store = Entries()
+    for n in range(20_000):
+        one = entry((1, n + 1, 0), f"k{n}", attrs={"ttl": 1000})
+        store.add(one)
+        if n % 1000 == 999:
+            assert len([*store.keys()]) == 1000
+            for gone in range(n - 999, n + 1):
+                store.remove(f"k{gone}", (Dot(1, gone + 1, 0),))
+    assert not store._keys
+    assert not store._expiring
+    assert len(store._sorted) <= entries_module.STALE_KEYS_MAX
+
+
+def test_the_entries_of_a_part_are_in_causal_order_however_they_came():
+    """The last of a field's is its winner; one that was written before it may arrive after it."""
+    key_entries = KeyEntries([entry((1, n, 0), sub="f", hlc=n << 16) for n in (5, 9)])
+    key_entries.add(entry((2, 1, 0), sub="f", hlc=7 << 16))
+    key_entries.add(entry((3, 1, 0), sub="g", hlc=1 << 16))
+    assert [each.hlc >> 16 for each in key_entries.by_sub["f"]] == [5, 7, 9]

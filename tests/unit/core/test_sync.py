@@ -75,6 +75,15 @@ def test_nothing_is_sent_twice_to_a_peer_that_has_it(trio):
     assert sizes[0] == 3 * 2
 
 
+def test_what_is_written_while_two_nodes_introduce_themselves_is_acknowledged_too(apart):
+    wire = apart.link("a", "b")
+    apart["a"].agent().set("k", 1)  # after a's hello has left, before b's has come
+    apart.sync()
+    known = apart["b"].node.sync.peers[apart["a"].node.identity.node]
+    assert wire.reason is None
+    assert known.holds("default", apart["a"].replica.vector)
+
+
 def count_frames(fleet):
     counted = [0]
     for wire in fleet.wires:

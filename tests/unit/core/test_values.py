@@ -78,5 +78,15 @@ def test_a_version_of_very_much_is_a_vector_only_if_all_of_it_was_handed_over():
     assert {*version.others} == {e.dot for e in many[:-1]}
 
 
+def test_a_version_of_very_much_beside_too_much_to_name_covers_no_more_than_it_names():
+    many = [entry((1, 1 + n, 0), hlc=n) for n in range(KEY_SIBLINGS_MAX + 1)]
+    others = [entry((1, 2000 + n, 0), hlc=n) for n in range(1000)]
+    assert version_of(many, others).vector == {1: KEY_SIBLINGS_MAX + 1}
+    assert len(version_of(many, others).others) == 1000
+    version = version_of(many, [*others, entry((1, 1, 1))])
+    assert version.vector is None
+    assert {*version.dots} == {e.dot for e in many}
+
+
 def test_a_version_of_nothing():
     assert version_of([]).dots == ()

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import pairwise
+
 import pytest
 
-from crdtsync.core.waits import Waits
+from crdtsync.causality import VersionVector, Writer
+from crdtsync.core import agents
+from crdtsync.core.waits import Wait, Waits
+from crdtsync.errors import Timeout
 from crdtsync.wire.codec import pack
 from tests.unit.core.fleet import Refusal
 
@@ -196,3 +202,88 @@ def test_an_edit_of_a_document_that_never_was_is_refused_at_once_or_times_out(no
     with pytest.raises(Refusal) as refusal:
         ann.result(request)
     assert refusal.value.code not in ("quota_exceeded", "internal")
+
+
+def test_answers_to_waiting_requests_are_spread_over_turns(apart, monkeypatch):
+    """A thousand readers of a large value that has come at last must not stop everything else."""
+    monkeypatch.setattr(agents, "SETTLE_BYTES_MAX", 250)
+    token = apart["a"].agent().set("k", "x" * 80)["token"]
+    bob = apart["b"].agent()
+    requests = [bob.send("get", key="k", after=token, timeout=60_000) for _ in range(10)]
+    apart["b"].turn()
+    wire = apart.link("a", "b")
+    for _ in range(10):
+        wire.deliver(apart["a"])
+        apart["a"].turn()
+        wire.deliver(apart["b"])
+        if apart["b"].replica.vector:
+            break
+        apart["b"].turn()
+    steps = [len(bob.replies)]
+    while not all(request in bob.replies for request in requests):
+        assert (apart["b"].node.deadline_s() or 0.0) <= apart.now.mono_s
+        apart["b"].turn()
+        steps.append(len(bob.replies))
+    assert {later - earlier for earlier, later in pairwise(steps)} <= {1, 2, 3}
+    assert len(steps) >= 4
+
+
+def wait_for(counts: Counter[int], number: int, needed: VersionVector, done: bool = True) -> Wait:
+    def check() -> object | None:
+        counts[number] += 1
+        return "done" if done else None
+
+    return Wait(number % 3, number, 100.0 + number, {"default": needed}, check, lambda: Timeout("late", held_by=[]))
+
+
+def test_a_turn_looks_only_at_what_may_be_done():
+    vector: VersionVector = {}
+    counts: Counter[int] = Counter()
+    waits = Waits(lambda _space, writer: vector.get(writer, 0))
+    ann, bob = Writer(1), Writer(2)
+    for number in range(100):
+        assert waits.add(wait_for(counts, number, {ann: number + 1, bob: 1}))
+    assert list(waits.settle(0.0)) == []
+    vector[ann] = 10
+    assert list(waits.settle(0.0)) == []
+    assert not counts
+    vector[bob] = 1
+    assert [wait.request for wait, _ in waits.settle(0.0)] == [*range(10)]
+    vector[ann] = 12
+    assert [wait.request for wait, _ in waits.settle(0.0)] == [10, 11]
+    assert counts == Counter(range(12))
+    assert len(waits) == 88
+    assert waits.deadline_s() == 112.0
+    assert [wait.request for wait, _ in waits.settle(113.5)] == [12, 13]
+    waits.drop(0)
+    assert {wait.conn for wait in waits.take_unsettled()} == {1, 2}
+    assert (len(waits), waits.deadline_s(), waits._by_topic, waits._by_conn) == (0, None, {}, {})
+
+
+def test_who_waits_for_other_nodes_is_looked_at_when_they_have_spoken():
+    counts: Counter[int] = Counter()
+    waits = Waits(lambda _space, _writer: 5)
+    waits.add(wait_for(counts, 1, {Writer(1): 5}, done=False))
+    for _ in range(3):
+        assert list(waits.settle(0.0)) == []
+    assert counts[1] == 1
+    assert waits.deadline_s() == 101.0
+    waits.peers_spoke()
+    assert list(waits.settle(0.0)) == []
+    assert counts[1] == 2
+    (late,) = waits.settle(101.0)
+    assert isinstance(late[1], Timeout)
+
+
+def test_a_request_that_finds_something_else_to_wait_for_is_not_tried_twice_in_a_turn():
+    counts: Counter[int] = Counter()
+    waits = Waits(lambda _space, _writer: 5)
+
+    def again() -> object:
+        counts[1] += 1
+        waits.add(Wait(1, 1, 100.0, {}, again, lambda: Timeout("late", held_by=[])))
+        return "later"
+
+    waits.add(Wait(1, 1, 100.0, {}, again, lambda: Timeout("late", held_by=[])))
+    assert len(list(waits.settle(0.0))) == 1
+    assert (counts[1], len(waits)) == (1, 1)

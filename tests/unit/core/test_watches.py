@@ -275,6 +275,30 @@ def test_a_resumed_watch_does_not_lose_a_value_that_survived_a_delete(pair):
         assert events[-1]["event"] != "delete", (machine.name, brief(events))
 
 
+def test_a_resumed_watch_is_not_told_of_a_key_what_came_before_its_state(pair):
+    """The state is that in memory, with the commit under way; what the log tells later of that commit is old news."""
+    a, b = pair["a"].agent("ann"), pair["b"].agent("bob")
+    after = a.set("start", 0)["token"]
+    pair.run(2)
+    pair.wires[0].close()
+    seen = a.set("k", 1)["version"]
+    b.set("k", 2, seen="?")
+    b.append("log", 1)
+    pair.link("a", "b")
+    pair.run(3)
+    watcher = pair["a"].agent("watcher")
+    watcher.send("watch", prefix="", after=after)
+    first = a.write("set", key="k", value=pack(3), seen="?")
+    second = a.write("set", key="k", value=pack(4), seen=seen)
+    a.write("append", key="log", value=pack(2))
+    settle(pair["a"])
+    assert a.result(first)["siblings"]  # k is a conflict: its state is told
+    assert a.result(second)["siblings"]
+    told = [value_of(event) for event in watcher.told() if event["key"] == "k"]
+    assert told[-1] == 4
+    assert 3 not in told[told.index(4) :]
+
+
 # -- slow watchers ---------------------------------------------------------------------------------------------------
 
 
@@ -331,7 +355,7 @@ def test_what_waits_for_a_slow_watcher_is_bounded(node, monkeypatch):
     ann.delete("gone")
     for n in range(10):
         ann.set(f"k{n}", n)
-    assert len(next(iter(node.node.desk.watches._watches.values())).dirty) <= 4
+    assert len(next(iter(node.node.desk.watches._behind)).dirty) <= 4
     watcher.flow(blocked=False)
     settle(node)
     told = brief(watcher.told())
@@ -442,9 +466,9 @@ def test_a_strange_text_from_a_peer_does_not_stop_the_watchers(apart, value):
 
 def test_a_log_and_a_register_in_conflict_with_a_huge_log(pair, monkeypatch):
     """What is too large for an event must not break the turn that tells it."""
-    from crdtsync.core import values
+    from crdtsync.core.kinds import rules
 
-    monkeypatch.setattr(values, "CHANGE_BYTES_MAX", 100)
+    monkeypatch.setattr(rules, "CHANGE_BYTES_MAX", 100)
     wire = pair.wires[0]
     wire.close()
     pair.sync()

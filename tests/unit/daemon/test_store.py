@@ -4,17 +4,41 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from random import Random
+from time import monotonic
 
 import pytest
+from crdtsyncd import outcomes
 from crdtsyncd.header import read_header
+from crdtsyncd.outcomes import OUTCOME_AGE_MS_MAX
 from crdtsyncd.schema import APPLICATION_ID, FORMAT
-from crdtsyncd.store import Store
+from crdtsyncd.store import WAL_CHECKPOINT_BYTES, Store
 
 from crdtsync.causality import Dot, Writer
-from crdtsync.core.storage import Batch, ChangeRow, EntryRow, OutcomeRow, PeerRow
+from crdtsync.core.storage import (
+    Batch,
+    ChangeRow,
+    DocumentDrop,
+    DocumentSpan,
+    DocumentStateRow,
+    DocumentTrim,
+    DocumentUpdateRow,
+    EntryRow,
+    HistoryTrim,
+    LogTrim,
+    OutcomeRow,
+    PeerRow,
+    RemovalRow,
+    RemovedRow,
+    SnapshotPartRow,
+)
 from crdtsync.errors import NoSpace, StorageError
+from tests.unit.daemon.counting import counters, counters_by_sum
 
 
 @pytest.fixture
@@ -34,7 +58,7 @@ def batch(seq: int, position: int, key: str = "k", value: bytes = b"\x01", own: 
     if seq == 1:
         made.spaces.append((1, "default", 0))
         made.writers.append((1, 5))
-    made.changes.append(ChangeRow(position, 1, 5, seq, bytes([seq]) * 16, b"body"))
+    made.changes.append(ChangeRow(position, 1, 5, seq, bytes([seq]) * 16, b"body", 0))
     made.entries.append(EntryRow(position, 1, 5, seq, 0, key, None, 0, 2**64 - 1, "agent", value, bytes(16), None))
     made.clocks.append((2**64 - 1, 1))
     made.own_changes = int(own)
@@ -125,16 +149,37 @@ def test_after_a_refusal_the_directory_is_free_again(tmp_path: Path) -> None:
     open_store(tmp_path).close()
 
 
+def answered(*rows: OutcomeRow) -> Batch:
+    made = Batch()
+    made.outcomes += rows
+    return made
+
+
 def test_outcomes_are_kept_by_slot_and_forgotten_with_age(store: Store) -> None:
-    made = batch(1, 1)
-    made.outcomes = [OutcomeRow(b"c", 1, 1, 1000, b"one"), OutcomeRow(b"c", 2, 2, 10**12, b"two")]
-    store.commit(made)
-    later = Batch()
-    later.outcomes = [OutcomeRow(b"c", 2, 1026, 10**12, b"new")]
-    store.commit(later)
+    now_ms = 10**12
+    store.commit(answered(OutcomeRow(b"c", 1, 1, now_ms - OUTCOME_AGE_MS_MAX, b"one")))
+    store.commit(answered(OutcomeRow(b"c", 2, 2, now_ms, b"two")))
+    store.commit(answered(OutcomeRow(b"c", 2, 1026, now_ms, b"new")))
     assert (store.outcome(b"c", 1), store.outcome(b"c", 2), store.outcome(b"c", 1026)) == (b"one", None, b"new")
-    store.forget_outcomes(10**12)
+    store.commit(answered(OutcomeRow(b"d", 1, 1, now_ms + 1, b"last")))  # takes what is too old with it
     assert (store.outcome(b"c", 1), store.outcome(b"c", 1026)) == (None, b"new")
+
+
+@pytest.mark.parametrize("name, most", [("OUTCOMES_MAX", 100), ("OUTCOMES_BYTES_MAX", 100 * (outcomes.ROW_BYTES + 3))])
+def test_outcomes_have_a_cap_and_the_oldest_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, most: int
+) -> None:
+    monkeypatch.setattr(outcomes, name, most)
+    store = open_store(tmp_path)
+    for number in range(500):
+        client = b"a" if number % 2 else number.to_bytes(2, "big")  # one client again and again, and many others
+        store.commit(answered(OutcomeRow(client, number % 2 and 7, number, 0, b"abc")))
+    counted = store._outcomes.rows, store._outcomes.size_bytes
+    store._outcomes.count()
+    assert counted == (store._outcomes.rows, store._outcomes.size_bytes)
+    assert store._outcomes.rows == 100
+    assert store._one("SELECT number FROM outcomes WHERE client = ?", (b"a",)) == (499,)
+    store.close()
 
 
 def test_an_empty_batch_costs_no_commit(store: Store) -> None:
@@ -150,13 +195,203 @@ def test_peers_are_remembered_once(store: Store) -> None:
     assert store.peers() == [PeerRow("id", "name", 2)]
 
 
+# -- the write-ahead log ---------------------------------------------------------------------------------------------
+
+
 def test_a_checkpoint_from_elsewhere_loses_nothing(store: Store) -> None:
     store.commit(batch(1, 1))
     store.checkpoint()
     store.commit(batch(2, 2))
-    store.checkpoint(block=True)
+    store.truncate()
     assert store.wal_bytes() == 0
     assert len(list(store.entries(1))) == 2
+
+
+def test_after_a_finished_checkpoint_the_log_begins_anew(store: Store) -> None:
+    for n in range(1, 40):
+        store.commit(batch(n, n, f"k{n}", bytes(500_000)))
+        if store.wal_bytes() > WAL_CHECKPOINT_BYTES:
+            store.checkpoint()
+            assert store.finish_checkpoint()
+    assert store.wal_bytes() < WAL_CHECKPOINT_BYTES + 2_000_000
+    assert len(list(store.entries(1))) == 39
+
+
+def test_a_reader_keeps_the_log_and_nobody_waits_for_it(store: Store) -> None:
+    store.commit(batch(1, 1))
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT * FROM entries").fetchall()
+        store.commit(batch(2, 2))
+        store.checkpoint()
+        assert not store.finish_checkpoint()
+        started_s = monotonic()
+        store.truncate()
+        assert monotonic() - started_s < 1, "waited for the reader"
+        assert store.wal_bytes() > 0
+        other.execute("COMMIT")
+    assert store.finish_checkpoint()
+
+
+_BREAK = """
+import sys
+from pathlib import Path
+from crdtsyncd.store import WAL_CHECKPOINT_BYTES, Store
+from crdtsync.core.storage import Batch
+from crdtsync.errors import StorageError
+store = Store(Path(sys.argv[1]) / "data", Path(sys.argv[1]) / "run")
+batch = Batch()
+batch.spaces.append((1, "default", 0))
+store.commit(batch)
+if sys.argv[2] == "fail":
+    try:
+        store.commit(batch)  # the space is there already
+    except StorageError:
+        pass
+store.close()
+"""
+
+
+@pytest.mark.parametrize("what", ["stop", "fail"])
+def test_after_a_failure_the_log_is_left_as_it_is(tmp_path: Path, what: str) -> None:
+    """Closing the last connection makes SQLite fold the log in and delete it, unless it is kept from that."""
+    (tmp_path / "run").mkdir()
+    subprocess.run([sys.executable, "-c", _BREAK, str(tmp_path), what], check=True)
+    wal = tmp_path / "data" / "crdtsync.db-wal"
+    assert (wal.exists() and wal.stat().st_size > 0) == (what == "fail")
+    store = open_store(tmp_path)
+    try:
+        assert [row.name for row in store.spaces()] == ["default"]
+    finally:
+        store.close()
+
+
+class FailingDisk:
+    """A connection to a database on a disk that fails."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def execute(self, _statement: str) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorname = self.name
+        raise error
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_checkpoint_that_fails_is_not_tried_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.commit(batch(1, 1))
+    healthy = store._checkpointer
+    monkeypatch.setattr(store, "_checkpointer", FailingDisk("SQLITE_FULL"))
+    store.checkpoint()  # no room now: the next one will do
+    monkeypatch.setattr(store, "_checkpointer", FailingDisk("SQLITE_IOERR_FSYNC"))
+    with pytest.raises(StorageError, match="check the disk"):
+        store.checkpoint()
+    assert store._is_broken
+    monkeypatch.setattr(store, "_checkpointer", healthy)
+    store._is_broken = False  # for the fixture, which closes it
+
+
+def test_space_that_is_not_needed_goes_back_to_the_file_system(store: Store) -> None:
+    for n in range(1, 30):
+        store.commit(batch(n, n, f"k{n}", bytes(1_000_000)))
+    store.truncate()
+    assert not store.release_space()
+    full_bytes = store.path.stat().st_size
+    rows = Batch()
+    rows.removed_rows = [RemovedRow(n, 30, 0) for n in range(2, 30)]
+    store.commit(rows)
+    drop = Batch()
+    drop.history_trims = [HistoryTrim(1, 2**60, 0)]
+    store.commit(drop)
+    while store.release_space():
+        pass
+    store.truncate()
+    assert store.path.stat().st_size < full_bytes / 4
+    assert [entry.key for entry in store.entries(1)] == ["k1"]
+
+
+# -- counters --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_counters_are_exact_whatever_comes_and_goes(store: Store, seed: int) -> None:
+    random = Random(seed)
+    made = Batch()
+    made.spaces = [(1, "default", 0), (2, "other", 0)]
+    store.commit(made)
+    position = 0
+    for _ in range(80):
+        made = Batch()
+        for _ in range(random.randint(1, 5)):
+            position += 1
+            space, body = random.randint(1, 2), random.randbytes(random.randint(1, 50))
+            name = (space, 5, 1, random.randint(0, 2))
+            made.changes.append(ChangeRow(position, space, 5, position, bytes(16), body, 0))
+            made.entries.append(
+                EntryRow(position, space, 5, position, 0, "schlüssel", "ü", 0, 0, "a", body, bytes(16), body)
+            )
+            if random.random() < 0.6:
+                row = random.randint(1, position)
+                made.removed_rows.append(RemovedRow(row, position, 0))
+                made.removals.append(RemovalRow(space, "schlüssel", 5, position, 0, body, position, 0))
+            if random.random() < 0.6:
+                made.document_updates.append(DocumentUpdateRow(*name, position, 5, position, 0, "a", body))
+            if random.random() < 0.2:
+                made.document_states += [DocumentStateRow(*name, position, body)] * random.randint(1, 2)
+            if random.random() < 0.2:
+                at = random.randint(0, position)
+                made.document_trims.append(DocumentTrim(*name, at, at))
+            if random.random() < 0.05:
+                made.document_drops.append(DocumentDrop(*name))
+            if random.random() < 0.2:
+                made.log_trims.append(LogTrim(space, random.randint(0, position), 0))
+            if random.random() < 0.2:
+                made.history_trims.append(HistoryTrim(space, random.randint(0, 50), random.randint(0, 50)))
+        made.removed_rows = [*{row.row: row for row in made.removed_rows}.values()]
+        store.commit(made)
+        for space in (1, 2):
+            assert counters(store, space) == counters_by_sum(store, space)
+
+
+# -- documents and snapshots -----------------------------------------------------------------------------------------
+
+
+def test_a_document_is_read_as_of_a_position(store: Store) -> None:
+    made = batch(1, 1)
+    name = (1, 5, 1, 0)
+    made.document_updates = [DocumentUpdateRow(*name, at, 5, at, 0, "a", b"u%d" % at) for at in (1, 3, 5, 7)]
+    made.document_states = [DocumentStateRow(*name, at, b"s%d" % at) for at in (3, 6)]
+    store.commit(made)
+    dot = Dot(Writer(5), 1, 0)
+    assert store.document_as_of(1, dot, 0) == (None, [])
+    assert store.document_as_of(1, dot, 2) == (None, [b"u1"])
+    assert store.document_as_of(1, dot, 3) == (b"s3", [])
+    assert store.document_as_of(1, dot, 5) == (b"s3", [b"u5"])
+    assert store.document(1, dot) == (b"s6", [b"u7"])
+    assert store.documents(1) == [dot]
+    assert store.documents(2) == []
+    assert store.document_spans(1, None, 9) == [DocumentSpan(dot, 1, [3, 6], 7)]
+    assert store.document_spans(1, dot, 9) == []
+    gone = Batch()
+    gone.document_drops = [DocumentDrop(*name)]
+    store.commit(gone)
+    assert store.document(1, dot) == (None, [])
+    assert store.documents(1) == []
+
+
+def test_parts_of_a_snapshot_are_staged_and_dropped(store: Store) -> None:
+    made = batch(1, 1)
+    made.snapshot_parts = [SnapshotPartRow(1, part, b"one", b"%d" % part) for part in (1, 0)]
+    store.commit(made)
+    assert [part.data for part in store.snapshot_parts(1)] == [b"0", b"1"]
+    other = Batch()
+    other.snapshot_drops = [1]
+    other.snapshot_parts = [SnapshotPartRow(1, 0, b"two", b"x")]
+    store.commit(other)
+    assert [*store.snapshot_parts(1)] == [SnapshotPartRow(1, 0, b"two", b"x")]
 
 
 # -- the header --------------------------------------------------------------------------------------------------------

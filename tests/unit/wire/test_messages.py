@@ -95,7 +95,7 @@ def test_elements_after_the_known_ones_are_ignored(message, more):
     assert decode_message(pack([*unpack(encode_message(message)), *more])) == message
 
 
-@pytest.mark.parametrize("number", [0, 7, 99, -1, 2**40])
+@pytest.mark.parametrize("number", [0, 10, 99, -1, 2**40])
 def test_unknown_types_are_ignored(number):
     assert decode_message(pack([number, "whatever", {}])) is None
 

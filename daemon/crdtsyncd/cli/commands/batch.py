@@ -25,9 +25,16 @@ def batch(settings: Settings, file: IO[bytes], w: WriteConcernValue | None) -> N
 
     \b
       {"op": "set", "key": K, "value": V}     also: ttl, confidence, meta, if_version, if_absent, seen
-      {"op": "append", "key": K, "value": V}
       {"op": "del", "key": K}                 also: seen
+      {"op": "append", "key": K, "value": V}
       {"op": "trim", "key": K, "keep": N}
+      {"op": "incr", "key": K, "n": N}
+      {"op": "reset", "key": K}               also: if_version
+      {"op": "add", "key": K, "value": V}
+      {"op": "discard", "key": K, "value": V} also: seen
+      {"op": "merge", "key": K, "fields": {}} also: seen
+      {"op": "drop", "key": K, "field": F}    also: seen
+      {"op": "resolve", "key": K, "take": D}  or: value, merge; also: seen
 
     \b
     Example:

@@ -8,7 +8,7 @@ from crdtsyncd.cli import output
 from crdtsyncd.cli.arguments import prefix_argument
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.progress import Progress
-from crdtsyncd.cli.records import KINDS, exported
+from crdtsyncd.cli.records import KINDS, exported, left_out
 from crdtsyncd.cli.session import all_entries, connect, whole_entry
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ def export(settings: Settings, prefix: str) -> None:
     """Print keys with their values, for crdtsync import.
 
     Every key that begins with PREFIX becomes a JSON object on a line. Keys are read one after the other: what is
-    written meanwhile may be in it or not. Siblings are included; of a log the elements, but not who appended each
-    of them.
+    written meanwhile may be in it or not. Siblings are included; of a log, set, map or counter what it holds, but not
+    who wrote each part of it.
 
     \b
     Example:
@@ -44,4 +44,9 @@ def _line(client: Client, listed: Entry) -> str | None:
     if entry.kind not in KINDS:
         output.warning(f"{entry.key} was left out: this version does not know the kind {entry.kind}")
         return None
+    for sibling in left_out(entry):
+        why = f"it is a {sibling.kind}, and the winner a {entry.kind}"
+        if sibling.kind == entry.kind:
+            why = "resolve it with --merge first to have both"
+        output.warning(f"a sibling of {entry.key} was left out: {why}")
     return exported(entry)

@@ -43,7 +43,7 @@ def get(settings: Settings, key: str, raw: bool, all_values: bool, after: str | 
         output.line(output.record(output.entry_fields(entry)))
     elif all_values:
         for one in (entry, *entry.siblings):
-            output.line(values.dumps(one.value))
+            output.line(values.dumps(output.shown_value(one)))
     else:
         _print_winner(entry, raw=raw)
 

@@ -37,7 +37,8 @@ def import_(settings: Settings, file: IO[bytes], policy: str) -> None:
     """Write the keys that crdtsync export printed.
 
     "-" as FILE is stdin. The whole file is checked first: with a bad line in it nothing is written. Then keys are
-    written in batches. With "sibling" a log gets the elements appended, and a text is skipped.
+    written in batches. With "sibling" a log gets the elements appended, a set gets them added, a counter is counted
+    on, and a text is skipped.
 
     \b
     Example:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from crdtsyncd.cli import output, values
@@ -19,7 +20,7 @@ _TIMES = {"agents": "since", "alarms": "since", "peers": "last_seen"}
 @state_command("status")
 @pass_settings
 def status(settings: Settings) -> None:
-    """Show how this node is: its spaces, peers, agents, disk and alarms.
+    """Show how this node is: spaces, peers, agents, disk, alarms.
 
     With --json one object with all figures.
 
@@ -81,13 +82,20 @@ def _count(name: str) -> Column:
     return Column(name.partition("_")[0].upper(), lambda row: f"{row.get(name) or 0:,}", is_number=True)
 
 
+def _of_cap(space: Mapping[str, Any], name: str) -> str:
+    """A size, and the cap that the daemon keeps it in, if it says so."""
+    cap = space.get(f"{name}_max")
+    return byte_size(space[name]) + (f" of {byte_size(cap)}" if cap is not None else "")
+
+
 SPACE_COLUMNS = (
     Column("SPACE", lambda space: space["name"]),
     _count("keys"),
     Column("CONFLICTS", lambda space: f"{space['siblings']:,}", is_number=True),
     _count("pending_changes"),
     Column("CHANGES", lambda space: f"{space['log_changes']:,}", is_number=True),
-    Column("LOG", lambda space: byte_size(space["log_bytes"]), is_number=True),
+    Column("LOG", lambda space: _of_cap(space, "log_bytes"), is_number=True),
+    Column("HISTORY", lambda space: _of_cap(space, "history_bytes"), is_number=True),
     Column("DIGEST", lambda space: str(space["digest"])[:12]),
 )
 

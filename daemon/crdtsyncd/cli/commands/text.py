@@ -25,6 +25,7 @@ _POSITION = click.IntRange(0)
 @click.option("--set", "file", metavar="FILE", type=FILE, help="Make it what FILE holds, as few edits.")
 @click.option("--insert", metavar="POS STR", type=(_POSITION, TEXT), help="Insert STR before position POS.")
 @click.option("--delete", metavar="POS LEN", type=(_POSITION, _POSITION), help="Delete LEN characters from POS on.")
+@click.option("--compact", is_flag=True, help="Store it anew, without the past that its edits have left behind.")
 @concern_option
 @pass_settings
 def text(
@@ -33,6 +34,7 @@ def text(
     file: IO[bytes] | None,
     insert: tuple[int, str] | None,
     delete: tuple[int, int] | None,
+    compact: bool,
     w: WriteConcernValue | None,
 ) -> None:
     """Print a text, or edit it and print the token.
@@ -45,9 +47,10 @@ def text(
       crdtsync text notes --set notes.md
       crdtsync text notes --insert 0 'Title: '
     """
-    edits = [edit for edit in (file, insert, delete) if edit is not None]
+    edits = [edit for edit in (file, insert, delete, compact or None) if edit is not None]
     if len(edits) > 1:
-        raise click.UsageError("--set, --insert and --delete exclude each other: one edit at a time.")
+        raise click.UsageError("--set, --insert, --delete and --compact exclude each other: one edit at a time.")
+    report: dict[str, object] = {}
     with connect(settings) as client:
         document = client.text(key)
         if not edits:
@@ -57,10 +60,13 @@ def text(
             token = document.set(read_text(file.read(), ndjson.name_of(file)), w=w)
         elif insert is not None:
             token = document.insert(*insert, w=w)
+        elif compact:
+            token = document.compact(w=w)
+            report = {"bytes_before": token.bytes_before, "bytes_after": token.bytes_after}
         else:
             assert delete is not None
             token = document.delete(*delete, w=w)
-    output.result(settings, token, {"token": token})
+    output.result(settings, token, {"token": token, **report})
 
 
 def _print(settings: Settings, entry: Entry | None, key: str) -> None:

@@ -21,7 +21,7 @@ def edits(old: str, new: str) -> list[Edit]:
     the first.
     """
     found: list[Edit] = []
-    for start, end, new_start, new_end in _blocks(old, new):
+    for start, end, new_start, new_end in changed_lines(old, new):
         for a, b, c, d in _narrow(old[start:end], new[new_start:new_end]):
             found.append((start + a, start + b, new[new_start + c : new_start + d]))
     return found
@@ -31,30 +31,30 @@ Span = tuple[int, int, int, int]
 """``old[a:b]`` becomes ``new[c:d]``."""
 
 
-def _blocks(old: str, new: str) -> Iterator[Span]:
+def changed_lines(old: str, new: str) -> Iterator[Span]:
     """Changed blocks of whole lines, in code points."""
-    prefix = _common_prefix(old, new)
+    prefix = common_prefix(old, new)
     prefix = old.rfind("\n", 0, prefix) + 1
-    suffix = _common_prefix(old[prefix:][::-1], new[prefix:][::-1])
+    suffix = common_prefix(old[prefix:][::-1], new[prefix:][::-1])
     if suffix and suffix < max(len(old), len(new)) - prefix:
         newline = old.find("\n", len(old) - suffix)
         suffix = len(old) - newline - 1 if newline >= 0 else 0
     old_lines = old[prefix : len(old) - suffix].splitlines(keepends=True)
     new_lines = new[prefix : len(new) - suffix].splitlines(keepends=True)
     old_starts, new_starts = _starts(prefix, old_lines), _starts(prefix, new_lines)
-    for a, b, c, d in _spans(old_lines, new_lines, LINE_DIFFERENCES_MAX):
+    for a, b, c, d in changes(old_lines, new_lines, LINE_DIFFERENCES_MAX):
         yield old_starts[a], old_starts[b], new_starts[c], new_starts[d]
 
 
 def _narrow(old: str, new: str) -> Iterator[Span]:
     """Changed characters within a block."""
-    prefix = _common_prefix(old, new)
-    suffix = _common_prefix(old[prefix:][::-1], new[prefix:][::-1])
+    prefix = common_prefix(old, new)
+    suffix = common_prefix(old[prefix:][::-1], new[prefix:][::-1])
     inner_old, inner_new = old[prefix : len(old) - suffix], new[prefix : len(new) - suffix]
     # What shares little is not the old text edited: replacing it whole reads better than keeping a letter here and
     # there.
     differences_max = min(CHARACTER_DIFFERENCES_MAX, max(4, (len(inner_old) + len(inner_new)) // 3))
-    for a, b, c, d in _spans(inner_old, inner_new, differences_max):
+    for a, b, c, d in changes(inner_old, inner_new, differences_max):
         yield prefix + a, prefix + b, prefix + c, prefix + d
 
 
@@ -65,7 +65,7 @@ def _starts(first: int, lines: Sequence[str]) -> list[int]:
     return starts
 
 
-def _common_prefix(one: str, other: str) -> int:
+def common_prefix(one: str, other: str) -> int:
     """Length of the common prefix, by bisection: comparing slices runs in C."""
     low, high = 0, min(len(one), len(other))
     while low < high:
@@ -77,7 +77,7 @@ def _common_prefix(one: str, other: str) -> int:
     return low
 
 
-def _spans(old: Sequence[str], new: Sequence[str], differences_max: int) -> Iterator[Span]:
+def changes(old: Sequence[str], new: Sequence[str], differences_max: int) -> Iterator[Span]:
     """What changed between two sequences; all of it if there are more differences than allowed."""
     if not old or not new:
         if old or new:

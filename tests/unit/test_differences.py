@@ -6,7 +6,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtsync.client.text.diff import edits
+from crdtsync.differences import edits
 
 texts = st.text(st.sampled_from("ab\né𝄞"), max_size=40) | st.text(max_size=30)
 

@@ -1,0 +1,61 @@
+"""Who is to be told of a key: watches by their prefix, found without looking at each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Generic, Protocol, TypeVar
+
+
+class HasPrefix(Protocol):
+    """What can be found by its prefix."""
+
+    prefix: str
+
+
+Member = TypeVar("Member", bound=HasPrefix)
+
+
+class Audience(Generic[Member]):
+    """A set of members. A look-up costs one step for each length that prefixes have, and one for each member found."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, dict[Member, None]] = {}
+        self._lengths: Counter[int] = Counter()
+        self._ordered: list[int] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._members)
+
+    def __iter__(self) -> Iterator[Member]:
+        for members in self._members.values():
+            yield from members
+
+    def add(self, member: Member) -> None:
+        """Add one."""
+        if member.prefix not in self._members:
+            self._members[member.prefix] = {}
+            self._lengths[len(member.prefix)] += 1
+            self._ordered = sorted(self._lengths)
+        self._members[member.prefix][member] = None
+
+    def discard(self, member: Member) -> None:
+        """Remove one."""
+        members = self._members.get(member.prefix, {})
+        members.pop(member, None)
+        if member.prefix in self._members and not members:
+            del self._members[member.prefix]
+            length = len(member.prefix)
+            self._lengths[length] -= 1
+            if not self._lengths[length]:
+                del self._lengths[length]
+                self._ordered = sorted(self._lengths)
+
+    def of(self, key: str) -> Iterator[Member]:
+        """Those whose prefix ``key`` begins with."""
+        for length in self._ordered:
+            if length > len(key):
+                return
+            members = self._members.get(key[:length])
+            if members:
+                yield from members

@@ -1,0 +1,261 @@
+"""Counter: whole numbers added up from many sides, with a reset that loses none of them.
+
+Each writer keeps one entry with its running totals, ``[up, down]``. The entry's *name* is the dot of the writer's
+first increment: that one has no ``sub``, the later ones carry the name there. Totals of one name count once, by their
+maximum, so that an entry that was written anew (see ``resolve``) is not counted twice.
+
+A *reset* is an entry with ``sub`` "reset" that records, by name, the totals that it saw. What is recorded is taken off,
+by the maximum of all resets: two at once take off what both saw once, and increments that neither had seen stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from crdtsync.causality import Dot, Writer
+from crdtsync.core.arguments import Arguments, Result
+from crdtsync.core.entries import Entry, summary_of
+from crdtsync.core.kinds.rules import Copied, Rules, Sibling, always
+from crdtsync.errors import InvalidEncoding, InvalidRequest, TooLarge
+from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.codec import check_items, pack, unpack
+from crdtsync.wire.limits import REQUEST_ITEMS_MAX, VALUE_BYTES_MAX, check_key
+from crdtsync.wire.tokens import encode_dot, encode_version
+
+if TYPE_CHECKING:
+    from crdtsync.core.draft import Draft
+    from crdtsync.core.replica import Replica
+
+INCREMENT_MAX = 1 << 53
+TOTAL_MAX = 2**63 - 1
+TOTAL_BYTES_MAX = 32
+"""No pair of totals is longer."""
+
+RESET = "reset"
+Totals = tuple[int, int]
+"""Up and down."""
+
+_NONE: Totals = (0, 0)
+
+
+class Tally:
+    """What the entries of a counter come to. Careless bytes of another author count as nothing."""
+
+    __slots__ = ("_names", "_net", "_recorded", "_resets", "_totals")
+
+    def __init__(self) -> None:
+        self._totals: dict[str, dict[Dot, Totals]] = {}
+        self._names: dict[str, dict[str, None]] = {}  # by the writer that gave them
+        self._resets: dict[Dot, dict[str, Totals]] = {}
+        self._recorded: dict[str, Totals] = {}
+        self._net = 0
+
+    @property
+    def value(self) -> int:
+        """The value, within 64 bits: only hostile totals lead beyond."""
+        return max(-TOTAL_MAX, min(TOTAL_MAX, self._net))
+
+    def total(self, name: str) -> Totals:
+        """What was counted under a name."""
+        return _highest(self._totals.get(name, {}).values())
+
+    def recorded(self, name: str) -> Totals:
+        """How much of it has been reset."""
+        return self._recorded.get(name, _NONE)
+
+    def net(self, name: str) -> Totals:
+        """What is left of it."""
+        (up, down), (up_off, down_off) = self.total(name), self.recorded(name)
+        return max(0, up - up_off), max(0, down - down_off)
+
+    def dots(self, name: str) -> tuple[Dot, ...]:
+        """The entries that say what was counted under a name."""
+        return tuple(self._totals.get(name, ()))
+
+    def names_of(self, writer: Writer) -> list[str]:
+        """The names that a writer gave and goes on with: those whose entry is its own."""
+        names = self._names.get(str(writer), ())
+        return [name for name in names if any(dot.writer == writer for dot in self._totals[name])]
+
+    def reset_dots(self) -> tuple[Dot, ...]:
+        """The entries of resets."""
+        return tuple(self._resets)
+
+    def record(self) -> dict[str, Totals]:
+        """What a reset now has to record: all that was counted under living names, and what was reset of it before.
+
+        Nothing if all of it has been reset.
+        """
+        if all(self.net(name) == _NONE for name in self._totals):
+            return {}
+        record = {name: _highest((self.total(name), self.recorded(name))) for name in self._totals}
+        return {name: totals for name, totals in sorted(record.items()) if totals != _NONE}
+
+    def add(self, entry: Entry) -> None:
+        """Count an entry in."""
+        if entry.kind != Kind.COUNTER:
+            return
+        if entry.sub == RESET:
+            self._resets[entry.dot] = record = _record(entry.value)
+            for name, totals in record.items():
+                self._take_off(name, _highest((totals, self.recorded(name))))
+        else:
+            name = name_of(entry)
+            before = self._value_of(name)
+            self._totals.setdefault(name, {})[entry.dot] = _total(entry.value)
+            self._names.setdefault(name.partition(".")[0], {})[name] = None
+            self._net += self._value_of(name) - before
+
+    def remove(self, entry: Entry) -> None:
+        """Count an entry out."""
+        if entry.kind != Kind.COUNTER:
+            return
+        if entry.sub == RESET:
+            for name in self._resets.pop(entry.dot):
+                self._take_off(name, _highest(record.get(name, _NONE) for record in self._resets.values()))
+        else:
+            name = name_of(entry)
+            before = self._value_of(name)
+            del self._totals[name][entry.dot]
+            if not self._totals[name]:
+                del self._totals[name]
+                self._forget(name)
+            self._net += self._value_of(name) - before
+
+    def _take_off(self, name: str, recorded: Totals) -> None:
+        before = self._value_of(name)
+        if recorded == _NONE:
+            self._recorded.pop(name, None)
+        else:
+            self._recorded[name] = recorded
+        self._net += self._value_of(name) - before
+
+    def _forget(self, name: str) -> None:
+        giver = name.partition(".")[0]
+        del self._names[giver][name]
+        if not self._names[giver]:
+            del self._names[giver]
+
+    def _value_of(self, name: str) -> int:
+        up, down = self.net(name)
+        return up - down
+
+
+def name_of(entry: Entry) -> str:
+    """The name under which an entry of totals counts."""
+    return encode_dot(entry.dot) if entry.sub is None else entry.sub
+
+
+def _highest(totals: Iterable[Totals]) -> Totals:
+    up = down = 0
+    for more_up, more_down in totals:
+        up, down = max(up, more_up), max(down, more_down)
+    return up, down
+
+
+def _total(value: bytes | None) -> Totals:
+    """The totals in an entry."""
+    if value is None or len(value) > TOTAL_BYTES_MAX:
+        return _NONE
+    try:
+        return _pair(unpack(value))
+    except InvalidEncoding:
+        return _NONE
+
+
+def _record(value: bytes | None) -> dict[str, Totals]:
+    """What a reset recorded."""
+    try:
+        check_items(value or b"", 4 * REQUEST_ITEMS_MAX)
+        plain = unpack(value or b"")
+    except InvalidEncoding:
+        return {}
+    if type(plain) is not dict:
+        return {}
+    return {name: pair for name, part in plain.items() if type(name) is str and (pair := _pair(part)) != _NONE}
+
+
+def _pair(plain: object) -> Totals:
+    match plain:
+        case [int(up), int(down)] if type(up) is type(down) is int and 0 <= up <= TOTAL_MAX and 0 <= down <= TOTAL_MAX:
+            return up, down
+    return _NONE
+
+
+# -- the operations ------------------------------------------------------------------------------------------
+
+
+def _incr(draft: Draft, args: Arguments) -> Result:
+    key = check_key(args.get("key"))
+    by = args.get("by", 1)
+    if type(by) is not int or abs(by) > INCREMENT_MAX:
+        raise InvalidRequest(f"by must be a whole number from -{INCREMENT_MAX:,} to {INCREMENT_MAX:,}")
+    live = draft.live(key)
+    draft.check_conditions(key, live, args)
+    draft.check_kind(key, live, Kind.COUNTER, "incr")
+    seen, behind = draft.seen(args)
+    tally = draft.summary(key, Tally)
+    value = tally.value
+    name, (up, down), removes = _own(tally, draft.own_dot().writer)
+    up, down = up + max(by, 0), down + max(-by, 0)
+    if max(up, down) > TOTAL_MAX or abs(value + by) > TOTAL_MAX:
+        raise TooLarge(f"{key!r} cannot count any further: reset it")
+    packed = pack([up, down])
+    draft.add(Op(key, name, Kind.COUNTER, packed, value_hash(packed), removes, None))
+    result: Result = {"value": value + by, "behind": behind}
+    if seen is not None:
+        draft.promise_key_version(result, key, seen)
+    return result
+
+
+def _own(tally: Tally, writer: Writer) -> tuple[str | None, Totals, tuple[Dot, ...]]:
+    """Under which name a writer counts on (None: a new one), from which totals, and which entries that replaces."""
+    name = max(tally.names_of(writer), default=None)
+    if name is None:
+        return None, _NONE, ()
+    totals = up, down = tally.total(name)
+    if tally.net(name) == _NONE:  # all of it was reset: under a new name, later resets need not record it
+        return None, _NONE, tally.dots(name)
+    up_off, down_off = tally.recorded(name)
+    if up < up_off or down < down_off:  # a careless reset: what is counted there would not show
+        return None, _NONE, ()
+    return name, totals, tally.dots(name)
+
+
+def _reset(draft: Draft, args: Arguments) -> Result:
+    key = check_key(args.get("key"))
+    live = draft.live(key)
+    draft.check_conditions(key, live, args)
+    draft.check_kind(key, live, Kind.COUNTER, "reset")
+    seen, behind = draft.seen(args)
+    tally = draft.summary(key, Tally)
+    result: Result = {"value": tally.value, "behind": behind}
+    record = {name: list(totals) for name, totals in tally.record().items()}
+    if record:
+        packed = pack(record)
+        if len(packed) > VALUE_BYTES_MAX:
+            raise TooLarge(f"{key!r} counts under {len(record):,} names, too many for a reset: delete it instead")
+        draft.add(Op(key, RESET, Kind.COUNTER, packed, value_hash(packed), tally.reset_dots(), None))
+        if seen is not None:
+            draft.promise_key_version(result, key, seen)
+    elif seen is not None:
+        result["version"] = encode_version(seen)
+    return result
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+def _read(replica: Replica, group: Sibling) -> bytes:
+    entries = replica.entries
+    is_all = entries.held(group[0].key) is group
+    return pack((entries.summary(group[0].key, Tally) if is_all else summary_of(Tally, group)).value)
+
+
+def _copy(group: Sibling) -> list[Copied]:
+    """Every entry as it is, but for the name, which had been its dot."""
+    return [Copied(name_of(entry), entry.value, entry.attrs) for entry in group if entry.value is not None]
+
+
+RULES = Rules(None, _read, is_inline=always, writes={"incr": _incr, "reset": _reset}, copy=_copy)

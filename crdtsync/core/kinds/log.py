@@ -1,0 +1,68 @@
+"""Log: elements in causal order. Everything that is appended stays until it is trimmed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crdtsync.causality import vector_of
+from crdtsync.core.arguments import Arguments, Result, packed_argument
+from crdtsync.core.entries import Entry
+from crdtsync.core.kinds.rules import Rules, Sibling, check_readable, never, packed_array
+from crdtsync.core.seen import Removes
+from crdtsync.errors import InvalidRequest
+from crdtsync.wire.change import Kind, Op, RemoveRange, value_hash
+from crdtsync.wire.codec import pack
+from crdtsync.wire.limits import check_key
+
+if TYPE_CHECKING:
+    from crdtsync.core.draft import Draft
+    from crdtsync.core.replica import Replica
+
+
+def _append(draft: Draft, args: Arguments) -> Result:
+    key = check_key(args.get("key"))
+    value = packed_argument(args.get("value"))
+    live = draft.live(key)
+    draft.check_conditions(key, live, args)
+    draft.check_kind(key, live, Kind.LOG, "append")
+    seen, behind = draft.seen(args)
+    result: Result = {"length": len(_elements(draft, key, live)) + 1, "behind": behind}
+    draft.add(Op(key, None, Kind.LOG, value, value_hash(value), (), None))
+    if seen is not None:
+        draft.promise_key_version(result, key, seen)
+    return result
+
+
+def _elements(draft: Draft, key: str, live: list[Entry]) -> list[Entry]:
+    return [entry for entry in live if entry.kind == Kind.LOG] if draft.is_mixed(key) else live
+
+
+def _trim(draft: Draft, args: Arguments) -> Result:
+    key = check_key(args.get("key"))
+    keep = args.get("keep")
+    if type(keep) is not int or keep < 0:
+        raise InvalidRequest("keep must be the number of elements to keep, 0 or more")
+    live = draft.live(key)
+    draft.check_conditions(key, live, args)
+    draft.check_kind(key, live, Kind.LOG, "trim")
+    logged = _elements(draft, key, live)
+    gone = logged[: max(0, len(logged) - keep)]
+    stored = [entry for entry in gone if entry.row]
+    drafted = tuple(entry.dot for entry in gone if not entry.row)  # of this batch: their place is not known yet
+    if stored:
+        removes: Removes = RemoveRange(vector_of(entry.dot for entry in stored), stored[-1].order)
+        if len(logged) < len(draft.held(key)):
+            removes = tuple(entry.dot for entry in stored)  # a range would take siblings of other kinds with it
+        draft.add(Op(key, None, Kind.LOG, None, None, removes, None))
+    if drafted:
+        draft.add(Op(key, None, Kind.LOG, None, None, drafted, None))
+    return {"removed": len(gone), "length": len(logged) - len(gone)}
+
+
+def _read(_replica: Replica, group: Sibling) -> bytes:
+    items = [entry.value or pack(None) for entry in group]
+    check_readable(items, "log", "log")
+    return packed_array(items)
+
+
+RULES = Rules(None, _read, is_inline=never, writes={"append": _append, "trim": _trim})

@@ -1,0 +1,60 @@
+"""Register: one value. Values that were written at once are siblings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crdtsync.causality import Dot
+from crdtsync.core.arguments import Arguments, Result, attributes, packed_argument
+from crdtsync.core.entries import Entry, covered_by
+from crdtsync.core.kinds.rules import Rules, Sibling, always
+from crdtsync.core.seen import NOTHING
+from crdtsync.errors import TooManySiblings
+from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.limits import KEY_SIBLINGS_MAX, check_key
+from crdtsync.wire.tokens import Version
+
+if TYPE_CHECKING:
+    from crdtsync.core.draft import Draft
+    from crdtsync.core.replica import Replica
+
+
+def _set(draft: Draft, args: Arguments) -> Result:
+    key = check_key(args.get("key"))
+    value = packed_argument(args.get("value"))
+    live = draft.live(key)
+    draft.check_conditions(key, live, args)
+    draft.check_kind(key, live, Kind.REGISTER, "set")
+    seen, behind = draft.seen(args)
+    result: Result = {"behind": behind, "replaced": None}
+    beside = NOTHING
+    removes: tuple[Dot, ...] = ()
+    if seen is not None:
+        removes = tuple(entry.dot for entry in draft.covered(draft.held(key), seen, others=False))
+        beside = Version(others=tuple(dot for dot in seen.others if dot not in removes))
+    elif live:
+        winner = draft.winner(live)
+        removes = (winner[-1].dot,)
+        result["replaced"] = draft.describe_replaced(winner)
+    others = len(live) - len(covered_by(live, removes))
+    if others >= KEY_SIBLINGS_MAX:
+        raise TooManySiblings(
+            f"{key!r} has {others} siblings already, the most that a key may have: read it, then write"
+        )
+    removes += draft.expired(key)
+    draft.add(Op(key, None, Kind.REGISTER, value, value_hash(value), removes, attributes(args)))
+    result["siblings"] = others
+    draft.promise_version(result, beside)
+    return result
+
+
+def _split(live: list[Entry]) -> list[Sibling]:
+    return [[entry] for entry in live]
+
+
+def read(_replica: Replica, group: Sibling) -> bytes | None:
+    """Also for kinds that only newer versions know."""
+    return group[-1].value
+
+
+RULES = Rules(_split, read, is_inline=always, writes={"set": _set})

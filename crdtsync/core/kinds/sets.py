@@ -1,0 +1,103 @@
+"""Set: an entry per element. Adding wins over discarding what the discarder had not seen.
+
+An element's identity is its value as canonical msgpack, in the entry's ``sub``: equal elements of many authors are one.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as NotBase64
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from crdtsync.core.arguments import Arguments, Result, packed_argument
+from crdtsync.core.entries import Entry
+from crdtsync.core.kinds.rules import Rules, Sibling, check_readable, intact, packed_array, when_short
+from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.limits import check_key
+
+if TYPE_CHECKING:
+    from crdtsync.core.draft import Draft
+    from crdtsync.core.replica import Replica
+
+NAMED_BYTES_MAX = 192
+"""So long an element may be for its identity to be its own bytes. Longer ones are known by their hash."""
+
+
+def identity_of(value: bytes) -> str:
+    """The ``sub`` of an element, given as the msgpack of a storable value."""
+    canonical = pack(_in_order(unpack(value)))
+    if len(canonical) <= NAMED_BYTES_MAX:
+        return "=" + urlsafe_b64encode(canonical).rstrip(b"=").decode("ascii")
+    return "#" + blake2b(canonical, digest_size=16).hexdigest()
+
+
+def element_of(sub: str | None) -> bytes | None:
+    """The element, as msgpack, that a ``sub`` spells out; None: it does not."""
+    if sub is None or not sub.startswith("="):
+        return None
+    try:
+        return urlsafe_b64decode(sub[1:] + "=" * (-len(sub[1:]) % 4))
+    except (NotBase64, ValueError):
+        return None
+
+
+def _in_order(plain: object) -> object:
+    """The same value with the keys of its maps sorted."""
+    if type(plain) is dict:
+        return {key: _in_order(plain[key]) for key in sorted(plain)}
+    if type(plain) is list:
+        return [_in_order(item) for item in plain]
+    return plain
+
+
+def members(group: Sibling) -> Sibling:
+    """The newest entry of each element, in causal order."""
+    newest: dict[str | None, Entry] = {}
+    for entry in group:
+        newest.pop(entry.sub, None)
+        newest[entry.sub] = entry
+    return group if len(newest) == len(group) else [*newest.values()]
+
+
+def _add(draft: Draft, args: Arguments) -> Result:
+    key = check_key(args.get("key"))
+    value = packed_argument(args.get("value"))
+    live = draft.live(key)
+    draft.check_conditions(key, live, args)
+    draft.check_kind(key, live, Kind.SET, "add")
+    seen, behind = draft.seen(args)
+    sub = identity_of(value)
+    held = draft.part(key, Kind.SET, sub)
+    is_new = not draft.shown(held)
+    result: Result = {"added": is_new, "length": draft.parts(key, Kind.SET) + is_new, "behind": behind}
+    draft.add(Op(key, sub, Kind.SET, value, value_hash(value), tuple(entry.dot for entry in held), None))
+    if seen is not None:
+        draft.promise_key_version(result, key, seen)
+    return result
+
+
+def _discard(draft: Draft, args: Arguments) -> Result:
+    key = check_key(args.get("key"))
+    sub = identity_of(packed_argument(args.get("value")))
+    live = draft.live(key)
+    draft.check_conditions(key, live, args)
+    draft.check_kind(key, live, Kind.SET, "discard")
+    seen, behind = draft.seen(args)
+    held = draft.part(key, Kind.SET, sub)
+    gone = held if seen is None else draft.covered(held, seen, others=True)
+    was, left = len(draft.shown(held)), len(draft.shown(held)) - len(draft.shown(gone))
+    length = draft.parts(key, Kind.SET) - (was > 0 and left == 0)
+    if gone:
+        draft.add(Op(key, sub, Kind.SET, None, None, tuple(entry.dot for entry in gone), None))
+    return {"existed": left < was, "length": length, "behind": behind}
+
+
+def _read(_replica: Replica, group: Sibling) -> bytes:
+    items = [intact(entry.value) for entry in members(group)]
+    check_readable(items, "set", "members")
+    return packed_array(items)
+
+
+RULES = Rules(None, _read, is_inline=when_short, writes={"add": _add, "discard": _discard})

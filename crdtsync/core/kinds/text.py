@@ -1,0 +1,115 @@
+"""Text: a Yjs document that every edit changes. The key's entries are markers that name the document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crdtsync.causality import Dot
+from crdtsync.core.arguments import Arguments, Result
+from crdtsync.core.documents import NO_CHANGE
+from crdtsync.core.entries import Entry
+from crdtsync.core.kinds.rules import Copied, Rules, Sibling, never
+from crdtsync.core.kinds.text_join import compact, edit_absorbed, merge_siblings, text_op
+from crdtsync.core.kinds.text_lineage import LINEAGE, attributes_of, by_document, document_of, lineage_of
+from crdtsync.core.seen import NotYet
+from crdtsync.errors import InvalidRequest, Refused
+from crdtsync.wire.change import Kind
+from crdtsync.wire.codec import pack
+from crdtsync.wire.limits import check_key, check_value_size, shown
+from crdtsync.wire.tokens import decode_dot, encode_dot, encode_version
+
+if TYPE_CHECKING:
+    from crdtsync.core.draft import Draft
+    from crdtsync.core.replica import Replica
+
+
+def _apply(draft: Draft, args: Arguments) -> Result:
+    key = check_key(args.get("key"))
+    update = args.get("update")
+    if type(update) is not bytes:
+        raise InvalidRequest("update must be the bytes of a Yjs update")
+    check_value_size(len(update))
+    live = draft.live(key)
+    draft.check_kind(key, live, Kind.TEXT, "text")
+    document = _document(draft, live, args.get("document"))
+    target = document or draft.own_dot()
+    draft.check_edit(target, update)
+    if document is None or not _is_brought_over(draft, key, document, update):
+        markers = [e.dot for e in by_document(draft.held(key)).get(target, ()) if e.sub != LINEAGE]
+        draft.add(text_op(key, None, document, update, markers))
+    result: Result = {"document": encode_dot(target)}
+    draft.promise_version(result)
+    return result
+
+
+def _is_brought_over(draft: Draft, key: str, document: Dot, update: bytes) -> bool:
+    try:
+        return edit_absorbed(draft, key, document, update)
+    except Refused:
+        return False  # what cannot be brought over stays beside it, as a sibling
+
+
+def _compact(draft: Draft, args: Arguments) -> Result:
+    key = check_key(args.get("key"))
+    live = draft.live(key)
+    draft.check_kind(key, live, Kind.TEXT, "text_compact")
+    if not live:
+        raise InvalidRequest(f"there is no text {shown(key)}")
+    seen, _ = draft.seen(args)
+    ops_before = len(draft.ops)
+    done = compact(draft, key, draft.winner(live))
+    result: Result = {
+        "document": encode_dot(done.document),
+        "bytes_before": done.bytes_before,
+        "bytes_after": done.bytes_after,
+    }
+    if seen is not None and len(draft.ops) == ops_before:
+        result["version"] = encode_version(seen)
+    elif seen is not None and len(draft.covered(live, seen, others=True)) == len(live):
+        draft.promise_key_version(result, key, seen)
+    return result
+
+
+def _document(draft: Draft, live: list[Entry], named: object) -> Dot | None:
+    """Which document an edit is for. An author who saw no text edits the one that there is by now, if any."""
+    if named is not None:
+        document = decode_dot(named)
+        known = any(document_of(entry) == document for entry in live if entry.kind == Kind.TEXT)
+        if not known and not draft.replica.documents.exists(document):
+            if document.seq <= draft.replica.vector.get(document.writer, 0):
+                raise InvalidRequest(
+                    f"this node does not hold a text {shown(named)}, or no longer: read the text again"
+                )
+            raise NotYet({document.writer: document.seq})
+        return document
+    return document_of(draft.winner(live)[-1]) if live else None
+
+
+def _split(live: list[Entry]) -> list[Sibling]:
+    documents: dict[bytes | None, Sibling] = {}
+    for entry in live:
+        documents.setdefault(entry.value, []).append(entry)
+    return [*documents.values()]
+
+
+def _copy(group: Sibling) -> list[Copied]:
+    """One marker is enough, with an edit that changes nothing; and what tells which documents it has taken in."""
+    value = pack([list(document_of(group[-1])), NO_CHANGE])
+    lineage = lineage_of(group)
+    if lineage:
+        return [Copied(LINEAGE, value, attributes_of(lineage))]
+    return [Copied(None, value, group[-1].attrs)]
+
+
+def _read(replica: Replica, group: Sibling) -> bytes:
+    return pack(replica.documents.get(document_of(group[-1])).read())
+
+
+RULES = Rules(
+    _split,
+    _read,
+    is_inline=never,
+    writes={"text_apply": _apply, "text_compact": _compact},
+    copy=_copy,
+    merge=merge_siblings,
+)

@@ -1,0 +1,123 @@
+"""Texts that have to be joined without a common Yjs document: by words, so that no word is ever torn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from crdtsync.differences import Edit, changed_lines, changes
+
+WORD_DIFFERENCES_MAX = 400
+"""Between two blocks of lines; beyond it they count as different from end to end."""
+
+LINES_CHARS_MAX = 200
+"""Where shorter blocks of lines say different things, both are kept as they are; of longer ones, what differs."""
+
+# Words of alphabets that put spaces between them; else single characters, blanks and line ends too.
+_TOKEN = re.compile(r"[0-9A-Za-z_\u00aa-\u024f\u0370-\u05ff]+|.", re.DOTALL)
+
+_Spans = list[tuple[int, int, int, int]]
+
+
+def word_edits(old: str, new: str) -> list[Edit]:
+    """The edits from ``old`` to ``new``, ascending and of whole words."""
+    return [(start, end, new[first:last]) for start, end, first, last in _changes(old, new)]
+
+
+def three_way(base: str, ours: str, theirs: str) -> str:
+    """``ours`` with the edits that lead from ``base`` to ``theirs``.
+
+    Whatever either side inserted is there; what either side deleted is gone, unless the other one wrote it anew.
+    """
+    kept = bytearray(b"\1") * len(base)
+    inserted: dict[int, str] = {}
+    for side in (ours, theirs):
+        for start, end, replacement in word_edits(base, side):
+            kept[start:end] = bytes(end - start)
+            if replacement:
+                inserted[start] = _beside(inserted.get(start, ""), replacement)
+    parts: list[str] = []
+    position = 0
+    for start in sorted({*inserted, len(base)}):
+        parts.append(_filtered(base, kept, position, start))
+        parts.append(inserted.get(start, ""))
+        position = start
+    return "".join(parts)
+
+
+def _filtered(base: str, kept: bytearray, start: int, end: int) -> str:
+    if all(kept[start:end]):
+        return base[start:end]
+    return "".join(base[at] for at in range(start, end) if kept[at])
+
+
+def union(texts: Sequence[str]) -> str:
+    """One text with the content of all: what they have in common once, what only one has beside it.
+
+    ``union([union([a, b]), b])`` is ``union([a, b])``, within :data:`WORD_DIFFERENCES_MAX`.
+    """
+    whole = ""
+    for number, text in enumerate(texts):
+        whole = _union(whole, text) if number else text
+    return whole
+
+
+def _union(one: str, other: str) -> str:
+    parts: list[str] = []
+    position = 0
+    for start, end, first, last in _changes(one, other, readable=True):
+        parts.append(one[position:start])
+        parts.append(_below(one[start:end], other[first:last]))
+        position = end
+    return "".join((*parts, one[position:]))
+
+
+def _beside(one: str, other: str) -> str:
+    """Two texts one after the other, words apart from words."""
+    is_apart = not one or not other or not one[-1].isalnum() or not other[0].isalnum()
+    return one + other if is_apart else f"{one} {other}"
+
+
+def _below(one: str, other: str) -> str:
+    """The same where both are whole phrases: on lines of their own."""
+    is_apart = not one or not other or one[-1].isspace() or other[0].isspace()
+    are_words = all(len(_TOKEN.findall(text)) <= 1 for text in (one, other))
+    return _beside(one, other) if is_apart or are_words else f"{one}\n{other}"
+
+
+def _changes(old: str, new: str, readable: bool = False) -> _Spans:
+    """Changed spans in code points: of words, within changed blocks of lines. ``readable``: of whole lines, rather than
+    words of one here and there among those of the other.
+    """
+    found: _Spans = []
+    for start, end, first, last in changed_lines(old, new):
+        old_words, new_words = _TOKEN.findall(old[start:end]), _TOKEN.findall(new[first:last])
+        spans = list(changes(old_words, new_words, WORD_DIFFERENCES_MAX))
+        if readable and _are_two(old_words, new_words, spans):
+            found.append((start, end, first, last))
+            continue
+        old_at, new_at = _offsets(start, old_words), _offsets(first, new_words)
+        found += [(old_at[a], old_at[b], new_at[c], new_at[d]) for a, b, c, d in spans]
+    return found
+
+
+def _are_two(old: Sequence[str], new: Sequence[str], spans: _Spans) -> bool:
+    """Whether one is hardly the other edited. Where one holds all of the other, it is."""
+    removed = sum(_weight(old[a:b]) for a, b, _, _ in spans)
+    added = sum(_weight(new[c:d]) for _, _, c, d in spans)
+    if not removed or not added:
+        return False
+    weight = min(_weight(old), _weight(new))
+    return weight <= LINES_CHARS_MAX or 2 * (_weight(old) - removed) < weight
+
+
+def _weight(words: Sequence[str]) -> int:
+    """Characters but blanks."""
+    return sum(len(word) for word in words if not word.isspace())
+
+
+def _offsets(first: int, words: Sequence[str]) -> list[int]:
+    offsets = [first]
+    for word in words:
+        offsets.append(offsets[-1] + len(word))
+    return offsets

@@ -1,0 +1,276 @@
+"""The parts of a snapshot: the live state of a space as of a cut, in pieces that can be checked and kept one by one.
+
+Each part is one msgpack array, the first element its type; they come in this order:
+
+=========  ==================================================================================================
+header     ``[1, FORMAT, node, hlc, digest, writers, entries, documents]``: who serves it, and how much will come
+writers    ``[2, [writer, seq, hash, node | nil, name | nil, …]]``: the frontier, with full hashes, and origins
+entries    ``[3, [key, sub, kind, writer, seq, n, hlc, agent, value, value_hash | nil, attrs, …]]``; the hash is
+           left out where it is that of the value
+documents  ``[4, [writer, seq, n, size, bytes, …]]``: whole documents as Yjs updates; a large one goes on in the
+           next parts, until ``size`` bytes have come; size 0: it is known there, and nothing is held of it
+=========  ==================================================================================================
+
+A part has about ``PART_BYTES_MAX`` at most, or one entry. Elements after the known ones come from newer versions and
+are ignored. An unknown type is refused, for the snapshot would not be whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple, Protocol
+
+from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, Hlc, Writer
+from crdtsync.errors import InvalidEncoding
+from crdtsync.wire.change import HASH_BYTES, SHORT_HASH_BYTES, value_hash
+from crdtsync.wire.codec import check_items, check_value, pack, unpack
+from crdtsync.wire.limits import (
+    CHANGE_DEPS_MAX,
+    CHANGE_OPS_MAX,
+    MESSAGE_ITEMS_MAX,
+    NAME_CHARS_MAX,
+    VALUE_BYTES_MAX,
+    is_name,
+    key_fault,
+    shown,
+)
+
+FORMAT = 1
+PART_BYTES_MAX = 256 * 1024
+PART_ENTRIES_MAX = 1000
+"""Taking in an entry costs about 10 µs, and a part is taken in at once."""
+SNAPSHOT_ENTRIES_MAX = 20_000_000
+SNAPSHOT_DOCUMENTS_MAX = 1_000_000
+SNAPSHOT_BYTES_MAX = 4 * 1024 * 1024 * 1024
+DOCUMENT_BYTES_MAX = 256 * 1024 * 1024
+
+_DIGEST_BYTES = 16
+_KIND_MAX = 1 << 16
+
+
+class Header(NamedTuple):
+    """What a snapshot holds: ``node`` serves it; ``hlc`` is its clock; ``digest`` that of all entries, and counts."""
+
+    node: str
+    hlc: int
+    digest: int
+    writers: int
+    entries: int
+    documents: int
+
+
+class WriterRow(NamedTuple):
+    """One writer of the frontier, with the hash of its last change and, if known, its node's id and name."""
+
+    writer: Writer
+    seq: int
+    hash: bytes
+    origin: tuple[str, str] | None
+
+
+class EntryFields(NamedTuple):
+    """One live entry: all that replicas agree on."""
+
+    dot: Dot
+    key: str
+    sub: str | None
+    kind: int
+    hlc: Hlc
+    agent: str
+    value: bytes | None
+    value_hash: bytes
+    attrs: dict[str, Any] | None
+
+
+class Piece(NamedTuple):
+    """A piece of a document that has ``size_bytes`` in all."""
+
+    document: Dot
+    size_bytes: int
+    data: bytes
+
+
+class Encodable(Protocol):
+    """A live entry."""
+
+    dot: Dot
+    key: str
+    sub: str | None
+    kind: int
+    hlc: int
+    agent: str
+    value: bytes | None
+    value_hash: bytes
+    attrs: dict[str, Any] | None
+
+
+Content = Header | list[WriterRow] | list[EntryFields] | list[Piece]
+
+
+def part_hash(snapshot: bytes, part: int, data: bytes) -> bytes:
+    """Checksum of a part: of its place too, so that one part never passes for another."""
+    return blake2b(snapshot + part.to_bytes(8, "big") + data, digest_size=SHORT_HASH_BYTES).digest()
+
+
+def encode_header(header: Header) -> bytes:
+    """The first part."""
+    node, hlc, digest, writers, entries, documents = header
+    return pack([1, FORMAT, node, hlc, digest.to_bytes(_DIGEST_BYTES, "big"), writers, entries, documents])
+
+
+def encode_writers(rows: Iterable[WriterRow]) -> bytes:
+    """A part of the frontier."""
+    return pack([2, [part for row in rows for part in (*row[:3], *(row.origin or (None, None)))]])
+
+
+def encode_entries(entries: Sequence[Encodable]) -> bytes:
+    """A part of the live state."""
+    flat: list[object] = []
+    for entry in entries:
+        value, hashed = entry.value, entry.value_hash
+        implied = value is not None and value_hash(value) == hashed
+        flat += (
+            entry.key, entry.sub, entry.kind, *entry.dot, entry.hlc, entry.agent, value, None if implied else hashed,
+            entry.attrs,
+        )  # fmt: skip
+    return pack([3, flat])
+
+
+def encode_pieces(pieces: Iterable[Piece]) -> bytes:
+    """A part of the documents."""
+    return pack([4, [part for piece in pieces for part in (*piece.document, piece.size_bytes, piece.data)]])
+
+
+def entry_bytes(entry: Encodable) -> int:
+    """About the size of an entry in a part."""
+    return 96 + len(entry.key) + len(entry.sub or "") + len(entry.value or b"") + (64 if entry.attrs else 0)
+
+
+def decode_part(data: bytes) -> Content:
+    """What a part holds.
+
+    :raises InvalidEncoding: not a part that any correct node could have sent.
+    """
+    check_items(data, MESSAGE_ITEMS_MAX)
+    plain = unpack(data)
+    try:
+        return _DECODERS[plain[0]](plain)
+    except ValueError as error:
+        raise InvalidEncoding(f"malformed part of a snapshot: {error}") from None
+    except (TypeError, LookupError, AttributeError):
+        raise InvalidEncoding("malformed part of a snapshot: something is missing, or of another type") from None
+
+
+def _header(plain: list[Any]) -> Header:
+    _, form, node, hlc, digest, writers, entries, documents = plain[:8]
+    if form != FORMAT:
+        raise ValueError(f"format {shown(form)} is not known here")
+    if type(node) is not str or not 1 <= len(node) <= NAME_CHARS_MAX:
+        raise ValueError("node")
+    return Header(
+        node,
+        _bounded(hlc, 0, HLC_MAX),
+        int.from_bytes(_blob(digest, _DIGEST_BYTES), "big"),
+        _bounded(writers, 0, CHANGE_DEPS_MAX),
+        _bounded(entries, 0, SNAPSHOT_ENTRIES_MAX),
+        _bounded(documents, 0, SNAPSHOT_DOCUMENTS_MAX),
+    )
+
+
+def _writers(plain: list[Any]) -> list[WriterRow]:
+    rows = []
+    for writer, seq, hashed, node, name in _records(plain[1], 5):
+        origin = None
+        if node is not None:
+            if type(node) is not str or not 1 <= len(node) <= NAME_CHARS_MAX or not is_name(name):
+                raise ValueError("origin")
+            origin = (node, name)
+        number = Writer(_bounded(writer, 1, WRITER_MAX))
+        rows.append(WriterRow(number, _bounded(seq, 1, SEQ_MAX), _blob(hashed, HASH_BYTES), origin))
+    return rows
+
+
+def _entries(plain: list[Any]) -> list[EntryFields]:
+    return [
+        EntryFields(
+            _dot(writer, seq, n),
+            _key(key),
+            _sub(sub),
+            _bounded(kind, 0, _KIND_MAX),
+            Hlc(_bounded(hlc, 0, HLC_MAX)),
+            _agent(agent),
+            _value(value),
+            value_hash(value) if hashed is None else _blob(hashed, HASH_BYTES),
+            attrs if attrs is None else _attrs(attrs),
+        )
+        for key, sub, kind, writer, seq, n, hlc, agent, value, hashed, attrs in _records(plain[1], 11)
+    ]
+
+
+def _pieces(plain: list[Any]) -> list[Piece]:
+    return [
+        Piece(_dot(writer, seq, n), _bounded(size, 0, DOCUMENT_BYTES_MAX), _blob_to(data, DOCUMENT_BYTES_MAX))
+        for writer, seq, n, size, data in _records(plain[1], 5)
+    ]
+
+
+_DECODERS: dict[object, Callable[[list[Any]], Content]] = {1: _header, 2: _writers, 3: _entries, 4: _pieces}
+
+
+def _records(flat: Any, width: int) -> Iterator[tuple[Any, ...]]:
+    if type(flat) is not list or len(flat) % width:
+        raise ValueError("a record is cut off")
+    return zip(*[iter(flat)] * width, strict=True)
+
+
+def _key(key: Any) -> str:
+    fault = key_fault(key)
+    if fault is not None:
+        raise ValueError(f"a key {fault}")
+    return key  # type: ignore[no-any-return]
+
+
+def _sub(sub: Any) -> str | None:
+    if sub is not None and (type(sub) is not str or len(sub) > VALUE_BYTES_MAX):
+        raise ValueError("sub")
+    return sub
+
+
+def _agent(agent: Any) -> str:
+    if type(agent) is not str or len(agent) > NAME_CHARS_MAX:
+        raise ValueError("agent name")
+    return agent
+
+
+def _value(value: Any) -> bytes | None:
+    return None if value is None else _blob_to(value, VALUE_BYTES_MAX)
+
+
+def _attrs(attrs: Any) -> dict[str, Any]:
+    if type(attrs) is not dict:
+        raise ValueError("attributes")
+    check_value(attrs)
+    return attrs
+
+
+def _dot(writer: Any, seq: Any, n: Any) -> Dot:
+    return Dot(Writer(_bounded(writer, 1, WRITER_MAX)), _bounded(seq, 1, SEQ_MAX), _bounded(n, 0, CHANGE_OPS_MAX))
+
+
+def _blob(data: Any, size_bytes: int) -> bytes:
+    if type(data) is not bytes or len(data) != size_bytes:
+        raise ValueError(f"not {size_bytes} bytes")
+    return data
+
+
+def _blob_to(data: Any, bytes_max: int) -> bytes:
+    if type(data) is not bytes or len(data) > bytes_max:
+        raise ValueError("not bytes of an allowed length")
+    return data
+
+
+def _bounded(number: Any, lowest: int, highest: int) -> int:
+    if type(number) is not int or not lowest <= number <= highest:
+        raise ValueError(f"{shown(number)} is not an integer from {lowest} to {highest}")
+    return number

@@ -1,0 +1,96 @@
+"""The command line as people and scripts run it: every command as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+PROGRAM = [sys.executable, "-m", "crdtsyncd.cli"]
+TIMEOUT_S = 60
+
+
+class Done(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+class Shell:
+    """Runs ``crdtsync`` on the socket of one daemon, in a directory of its own."""
+
+    def __init__(self, socket: Path, directory: Path) -> None:
+        self.directory = directory
+        (directory / "bin").mkdir(exist_ok=True)
+        script = directory / "bin" / "crdtsync"
+        script.write_text(f'#!/bin/sh\nexec {sys.executable} -m crdtsyncd.cli "$@"\n')
+        script.chmod(0o755)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("CRDTSYNC_")}
+        path = f"{directory / 'bin'}:{os.environ['PATH']}"
+        self.environment = {**kept, "CRDTSYNC_SOCKET": str(socket), "PATH": path}
+
+    def __call__(self, *arguments: str, stdin: str | bytes = b"", **environment: str) -> Done:
+        done = subprocess.run(
+            [*PROGRAM, *arguments],
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            capture_output=True,
+            cwd=self.directory,
+            env=self.environment | environment,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert b"Traceback" not in done.stderr
+        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def ok(self, *arguments: str, stdin: str | bytes = b"", **environment: str) -> str:
+        """What it prints, without the line end; it has to succeed in silence."""
+        done = self(*arguments, stdin=stdin, **environment)
+        assert (done.status, done.err) == (0, "")
+        return done.out.rstrip("\n")
+
+    def json(self, *arguments: str) -> list[Any]:
+        """The lines that it prints, as JSON."""
+        return [json.loads(line) for line in self.ok(*arguments).splitlines()]
+
+    def start(self, *arguments: str) -> Running:
+        return Running([*PROGRAM, *arguments], self.environment, self.directory)
+
+
+class Running:
+    """A command that goes on until it is stopped; its output line by line."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], directory: Path) -> None:
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=directory
+        )
+        self._timer = threading.Timer(TIMEOUT_S, self.process.kill)  # a line that never comes must not hang the test
+        self._timer.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+    def line(self) -> str:
+        """The next line of its stdout."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().decode()
+
+    def event(self) -> Any:
+        """The next line as JSON."""
+        return json.loads(self.line())
+
+    def interrupt(self) -> tuple[int, str]:
+        """Ctrl-C: its exit status and what it said."""
+        self.process.send_signal(signal.SIGINT)
+        _, err = self.process.communicate()
+        return self.process.returncode, err.decode()

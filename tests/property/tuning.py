@@ -1,0 +1,38 @@
+"""Limits made so small that a short history reaches them: what is seldom in real life is common in some worlds."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from importlib import import_module
+from random import Random
+from unittest import mock
+
+SMALL: dict[str, tuple[str, int]] = {
+    "indexes of a key": ("crdtsync.core.entries.SMALL_ENTRIES_MAX", 2),
+    "entries taken out one by one": ("crdtsync.core.entries.REMOVED_SINGLY_MAX", 2),
+    "dots in a version": ("crdtsync.core.values.KEY_SIBLINGS_MAX", 3),
+    "dots in a removal": ("crdtsync.core.seen.KEY_SIBLINGS_MAX", 2),
+    "own dots in a version": ("crdtsync.core.draft.OWN_DOTS_MAX", 4),
+    "entries in a part of a snapshot": ("crdtsync.core.snapshot.PART_ENTRIES_MAX", 3),
+    "bytes in a part of a snapshot": ("crdtsync.core.snapshot.PART_BYTES_MAX", 200),
+    "writers in a part of a snapshot": ("crdtsync.core.snapshot.PART_WRITERS_MAX", 2),
+    "changes that are more than a snapshot": ("crdtsync.core.giving.MISSING_CHANGES_MIN", 5),
+    "bytes of a bulky text": ("crdtsync.core.documents.BULKY_BYTES_MIN", 10),
+    "characters of a new text in one operation": ("crdtsync.core.kinds.text_join.CHUNK_CHARS_MAX", 5),
+    "texts looked at in a turn": ("crdtsync.core.text_keeping.TURN_KEYS_MAX", 1),
+    "open texts": ("crdtsync.core.documents.OPEN_DOCUMENTS_MAX", 2),
+    "edits until a text is stored whole": ("crdtsync.core.documents.STATE_EVERY_UPDATES", 3),
+    "changes in a message": ("crdtsync.core.sync.FRAME_CHANGES_MAX", 3),
+    "keys in a slice of a watch": ("crdtsync.core.watches.SLICE_KEYS_MAX", 2),
+    "changes in a slice of a watch": ("crdtsync.core.watches.SLICE_CHANGES_MAX", 2),
+}
+
+
+def make_small(rng: Random) -> ExitStack:
+    """Make about half of the limits small, until the result is closed."""
+    undo = ExitStack()
+    for path, value in SMALL.values():
+        if rng.random() < 0.5:
+            module, _, name = path.rpartition(".")
+            undo.enter_context(mock.patch.object(import_module(module), name, value))
+    return undo

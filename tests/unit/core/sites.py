@@ -1,0 +1,135 @@
+"""Replicas without daemons, disks and links: a few sites that write, and hand each other changes as a test wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+from crdtsync.core.alarms import Alarms
+from crdtsync.core.draft import Draft
+from crdtsync.core.identity import LOOPBACK_CLUSTER
+from crdtsync.core.ledger import Ledger
+from crdtsync.core.reads import READS, Reader
+from crdtsync.core.replica import Replica
+from crdtsync.core.storage import SpaceRow
+from crdtsync.core.writes import WRITES
+from crdtsync.wire.change import Change, Codec, Kind, Op, value_hash
+from crdtsync.wire.codec import pack, unpack
+
+START_MS = 1_800_000_000_000
+
+
+class NoStorage:
+    """The storage of a new node: there is nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_args: (None, []) if name == "document" else ()
+
+
+def space_row() -> SpaceRow:
+    """A new space."""
+    values: dict[str, Any] = {"id": 1, "name": "default", "epoch": 0, "own_writer": None, "position": 0, "hlc": 0}
+    values |= {"floor": {}, "own_position": 0}
+    row: Any = {name: values.get(name) for name in SpaceRow._fields}
+    return SpaceRow(**row)
+
+
+class Site:
+    """One replica."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.now_ms = START_MS
+        storage: Any = NoStorage()
+        random = Random(name)
+        codec = Codec(LOOPBACK_CLUSTER, "default", 0)
+        alarms = Alarms(lambda *_args, **_fields: None)
+        self.replica = Replica(space_row(), codec, storage, Ledger(0, 0), random, (name, name), alarms)
+        self.reader = Reader(self.replica, storage, self.now_ms, self.replica.node_of)
+        self.changes: list[Change] = []  # in the order in which they were applied
+
+    def do(self, operation: str, key: str = "k", **args: Any) -> dict[str, Any]:
+        """A write request; its reply. Values are packed."""
+        args = self.packed(args)
+        draft = Draft(self.replica, self.now_ms, self.replica.node_of)
+        result = WRITES[operation](draft, args if operation == "batch" else {"key": key, **args})
+        if draft.ops:
+            applied = self.replica.commit(draft.ops, self.name, None, self.now_ms)
+            draft.finish(applied)
+            self.changes.append(applied.change)
+        return result
+
+    @staticmethod
+    def packed(args: dict[str, Any]) -> dict[str, Any]:
+        """Arguments as requests have them."""
+        packed = dict(args)
+        if "value" in args:
+            packed["value"] = pack(args["value"])
+        if "fields" in args:
+            packed["fields"] = {field: pack(value) for field, value in args["fields"].items()}
+        return packed
+
+    def forge(self, *ops: tuple[str | None, Kind, object], key: str = "k") -> Change:
+        """A change of entries that no request would make: ``(sub, kind, value)``, bytes taken as they are."""
+        made = []
+        for sub, kind, plain in ops:
+            value = plain if isinstance(plain, bytes) else pack(plain)
+            made.append(Op(key, sub, kind, value, value_hash(value), (), None))
+        change = self.replica.commit(made, self.name, None, self.now_ms).change
+        self.changes.append(change)
+        return change
+
+    def take(self, changes: Iterable[Change]) -> None:
+        """Changes of others, in whatever order."""
+        for change in changes:
+            applied, kept = self.replica.receive(change, self.now_ms)
+            assert kept
+            self.changes += [each.change for each in applied]
+
+    def sync(self, *others: Site) -> None:
+        """Exchange everything with others."""
+        for other in others:
+            self.take(other.changes)
+            other.take(self.changes)
+
+    def ask(self, operation: str, key: str = "k", **args: Any) -> Any:
+        """A read request."""
+        return READS[operation](self.reader, {"key": key, **args})
+
+    def get(self, key: str = "k") -> Any:
+        """The value; None if it is absent."""
+        got = self.ask("get", key)
+        return None if got is None else unpack(got["value"])
+
+    def version(self, key: str = "k") -> Any:
+        """What a reader of all values has seen."""
+        return self.ask("entry", key)["version"]
+
+    def values(self, key: str = "k") -> list[Any]:
+        """All values, the winner first; a value of a map's field as (field, value)."""
+        entry = self.ask("entry", key)
+        if entry is None:
+            return []
+        parts = [(part.get("field"), unpack(part["value"])) for part in (entry, *entry["siblings"])]
+        return [value if field is None else (field, value) for field, value in parts]
+
+    def dots(self, key: str = "k") -> list[str]:
+        """The dots of all values."""
+        entry = self.ask("entry", key)
+        return [part["dot"] for part in (entry, *entry["siblings"])]
+
+
+def sites(*names: str) -> list[Site]:
+    """New sites."""
+    return [Site(name) for name in names]
+
+
+def shuffled(site: Site, seed: int) -> Site:
+    """A new site that gets all changes of another in another order, some of them twice."""
+    random = Random(seed)
+    changes = [*site.changes, *site.changes[: len(site.changes) // 3]]
+    random.shuffle(changes)
+    late = Site("late")
+    late.take(changes)
+    return late

@@ -1,0 +1,54 @@
+"""An agent that edits texts in a replica of its own, as the clients do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crdtsync.client.text.replica import Replica
+from tests.unit.core.fleet import Machine, Session
+
+
+class Editor:
+    """One session's view of one text: positions mean what it last read, plus its own edits."""
+
+    def __init__(self, machine: Machine, key: str = "t", name: str = "agent") -> None:
+        self.session: Session = machine.agent(name)
+        self.key = key
+        self.replica = Replica(None, None)
+
+    def read(self) -> str:
+        """Read the text as it is here now."""
+        args: dict[str, Any] = {"key": self.key}
+        if self.replica.document is not None:
+            args |= {"document": self.replica.document, "state": self.replica.state()}
+        reply = self.session.ask("text_read", **args)
+        if reply is None:
+            self.replica = Replica(None, None)
+        elif reply["document"] == self.replica.document:
+            self.replica.apply(reply["update"])
+        else:
+            self.replica = Replica(reply["document"], reply["update"])
+        return self.replica.content
+
+    def edit(self, start: int, end: int, text: str) -> Any:
+        """Replace a part of the text as last read."""
+        return self.edit_all([(start, end, text)])
+
+    def edit_all(self, changes: list[tuple[int, int, str]]) -> Any:
+        """Make several at once."""
+        update = self.replica.edit(changes)
+        reply = self.session.do("text_apply", key=self.key, document=self.replica.document, update=update)
+        self.replica.document = self.replica.document or reply["document"]
+        self.replica.accept(update)
+        return reply
+
+    def append(self, text: str) -> Any:
+        return self.edit(len(self.replica.content), len(self.replica.content), text)
+
+    def compact(self) -> Any:
+        return self.session.do("text_compact", key=self.key)
+
+
+def texts_of(machine: Machine, key: str = "t") -> list[Any]:
+    """All values of the key on this machine, the winner first."""
+    return machine.agent("reader").values(key)

@@ -1,0 +1,22 @@
+"""The counters of a space, as stored and as counted."""
+
+from __future__ import annotations
+
+from crdtsyncd.store import Store
+from crdtsyncd.store_writes import CHANGE_BYTES, DEAD_BYTES, REMOVAL_BYTES
+
+
+def counters(store: Store, space: int = 1) -> dict[str, int]:
+    return store.log_stats(space)
+
+
+def counters_by_sum(store: Store, space: int = 1) -> dict[str, int]:
+    def total(table: str, size: str) -> int:
+        return store._one(f"SELECT IFNULL(SUM({size}), 0) FROM {table} WHERE space = ?", (space,))[0]
+
+    return {
+        "log_changes": total("changes", "1"),
+        "log_bytes": total("changes", CHANGE_BYTES),
+        "history_bytes": total("history", DEAD_BYTES) + total("removals", REMOVAL_BYTES),
+        "document_bytes": total("document_updates", "LENGTH(update_v1)") + total("document_states", "LENGTH(state)"),
+    }
