@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from random import Random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,8 +12,7 @@ from crdtsync.wire.change import Kind
 from tests.property.agents import KEYS, TEXTS, Agent
 from tests.property.histories import Player
 from tests.property.world import World, entries_of
-from tests.unit.core.fleet import Stranger, fleet_of
-from tests.unit.core.test_sync import change_of
+from tests.unit.core.fleet import fleet_of
 
 
 def texts_of(replica):
@@ -119,40 +117,3 @@ def test_a_new_writer_is_taken_when_the_mark_says_that_the_disk_went_back(node):
     change = node.replica.codec.decode(last.body)
     assert [(dep.writer, dep.seq) for dep in change.deps] == [(first, 1)]
     assert change.origin == (node.store.node, "a")
-
-
-@pytest.mark.parametrize("writes", [False, True])
-def test_a_writer_that_was_not_resumed_once_never_is(node, writes):
-    """The disk went back: that this start has left a mark again says nothing about what the old writer had done."""
-    node.agent().set("k", 1)
-    first = node.replica.writer
-    node.store.close()
-    for mark in (node.directory / "run").iterdir():
-        mark.unlink()
-    for _ in range(2):
-        node.sessions.clear()
-        node.open()
-        assert node.replica.writer != first
-        if writes:
-            node.agent().set("k", 2)
-        node.store.close()
-    node.open()
-    assert node.replica.writer != first
-    assert (node.replica.writer is None) is not writes
-
-
-def test_a_writer_of_which_others_know_more_is_never_used_again(node):
-    """It went on somewhere else: what comes next under its name may be taken."""
-    ann = node.agent()
-    ann.set("k", 1)
-    replica = node.replica
-    first = replica.writer
-    Stranger(node).send(change_of(first, 2, prev_hash=replica.hashes[first]))
-    assert replica.vector[first] == 2
-    ann.set("k", 2)
-    assert replica.writer != first
-    assert replica.vector[first] == 2
-    node.restart()
-    node.agent().set("k", 3)
-    assert node.replica.vector[first] == 2
-    assert len(node.replica.vector) == 2
