@@ -124,7 +124,8 @@ async def replay(trace: Trace, options: Options, *, quiet: bool = False) -> Resu
             outages.kill(shared, fleet[agent], authors[agent], at, Random(options.seed + at)) for at, agent in kills
         ]
         if rest is not None:
-            happenings.append(outages.away(shared, fleet[rest.node], rest, options.away))
+            forgetful = fleet[(rest.node + 1) % nodes] if options.log_bytes_max else None
+            happenings.append(outages.away(shared, fleet[rest.node], rest, options.away, forgetful))
         count = len(trace.transactions)
         with shown_progress(trace.name, count, lambda: shared.acknowledged, quiet=quiet):
             happened = await _run(list(authors.values()), happenings)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from benchmarks.replay import REQUEST_TIMEOUT_S
+from benchmarks.replay import REQUEST_TIMEOUT_S, WRITES_IN_FLIGHT_MAX
 from crdtsync.client import AsyncClient
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 KILLED_EDITS = 200
 KILLED_S_MAX = 0.5
 """A killed daemon comes back when the others have made so many edits, or, for they may all wait for it, after this."""
+
+FORGOTTEN_S_MAX = 10.0
+"""A daemon that is to come back to shorter logs waits no longer than this for them."""
+TRIMMED_INTERVAL_S = 0.05
 
 KILL_DELAY_S_MAX = 0.004
 """A kill hits an author in the middle of typing at a random time in this span: about that of a commit."""
@@ -113,13 +117,30 @@ async def kill(replay: Replay, daemon: Daemon, author: Author, at: int, rng: Ran
     return outage
 
 
-async def away(replay: Replay, daemon: Daemon, rest: Rest, edits: int) -> Outage:
-    """Stop a daemon whose author rests, for so many edits of the others, or as many as the rest still has by then."""
+async def away(replay: Replay, daemon: Daemon, rest: Rest, edits: int, forgetful: Daemon | None = None) -> Outage:
+    """Stop a daemon whose author rests, for so many edits of the others, or as many as the rest still has by then.
+
+    It also stays away until ``forgetful``, if given, has trimmed from its log what it lacks.
+    """
     await replay.tokens[rest.after or 0]
     await daemon.stop()
     gone_s, gone_at = monotonic(), replay.acknowledged
     await replay.reaches(min(gone_at + edits, rest.until))
+    if forgetful is not None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FORGOTTEN_S_MAX):
+                await _has_trimmed(forgetful, gone_at + WRITES_IN_FLIGHT_MAX)
     return await _come_back(replay, daemon, "stopped", gone_at, gone_s, 0)
+
+
+async def _has_trimmed(daemon: Daemon, changes: int) -> None:
+    """Until a daemon has trimmed so many changes, and one more, from its log; it looks about once a second."""
+    async with AsyncClient(daemon.socket, agent="observer", timeout=REQUEST_TIMEOUT_S) as client:
+        while True:
+            (space,) = (await client.status())["spaces"]
+            if sum(space["version_vector"].values()) - space["log_changes"] > changes:
+                return
+            await asyncio.sleep(TRIMMED_INTERVAL_S)
 
 
 async def _come_back(replay: Replay, daemon: Daemon, how: str, gone_at: int, gone_s: float, in_flight: int) -> Outage:
