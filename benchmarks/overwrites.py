@@ -324,6 +324,7 @@ def _growth(result: Result, node: str) -> list[str]:
     first, last = samples[0], samples[-1]
     hash_bytes = max(0, last.hash_rows - first.hash_rows) * HASH_ROW_BYTES_MAX
     allowed_bytes = max(first.file_bytes * FILE_GROWTH_MAX, first.file_bytes + FILE_GROWTH_BYTES_MIN)
+    allowed_bytes += first.wal_bytes + _unfilled_bytes(first, result.options)
     allowed_bytes += is_pinned * PINNED_CAPS_MAX * result.options.log_bytes_max
     if last.file_bytes > allowed_bytes + hash_bytes:
         found.append(
@@ -333,6 +334,12 @@ def _growth(result: Result, node: str) -> list[str]:
     if last.hash_rows > CHANGE_HASHES_MAX * CAP_OVERSHOOT_MAX:
         found.append(f"{node} keeps {last.hash_rows:,} hashes of trimmed changes; the cap is {CHANGE_HASHES_MAX:,}")
     return found
+
+
+def _unfilled_bytes(reading: Reading, options: Options) -> int:
+    """How far log and history may still grow until they reach their caps."""
+    caps = ((reading.log_bytes, options.log_bytes_max), (reading.history_bytes, options.history_bytes_max))
+    return sum(max(0, cap_bytes - size_bytes) for size_bytes, cap_bytes in caps)
 
 
 # -- talking -------------------------------------------------------------------------------------------------------

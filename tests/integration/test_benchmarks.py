@@ -52,6 +52,10 @@ async def test_a_new_node_takes_a_snapshot_and_goes_on_with_it_after_a_cut():
 MIB = 1024 * 1024
 
 
+FULL = {"log_bytes": 8 * MIB, "history_bytes": 8 * MIB}
+"""At the caps of :class:`overwrites.Options`."""
+
+
 def reading(writes: int, **changed: object) -> Reading:
     fields = dict.fromkeys(Reading.__dataclass_fields__, 0) | {"node": "a", "digest": "d", "version_vector": {"1": 9}}
     plain = {"rss_bytes": 50 * MIB, "file_bytes": 20 * MIB, "keys": 10, "entries": 10}
@@ -90,7 +94,7 @@ def test_a_run_without_faults_has_none():
             "memory grew",
         ),
         (
-            {"samples": [reading(writes, file_bytes=20 * MIB + 60 * writes) for writes in (60_000, 300_000)]},
+            {"samples": [reading(w, file_bytes=20 * MIB + 60 * w, **FULL) for w in (60_000, 300_000)]},
             "database grew",
         ),
     ],
@@ -101,8 +105,13 @@ def test_each_fault_of_a_run_is_found(changed, complaint):
 
 
 def test_growth_of_the_file_for_hashes_of_trimmed_changes_is_no_fault():
-    samples = [reading(w, file_bytes=20 * MIB + 60 * w, hash_rows=w) for w in (60_000, 200_000)]
+    samples = [reading(w, file_bytes=20 * MIB + 60 * w, hash_rows=w, **FULL) for w in (60_000, 200_000)]
     assert found_by_judge(samples=samples) == []
+
+
+def test_growth_of_the_file_until_log_and_history_are_at_their_caps_is_no_fault():
+    for first in ({}, {"wal_bytes": 16 * MIB, **FULL}):
+        assert found_by_judge(samples=[reading(60_000, **first), reading(200_000, file_bytes=39 * MIB, **FULL)]) == []
 
 
 def test_each_fault_of_a_new_node_is_found():
