@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from benchmarks import editing_traces, make_trace, new_node, overwrites
+from benchmarks import backup, counting, editing_traces, idle, make_trace, mirror, new_node, overwrites
+from benchmarks.rivals import command as rivals
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -12,10 +13,15 @@ def main() -> None:
     """Benchmarks and trials of crdtsync on this machine."""
 
 
+main.add_command(backup.main, "backup")
+main.add_command(counting.main, "counting")
 main.add_command(editing_traces.main, "editing-traces")
+main.add_command(idle.main, "idle")
 main.add_command(make_trace.main, "make-trace")
+main.add_command(mirror.main, "mirror")
 main.add_command(overwrites.main, "overwrites")
 main.add_command(new_node.main, "new-node")
+main.add_command(rivals.main, "rivals")
 
 if __name__ == "__main__":
     main(prog_name="./dev bench")

@@ -55,7 +55,8 @@ class OutcomeUnknown(DaemonUnavailable):
 class Timeout(CrdtSyncError, TimeoutError):
     """The wait ended first.
 
-    A local write that it belongs to is done: ``token`` names it, ``held_by`` lists its holders.
+    A local write that it belongs to is done: ``token`` names it, ``held_by`` lists its holders. Where this node lacked
+    what the request refers to, nothing was done, and ``missing`` says what.
     """
 
     code = "timeout"
@@ -73,12 +74,25 @@ class Timeout(CrdtSyncError, TimeoutError):
         held_by = self.details.get("held_by")
         return [str(name) for name in held_by] if isinstance(held_by, list) else []
 
+    @property
+    def missing(self) -> dict[str, int]:
+        """How many changes of which nodes this node lacked, if that is what was waited for."""
+        missing = self.details.get("missing")
+        return {str(node): int(count) for node, count in missing.items()} if isinstance(missing, dict) else {}
+
 
 class Unresolved(CrdtSyncError):
-    """The key has siblings and its read policy wants a person or an agent to choose."""
+    """The key has siblings and its read policy wants a person or an agent to choose: see ``current``, then resolve."""
 
     code = "unresolved"
     exit_status = 6
+
+    @property
+    def current(self) -> Any:
+        """What the key holds: from a client an ``Entry`` with all other values in ``siblings``; None if that is too
+        much for one reply.
+        """
+        return self.details.get("current")
 
 
 # -- the request: whoever made it ------------------------------------------------------------------------
@@ -93,6 +107,12 @@ class Refused(CrdtSyncError):
         super().__init__(message, **details)
         if code is not None:
             self.code = code  # type: ignore[misc]  # an instance may carry a code that has no class of its own
+
+    @property
+    def index(self) -> int | None:
+        """Of a refused batch: which of its operations was refused, counted from 0."""
+        index = self.details.get("index")
+        return index if isinstance(index, int) else None
 
 
 class InvalidRequest(Refused):
@@ -116,6 +136,21 @@ class VersionMismatch(Refused):
     @property
     def current(self) -> Any:
         """What the key holds: from a client an ``Entry``, or None if it is absent."""
+        return self.details.get("current")
+
+
+class RanksLower(Refused):
+    """A later write would rank lower than what readers are shown, and the key's schema refuses that.
+
+    ``current`` is what the key holds.
+    """
+
+    code = "ranks_lower"
+    exit_status = 1
+
+    @property
+    def current(self) -> Any:
+        """What the key holds: from a client an ``Entry``."""
         return self.details.get("current")
 
 

@@ -12,6 +12,7 @@ TARGETS = {
     "yjs-updates": "Yjs updates against the validator, and what passes it against pycrdt",
     "frames": "frames of the agent protocol against a real daemon",
     "peer": "messages of the peer protocol against a real daemon",
+    "joining": "requests to join a cluster, and TLS handshakes, against a real daemon",
     "hostile-edits": "mutated Yjs updates from a peer, against two real daemons",
 }
 

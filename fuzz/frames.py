@@ -37,7 +37,20 @@ from websockets.sync.client import connect
 from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Kind, Op, RemoveRange, value_hash
-from crdtsync.wire.messages import Ack, Changes, Hello, Links, Message, SpaceAck, Stop, Want, encode_message
+from crdtsync.wire.messages import (
+    Ack,
+    Changes,
+    HandledKey,
+    Hello,
+    Links,
+    Message,
+    ResolvedPattern,
+    Resolvers,
+    SpaceAck,
+    Stop,
+    Want,
+    encode_message,
+)
 from tests.harness import Daemon, RawAgent
 
 ANSWER_S_MAX: Final = 1.0
@@ -290,9 +303,13 @@ def record_requests(daemon: Daemon) -> list[Tree]:
         do("wait", token=token, w=1, timeout=10)
         do("watch", prefix="r/", after=token)
         do("unwatch", watch=2)
+        do("resolver", pattern="r/**", takeover=1000)
+        do("resolver", pattern="r/*", space="default")
         do("status")
         recorded.append([1, "hello", {"protocol": 1, "client": bytes(16), "agent": "recorder", "space": "default"}])
         recorded.append([2, "set", {"key": "r/a", "value": value, "n": 1, "again": True}])
+        recorded.append([2, "resolver_done", {"resolver": 2, "key": "r/a"}])
+        recorded.append([3, "resolver_done", {"resolver": 2, "key": "r/a", "error": "no idea"}])
         recorded.append([2, "set", {"key": "r/w", "value": value, "n": 50, "w": 2, "timeout": 20}])
     return recorded
 
@@ -364,7 +381,7 @@ def genuine_messages(rng: random.Random, node: str) -> list[Tree]:
     """Messages of every type, as trees."""
     introduction: dict[str, Any] = {
         "node": node, "name": "fuzzed", "cluster": LOOPBACK_CLUSTER, "database": bytes(16), "time_ms": 0,
-        "spaces": {"default": (0, {Writer(rng.randrange(1, 2**53)): (3, bytes(8))})},
+        "spaces": {"default": (0, {Writer(rng.randrange(1, 2**53)): (3, bytes(8))})}, "features": ("resolvers",),
     }  # fmt: skip
     messages: list[Message] = [
         Hello(**introduction),
@@ -373,6 +390,8 @@ def genuine_messages(rng: random.Random, node: str) -> list[Tree]:
         Want("default", 0, {Writer(5): (6, bytes(8))}),
         Links(frozenset({node, "0" * 32})),
         Stop("default", "fork", "a reason"),
+        Resolvers(node, (ResolvedPattern("default", "p/**", 1000),), (HandledKey("default", "p/1", 1),)),
+        Resolvers("0" * 32, (ResolvedPattern("default", "**", 1),), (HandledKey("default", "p/1", 0),)),
         Changes("default", 0, [b"\x91\xc4\x00"]),
     ]
     return [msgpack.unpackb(encode_message(message)) for message in messages]
@@ -611,11 +630,14 @@ def judge(daemon: Daemon, bystander: Bystander, totals: Totals, base_bytes: int)
         totals.failures.append(f"a bug in the log: {bugs[-1][-3000:]}")
 
 
-def fuzz(make: Callable[[Daemon, random.Random, Totals], Target], inputs: int, seconds: float, seed: int) -> Totals:
+Make = Callable[[Daemon, random.Random, Totals], Target]
+
+
+def fuzz(make: Make, inputs: int, seconds: float, seed: int, **settings: Any) -> Totals:
     """Attack a fresh daemon until so many inputs have been tried, the time is over, or it failed."""
     totals, rng = Totals(), random.Random(seed)
     deadline = time.monotonic() + seconds
-    with Daemon("fuzzed") as daemon:
+    with Daemon("fuzzed", **settings) as daemon:
         bystander = Bystander(daemon)
         target = make(daemon, rng, totals)
         base_bytes = 0
@@ -655,6 +677,15 @@ def report(totals: Totals, seconds: float) -> None:
             print(f"  {data[:2000].hex()}{'…' if len(data) > 2000 else ''}")
 
 
+def _target(target: str) -> tuple[Make, dict[str, Any]]:
+    """Who attacks, and the settings of the daemon."""
+    if target == "joining":
+        from fuzz.joining import Joiners  # noqa: PLC0415  # it imports this module
+
+        return Joiners, {"insecure_loopback": False}
+    return (Peers if target == "peer" else Agents), {}
+
+
 def main(target: str = "frames") -> int:
     """Command line."""
     parser = argparse.ArgumentParser(prog=f"fuzz {target}", description=(__doc__ or "").splitlines()[0])
@@ -664,8 +695,9 @@ def main(target: str = "frames") -> int:
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
+    make, settings = _target(target)
     started = time.monotonic()
-    totals = fuzz(Peers if target == "peer" else Agents, arguments.inputs, arguments.seconds, seed)
+    totals = fuzz(make, arguments.inputs, arguments.seconds, seed, **settings)
     report(totals, time.monotonic() - started)
     return 1 if totals.failures else 0
 

@@ -10,53 +10,87 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from crdtsync.client.aio.mirror import AsyncMirror
+    from crdtsync.client.aio.resolver import AsyncResolver
     from crdtsync.client.aio.session import AsyncClient, AsyncSession
     from crdtsync.client.aio.text import AsyncText
     from crdtsync.client.aio.watch import AsyncWatch
     from crdtsync.client.batch import Batch
+    from crdtsync.client.blocking.mirror import Mirror
+    from crdtsync.client.blocking.resolver import Resolver
     from crdtsync.client.blocking.session import Client, Session
     from crdtsync.client.blocking.text import Text
     from crdtsync.client.blocking.watch import Watch
-    from crdtsync.client.forms import Entry, Event, Field, LogItem, Member, TextUpdate
+    from crdtsync.client.forms import Entry, Event, Field, LogItem, Member, Schema, TextUpdate
+    from crdtsync.client.history import History, PastValue, Removal
     from crdtsync.client.listing import Listing
+    from crdtsync.client.mirror.view import View
+    from crdtsync.client.resolving import Conflict
+    from crdtsync.client.spaces import Archive, Dropped, Space
     from crdtsync.client.written import Written
 
 _MODULES = {
+    "Archive": "spaces",
     "AsyncClient": "aio.session",
+    "AsyncMirror": "aio.mirror",
+    "AsyncResolver": "aio.resolver",
     "AsyncSession": "aio.session",
     "AsyncText": "aio.text",
     "AsyncWatch": "aio.watch",
     "Batch": "batch",
     "Client": "blocking.session",
+    "Dropped": "spaces",
+    "Conflict": "resolving",
     "Entry": "forms",
     "Event": "forms",
     "Field": "forms",
+    "History": "history",
     "Listing": "listing",
     "LogItem": "forms",
     "Member": "forms",
+    "PastValue": "history",
+    "Removal": "history",
+    "Schema": "forms",
+    "Mirror": "blocking.mirror",
+    "Resolver": "blocking.resolver",
     "Session": "blocking.session",
+    "Space": "spaces",
     "Text": "blocking.text",
     "TextUpdate": "forms",
+    "View": "mirror.view",
     "Watch": "blocking.watch",
     "Written": "written",
 }
 
 __all__ = [
+    "Archive",
     "AsyncClient",
+    "AsyncMirror",
+    "AsyncResolver",
     "AsyncSession",
     "AsyncText",
     "AsyncWatch",
     "Batch",
     "Client",
+    "Conflict",
+    "Dropped",
     "Entry",
     "Event",
     "Field",
+    "History",
     "Listing",
     "LogItem",
     "Member",
+    "Mirror",
+    "PastValue",
+    "Removal",
+    "Resolver",
+    "Schema",
     "Session",
+    "Space",
     "Text",
     "TextUpdate",
+    "View",
     "Watch",
     "Written",
 ]

@@ -31,6 +31,11 @@ def space_name(space: str | None, environment: Mapping[str, str] = os.environ) -
     return space or environment.get("CRDTSYNC_SPACE") or "default"
 
 
+def after_token(after: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
+    """What the daemon must hold before it answers: the argument or CRDTSYNC_AFTER, a token; None: nothing."""
+    return after or environment.get("CRDTSYNC_AFTER") or None
+
+
 def agent_name(agent: str | None, environment: Mapping[str, str] = os.environ) -> str:
     """The name to write under: the argument, CRDTSYNC_AGENT, or one made of the user and the program."""
     return agent or environment.get("CRDTSYNC_AGENT") or default_agent_name(_user_name(environment), sys.argv[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client import writes
-from crdtsync.client.context import add_options
+from crdtsync.client.context import add_conditions, add_options, seen_or
 from crdtsync.client.memory import NOTHING_STORED, READ_LONG_AGO
 from crdtsync.client.values import encode
 from crdtsync.errors import InvalidRequest
@@ -23,7 +23,8 @@ class Batch:
     """Records writes; they are done, all or none, when the ``with`` block ends without an exception.
 
     After the block ``token`` names the change, and ``results`` has one result for each write, in order: what the
-    session's method of that name returns. At most 1,000 operations, of which each field of a merge is one, and 4 MiB.
+    session's method of that name returns. One operation that is refused refuses all: the error's ``index`` says which
+    it was. At most 1,000 operations, of which each field of a merge is one, and 4 MiB.
     """
 
     def __init__(self, context: Context, w: WriteConcern) -> None:
@@ -65,10 +66,11 @@ class Batch:
         self._written.add(key)
         self._record("set", arguments, lambda reply, token: context.learn_set(key, reply, token, informed=informed))
 
-    def delete(self, key: str, *, seen: Seen = ...) -> None:
+    def delete(self, key: str, *, if_version: str | None = None, seen: Seen = ...) -> None:
         """Record a deletion."""
         arguments: Arguments = {"key": key}
-        self._waits |= self._context.add_removal_context(arguments, key, seen)
+        self._waits |= self._context.add_removal_context(arguments, key, seen_or(seen, if_version))
+        self._waits |= add_conditions(arguments, if_version, False)
         self._add_own_writes(arguments, key, seen)
         if seen != READ_LONG_AGO:
             self._written.discard(key)
@@ -79,7 +81,7 @@ class Batch:
         if seen is ... and key in self._written and arguments.get("seen") == READ_LONG_AGO:
             arguments["seen"] = NOTHING_STORED
 
-    def append(self, key: str, value: object) -> None:
+    def append(self, key: str, value: object, *, if_version: str | None = None, if_absent: bool = False) -> None:
         """Record an append to a log."""
         self._written.add(key)
 
@@ -87,41 +89,69 @@ class Batch:
             self._context.learn_growth(key, reply, is_batched=True)
             return int(reply["length"])
 
-        self._record("append", {"key": key, "value": encode(value)}, learn)
+        arguments: Arguments = {"key": key, "value": encode(value)}
+        self._waits |= add_conditions(arguments, if_version, if_absent)
+        self._record("append", arguments, learn)
 
-    def trim(self, key: str, keep: int) -> None:
+    def trim(self, key: str, keep: int, *, if_version: str | None = None) -> None:
         """Record that a log keeps only its newest ``keep`` elements."""
-        self._record("trim", {"key": key, "keep": keep}, lambda reply, _: self._context.learn_trim(reply))
+        arguments: Arguments = {"key": key, "keep": keep}
+        self._waits |= add_conditions(arguments, if_version, False)
+        self._record("trim", arguments, lambda reply, _: self._context.learn_trim(reply))
 
-    def incr(self, key: str, n: int = 1) -> None:
+    def incr(self, key: str, n: int = 1, *, if_version: str | None = None, if_absent: bool = False) -> None:
         """Record an increment of a counter; its result is the new value."""
-        self._add(writes.incr(self._context, key, n))
+        self._add(writes.conditional(writes.incr(self._context, key, n), if_version, if_absent))
 
     def reset(self, key: str, *, if_version: str | None = None) -> None:
         """Record the resetting of a counter; its result is what it was."""
         self._add(writes.reset(self._context, key, if_version))
 
-    def add(self, key: str, value: object) -> None:
+    def add(self, key: str, value: object, *, if_version: str | None = None, if_absent: bool = False) -> None:
         """Record the adding of an element to a set; its result is whether it was not there."""
-        self._add(writes.add(self._context, key, value))
+        self._add(writes.conditional(writes.add(self._context, key, value), if_version, if_absent))
 
-    def discard(self, key: str, value: object, *, seen: Seen = ...) -> None:
+    def discard(self, key: str, value: object, *, if_version: str | None = None, seen: Seen = ...) -> None:
         """Record the removal of an element from a set; its result is whether it was there."""
-        self._add(writes.discard(self._context, key, value, seen), seen)
+        seen = seen_or(seen, if_version)
+        self._add(writes.conditional(writes.discard(self._context, key, value, seen), if_version), seen)
 
-    def merge(self, key: str, fields: dict[str, Any], *, seen: Seen = ...) -> None:
+    def merge(
+        self,
+        key: str,
+        fields: dict[str, Any],
+        *,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        seen: Seen = ...,
+        confidence: float | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> None:
         """Record the writing of fields of a map."""
-        self._add(writes.merge(self._context, key, fields, seen), seen)
+        seen = seen_or(seen, if_version)
+        self._add(
+            writes.conditional(writes.merge(self._context, key, fields, seen, confidence, meta), if_version, if_absent),
+            seen,
+        )
 
-    def drop(self, key: str, field: str, *, seen: Seen = ...) -> None:
+    def drop(self, key: str, field: str, *, if_version: str | None = None, seen: Seen = ...) -> None:
         """Record the removal of a field from a map; its result is whether it was there."""
-        self._add(writes.drop(self._context, key, field, seen), seen)
+        seen = seen_or(seen, if_version)
+        self._add(writes.conditional(writes.drop(self._context, key, field, seen), if_version), seen)
 
     def resolve(
-        self, key: str, *, take: str | None = None, value: object = ..., merge: bool = False, seen: Seen = ...
+        self,
+        key: str,
+        *,
+        take: str | None = None,
+        value: object = ...,
+        merge: bool = False,
+        if_version: str | None = None,
+        seen: Seen = ...,
     ) -> None:
         """Record the settling of a conflict."""
-        self._add(writes.resolve(self._context, key, take, value, merge, seen), seen)
+        seen = seen_or(seen, if_version)
+        self._add(writes.conditional(writes.resolve(self._context, key, take, value, merge, seen), if_version), seen)
 
     def _add(self, write: Write[Any], seen: Seen = ...) -> None:
         key, arguments = str(write.arguments["key"]), write.arguments

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.client.durations import Seconds, milliseconds, seconds
+from crdtsync.client.horizon import Horizon
 from crdtsync.client.memory import NOTHING_STORED, READ_LONG_AGO, ReadMemory
 from crdtsync.client.plan import Call, Plan
 from crdtsync.client.values import encode
 from crdtsync.client.written import Written
-from crdtsync.errors import StaleRead, VersionMismatch
+from crdtsync.errors import RanksLower, StaleRead, Unresolved, VersionMismatch
 
 if TYPE_CHECKING:
     from crdtsync.client.forms import Entry
@@ -29,11 +30,25 @@ class Context:
     Reads are remembered when their reply is handed over, writes when they are done.
     """
 
-    def __init__(self, overrides: Arguments | None = None) -> None:
+    def __init__(self, overrides: Arguments | None = None, horizon: Horizon | None = None) -> None:
         self.memory = ReadMemory()
-        self.last_token: str | None = None
+        self.horizon = horizon or Horizon()
+        self._token_written: str | None = None  # by the newest operation, if that was a write
         self._told: str | None = None  # the version in the reply before, in a batch
         self._overrides = overrides or {}  # `agent` and `space`, where they differ from the connection's hello
+
+    @property
+    def last_token(self) -> str | None:
+        """The token of the newest operation: of a write that write's, of a read that of all that it was shown."""
+        if self._token_written is not None:
+            return self._token_written
+        return self.point
+
+    @property
+    def point(self) -> str | None:
+        """The token of all that is known to have been seen in this session's space."""
+        space = self._overrides.get("space")
+        return self.horizon.point(space if isinstance(space, str) else None)
 
     # -- requests ---------------------------------------------------------------------------------------------
 
@@ -45,10 +60,20 @@ class Context:
 
     def read_call(self, operation: str, arguments: Arguments, after: str | None, timeout_s: float) -> Call:
         """A read, which waits until the daemon holds ``after``."""
+        self._token_written = None
         if after is not None:
             arguments["after"] = after
             arguments["timeout"] = milliseconds(timeout_s)
         return self.call(operation, arguments, waits=after is not None)
+
+    def settled(self, key: str, call: Call) -> Plan[Any]:
+        """A read of ``key`` that its read policy may refuse; what the refusal hands over counts as read."""
+        try:
+            return (yield call)
+        except Unresolved as refusal:
+            if refusal.current is not None:
+                refusal.details["current"] = self.learn_entry(key, refusal.current)
+            raise
 
     def write(
         self, operation: str, arguments: Arguments, w: WriteConcern, timeout_s: float, *, waits: bool = False
@@ -61,13 +86,13 @@ class Context:
             arguments["timeout"] = milliseconds(timeout_s)
         try:
             reply = yield self.call(operation, arguments, is_write=True, waits=waits)
-        except VersionMismatch as mismatch:
+        except (VersionMismatch, RanksLower) as mismatch:
             current = mismatch.current
-            key = current["key"] if isinstance(current, dict) else arguments.get("key")
-            if isinstance(key, str):  # of a batch in which an absent key made the condition false, nobody says which
+            key = current["key"] if isinstance(current, dict) else mismatch.details.get("key", arguments.get("key"))
+            if isinstance(key, str):
                 mismatch.details["current"] = self.learn_entry(key, current)
             raise
-        self.last_token = reply["token"]
+        self._token_written = reply["token"]
         return reply
 
     # -- what a write had seen --------------------------------------------------------------------------------
@@ -81,10 +106,7 @@ class Context:
         A condition is itself a statement of what was seen, so it stands in for what the session remembers.
         """
         informed = if_version is not None or if_absent
-        if if_version is not None:
-            arguments["if_version"] = if_version
-        if if_absent:
-            arguments["if_absent"] = True
+        add_conditions(arguments, if_version, if_absent)
         if isinstance(seen, str):
             arguments["seen"] = seen
             if not informed:
@@ -172,6 +194,30 @@ class Context:
     def learn_trim(reply: Any) -> int:
         """The result of a ``trim``. What had been read covers what is left of it."""
         return int(reply["removed"])
+
+
+class Condition(NamedTuple):
+    """What a write wants to find: its key at a version, or no key."""
+
+    if_version: str | None = None
+    if_absent: bool = False
+
+
+ALWAYS = Condition()
+
+
+def add_conditions(arguments: Arguments, if_version: str | None, if_absent: bool) -> bool:
+    """Add what a write wants to find; whether the daemon may wait for it."""
+    if if_version is not None:
+        arguments["if_version"] = if_version
+    if if_absent:
+        arguments["if_absent"] = True
+    return if_version is not None
+
+
+def seen_or(seen: Seen, if_version: str | None) -> Seen:
+    """A condition is itself a statement of what was seen, so it stands in for what the session remembers."""
+    return if_version if seen is ... and if_version is not None else seen
 
 
 def add_options(

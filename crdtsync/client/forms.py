@@ -19,9 +19,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Entry:
     """One live value of a key with its author; the winner, with the other live ones in ``siblings``, highest first.
 
-    ``version`` covers the entry and all its siblings; it is None on an entry that is itself a sibling, which ``dot``
-    names. ``ttl`` is in seconds, from the time of writing. Of a map, whose fields each have a winner of their own, a
-    sibling is another value of the one field that ``field`` names.
+    ``version`` covers the entry and all its siblings; it is None on an entry that is itself a sibling, which
+    ``dot`` names. ``ttl`` is in seconds, from the time of writing. Of a map, whose fields each have a winner of
+    their own, a sibling is another value of the one field that ``field`` names. Where there are siblings, ``seen``
+    are the dots of what each took the place of, having read it; None: that is not known on this node. ``policy`` is
+    the key's read policy, by which the winner was chosen; None on a sibling.
     """
 
     key: str
@@ -37,6 +39,26 @@ class Entry:
     meta: dict[str, Any] | None
     ttl: float | None
     field: str | None = None
+    seen: list[str] | None = None
+    policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What is declared for the keys that match ``pattern``, and who did it last.
+
+    ``fields`` is all of it as it is stored, also what only newer versions know. ``siblings`` says how many others were
+    declared for the pattern at the same time, elsewhere: the newest one applies.
+    """
+
+    pattern: str
+    policy: str
+    refuse_lower: bool
+    fields: dict[str, Any]
+    siblings: int
+    agent: str | None
+    node: str | None
+    time: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +67,8 @@ class Event:
 
     ``token`` names all up to and including it: a watch with ``after=event.token`` goes on with the next one. Of a
     batch the events of its keys are in ``events``; of a conflict the other live entries are in ``siblings``, and
-    ``version`` covers them all. ``dot`` names the entry that ``value`` is of.
+    ``version`` covers them all, and ``policy`` is the read policy by which ``value`` was chosen; ``seen`` is as of an
+    :class:`Entry`. ``dot`` names the entry that ``value`` is of.
     """
 
     event: str
@@ -61,6 +84,8 @@ class Event:
     siblings: list[Entry] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     dot: str | None = None
+    seen: list[str] | None = None
+    policy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +161,22 @@ def entry_from_wire(key: str, fields: Fields) -> Entry:
         meta=plain(fields.get("meta")),
         ttl=None if ttl_ms is None else ttl_ms / 1000,
         field=fields.get("field"),
+        seen=fields.get("seen"),
+        policy=fields.get("policy"),
+    )
+
+
+def schema_from_wire(fields: Fields) -> Schema:
+    """The schema that the daemon describes with ``fields``."""
+    return Schema(
+        pattern=fields["pattern"],
+        policy=fields["policy"],
+        refuse_lower=fields["refuse_lower"],
+        fields=plain(fields["schema"]),
+        siblings=fields.get("siblings") or 0,
+        agent=fields.get("agent"),
+        node=fields.get("node"),
+        time=moment(fields.get("time")),
     )
 
 
@@ -156,6 +197,8 @@ def event_from_wire(fields: Fields) -> Event:
         siblings=[entry_from_wire(key or "", sibling) for sibling in fields.get("siblings") or ()],
         events=[event_from_wire(event) for event in fields.get("events") or ()],
         dot=fields.get("dot"),
+        seen=fields.get("seen"),
+        policy=fields.get("policy"),
     )
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.client.wire import ERROR, HELLO_ID, encode_request
+from crdtsync.client.horizon import Horizon
+from crdtsync.client.wire import ERROR, HELLO_ID, POINT, encode_request
 from crdtsync.errors import (
     CrdtSyncError,
     DaemonUnavailable,
@@ -53,9 +54,12 @@ class Pending:
 
 
 class InFlight:
-    """The table of pending requests of one client, over all its connections."""
+    """The table of pending requests of one client, over all its connections, and what their answers tell of the
+    causal past (``horizon``).
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, horizon: Horizon | None = None) -> None:
+        self.horizon = horizon or Horizon()
         self.pending: dict[int, Pending] = {}
         self.writes = 0
         self._next_id = HELLO_ID + 1
@@ -69,6 +73,7 @@ class InFlight:
         """
         if is_write:
             pending.arguments["n"] = self._next_number
+        self.horizon.prepare(pending.operation, pending.arguments, pending.deadline)
         frame = encode_request(self._next_id, pending.operation, pending.arguments)
         if is_write:
             pending.number = self._next_number
@@ -88,13 +93,18 @@ class InFlight:
         request_id, status, content = message
         if request_id == 0 and status == ERROR:
             raise from_wire(content)
+        if status == POINT:
+            self.horizon.told(*content)
+            return []
         pending = self.pending.get(request_id)
         if pending is None:
             return []
         if status == ERROR:
+            self.horizon.failed(pending.arguments, content)
             self._finish(pending, from_wire(content))
         else:
             pending.result = content
+            self.horizon.done(pending.operation, pending.arguments, content)
             self._finish(pending, None)
         return [pending]
 
@@ -134,6 +144,7 @@ class InFlight:
             reason = "the daemon is back with another database"
             oldest_known = self._next_number
         self._database = database
+        self.horizon.moved()
         sent_writes = [p for p in self.pending.values() if p.number and p.sent]
         failed = [p for p in sent_writes if p.number < oldest_known]
         for pending in failed:
@@ -147,6 +158,7 @@ class InFlight:
                 continue
             if pending.number and pending.sent:
                 pending.arguments["again"] = True
+            self.horizon.prepare(pending.operation, pending.arguments, pending.deadline)
             pending.sent = True
             yield encode_request(pending.id, pending.operation, pending.arguments)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from threading import Lock
+from typing import Protocol
 
 READ_LONG_AGO = "?"
 """What a write sends as ``seen`` when its author's reading covers nothing: it was forgotten, or the key was absent."""
@@ -20,8 +21,18 @@ KEYS_MAX = 10_000
 HASHES_MAX = 200_000  # about 16 MB
 
 
+class Elsewhere(Protocol):
+    """Reads that are written down elsewhere, until somebody asks for them."""
+
+    def take(self, key: str) -> str | None:
+        """The version at which ``key`` was read since the last call; empty: it was absent; None: it was not read."""
+
+
 class ReadMemory:
-    """The reads of one session in one space. Thread-safe."""
+    """The reads of one session in one space. Thread-safe.
+
+    ``mirrors``: where its reads from copies in this process are, which are too fast to be noted here one by one.
+    """
 
     def __init__(self, keys_max: int = KEYS_MAX, hashes_max: int = HASHES_MAX) -> None:
         self._keys_max = keys_max
@@ -30,9 +41,14 @@ class ReadMemory:
         self._forgotten: set[int] = set()
         self._overflowed = False
         self._lock = Lock()
+        self.mirrors: tuple[Elsewhere, ...] = ()
 
     def seen(self, key: str) -> str | None:
         """The context of a write to ``key``; None: it was never read."""
+        for reads in self.mirrors:
+            version = reads.take(key)
+            if version is not None:
+                self.read_elsewhere(key, version)
         found = self._read.get(key)
         if found is not None:
             return found
@@ -44,6 +60,23 @@ class ReadMemory:
         """``key`` was read at ``version``; None: it was absent."""
         with self._lock:
             self._put(key, version or READ_LONG_AGO)
+
+    def read_elsewhere(self, key: str, version: str) -> None:
+        """``key`` was also read at ``version`` (empty: it was absent), some time since it was last asked for."""
+        remembered = self._read.get(key)
+        if not version:
+            if remembered is None:
+                self.read(key, None)
+            return
+        if remembered is not None and remembered != READ_LONG_AGO:
+            from crdtsync.client.versions import both
+
+            together = both(remembered, version)
+            if together is None:
+                self.forget(key)
+                return
+            version = together
+        self.read(key, version)
 
     def wrote(self, key: str, version: str | None, *, as_read: bool = False) -> None:
         """The session's own write left ``key`` at ``version``; None: absent.
@@ -74,7 +107,7 @@ class ReadMemory:
 
     def is_forgotten(self, key: str) -> bool:
         """Whether ``key`` was, or may have been, read so long ago that the version is no longer known."""
-        return key not in self._read and self.seen(key) is not None
+        return self.seen(key) is not None and key not in self._read
 
     def forget(self, key: str) -> None:
         """The session changed ``key``, and nobody told to which version: from now on it was read long ago, if ever."""

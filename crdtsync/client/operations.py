@@ -9,18 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crdtsync.client.backoff import random_up_to
-from crdtsync.client.context import Arguments, Context, Seen, WriteConcern, add_options
+from crdtsync.client.context import Arguments, Context, Seen, WriteConcern, add_conditions, add_options, seen_or
 from crdtsync.client.durations import Seconds, milliseconds
 from crdtsync.client.listing import Listing
 from crdtsync.client.plan import Compute, Pause, Plan
 from crdtsync.client.values import encode, plain
 from crdtsync.client.written import Written
-from crdtsync.errors import InvalidRequest, TooLarge, VersionMismatch
+from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge, VersionMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from crdtsync.client.forms import Entry, Field, LogItem, Member
+    from crdtsync.client.horizon import Horizon
     from crdtsync.client.writes import Write
 
 T = TypeVar("T")
@@ -37,15 +38,15 @@ keep one of them out for ever.
 class Operations(Context):
     """The plans of one session on top of what it knows."""
 
-    def __init__(self, overrides: Arguments | None = None) -> None:
-        super().__init__(overrides)
+    def __init__(self, overrides: Arguments | None = None, horizon: Horizon | None = None) -> None:
+        super().__init__(overrides, horizon)
         self._rivals: dict[str, int] = {}
 
     # -- reads ------------------------------------------------------------------------------------------------
 
     def get(self, key: str, default: Any, after: str | None, timeout_s: float) -> Plan[Any]:
         """The winner's value."""
-        reply = yield self.read_call("get", {"key": key}, after, timeout_s)
+        reply = yield from self.settled(key, self.read_call("get", {"key": key}, after, timeout_s))
         if reply is None:
             self.memory.read(key, None)
             return default
@@ -206,7 +207,7 @@ class Operations(Context):
             arguments: Arguments = {"key": key, "limit": wanted}
             if start is not None:
                 arguments["start"] = start
-            page = yield self.read_call("fields", arguments, after, timeout_s)
+            page = yield from self.settled(key, self.read_call("fields", arguments, after, timeout_s))
             self.memory.read(key, page["version"] if page["length"] else None)
             found.token = found.token or page["token"]
             found += map(field_from_wire, page["items"])
@@ -226,6 +227,11 @@ class Operations(Context):
     def status(self) -> Plan[dict[str, Any]]:
         """What the daemon says about itself."""
         reply = yield self.call("status", {})
+        return dict(reply)
+
+    def service(self, operation: str, arguments: Arguments) -> Plan[dict[str, Any]]:
+        """An operation that concerns the daemon itself."""
+        reply = yield self.call(operation, arguments)
         return dict(reply)
 
     # -- writes -----------------------------------------------------------------------------------------------
@@ -251,23 +257,37 @@ class Operations(Context):
         reply = yield from self.write("set", arguments, w, timeout_s, waits=waits)
         return self.learn_set(key, reply, reply["token"], informed=informed)
 
-    def delete(self, key: str, timeout_s: float, *, seen: Seen = ..., w: WriteConcern = None) -> Plan[bool]:
+    def delete(
+        self, key: str, timeout_s: float, *, if_version: str | None = None, seen: Seen = ..., w: WriteConcern = None
+    ) -> Plan[bool]:
         """Delete a key; whether it existed."""
         arguments: Arguments = {"key": key}
-        waits = self.add_removal_context(arguments, key, seen)
+        waits = self.add_removal_context(arguments, key, seen_or(seen, if_version))
+        waits |= add_conditions(arguments, if_version, False)
         reply = yield from self.write("delete", arguments, w, timeout_s, waits=waits)
         return self.learn_delete(key, reply)
 
-    def append(self, key: str, value: object, timeout_s: float, w: WriteConcern) -> Plan[int]:
+    def append(
+        self,
+        key: str,
+        value: object,
+        timeout_s: float,
+        w: WriteConcern,
+        if_version: str | None = None,
+        if_absent: bool = False,
+    ) -> Plan[int]:
         """Append to a log; its new length."""
         arguments = self.growth_arguments(key, {"value": encode(value)})
-        reply = yield from self.write("append", arguments, w, timeout_s)
+        waits = add_conditions(arguments, if_version, if_absent)
+        reply = yield from self.write("append", arguments, w, timeout_s, waits=waits)
         self.learn_growth(key, reply)
         return int(reply["length"])
 
-    def trim(self, key: str, keep: int, timeout_s: float, w: WriteConcern) -> Plan[int]:
+    def trim(self, key: str, keep: int, timeout_s: float, w: WriteConcern, if_version: str | None = None) -> Plan[int]:
         """Keep a log's newest elements; how many were removed."""
-        reply = yield from self.write("trim", {"key": key, "keep": keep}, w, timeout_s)
+        arguments: Arguments = {"key": key, "keep": keep}
+        waits = add_conditions(arguments, if_version, False)
+        reply = yield from self.write("trim", arguments, w, timeout_s, waits=waits)
         return self.learn_trim(reply)
 
     def do(self, write: Write[T], timeout_s: float, w: WriteConcern) -> Plan[T]:
@@ -297,8 +317,13 @@ class Operations(Context):
         for attempt in range(attempts):
             if fresh:
                 entry = yield from self.entry(key, None, timeout_s)
-            value = yield Compute(function, _argument(entry, siblings, default))
-            condition: dict[str, Any] = yield from self._condition(key, entry, siblings, timeout_s)
+            _check_register(key, entry)
+            if entry is not None and entry.siblings and not siblings and entry.policy == "manual":
+                yield from self.get(key, None, None, timeout_s)  # refused, unless it was settled just now
+                entry = yield from self.entry(key, None, timeout_s)
+            whole = siblings or (entry is not None and entry.policy == "all")
+            value = yield Compute(function, _argument(entry, whole, default if not siblings else []))
+            condition: dict[str, Any] = yield from self._condition(key, entry, whole, timeout_s)
             try:
                 written = yield from self.set(key, value, timeout_s, **condition, **options)
             except VersionMismatch as mismatch:
@@ -343,7 +368,16 @@ def _beginning(start: int | LogItem) -> Arguments:
     return {"start": start.index + 1, "previous": start.dot}
 
 
-def _argument(entry: Entry | None, siblings: bool, default: Any) -> Any:
-    if siblings:
-        return [] if entry is None else [entry.value, *(sibling.value for sibling in entry.siblings)]
-    return default if entry is None else entry.value
+def _check_register(key: str, entry: Entry | None) -> None:
+    """Before the caller's function works in vain: only registers are written as a whole."""
+    if entry is not None and entry.kind != "register":
+        raise KindMismatch(
+            f"{key!r} is a {entry.kind}, not a register: update writes whole values; use the operations of its kind",
+            kind=entry.kind,
+        )
+
+
+def _argument(entry: Entry | None, whole: bool, default: Any) -> Any:
+    if entry is None:
+        return default
+    return [entry.value, *(sibling.value for sibling in entry.siblings)] if whole else entry.value

@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.forms import Event, event_from_wire
+from crdtsync.client.horizon import Horizon
 from crdtsync.client.wire import ERROR, EVENTS, HELLO_ID, RESULT, encode_request
 from crdtsync.errors import from_wire
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from crdtsync.client.wire import Message
 
 WATCH_ID = HELLO_ID + 1
+NEED_TIMEOUT_MS = 10_000
+"""How long a daemon is given to get what the session has seen already, before it is asked again."""
 _RESET = {"event": "reset"}
 
 
@@ -24,8 +27,16 @@ class WatchState:
     A snapshot that was cut off cannot be gone on with: it starts again, after a ``reset`` event that says so.
     """
 
-    def __init__(self, memory: ReadMemory, prefix: str, after: str | None, overrides: Arguments) -> None:
+    def __init__(
+        self,
+        memory: ReadMemory,
+        prefix: str,
+        after: str | None,
+        overrides: Arguments,
+    ) -> None:
         self.token = after
+        self.horizon = Horizon()
+        self._space = overrides.get("space")
         self._memory = memory
         self._prefix = prefix
         self._overrides = overrides
@@ -44,6 +55,9 @@ class WatchState:
         arguments: Arguments = {"prefix": self._prefix, **self._overrides}
         if self._resume_after is not None:
             arguments["after"] = self._resume_after
+        need = self.horizon.need(self._space, self._resume_after)
+        if need is not None:
+            arguments |= {"need": need, "timeout": NEED_TIMEOUT_MS}
         self._in_snapshot = self._resume_after is None
         self._is_snapshot_begun = False
         return encode_request(WATCH_ID, "watch", arguments)
@@ -68,6 +82,7 @@ class WatchState:
         event = event_from_wire(self._events.popleft())
         if event.token is not None:
             self.token = event.token
+            self.horizon.watched(self._space, id(self), event.token)
         self._is_complete |= event.event == "reset"
         remember(self._memory, event, event.token if self._is_complete else None)
         return event

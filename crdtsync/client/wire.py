@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HELLO_ID = 1
-RESULT, ERROR, EVENTS = 0, 1, 2
+RESULT, ERROR, EVENTS, POINT = 0, 1, 2, 3
 _HEAD_BYTES = 4
 
 Message = tuple[int, int, Any]
-"""``(id, RESULT, result)``, ``(id, ERROR, fields)`` or ``(id, EVENTS, events)``."""
+"""``(id, RESULT, result)``, ``(id, ERROR, fields)``, ``(id, EVENTS, events)`` or ``(id, POINT, [space, token])``."""
 
 
 def encode_request(request_id: int, operation: str, arguments: dict[str, object]) -> bytes:
@@ -35,11 +35,12 @@ def encode_request(request_id: int, operation: str, arguments: dict[str, object]
     return len(body).to_bytes(_HEAD_BYTES, "big") + body
 
 
-def encode_hello(client: bytes, agent: str, space: str) -> bytes:
-    """The first request of a connection."""
-    return encode_request(
-        HELLO_ID, "hello", {"protocol": PROTOCOL_VERSION, "client": client, "agent": agent, "space": space}
-    )
+def encode_hello(client: bytes, agent: str, space: str, *, points: bool = False) -> bytes:
+    """The first request of a connection; ``points``: it wants to be told the causal point of what it reads."""
+    arguments: dict[str, object] = {"protocol": PROTOCOL_VERSION, "client": client, "agent": agent, "space": space}
+    if points:
+        arguments["points"] = True
+    return encode_request(HELLO_ID, "hello", arguments)
 
 
 class FrameReader:
@@ -88,9 +89,12 @@ def _decode(body: bytes) -> Message:
         request_id, status, content = unpackb(body, use_list=True, ext_hook=_refuse_extension)
     except Exception as error:  # noqa: BLE001  # ValueError, StackError, OutOfData and others happen
         raise InvalidEncoding(f"the daemon sent a frame that is not a message: {error!r}") from None
-    if type(request_id) is not int or type(status) is not int or (status == ERROR and type(content) is not dict):
+    if type(request_id) is not int or type(status) is not int or not isinstance(content, _CONTENTS.get(status, object)):
         raise InvalidEncoding("the daemon sent a frame that is not a message: wrong types")
     return request_id, status, content
+
+
+_CONTENTS: dict[int, type] = {ERROR: dict, POINT: list}
 
 
 def _refuse_extension(code: int, _data: bytes) -> NoReturn:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from crdtsync.client.context import add_conditions, add_options
 from crdtsync.client.memory import NOTHING_STORED, READ_LONG_AGO
 from crdtsync.client.values import encode, encode_fields
 from crdtsync.client.written import Written
@@ -47,6 +48,12 @@ class Write(Generic[T]):
         self.learn = learn
         self.waits = waits
         self.is_growth = is_growth
+
+
+def conditional(write: Write[T], if_version: str | None, if_absent: bool = False) -> Write[T]:
+    """The same write, done only if its key is at this version, or absent."""
+    write.waits |= add_conditions(write.arguments, if_version, if_absent)
+    return write
 
 
 def incr(context: Context, key: str, n: object) -> Write[int]:
@@ -102,9 +109,17 @@ def _removal(context: Context, operation: str, key: str, arguments: Arguments, s
     return Write(operation, arguments, lambda reply, _, __: bool(reply["existed"]), waits=waits)
 
 
-def merge(context: Context, key: str, fields: dict[str, Any], seen: Seen) -> Write[Written]:
+def merge(
+    context: Context,
+    key: str,
+    fields: dict[str, Any],
+    seen: Seen,
+    confidence: float | None = None,
+    meta: dict[str, Any] | None = None,
+) -> Write[Written]:
     """Write fields of a map."""
     arguments: Arguments = {"key": key, "fields": encode_fields(fields)}
+    add_options(arguments, None, confidence, meta)
     informed, waits = context.add_context(arguments, key, None, False, seen)
 
     def learn(reply: Any, token: str, is_batched: bool) -> Written:

@@ -2,45 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from crdtsync.causality import VersionVector, Writer, covers
+from crdtsync.core.arguments import Arguments
+from crdtsync.core.cluster_desk import ClusterDesk
+from crdtsync.core.concerns import Concern, check_possible, is_known_elsewhere
 from crdtsync.core.draft import Draft
+from crdtsync.core.fleet import Fleet
+from crdtsync.core.history_scan import scan_of
 from crdtsync.core.identity import Identity
+from crdtsync.core.long_reads import LongReads
+from crdtsync.core.mirrors import StateWatch, confirm
+from crdtsync.core.points import need_in, not_here, point_of, resumed_in, vector_in
 from crdtsync.core.reads import READS, Reader
 from crdtsync.core.replica import Applied, Replica
+from crdtsync.core.requests import request_of, timeout_ms
+from crdtsync.core.resolvers import Registry
 from crdtsync.core.seen import NotYet
+from crdtsync.core.service import SERVICE_OPERATIONS
+from crdtsync.core.space_requests import find_replica, space_requests, writable
+from crdtsync.core.spaces import Spaces
 from crdtsync.core.storage import OutcomeRow, Storage
 from crdtsync.core.sync import Sync
+from crdtsync.core.waits import LATER as _LATER
 from crdtsync.core.waits import Wait, Waits
 from crdtsync.core.watches import Watch, Watches
 from crdtsync.core.writes import WRITES
 from crdtsync.errors import (
     CrdtSyncError,
-    InvalidEncoding,
     InvalidRequest,
     NoSpace,
     QuotaExceeded,
-    Timeout,
+    TooOld,
     UnknownSpace,
-    VersionMismatch,
     to_wire,
 )
-from crdtsync.wire.codec import check_items, pack, unpack
+from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import frame
-from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, PROTOCOL_VERSION, REQUEST_ITEMS_MAX, check_name, shown
+from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, CLUSTER_SPACE, PROTOCOL_VERSION, check_name, shown
 from crdtsync.wire.tokens import decode_token, encode_token
 
-TIMEOUT_MS_DEFAULT = 30_000
-TIMEOUT_MS_MAX = 24 * 3600 * 1000
 OUTCOMES_PER_CLIENT_MAX = 1024
 OUTCOME_BYTES_MAX = 16 * 1024
 """A larger reply is remembered without the value that the write replaced, which history keeps."""
 WATCHES_PER_AGENT_MAX = 1000
 SETTLE_BYTES_MAX = 4 * 1024 * 1024
-
-Arguments = Mapping[str, Any]
 
 
 class Reply(NamedTuple):
@@ -53,9 +62,9 @@ class Reply(NamedTuple):
 
 
 class Agent:
-    """One attached connection."""
+    """One attached connection. ``told``: per space, the causal point that it was told last; None: it asked for none."""
 
-    __slots__ = ("client", "conn", "name", "pid", "since_ms", "space", "uid")
+    __slots__ = ("client", "conn", "name", "pid", "since_ms", "space", "told", "uid")
 
     def __init__(self, conn: int, uid: int, pid: int, since_ms: int) -> None:
         self.conn = conn
@@ -65,13 +74,19 @@ class Agent:
         self.client = b""
         self.name = ""
         self.space = "default"
+        self.told: dict[str, str] | None = None
 
 
 class Host(Protocol):
     """What the agents' desk needs of its node."""
 
     replicas: dict[str, Replica]
+    spaces: Spaces
     sync: Sync
+    identity: Identity
+    fleet: Fleet
+    cluster_desk: ClusterDesk
+    resolvers: Registry
     now_ms: int
     now_s: float
     read_only: str
@@ -82,8 +97,11 @@ class Host(Protocol):
     def outcome(self, row: OutcomeRow) -> None:
         """Store a write's reply with the commit."""
 
-    def status(self) -> dict[str, Any]:
-        """The status object."""
+    def status(self, reserved: bool = False) -> dict[str, Any]:
+        """The status object; ``reserved``: with the cluster's own space."""
+
+    def serve(self, name: str, agent: Agent, args: Arguments) -> object:
+        """Carry out an operation that concerns the process and not its state; see :mod:`crdtsync.core.service`."""
 
 
 class Desk:
@@ -98,6 +116,7 @@ class Desk:
         self.closes: list[tuple[int, str]] = []
         self.waits = Waits(self._applied)
         self.watches = Watches(storage, lambda conn, data: self.replies.append(Reply(conn, None, data)))
+        self.long_reads = LongReads(self._answer)
         self._clients: dict[bytes, int] = {}
         self._uncommitted: dict[tuple[bytes, int], dict[str, Any]] = {}
         self._held_now: list[Wait] = []
@@ -105,8 +124,18 @@ class Desk:
             "wait": self._wait,
             "watch": self._watch,
             "unwatch": self._unwatch,
-            "status": lambda _agent, _request, _args: self.host.status(),
+            **space_requests(host),
+            "confirm": lambda agent, _request, args: confirm(self, agent.conn, args),
+            **{name: self._serve(name) for name in SERVICE_OPERATIONS},
+            "resolver": self._resolver,
+            "resolver_done": lambda agent, request, args: self._standing(
+                agent, request, self.host.resolvers.done(agent, args)
+            ),
+            "status": lambda _agent, _request, args: self.host.status(args.get("reserved") is True),
+            **host.cluster_desk.requests,
         }
+        self.requests = dict.fromkeys((*WRITES, *READS, *self._others), 0)
+        self.refusals: Counter[str] = Counter()
 
     # -- connections ---------------------------------------------------------------------------------------
 
@@ -120,7 +149,9 @@ class Desk:
         if agent is not None and self._clients.get(agent.client) == conn:
             del self._clients[agent.client]
         self.waits.drop(conn)
+        self.long_reads.drop(conn)
         self.watches.remove(conn)
+        self.host.resolvers.remove(conn)
 
     def reload(self, replicas: dict[str, Replica], error: CrdtSyncError) -> None:
         """The replicas have been read anew, after a failed commit: start over what was built on the old ones."""
@@ -129,6 +160,19 @@ class Desk:
         for wait in self.waits.take_unsettled():
             self._fail(wait.conn, wait.request, error)
         self.watches.reload(replicas)
+        for agent in self.agents.values():
+            agent.told = None if agent.told is None else {}
+        for conn, request in self.long_reads.reload(replicas):
+            self._fail(conn, request, error)
+
+    def space_closed(self, name: str, reason: str, *, is_gone: bool) -> None:
+        """A space, or an epoch of it, is no longer here: tell whoever waits for something of it, or watches it."""
+        for wait in self.waits.take_of(name):
+            self._fail(wait.conn, wait.request, TooOld(f"{reason}: what this waited for will not come"))
+        for conn, request in self.watches.end(name) if is_gone else ():
+            self._fail(conn, request, UnknownSpace(f"{reason}: the watch has ended"))
+        for resolver in self.host.resolvers.end(name) if is_gone else ():
+            self._fail(resolver.conn, resolver.request, UnknownSpace(f"{reason}: the resolver has ended"))
 
     def committed(self) -> None:
         """What was replied is on disk, and what was done for those who wait for other nodes."""
@@ -145,7 +189,7 @@ class Desk:
         if agent is None:
             return
         try:
-            request, name, args = _request(payload)
+            request, name, args = request_of(payload)
         except InvalidRequest as error:
             self._fail(conn, 0, error)
             self.closes.append((conn, error.message))
@@ -158,13 +202,23 @@ class Desk:
                 self.closes.append((conn, error.message))
             return
         if result is not _LATER:
-            self._answer(conn, request, result, stands=name == "hello")
+            self._answer(conn, request, result, stands=name in ("hello", "confirm"))
 
     def _handle(self, agent: Agent, request: int, name: str, args: Arguments) -> object:
         if not agent.name:
             if name != "hello":
                 raise InvalidRequest("the first request of a connection must be hello")
             return self._hello(agent, args)
+        if "need" in args and name not in _PLACELESS:
+            replica = self._replica(agent, args)
+            needed = need_in(replica, args["need"])
+            if not covers(replica.vector, needed):
+                rest = {argument: value for argument, value in args.items() if argument != "need"}
+                return self._later(
+                    agent, request, args, replica, needed, lambda: self._handle(agent, request, name, rest)
+                )
+        if name in self.requests:
+            self.requests[name] += 1
         if name in WRITES:
             return self._write(agent, request, name, args)
         if name in READS:
@@ -191,6 +245,7 @@ class Desk:
             self.closed(earlier)
             self.closes.append((earlier, "the same client has attached again"))
         agent.name, agent.client = name, client
+        agent.told = {} if args.get("points") else None
         self._clients[client] = agent.conn
         me = self.identity
         return {
@@ -203,17 +258,12 @@ class Desk:
 
     def _replica(self, agent: Agent, args: Arguments) -> Replica:
         space = args.get("space", agent.space)
-        replica = self.host.replicas.get(space) if isinstance(space, str) else None
-        if replica is None:
-            raise UnknownSpace(
-                f"there is no space {shown(space)} on this node; it has {', '.join(sorted(self.host.replicas))}"
-            )
-        return replica
+        return find_replica(self.host, space)
 
     # -- writes ------------------------------------------------------------------------------------------------
 
     def _write(self, agent: Agent, request: int, name: str, args: Arguments) -> object:
-        replica = self._replica(agent, args)
+        replica = writable(self._replica(agent, args))
         number = args.get("n")
         if type(number) is not int or not 0 <= number < 2**63:
             raise InvalidRequest("a write needs n, a number that the client counts up")
@@ -223,23 +273,32 @@ class Desk:
                 stands = (agent.client, number) not in self._uncommitted
                 return self._concern(agent, request, replica, args, result, stands)
         author = check_name(args.get("agent", agent.name), "an agent")
-        self._check_concern(agent, args)
+        self._check_concern(agent, replica, args)
         if self.host.read_only:
             raise NoSpace(self.host.read_only)
         try:
             result = self._commit(agent, author, replica, name, args, number)
+        except CrdtSyncError as error:
+            if "current" in error.details:
+                error.details["token"] = point_of(replica)  # that was read there
+            raise
         except NotYet as not_yet:
+            if not_yet.otherwise is not None and not is_known_elsewhere(
+                self.host.sync.peers.values(), replica.name, not_yet.vector
+            ):
+                raise not_yet.otherwise from None
             return self._later(
                 agent, request, args, replica, not_yet.vector, lambda: self._write(agent, request, name, args)
             )
         return self._concern(agent, request, replica, args, result)
 
-    def _check_concern(self, agent: Agent, args: Arguments) -> None:
+    def _check_concern(self, agent: Agent, replica: Replica, args: Arguments) -> None:
         """Refuse a write concern that cannot be waited for before the write is done, not after."""
         if args.get("w") in (None, 1):
             return
-        _nodes_wanted(args.get("w"), 1)
-        _timeout_ms(args)
+        holders = self.host.spaces.holders([replica.name])
+        check_possible(args.get("w"), holders, self.host.sync.dials.values(), self.identity.name)
+        timeout_ms(args)
         if self.waits.is_full(agent.conn):
             raise self._too_many_waits()
 
@@ -297,23 +356,25 @@ class Desk:
         replica = self._replica(agent, args)
         after = args.get("after")
         if after is not None and name != "text_updates":
-            vector = self._point(replica, after)
+            vector = vector_in(replica, after)
             if not covers(replica.vector, vector):
                 return self._later(
-                    agent, request, args, replica, vector, lambda: self._answer_read(replica, name, args)
+                    agent,
+                    request,
+                    args,
+                    replica,
+                    vector,
+                    lambda: self._answer_read(agent, request, replica, name, args),
                 )
-        return self._answer_read(replica, name, args)
+        return self._answer_read(agent, request, replica, name, args)
 
-    def _answer_read(self, replica: Replica, name: str, args: Arguments) -> object:
-        return READS[name](Reader(replica, self.storage, self.host.now_ms, replica.node_of), args)
-
-    def _point(self, replica: Replica, token: object) -> VersionVector:
-        epoch, vector = decode_token(token).get(replica.name, (replica.epoch, {}))
-        if epoch != replica.epoch:
-            raise InvalidRequest(
-                f"the token belongs to epoch {epoch} of space {replica.name}; it is in epoch {replica.epoch} now"
-            )
-        return vector
+    def _answer_read(self, agent: Agent, request: int, replica: Replica, name: str, args: Arguments) -> object:
+        reader = Reader(replica, self.storage, self.host.now_ms, replica.node_of)
+        if name == "history" and "prefix" in args:
+            if not self.long_reads.add(agent.conn, request, scan_of(reader, args)):
+                raise self._too_many_waits()
+            return _LATER
+        return _Shown(replica, READS[name](reader, args))
 
     def _later(
         self,
@@ -330,11 +391,8 @@ class Desk:
             return _Done(then())
 
         def expire() -> CrdtSyncError:
-            return Timeout(
-                "this node did not get what the request refers to in time; nothing was done: "
-                "try again with a longer timeout, or see with status whether its peers are connected",
-                held_by=[],
-            )
+            here = self.host.replicas.get(replica.name, replica)
+            return not_here(here, vector, self.host.sync.peers.values(), self.identity.name)
 
         self._park(agent, request, args, {replica.name: vector}, check, expire)
         return _LATER
@@ -342,8 +400,12 @@ class Desk:
     def _wait(self, agent: Agent, request: int, args: Arguments) -> object:
         token = args.get("token")
         needed = {}
-        for space, (_, vector) in decode_token(token).items():
-            needed[self._replica(agent, {"space": space}).name] = vector
+        for space in decode_token(token):
+            is_own = space == CLUSTER_SPACE  # where spaces are made and dropped, which can be waited for too
+            replica = self.host.replicas[space] if is_own else self._replica(agent, {"space": space})
+            needed[replica.name] = vector_in(replica, token)
+        holders = self.host.spaces.holders(needed)
+        check_possible(args.get("w"), holders, self.host.sync.dials.values(), self.identity.name)
         return self._held(agent, request, args, needed, str(token), {})
 
     def _held(
@@ -356,30 +418,16 @@ class Desk:
         result: dict[str, Any],
     ) -> object:
         """Answer when enough nodes hold ``needed``, this one among them."""
-        sync = self.host.sync
-        members = 1 + len(sync.peers)
-        wanted = _nodes_wanted(args.get("w"), members)
-
-        def holders() -> list[str]:
-            names = [peer.name for peer in sync.peers.values() if all(peer.holds(*item) for item in needed.items())]
-            here = all(covers(self.host.replicas[space].vector, vector) for space, vector in needed.items())
-            return [self.identity.name, *names] if here else names
+        concern = Concern(
+            self.host.spaces.holders(needed), self.identity.name, self.host.replicas, needed, args.get("w")
+        )
 
         def check() -> object | None:
-            held = holders()
-            here = bool(held) and held[0] == self.identity.name
-            return _Done({**result, "nodes": len(held)}) if here and len(held) >= wanted else None
+            held = concern.holders()
+            return _Done({**result, "nodes": len(held)}) if concern.is_met(held) else None
 
-        def expire() -> CrdtSyncError:
-            held = holders()
-            here = "" if self.identity.name in held[:1] else ", this one not among them"
-            return Timeout(
-                f"{len(held)} of the {wanted} nodes wanted hold it so far{here}: {', '.join(held) or 'none known'}",
-                token=token,
-                held_by=held,
-            )
-
-        self._held_now.append(self._park(agent, request, args, needed, check, expire))
+        wait = self._park(agent, request, args, needed, check, lambda: concern.unmet(token))
+        self._held_now.append(wait)
         return _LATER
 
     def _park(
@@ -391,7 +439,7 @@ class Desk:
         check: Callable[[], object | None],
         expire: Callable[[], CrdtSyncError],
     ) -> Wait:
-        wait = Wait(agent.conn, request, self.host.now_s + _timeout_ms(args) / 1000, needed, check, expire)
+        wait = Wait(agent.conn, request, self.host.now_s + timeout_ms(args) / 1000, needed, check, expire)
         if not self.waits.add(wait):
             raise self._too_many_waits()
         return wait
@@ -403,6 +451,7 @@ class Desk:
 
     def settle(self) -> None:
         """Answer waiting requests that are done or out of time: as many as fit into one turn."""
+        self.long_reads.run(self.host.now_ms)
         size_bytes = 0
         for wait, result in self.waits.settle(self.host.now_s):
             before = len(self.replies)
@@ -415,20 +464,28 @@ class Desk:
                 return
 
     def _applied(self, space: str, writer: Writer) -> int:
-        return self.host.replicas[space].vector.get(writer, 0)
+        replica = self.host.replicas.get(space)
+        return 0 if replica is None else replica.vector.get(writer, 0)
 
     # -- watches -----------------------------------------------------------------------------------------------------
 
     def _watch(self, agent: Agent, request: int, args: Arguments) -> object:
-        replica = self._replica(agent, args)
+        replica = writable(self._replica(agent, args))
         prefix, after = args.get("prefix", ""), args.get("after")
         if type(prefix) is not str:
             raise InvalidRequest("prefix must be a string")
         if self.watches.count(agent.conn) >= WATCHES_PER_AGENT_MAX:
             raise QuotaExceeded(f"this connection has {WATCHES_PER_AGENT_MAX:,} watches already")
-        vector = None if after is None else self._point(replica, after)
+        vector, is_dropped = (None, False) if after is None else resumed_in(replica, after)
         self._answer(agent.conn, request, {"token": encode_token([(replica.name, replica.epoch, vector or {})])}, True)
-        self.watches.add(Watch(agent.conn, request, prefix, replica), vector, self.host.now_ms)
+        if args.get("states"):
+            mirror = StateWatch(agent.conn, request, prefix, replica)
+            mirror.is_reset = is_dropped
+            self.watches.mirrors.add(mirror, vector)
+        else:
+            watch = Watch(agent.conn, request, prefix, replica)
+            watch.lagged = is_dropped  # a snapshot then begins with a reset
+            self.watches.add(watch, vector, self.host.now_ms)
         return _LATER
 
     def _unwatch(self, agent: Agent, _request: int, args: Arguments) -> object:
@@ -436,11 +493,26 @@ class Desk:
         if type(watch) is not int:
             raise InvalidRequest("watch must be the id of the request that began the watch")
         self.watches.remove(agent.conn, watch)
+        self.host.resolvers.remove(agent.conn, watch)
         return {}
+
+    def _resolver(self, agent: Agent, request: int, args: Arguments) -> object:
+        return self._standing(
+            agent, request, self.host.resolvers.register(agent, request, writable(self._replica(agent, args)), args)
+        )
 
     # -- replies -----------------------------------------------------------------------------------------------------
 
+    def _standing(self, agent: Agent, request: int, result: object) -> object:
+        """Answer what concerns no disk: it holds also if the commit under way fails."""
+        self._answer(agent.conn, request, result, stands=True)
+        return _LATER
+
     def _answer(self, conn: int, request: int, result: object, stands: bool = False) -> None:
+        point: bytes | None = None
+        if type(result) is _Shown:
+            point = self._news(conn, request, result.replica)
+            result = result.result
         payload = pack([request, 0, result])
         if len(payload) > AGENT_FRAME_BYTES_MAX:
             payload = pack(
@@ -450,11 +522,28 @@ class Desk:
                     {"code": "too_large", "message": "the answer is too large for one reply: read it in parts"},
                 ]
             )
+        if point is not None:
+            self.replies.append(Reply(conn, None, frame(point)))
         self.replies.append(Reply(conn, request, frame(payload), stands))
 
+    def _news(self, conn: int, request: int, replica: Replica) -> bytes | None:
+        """What a reader is told before it is answered: the point that it is shown, unless it knows that already."""
+        agent = self.agents.get(conn)
+        if agent is None or agent.told is None:
+            return None
+        point = point_of(replica)
+        if agent.told.get(replica.name) == point:
+            return None
+        agent.told[replica.name] = point
+        return pack([request, 3, [replica.name, point]])
+
+    def _serve(self, name: str) -> Callable[[Agent, int, Arguments], object]:
+        return lambda agent, _request, args: self.host.serve(name, agent, args)
+
     def _fail(self, conn: int, request: int, error: CrdtSyncError) -> None:
+        self.refusals[error.code] += 1
         fields = to_wire(error)
-        if isinstance(error, VersionMismatch) and len(pack(fields)) > AGENT_FRAME_BYTES_MAX:
+        if "current" in fields and len(pack(fields)) > AGENT_FRAME_BYTES_MAX:
             fields["current"] = None
         self.replies.append(Reply(conn, request, frame(pack([request, 1, fields]))))
 
@@ -467,6 +556,16 @@ def _without_replaced(result: dict[str, Any]) -> dict[str, Any]:
     return shorter
 
 
+class _Shown:
+    """The result of a read, and what it was read from."""
+
+    __slots__ = ("replica", "result")
+
+    def __init__(self, replica: Replica, result: object) -> None:
+        self.replica = replica
+        self.result = result
+
+
 class _Done:
     """A waiting request's result, which may itself be None."""
 
@@ -474,35 +573,5 @@ class _Done:
         self.result = result
 
 
-_LATER = object()
-
-
-def _request(payload: bytes) -> tuple[int, str, Arguments]:
-    try:
-        check_items(payload, REQUEST_ITEMS_MAX)
-        plain = unpack(payload)
-    except InvalidEncoding as error:
-        raise InvalidRequest(error.message) from None
-    match plain:
-        case [int(request), str(name), dict(args)] if 1 <= request < 2**63:
-            return request, name, args
-    raise InvalidRequest("a request is [id, operation, arguments]")
-
-
-def _timeout_ms(args: Arguments) -> int:
-    timeout_ms = args.get("timeout", TIMEOUT_MS_DEFAULT)
-    if type(timeout_ms) is not int or not 0 <= timeout_ms <= TIMEOUT_MS_MAX:
-        raise InvalidRequest("timeout must be a whole number of milliseconds, up to 24 h")
-    return timeout_ms
-
-
-def _nodes_wanted(w: object, members: int) -> int:
-    if w is None:
-        return 1
-    if w == "all":
-        return members
-    if w == "majority":
-        return members // 2 + 1
-    if type(w) is int and w >= 1:
-        return w
-    raise InvalidRequest('w must be a number of nodes, "majority" or "all"')
+_PLACELESS = ("wait", "unwatch", "status")
+"""Requests that show nothing of a space, whatever their session has seen of it."""

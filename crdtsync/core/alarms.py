@@ -17,13 +17,14 @@ class Alarm(NamedTuple):
 class Alarms:
     """The alarms of a node. ``scope`` tells those of one code apart, by space for example.
 
-    ``now_ms`` is set from outside.
+    ``now_ms`` is set from outside; ``raised_count``: how often one was raised so far.
     """
 
     ALARMS_MAX = 1000
 
     def __init__(self, log: Callable[..., None]) -> None:
         self.now_ms = 0
+        self.raised_count = 0
         self._log = log
         self._raised: dict[tuple[str, str], Alarm] = {}
 
@@ -31,6 +32,7 @@ class Alarms:
         """Raise an alarm, unless it is raised already."""
         if (code, scope) not in self._raised and len(self._raised) < self.ALARMS_MAX:
             self._raised[code, scope] = Alarm(code, message, self.now_ms)
+            self.raised_count += 1
             self._log("alarm", level="error", code=code, message=message)
 
     def journal(self, event: str, **fields: object) -> None:

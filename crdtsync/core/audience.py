@@ -16,6 +16,11 @@ class HasPrefix(Protocol):
 Member = TypeVar("Member", bound=HasPrefix)
 
 
+def is_told(key: str, prefix: str) -> bool:
+    """Whether ``key`` concerns who asked for ``prefix``: reserved keys are for those alone who asked for such."""
+    return key.startswith(prefix) and (key[0] != "_" or prefix[:1] == "_")
+
+
 class Audience(Generic[Member]):
     """A set of members. A look-up costs one step for each length that prefixes have, and one for each member found."""
 
@@ -52,10 +57,12 @@ class Audience(Generic[Member]):
                 self._ordered = sorted(self._lengths)
 
     def of(self, key: str) -> Iterator[Member]:
-        """Those whose prefix ``key`` begins with."""
+        """Those whose prefix ``key`` begins with; of a reserved key not those that asked for everything."""
         for length in self._ordered:
             if length > len(key):
                 return
+            if not length and key[0] == "_":
+                continue
             members = self._members.get(key[:length])
             if members:
                 yield from members

@@ -262,11 +262,13 @@ def _is_panic(error: BaseException) -> bool:
 class Documents:
     """The documents of one space, by the dot of the marker that created them.
 
-    ``now_s`` (monotonic) is set from outside. ``load`` and ``is_stored`` look at what is on disk.
+    ``now_s`` (monotonic) is set from outside, by ``wake`` too, which is called when one is used. ``load`` and
+    ``is_stored`` look at what is on disk.
     """
 
     def __init__(self, load: Load, is_stored: Callable[[Dot], bool]) -> None:
         self.now_s = 0.0
+        self.wake: Callable[[], None] = _nobody
         self._load = load
         self._is_stored = is_stored
         self._open: OrderedDict[Dot, Document] = OrderedDict()
@@ -288,6 +290,7 @@ class Documents:
 
     def get(self, dot: Dot, *, is_use: bool = True) -> Document:
         """The document of that name; an empty one if nothing is known of it. ``is_use``: it stays for a while."""
+        self.wake()
         document = self._open.get(dot)
         if document is None:
             self._make_room(OPEN_DOCUMENTS_MAX - 1)
@@ -429,6 +432,10 @@ class Documents:
         """A key with a live marker of the document."""
         found = self._markers.get(pack(list(dot)))
         return found and found[1]
+
+
+def _nobody() -> None:
+    """Nobody needs to be woken."""
 
 
 def fresh_updates(text: str, seed: bytes, chunk_chars_max: int) -> list[bytes]:

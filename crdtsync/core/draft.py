@@ -10,10 +10,11 @@ from crdtsync.core.arguments import Arguments, Result
 from crdtsync.core.documents import Document, check_marker
 from crdtsync.core.entries import Entry, KeyEntries, S, summary_of
 from crdtsync.core.kinds.rules import Sibling
+from crdtsync.core.policies import Policy
 from crdtsync.core.replica import Applied, Replica
 from crdtsync.core.seen import NOTHING, READ_LONG_AGO, NotYet
-from crdtsync.core.values import describe, describe_key, grouped, kind_name, packed_value, siblings, version_of
-from crdtsync.errors import KindMismatch, TooLarge, VersionMismatch
+from crdtsync.core.values import describe, describe_key, grouped, kind_name, readable_value, siblings, version_of
+from crdtsync.errors import KindMismatch, VersionMismatch
 from crdtsync.wire.change import Kind, Op
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.tokens import Version, decode_version, encode_version
@@ -100,12 +101,16 @@ class Draft:
     def groups(self, live: list[Entry]) -> list[Sibling]:
         """The values of a key, the winner first."""
         if live and live[0].key in self._keys:
-            return grouped(live)
+            return grouped(live, self.policy(live[0].key))
         return siblings(self.replica.entries, live)
 
     def winner(self, live: list[Entry]) -> Sibling:
         """The value that a reader is shown."""
         return self.groups(live)[0]
+
+    def policy(self, key: str) -> Policy:
+        """The read policy of ``key``: a schema that this change writes applies from the next one on."""
+        return self.replica.schemas.of(key).policy
 
     def own_dot(self) -> Dot:
         """The dot that the next operation will have."""
@@ -173,8 +178,12 @@ class Draft:
 
     def mismatch(self, key: str, live: list[Entry], why: str) -> VersionMismatch:
         """The error that says why, and shows what the key holds; values that are to be read in parts are left out."""
-        current = describe_key(self.replica, key, live, self.node_of, _readable)
-        return VersionMismatch(f"{key!r} {why}", current=current)
+        current = describe_key(self.replica, key, live, self.node_of, readable_value)
+        return VersionMismatch(f"{key!r} {why}", key=key, current=current)
+
+    def describe_current(self, key: str) -> Result | None:
+        """What ``key`` holds, for a refusal; values that are to be read in parts are left out."""
+        return describe_key(self.replica, key, self.live(key), self.node_of, readable_value)
 
     # -- what is written ---------------------------------------------------------------------------------------
 
@@ -284,13 +293,6 @@ class Draft:
     def _hlc(self) -> int:
         """About the time that the change will have: at least this."""
         return max(self.replica.clock.last + 1, self.now_ms << 16)
-
-
-def _readable(replica: Replica, group: Sibling) -> bytes | None:
-    try:
-        return packed_value(replica, group)
-    except TooLarge:
-        return None
 
 
 def _is_current(version: Version, live: list[Entry]) -> bool:

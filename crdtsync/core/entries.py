@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from crdtsync.causality import Dot, hlc_ms
 from crdtsync.core.expiry import Expiry
+from crdtsync.core.policies import Policy, newest_wins
 from crdtsync.wire.change import Order, RemoveRange
 from crdtsync.wire.codec import pack
 
@@ -219,9 +220,11 @@ class Entries:
     The digest is the sum of the entries' hashes modulo 2**128 (AdHash: Bellare and Micciancio, 1997): equal sets
     have equal digests, in whatever order they came about, and an update costs O(1). ``plural`` are the keys with
     several entries, ``mixed`` those whose entries are of several kinds, ``absent`` those with hidden entries alone.
+    ``policy_of`` tells a key's read policy to those who show it.
     """
 
     def __init__(self) -> None:
+        self.policy_of: Callable[[str], Policy] = newest_wins
         self._keys: dict[str, list[Entry]] = {}
         self._large: dict[str, KeyEntries] = {}
         self._sorted: list[str] = []
@@ -392,6 +395,13 @@ class Entries:
             return held
         return [entry for entry in held if not entry.is_expired(now_ms)]
 
+    def holds(self, entry: Entry) -> bool:
+        """Whether this very entry is held."""
+        large = self._large.get(entry.key)
+        if large is not None:
+            return entry.dot in large.by_dot
+        return any(held is entry for held in self._keys.get(entry.key, ()))
+
     def of_sub(self, key: str, sub: str) -> Sequence[Entry]:
         """Those of the held entries that have this ``sub``."""
         large = self._large.get(key)
@@ -420,15 +430,17 @@ class Entries:
         """Whether readers may not see all of the held entries of ``key``, now or later."""
         return key in self._expiring
 
-    def keys(self, prefix: str = "", start: str = "") -> Iterator[str]:
-        """Keys that readers see, begin with ``prefix`` and sort after ``start``, in order of code points."""
+    def keys(self, prefix: str = "", start: str = "", *, hidden: bool = False) -> Iterator[str]:
+        """Keys that readers see, begin with ``prefix`` and sort after ``start``, in order of code points; ``hidden``:
+        also those of which all has expired.
+        """
         self._sort()
         at = bisect_left(self._sorted, max(prefix, start + "\0" if start else ""))
         while at < len(self._sorted):
             key = self._sorted[at]
             if not key.startswith(prefix):
                 return
-            if key in self._keys and key not in self.absent:
+            if key in self._keys and (hidden or key not in self.absent):
                 yield key
             at += 1
 

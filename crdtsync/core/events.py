@@ -12,20 +12,30 @@ from typing import Any, NamedTuple
 from crdtsync.causality import Dot, hlc_ms
 from crdtsync.core.documents import check_marker
 from crdtsync.core.entries import Entry
-from crdtsync.core.expiry import EXPIRE, EXPIRED_ATTR
-from crdtsync.core.kinds.counter import RESET
+from crdtsync.core.expiry import EXPIRE
 from crdtsync.core.kinds.rules import Sibling, intact
 from crdtsync.core.kinds.sets import element_of
-from crdtsync.core.kinds.text_lineage import LINEAGE
+from crdtsync.core.operation_names import WRITTEN, operation_of
 from crdtsync.core.replica import Applied, Replica
-from crdtsync.core.resolve import RESOLVED_ATTR
-from crdtsync.core.values import describe, is_conflict, kind_name, packed_value, siblings, version_of
+from crdtsync.core.values import (
+    describe,
+    is_conflict,
+    kind_name,
+    packed_value,
+    policy_of,
+    siblings,
+    version_of,
+    with_seen,
+)
 from crdtsync.errors import CrdtSyncError, InvalidEncoding
-from crdtsync.wire.change import Change, Kind, Op, RemoveRange
+from crdtsync.wire.change import Change, Op
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.framing import frame
 from crdtsync.wire.tokens import Version, encode_dot, encode_version
 
 Event = dict[str, Any]
+
+FRAME_BYTES_MAX = 1024 * 1024
 
 _FIELDS = ("event", "key", "kind", "value", "op", "version", "dot", "token", "agent", "node", "time")
 
@@ -56,33 +66,12 @@ def units_of(change: Change) -> list[Unit]:
     return found
 
 
-_WRITTEN: Mapping[int, str] = {
-    Kind.COUNTER: "incr", Kind.SET: "add", Kind.MAP: "merge", Kind.LOG: "append", Kind.TEXT: "text"
-}  # fmt: skip
-_REMOVED: Mapping[int, str] = {Kind.SET: "discard", Kind.MAP: "drop"}
-
 _REWRITTEN = frozenset({"resolve", "compact"})
 """What writes a whole value anew, with operations that look like any others but for the first."""
 _JOINED = {(name, name) for name in ("merge", "delete", "trim", EXPIRE)} | {
-    (name, first) for first in _REWRITTEN for name in (first, "set", *_WRITTEN.values(), "reset", "delete")
+    (name, first) for first in _REWRITTEN for name in (first, "set", *WRITTEN.values(), "reset", "delete")
 }
 """Which operation goes on with which one before it."""
-
-
-def operation_of(op: Op) -> str:
-    """What an agent calls an operation."""
-    attrs = op.attrs or {}
-    if attrs.get(RESOLVED_ATTR):
-        return "resolve"
-    if op.kind == Kind.TEXT and op.sub == LINEAGE and op.value_hash is not None:
-        return "compact"
-    if op.value_hash is not None:
-        return "reset" if op.kind == Kind.COUNTER and op.sub == RESET else _WRITTEN.get(op.kind, "set")
-    if attrs.get(EXPIRED_ATTR):
-        return EXPIRE
-    if isinstance(op.removes, RemoveRange) and op.removes.bound is not None:
-        return "trim"
-    return "delete" if op.sub is None else _REMOVED.get(op.kind, "delete")
 
 
 # -- what an operation hands over ----------------------------------------------------------------------------
@@ -148,8 +137,12 @@ def _event(replica: Replica, change: Change, name: str, unit: Unit) -> Event:
     }
 
 
-def live_event(replica: Replica, applied: Applied, unit: Unit, now_ms: int) -> Event | None:
-    """What a change that has just been applied did to a key; None: nothing that a reader could see."""
+def live_event(replica: Replica, applied: Applied, unit: Unit, now_ms: int, ahead: set[str]) -> Event | None:
+    """What a change that has just been applied did to a key; None: nothing that a reader could see.
+
+    ``ahead``: keys whose state with all changes of this turn has been told. What is told of them from then on must
+    not be older than that. (Elements of logs are told in any case.)
+    """
     effects = applied.effects[unit.first : unit.first + len(unit.ops)]
     added = [effect.added for effect in effects if effect.added is not None]
     shown = [entry for entry in added if not entry.is_expired(now_ms)]
@@ -164,15 +157,19 @@ def live_event(replica: Replica, applied: Applied, unit: Unit, now_ms: int) -> E
         return event | {"event": "expired", "value": None}
     if not live:
         return event | {"event": "delete"}
-    if not _follows(replica, unit, operation, groups[0], now_ms):
-        event |= _newest(replica, groups) | {"op": "state" if operation in _PARTIAL else operation}
+    is_ahead = unit.key in ahead and operation != "append"
+    if is_ahead or not _follows(replica, unit, operation, groups[0], now_ms):
+        ahead.add(unit.key)
+        has_part = operation in _PARTIAL or (is_ahead and operation in _GROWTHS)
+        event |= _newest(replica, groups) | {"op": "state" if has_part else operation}
     elif operation in _RESULTS:
         event["value"] = _state_value(replica, groups[0])
     elif operation == "discard" and event["value"] is None and removed:
         event["value"] = removed[-1].value
     if len(groups) > 1:
+        ahead.add(unit.key)
         return event | _conflict(replica, groups, live)
-    if shown and operation not in _REWRITTEN:
+    if shown and operation not in _REWRITTEN and not is_ahead:
         event |= _handed_over([entry.dot for entry in shown], applied.change.hlc)
     return event
 
@@ -182,6 +179,8 @@ _WHOLE = frozenset({"set", *_NAMES})
 """Operations whose events say all of the key, whatever that held before."""
 _RESULTS = frozenset({"incr", "reset"})
 """Operations whose events show the value that has come out."""
+_GROWTHS = frozenset({"add", "merge", "text"})
+"""Operations whose value is a new part of the key's value."""
 _PARTIAL = frozenset({"discard", "drop"})
 """Operations whose value names a part of the key's value."""
 
@@ -264,6 +263,7 @@ def state_event(replica: Replica, key: str, now_ms: int, snapshot: bool) -> Even
     if len(groups) > 1:
         event["siblings"] = [_described(replica, group) for group in groups[1:]]
         event["version"] = encode_version(version_of(live))
+        event["policy"] = policy_of(entries, groups).name
     return event
 
 
@@ -281,12 +281,13 @@ def _newest(replica: Replica, groups: list[Sibling]) -> Event:
 
 
 def _conflict(replica: Replica, groups: list[Sibling], live: list[Entry]) -> Event:
-    winner = _described(replica, groups[0])
+    winner, *others = with_seen(replica, groups, [_described(replica, group) for group in groups])
     return {
-        **{name: winner[name] for name in ("kind", "value", "dot", "agent", "node", "time")},
+        **{name: winner[name] for name in ("kind", "value", "dot", "agent", "node", "time", "seen")},
         "event": "conflict",
         "version": encode_version(version_of(live)),
-        "siblings": [_described(replica, group) for group in groups[1:]],
+        "siblings": others,
+        "policy": policy_of(replica.entries, groups).name,
     }
 
 
@@ -337,3 +338,18 @@ def pack_batch(change: Change, replica: Replica, events: Sequence[bytes], token:
 def array_header(count: int) -> bytes:
     """The start of a msgpack array."""
     return bytes([0x90 | count]) if count < 16 else b"\xdd" + count.to_bytes(4, "big")
+
+
+def event_frames(request: int, events: Sequence[bytes]) -> list[bytes]:
+    """Events of a watch as frames, in order: as many in each as fit."""
+    head = b"\x93" + pack(request) + b"\x02"
+    frames: list[bytes] = []
+    start = 0
+    while start < len(events):
+        end, size_bytes = start, 0
+        while end < len(events) and (end == start or size_bytes + len(events[end]) <= FRAME_BYTES_MAX):
+            size_bytes += len(events[end])
+            end += 1
+        frames.append(frame(b"".join((head, array_header(end - start), *events[start:end]))))
+        start = end
+    return frames

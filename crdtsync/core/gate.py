@@ -32,6 +32,11 @@ class CausalGate:
         self._held: dict[Writer, dict[int, int]] = {}
         self._bytes = 0
 
+    @property
+    def size_bytes(self) -> int:
+        """How much waits here, of :data:`BYTES_MAX`."""
+        return self._bytes
+
     def __len__(self) -> int:
         return sum(len(sizes) for sizes in self._held.values())
 

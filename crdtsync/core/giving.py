@@ -68,6 +68,10 @@ class Giver:
         self._send = send
         self._open: dict[bytes, _Open] = {}
 
+    def open_count(self) -> int:
+        """How many snapshots are kept for those who take them."""
+        return len(self._open)
+
     def reload(self) -> None:
         """The replicas have been read anew from disk: a snapshot that shows more than they do is dropped."""
         for open_ in list(self._open.values()):
@@ -76,6 +80,11 @@ class Giver:
                 self._drop(open_)
             else:
                 replica.pins.add(open_.snapshot.position)
+
+    def forget(self, replica: Replica) -> None:
+        """The space is no longer here: nor are its snapshots."""
+        for open_ in [open_ for open_ in self._open.values() if open_.snapshot.space == replica.name]:
+            self._drop(open_)
 
     def withholds(self, link: Link, here: SpaceLink, replica: Replica, now_s: float) -> bool:
         """Whether what this peer lacks has to come as a snapshot. If so, it is offered, and its cursor waits."""
@@ -169,7 +178,8 @@ class Giver:
         return open_
 
     def _space_links(self) -> list[SpaceLink]:
-        return [here for link in self._links.values() for here in link.spaces.values()]
+        """Those that something is under way for: all that were offered a snapshot are among them."""
+        return [link.spaces[name] for link in self._links.values() for name in sorted(link.busy)]
 
     def _cut(self, replica: Replica) -> Snapshot:
         position = replica.position

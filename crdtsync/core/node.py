@@ -7,26 +7,37 @@ safety argument: nothing leaves before what it shows is on disk. (The shape is t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crdtsync.core.agents import Desk, Reply
+from crdtsync.core.agents import Agent, Desk, Reply
 from crdtsync.core.alarms import Alarms
+from crdtsync.core.cluster import Cluster
+from crdtsync.core.cluster_desk import Chore, ChoreDone, ClusterDesk
+from crdtsync.core.counts import Counts
+from crdtsync.core.fleet import Fleet, Reach
 from crdtsync.core.identity import Identity
 from crdtsync.core.ledger import Ledger
+from crdtsync.core.membership import Membership
 from crdtsync.core.peers import Dial
 from crdtsync.core.reaper import Reaper
 from crdtsync.core.replica import Applied, Replica
+from crdtsync.core.resolvers import Registry
 from crdtsync.core.retention import DEFAULT_CAPS, Caps, Retention
+from crdtsync.core.service import Service, serve
+from crdtsync.core.spaces import ALWAYS, Spaces
 from crdtsync.core.status import build_status
 from crdtsync.core.storage import Batch, OutcomeRow, SpaceRow, Storage
 from crdtsync.core.sync import Sync
 from crdtsync.core.text_keeping import TextKeeper
+from crdtsync.core.usage import Usage, UsageAlarms, usages
 from crdtsync.errors import CrdtSyncError, PeerError, to_wire
 from crdtsync.wire.change import Codec
 from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import frame
+from crdtsync.wire.joining import Join
+from crdtsync.wire.limits import CLUSTER_SPACE
 
 if TYPE_CHECKING:
     from random import Random
@@ -75,11 +86,15 @@ class AgentClosed:
 
 @dataclass(frozen=True, slots=True)
 class PeerOpened:
-    """A connection to another daemon stands; ``dialled``: this side made it."""
+    """A connection to another daemon stands; ``dialled``: this side made it.
+
+    ``node`` is the node whose key the other side has proven to have; empty in plain text.
+    """
 
     conn: int
     url: str
     dialled: bool
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +114,10 @@ class PeerClosed:
 
 
 @dataclass(frozen=True, slots=True)
-class PeerLatency:
-    """A round trip to a peer took so long."""
+class PeerFlowed:
+    """Bytes flow over a connection to a peer, at a rate worth the name."""
 
     conn: int
-    rtt_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +137,32 @@ class DiskSpace:
 
 
 @dataclass(frozen=True, slots=True)
+class LookAtUsage:
+    """It is time to look how full everything is, and to raise alarms; ``disk``: what there is to say of that."""
+
+    disk: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinOpened:
+    """A connection stands to a node that asks to join. It ends with a :class:`PeerClosed`."""
+
+    conn: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAsked:
+    """What it asked; ``pin`` is that of the certificate in it, ``is_signed`` whether its key has signed it."""
+
+    conn: int
+    join: Join
+    pin: str
+    is_signed: bool
 
 
 Event = (
@@ -135,21 +173,32 @@ Event = (
     | PeerOpened
     | PeerFrame
     | PeerClosed
-    | PeerLatency
+    | PeerFlowed
     | DialState
     | DiskSpace
+    | JoinOpened
+    | JoinAsked
+    | Reach
+    | ChoreDone
+    | LookAtUsage
     | Tick
 )
 
 
 class Ready(NamedTuple):
-    """What the caller must do, in this order: persist (one durable commit), then send and reply, then close."""
+    """What the caller must do, in this order: persist (one durable commit), then send and reply, then close.
+
+    ``membership``: who belongs to the cluster from now on, if that has changed. ``chores`` end with a
+    :class:`~crdtsync.core.cluster_desk.ChoreDone`.
+    """
 
     persist: Batch
     sends: list[tuple[int, bytes]]
     replies: list[Reply]
     peer_closes: list[tuple[int, str]]
     agent_closes: list[tuple[int, str]]
+    membership: Membership | None = None
+    chores: Sequence[Chore] = ()
 
 
 class Node:
@@ -163,6 +212,8 @@ class Node:
         log: Log,
         now: Now,
         caps: Caps = DEFAULT_CAPS,
+        services: Mapping[str, Service] | None = None,
+        shell_usages: Callable[[], Iterable[Usage]] = tuple,
     ) -> None:
         self.identity = identity
         self.storage = storage
@@ -171,17 +222,28 @@ class Node:
         self.started_s = now.mono_s
         self.read_only = ""
         self.alarms = Alarms(log)
+        self.counts = Counts()
+        self._services = services or {}
+        self._shell_usages = shell_usages
+        self._usage_alarms = UsageAlarms(self.alarms)
         self._random = random
         self._ledger = Ledger(0, 0)
+        self.spaces = Spaces(self)
         self._applied: dict[str, list[Applied]] = {}
         self._durable: dict[str, int] = {}
+        self._restless: set[str] = set()
         self.replicas: dict[str, Replica] = {}
+        self.cluster = Cluster(self)
         self.reaper = Reaper(self)
         self._texts: dict[str, TextKeeper] = {}
         self._load()
         self.retention = Retention(storage, caps, now.mono_s)
-        self.sync = Sync(identity, self.replicas, storage, self.alarms, random, log, self.now_s)
+        self.sync = Sync(identity, self.replicas, storage, self.alarms, random, log, self.now_s, self.spaces)
+        self.fleet = Fleet(self, identity, storage, random, log)
+        self.cluster_desk = ClusterDesk(self.fleet, self.data)
+        self.resolvers = Registry(self)
         self.desk = Desk(self, identity, storage)
+        self.spaces.start()
         self._handlers: dict[type, Callable[[Any], None]] = {
             AgentOpened: self._agent_opened,
             AgentFrame: self._agent_frame,
@@ -190,32 +252,86 @@ class Node:
             PeerOpened: self._peer_opened,
             PeerFrame: self._peer_frame,
             PeerClosed: self._peer_closed,
-            PeerLatency: self._peer_latency,
+            PeerFlowed: self._peer_flowed,
             DialState: self._dial_state,
             DiskSpace: self._disk_space,
+            JoinOpened: lambda event: self.fleet.join_opened(event.conn),
+            JoinAsked: lambda event: self.fleet.join_asked(event.conn, event.join, event.pin, event.is_signed),
+            Reach: self.fleet.reached,
+            ChoreDone: self.cluster_desk.done,
+            LookAtUsage: self._look_at_usage,
             Tick: self._tick,
         }
 
     def _load(self) -> None:
         """Read every space from disk, in place of what memory holds."""
-        rows = self.storage.spaces() or [SpaceRow(1, "default", 0, None, 0, 0, 0, {}, 0, {})]
-        self._ledger = Ledger(max(row.position for row in rows), self.storage.row_last())
-        known = {row.id for row in self.storage.spaces()}
-        self._ledger.batch.spaces.extend((row.id, row.name, row.epoch) for row in rows if row.id not in known)
+        self.replicas.clear()
+        self._durable.clear()
+        self._restless.clear()
+        self._texts.clear()
+        self._ledger = Ledger(self.storage.position_last(), self.storage.row_last())
+        rows = {row.name: row for row in self.storage.spaces()}
+        for number, name in enumerate(ALWAYS, max((row.id for row in rows.values()), default=0) + 1):
+            if name not in rows:
+                rows[name] = SpaceRow(number, name, 0, None, 0, 0, 0, {}, 0, {})
+                self._ledger.batch.spaces.append((number, name, 0))
+        for row in rows.values():
+            self.open_replica(row)
+        self.spaces.archives.reload()
+
+    def open_replica(self, row: SpaceRow) -> Replica:
+        """A replica of what is stored under a row's number; it is among ``replicas`` from now on."""
+        replica = self._replica_of(row, self._ledger)
+        self.replicas[row.name] = replica
+        self._durable[row.name] = row.position
+        self._texts[row.name] = TextKeeper(replica)
+        self._restless.add(row.name)
+        replica.documents.wake = lambda: self._wake(replica)
+        self.reaper.loaded(replica)
+        return replica
+
+    def _wake(self, replica: Replica) -> None:
+        replica.documents.now_s = self.now_s
+        if self.replicas.get(replica.name) is replica:
+            self._restless.add(replica.name)
+
+    def read_archive(self, row: SpaceRow) -> Replica:
+        """A replica of what is stored under a row's number, for reading alone."""
+        return self._replica_of(row, Ledger(0, 0))
+
+    def _replica_of(self, row: SpaceRow, ledger: Ledger) -> Replica:
+        codec = Codec(self.identity.cluster, row.name, row.epoch)
         me = (self.identity.node, self.identity.name)
-        for row in rows:
-            codec = Codec(self.identity.cluster, row.name, row.epoch)
-            self.replicas[row.name] = Replica(row, codec, self.storage, self._ledger, self._random, me, self.alarms)
-        for replica in self.replicas.values():
-            self.reaper.loaded(replica)
-        self._durable = {row.name: row.position for row in rows}
-        self._texts = {name: TextKeeper(replica) for name, replica in self.replicas.items()}
-        self._tell_time()
+        replica = Replica(row, codec, self.storage, ledger, self._random, me, self.alarms)
+        replica.documents.now_s = self.now_s
+        return replica
+
+    def _is_restless(self, name: str) -> bool:
+        """Whether the coming turns have to look at a space although nothing happens to it."""
+        keeper, replica = self._texts[name], self.replicas[name]
+        is_due = keeper.deadline_s(self.now_s, is_writable=True) is not None
+        return is_due or replica.entries.expiry.next_ms() is not None or self.reaper.is_waiting(name)
+
+    def restless(self) -> list[Replica]:
+        """The spaces that time alone may change something in, and those that something has just happened to."""
+        return [self.replicas[name] for name in sorted(self._restless)]
+
+    def close_replica(self, replica: Replica) -> None:
+        """It is among them no longer."""
+        del self.replicas[replica.name], self._durable[replica.name], self._texts[replica.name]
+        self._applied.pop(replica.name, None)
+        self._restless.discard(replica.name)
+        self.reaper.closed(replica)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the next commit must write."""
+        return self._ledger
 
     def _tell_time(self) -> None:
         self.alarms.now_ms = self.now_ms
-        for replica in self.replicas.values():
-            replica.documents.now_s = self.now_s
+        for name in self._restless:
+            self.replicas[name].documents.now_s = self.now_s
 
     # -- events in -------------------------------------------------------------------------------------------
 
@@ -233,34 +349,45 @@ class Node:
 
     def _agent_flow(self, event: AgentFlow) -> None:
         self.desk.watches.set_blocked(event.conn, event.blocked)
+        self.resolvers.set_blocked(event.conn, event.blocked)
 
     def _agent_closed(self, event: AgentClosed) -> None:
         self.desk.closed(event.conn)
 
     def _peer_opened(self, event: PeerOpened) -> None:
-        self.sync.opened(event.conn, event.url, event.dialled, self.now_s, self.now_ms)
+        self.sync.opened(event.conn, event.url, event.dialled, self.now_s, self.now_ms, event.node)
 
     def _peer_frame(self, event: PeerFrame) -> None:
         self.desk.waits.peers_spoke()
         try:
             applied = self.sync.received(event.conn, event.data, self.now_s, self.now_ms)
         except PeerError as error:
-            self.sync.closes.append((event.conn, error.message))
+            self.sync.outbox.closes.append((event.conn, error.message))
             return
         for name, merged in self.sync.transfers.taker.take_merges():
             self._applied.setdefault(name, [])
+            self._restless.add(name)
+            self.resolvers.touched(name, merged.keys())
             if len(self.desk.watches):
                 self.desk.watches.retell(name, merged.keys())
+            self._tell_cluster(name, merged.keys())
         for item in applied:
             self._applied.setdefault(item.space, []).append(item)
+            self._restless.add(item.space)
+        self._tell_cluster(CLUSTER_SPACE, [op.key for i in applied if i.space == CLUSTER_SPACE for op in i.change.ops])
+
+    def _tell_cluster(self, space: str, keys: Iterable[str]) -> None:
+        if space == CLUSTER_SPACE:
+            self.cluster.changed(keys)
 
     def _peer_closed(self, event: PeerClosed) -> None:
+        self.fleet.join_closed(event.conn)
         self.sync.closed(event.conn, event.reason, self.now_s, self.now_ms)
 
-    def _peer_latency(self, event: PeerLatency) -> None:
+    def _peer_flowed(self, event: PeerFlowed) -> None:
         link = self.sync.links.get(event.conn)
         if link is not None:
-            link.rtt_ms = event.rtt_ms
+            self.sync.liveness.flowed(link, self.now_s)
 
     def _dial_state(self, event: DialState) -> None:
         node = self.sync.dials[event.url].node if event.url in self.sync.dials else ""
@@ -274,6 +401,13 @@ class Node:
         else:
             self.alarms.clear("no_space", "")
 
+    def _look_at_usage(self, event: LookAtUsage) -> None:
+        if event.disk:
+            self.alarms.raise_once("disk_filling", "", event.disk)
+        else:
+            self.alarms.clear("disk_filling", "")
+        self._usage_alarms.look(self.usages())
+
     def _tick(self, _event: Tick) -> None:
         """Nothing but the passing of time, which :meth:`ready` looks at."""
 
@@ -282,18 +416,43 @@ class Node:
     def applied(self, replica: Replica, changes: list[Applied]) -> None:
         """Changes have been applied in memory."""
         self._applied.setdefault(replica.name, []).extend(changes)
+        self._restless.add(replica.name)
 
     def outcome(self, row: OutcomeRow) -> None:
         """Store a write's reply with the commit."""
         self._ledger.batch.outcomes.append(row)
 
-    def status(self) -> dict[str, Any]:
-        """The object that ``crdtsync status --json`` prints."""
-        return build_status(self)
+    def serve(self, name: str, agent: Agent, args: Mapping[str, Any]) -> object:
+        """An operation that the shell carries out."""
+        return serve(self._services, name, agent.conn, agent.uid, args)
+
+    def usages(self) -> list[Usage]:
+        """How full everything is that has a bound."""
+        return [*usages(self), *self._shell_usages()]
+
+    def tell_agent(self, conn: int, request: int, events: list[dict[str, Any]]) -> int:
+        """Send events to an agent; how many bytes that is."""
+        data = frame(pack([request, 2, events]))
+        self.desk.replies.append(Reply(conn, None, data))
+        return len(data)
+
+    def status(self, reserved: bool = False) -> dict[str, Any]:
+        """The object that ``crdtsync status --json`` prints; with the reserved space if that is asked for."""
+        return build_status(self, reserved)
 
     def document_memory_bytes(self) -> int:
         """About how much memory the loaded documents of all spaces take."""
         return sum(replica.documents.memory_bytes for replica in self.replicas.values())
+
+    def data(self) -> str:
+        """What this node holds for agents, in words; empty if nothing."""
+        held = [name for name, replica in sorted(self.replicas.items()) if replica.vector and name != CLUSTER_SPACE]
+        return f"this node holds data already (in {', '.join(held)})" if held else ""
+
+    def is_node_linked(self, node: str) -> bool:
+        """Whether a node is connected."""
+        peer = self.sync.peers.get(node)
+        return peer is not None and peer.link is not None
 
     def is_linked(self, url: str) -> bool:
         """Whether the node that answered at ``url`` last is connected."""
@@ -311,29 +470,44 @@ class Node:
         desk, sync = self.desk, self.sync
         desk.settle()
         self.reaper.run()
-        for name, keeper in self._texts.items():
-            own = keeper.keep(self.now_ms, not self.read_only)
+        self.spaces.archives.run()
+        for name in sorted(self._restless):
+            own = self._texts[name].keep(self.now_ms, not self.read_only)
             if own:
                 self.applied(self.replicas[name], own)
+        self.fleet.keep_own_record()
+        self.cluster_desk.check_keys()
         for name, applied in self._applied.items():
             self.replicas[name].prepare_commit()
+            if name != CLUSTER_SPACE:
+                self.counts.note(self.replicas[name].entries, applied)
+            reranked = desk.watches.reranked(self.replicas[name], self.now_ms)
             desk.watches.notify(name, applied, self._durable[name], self.now_ms)
+            desk.watches.retell(name, reranked, is_lagging=False)
+            self.resolvers.notify(name, applied)
+        self.resolvers.run()
         self._retain()
         desk.watches.advance(self._durable, self.now_ms)
         sync.pump(self._applied, self._durable, self.now_s)
-        self._ledger.batch.peers.extend(sync.met)
-        ready = Ready(self._ledger.take(), sync.sends, desk.replies, sync.closes, desk.closes)
-        sync.met, sync.sends, sync.closes = [], [], []
+        sends, closes, met = sync.outbox.take()
+        self._ledger.batch.peers.extend(met)
+        self.fleet.store(self._ledger.batch)
+        desk.replies += self.chore_replies()
+        membership, chores = self.fleet.take_change(), self.cluster_desk.take_chores()
+        ready = Ready(self._ledger.take(), sends, desk.replies, closes, desk.closes, membership, chores)
         desk.replies, desk.closes = [], []
         return ready
+
+    def chore_replies(self) -> list[Reply]:
+        """Replies to requests whose chore is done."""
+        return [Reply(conn, request, frame(data)) for conn, request, data in self.cluster_desk.take_replies()]
 
     def _retain(self) -> None:
         """Let go of what is too old or too much. While there is no room nothing is added, and nothing goes."""
         if self._applied:
-            self.retention.touched(self._ledger.batch, self.now_s)
+            self.retention.touched(self._applied, self._ledger.batch, self.now_s)
         if not self.read_only and self.now_s >= self.retention.due_s:
-            replicas = [replica for _, replica in sorted(self.replicas.items())]
-            self.retention.run(replicas, self._ledger.batch, self.now_ms, self.now_s)
+            self.retention.run(self.replicas, self._ledger.batch, self.now_ms, self.now_s)
 
     def advance(self) -> None:
         """What :meth:`ready` asked to persist is on disk."""
@@ -341,8 +515,10 @@ class Node:
             replica = self.replicas[name]
             replica.committed()
             self._durable[name] = replica.position
+        self._restless = {name for name in self._restless if self._is_restless(name)} | self._applied.keys()
         self._applied.clear()
         self.desk.committed()
+        self.resolvers.committed()
 
     def step_failed(self, event: Event, why: str) -> Ready:
         """:meth:`step` raised what it never should.
@@ -351,7 +527,7 @@ class Node:
         """
         desk, sync = self.desk, self.sync
         ready = Ready(Batch(), [], desk.replies, [], desk.closes)
-        desk.replies, desk.closes, sync.sends, sync.closes = [], [], [], []
+        desk.replies, desk.closes, sync.outbox.sends, sync.outbox.closes = [], [], [], []
         if isinstance(event, AgentFrame):
             ready.replies.append(Reply(event.conn, 0, b""))
             ready.agent_closes.append((event.conn, why))
@@ -374,8 +550,12 @@ class Node:
             if reply.request is not None
         ]
         closes = [(conn, f"this node could not store what it received: {refusal.message}") for conn in self.sync.links]
-        self.sync.transfers.reload(self.now_s)
+        self.sync.reload(self.now_s)
         self.desk.reload(self.replicas, refusal)
+        self.spaces.reload()
+        self.fleet.reload()
+        self.resolvers.reload()
+        self.cluster.reload()
         return Ready(Batch(), [], [*replies, *self._take_replies()], closes, ready.agent_closes)
 
     def _take_replies(self) -> list[Reply]:
@@ -384,10 +564,11 @@ class Node:
 
     def deadline_s(self) -> float | None:
         """Until when (on the monotonic clock) the caller may wait before it steps a :class:`Tick`; None: for ever."""
-        if self._applied or self.desk.watches.has_more():
+        if self._applied or self.desk.watches.has_more() or len(self.desk.long_reads):
             return self.now_s
         due = [self.desk.waits.deadline_s(), self.sync.deadline_s(self._durable), self.reaper.deadline_s()]
-        due += [keeper.deadline_s(self.now_s, not self.read_only) for keeper in self._texts.values()]
+        due.append(self.resolvers.deadline_s())
+        due += [self._texts[name].deadline_s(self.now_s, not self.read_only) for name in self._restless]
         if not self.read_only:
-            due.append(self.retention.due_s)
+            due += [self.retention.due_s, self.spaces.archives.due_s]
         return min((moment for moment in due if moment is not None), default=None)

@@ -29,6 +29,7 @@ class SpaceLink:
 
     __slots__ = (
         "ack_writers",
+        "epoch",
         "floor_lag",
         "has_offer",
         "known",
@@ -44,9 +45,10 @@ class SpaceLink:
         "was_asked",
     )
 
-    def __init__(self, known: VersionVector, position: int) -> None:
+    def __init__(self, epoch: int, known: VersionVector) -> None:
+        self.epoch = epoch
         self.known = known
-        self.position = position
+        self.position = 0
         self.relay_until = 0
         self.stopped = False
         self.ack_writers: set[Writer] = set()
@@ -62,21 +64,31 @@ class SpaceLink:
 
 
 class Link:
-    """One open connection to a peer. ``introduced``: what this side said that it has when the connection opened."""
+    """One open connection to a peer. ``introduced``: what this side said first that it has, of each space.
+
+    ``busy``: the spaces for which there is something to send or to acknowledge; ``unsettled``: those of which the peer
+    has not said that it holds all. A turn looks at no others, however many spaces there are.
+
+    ``node``: whose key the other side has proven to have; empty in plain text.
+    """
 
     __slots__ = (
-        "ack_due_s", "acked_bytes", "conn", "dialled", "dropped_bytes", "dropped_spaces", "hello", "introduced",
-        "nodes", "received_bytes", "rtt_ms", "sent_bytes", "since_s", "spaces", "url", "wants",
+        "ack_due_s", "acked_bytes", "busy", "conn", "dialled", "dropped_bytes", "dropped_spaces", "flowed_s", "hello",
+        "introduced", "is_given_up", "node", "nodes", "probe_due_s", "probe_number", "probe_sent_s", "received_bytes",
+        "rtt_ms", "sent_bytes", "since_s", "spaces", "unsettled", "url", "wants",
     )  # fmt: skip
 
-    def __init__(self, conn: int, url: str, dialled: bool, now_s: float) -> None:
+    def __init__(self, conn: int, url: str, dialled: bool, now_s: float, node: str = "") -> None:
         self.conn = conn
+        self.node = node
         self.url = url
         self.dialled = dialled
         self.since_s = now_s
         self.hello: Hello | None = None
         self.introduced: dict[str, VersionVector] = {}
         self.spaces: dict[str, SpaceLink] = {}
+        self.busy: set[str] = set()
+        self.unsettled: set[str] = set()
         self.nodes: frozenset[str] = frozenset()
         self.sent_bytes = 0
         self.acked_bytes = 0
@@ -86,6 +98,11 @@ class Link:
         self.ack_due_s: float | None = None
         self.rtt_ms: float | None = None
         self.wants: dict[str, float] = {}
+        self.probe_number = 0
+        self.probe_due_s = 0.0
+        self.probe_sent_s: float | None = None
+        self.flowed_s = 0.0
+        self.is_given_up = False
 
 
 @dataclass(slots=True)

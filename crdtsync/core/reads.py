@@ -6,12 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from crdtsync.causality import Dot, Writer, covers, hlc_ms, merge
+from crdtsync.core.audience import is_told
 from crdtsync.core.documents import UNKNOWN_WRITER
 from crdtsync.core.entries import Entry
+from crdtsync.core.history import decode_order, history_of_key
 from crdtsync.core.kinds.rules import Sibling
 from crdtsync.core.kinds.sets import members
 from crdtsync.core.kinds.text_lineage import document_of
+from crdtsync.core.policies import Policy
 from crdtsync.core.replica import Replica
+from crdtsync.core.schema_requests import schemas
+from crdtsync.core.showing import check_settled, flat, handed_over, listed_value, value_handed_over
 from crdtsync.core.storage import DocumentUpdate, Storage
 from crdtsync.core.values import (
     ReadValue,
@@ -20,6 +25,7 @@ from crdtsync.core.values import (
     is_conflict,
     kind_name,
     packed_value,
+    policy_of,
     siblings,
     version_of,
 )
@@ -70,6 +76,15 @@ class Reader:
         groups = self.winner_first(key, kind)
         return groups[0] if groups else []
 
+    def check_settled(self, key: str, groups: list[Sibling]) -> Policy:
+        """The read policy of a key's values.
+
+        :raises Unresolved: it is ``manual``, and they are several.
+        """
+        if len(groups) == 1:
+            return policy_of(self.replica.entries, groups)
+        return check_settled(self.replica, key, groups, self.replica.entries.live(key, self.now_ms), self.node_of)
+
     def token(self) -> str:
         """Names all that an answer from memory shows: it leaves after the commit of what came before it."""
         return encode_token([(self.replica.name, self.replica.epoch, self.replica.vector)])
@@ -79,14 +94,16 @@ Arguments = Mapping[str, Any]
 
 
 def _get(reader: Reader, args: Arguments) -> object:
-    groups = reader.groups(_key(args))
+    key = _key(args)
+    groups = reader.groups(key)
     if not groups:
         return None
-    winner, others = groups[0], [entry for group in groups[1:] for entry in group]
+    policy = reader.check_settled(key, groups)
+    shown, others = handed_over(policy, groups)
     return {
-        "value": packed_value(reader.replica, winner),
-        "kind": kind_name(winner[-1].kind),
-        "version": encode_version(version_of(winner, others)),
+        "value": value_handed_over(reader.replica, policy, shown, packed_value),
+        "kind": kind_name(groups[0][-1].kind),
+        "version": encode_version(version_of(flat(shown), flat(others))),
         "siblings": len(groups) - 1,
     }
 
@@ -97,7 +114,7 @@ def _entry(reader: Reader, args: Arguments) -> object:
 
 
 def _scan(reader: Reader, args: Arguments) -> object:
-    prefix, start, limit = args.get("prefix", ""), args.get("start", ""), _limit(args)
+    prefix, start, limit = args.get("prefix", ""), args.get("start", ""), page_limit(args)
     if type(prefix) is not str or type(start) is not str:
         raise InvalidRequest("prefix and start must be strings")
     describe_row = _entry_row if args.get("entries") else _row
@@ -118,21 +135,24 @@ def _scan(reader: Reader, args: Arguments) -> object:
 
 def _living(reader: Reader, prefix: str, start: str) -> Iterator[str]:
     entries = reader.replica.entries
-    return (key for key in entries.keys(prefix, start) if entries.live(key, reader.now_ms))
+    found = (key for key in entries.keys(prefix, start) if is_told(key, prefix))
+    return (key for key in found if entries.live(key, reader.now_ms))
 
 
 def _conflicting(reader: Reader, prefix: str, start: str) -> Iterator[str]:
     """Conflicts are few: among the keys with several entries alone, not among all."""
     entries = reader.replica.entries
-    plural = sorted(key for key in entries.plural if key > start and key.startswith(prefix))
+    plural = sorted(key for key in entries.plural if key > start and key.startswith(prefix) and is_told(key, prefix))
     return (key for key in plural if is_conflict(entries, entries.live(key, reader.now_ms)))
 
 
 def _row(reader: Reader, key: str, read: ReadValue) -> object:
     groups = reader.groups(key)
-    winner, others = groups[0], [entry for group in groups[1:] for entry in group]
-    version = encode_version(version_of(winner, others))
-    return [key, kind_name(winner[-1].kind), read(reader.replica, winner), version, len(groups) - 1]
+    policy = policy_of(reader.replica.entries, groups)
+    shown, others = handed_over(policy, groups)
+    version = encode_version(version_of(flat(shown), flat(others)))
+    value = None if read is _no_value else listed_value(reader.replica, policy, groups)
+    return [key, kind_name(groups[0][-1].kind), value, version, len(groups) - 1]
 
 
 def _entry_row(reader: Reader, key: str, read: ReadValue) -> object:
@@ -156,8 +176,11 @@ def _members(reader: Reader, args: Arguments) -> object:
 
 def _fields(reader: Reader, args: Arguments) -> object:
     """A page of a map, by names of fields."""
-    groups = reader.winner_first(_key(args), Kind.MAP)
-    start, limit = args.get("start", ""), _limit(args)
+    key = _key(args)
+    groups = reader.winner_first(key, Kind.MAP)
+    if len(groups) > 1:
+        reader.check_settled(key, groups)
+    start, limit = args.get("start", ""), page_limit(args)
     if type(start) is not str:
         raise InvalidRequest("start must be the name of a field: those after it are read")
     winner, *losers = groups or [[]]
@@ -181,7 +204,7 @@ def _fields(reader: Reader, args: Arguments) -> object:
 
 def _page(reader: Reader, args: Arguments, groups: list[Sibling], shown: Sibling) -> object:
     """A page of a log or set of which ``shown`` are the elements."""
-    first, limit = _first(shown, args), _limit(args)
+    first, limit = _first(shown, args), page_limit(args)
     items: list[object] = []
     size_bytes = 0
     for entry in shown[first : first + limit]:
@@ -244,7 +267,7 @@ def _text_updates(reader: Reader, args: Arguments) -> object:
     is_new = token is not None and document.seq > held.get(document.writer, 0)
     if is_new or (wanted is not None and decode_dot(wanted) != document):
         return _whole_text(reader, live[-1], document)
-    limit = _limit(args)
+    limit = page_limit(args)
     at = replica.trimmed_position
     if covers(held, replica.floor):
         at = reader.storage.position_missing(replica.id, held, replica.vector)
@@ -296,6 +319,12 @@ def _edits(storage: Storage, space: int, document: Dot, after: int, rows_wanted:
         after = whole[-1].position
 
 
+def _history(reader: Reader, args: Arguments) -> object:
+    before, is_lost = args.get("before"), bool(args.get("lost"))
+    place = None if before is None else decode_order(before)
+    return history_of_key(reader, _key(args), place, page_limit(args), is_lost=is_lost)
+
+
 def _key(args: Arguments) -> str:
     key = args.get("key")
     fault = key_fault(key)
@@ -305,7 +334,11 @@ def _key(args: Arguments) -> str:
     return key
 
 
-def _limit(args: Arguments) -> int:
+def page_limit(args: Arguments) -> int:
+    """How many things a page may have.
+
+    :raises InvalidRequest: not a number from 1 to ``PAGE_ROWS_MAX``.
+    """
     limit = args.get("limit", PAGE_ROWS_MAX)
     if type(limit) is not int or not 1 <= limit <= PAGE_ROWS_MAX:
         raise InvalidRequest(f"limit must be from 1 to {PAGE_ROWS_MAX}")
@@ -319,6 +352,8 @@ READS: dict[str, Callable[[Reader, Arguments], object]] = {
     "log": _log,
     "members": _members,
     "fields": _fields,
+    "history": _history,
+    "schemas": schemas,
     "text_read": _text_read,
     "text_updates": _text_updates,
 }

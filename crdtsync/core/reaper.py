@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from crdtsync.causality import Writer
+from crdtsync.core.cluster import OWN_AGENT
 from crdtsync.core.entries import Entry
 from crdtsync.core.expiry import EXPIRED_ATTR
 from crdtsync.core.identity import Identity
@@ -19,7 +20,6 @@ from crdtsync.wire.change import Op
 if TYPE_CHECKING:
     from crdtsync.core.agents import Desk
 
-EXPIRY_AGENT = "crdtsyncd"
 EXPIRY_TAKEOVER_MS = 3600 * 1000
 """How long a node must have been away before another deletes its expired entries."""
 EXPIRY_CHANGE_ENTRIES_MAX = 256
@@ -45,7 +45,6 @@ class Host(Protocol):
     """What the reaper needs of its node."""
 
     identity: Identity
-    replicas: dict[str, Replica]
     now_ms: int
     now_s: float
     read_only: str
@@ -53,6 +52,9 @@ class Host(Protocol):
     @property
     def sync(self) -> Members:
         """The other nodes."""
+
+    def restless(self) -> list[Replica]:
+        """The spaces in which something may expire, and those that something has just happened to."""
 
     @property
     def desk(self) -> Desk:
@@ -76,20 +78,29 @@ class Reaper:
         """A replica has been read from disk. What has expired by now nobody here has ever been shown."""
         self._note(replica, replica.entries.expire(self._host.now_ms))
 
+    def closed(self, replica: Replica) -> None:
+        """A replica is no longer here."""
+        self._due_s.pop(replica.name, None)
+        self._changed_s.pop(replica.name, None)
+
     def run(self) -> None:
         """Hide and delete what is due."""
         host = self._host
-        for replica in host.replicas.values():
+        for replica in host.restless():
             if replica.entries.expiry.is_due(host.now_ms):
                 self._hide(replica)
             if self._due_s and not host.read_only and host.now_s >= self._due_s.get(replica.name, float("inf")):
                 self._delete(replica)
 
+    def is_waiting(self, name: str) -> bool:
+        """Whether there is something to delete in a space, now or later."""
+        return name in self._due_s
+
     def deadline_s(self) -> float | None:
         """When :meth:`run` has something to do, on the monotonic clock."""
         host = self._host
         due = [] if host.read_only else list(self._due_s.values())
-        for replica in host.replicas.values():
+        for replica in host.restless():
             expires_ms = replica.entries.expiry.next_ms()
             if expires_ms is not None:
                 due.append(host.now_s + min(EXPIRY_LOOK_S_MAX, max(0, expires_ms - host.now_ms) / 1000))
@@ -133,7 +144,7 @@ class Reaper:
             Op(key, None, gone[-1].kind, None, None, tuple(entry.dot for entry in gone), {EXPIRED_ATTR: True})
             for key, gone in by_key.items()
         ]
-        host.applied(replica, [replica.commit(ops, EXPIRY_AGENT, None, host.now_ms)])
+        host.applied(replica, [replica.commit(ops, OWN_AGENT, None, host.now_ms)])
 
     def _batch(self, replica: Replica) -> list[Entry]:
         """What this node deletes next."""

@@ -15,6 +15,8 @@ from crdtsync.core.documents import NO_CHANGE, UNKNOWN_WRITER, Documents, check_
 from crdtsync.core.entries import Entries, Entry
 from crdtsync.core.gate import CausalGate, blocker
 from crdtsync.core.ledger import Ledger
+from crdtsync.core.past import Past, seen_by
+from crdtsync.core.schemas import Schemas
 from crdtsync.core.snapshot import Difference, ReadDocument, Snapshot, Taking, difference
 from crdtsync.core.staging import Staging
 from crdtsync.core.storage import (
@@ -25,14 +27,12 @@ from crdtsync.core.storage import (
     DocumentUpdateRow,
     EntryRow,
     HeadRow,
-    RemovalRow,
-    RemovedRow,
     SpaceRow,
     Storage,
     pack_vector,
 )
 from crdtsync.errors import CrdtSyncError, ForkDetected, InvalidEncoding
-from crdtsync.wire.change import NO_HASH, SHORT_HASH_BYTES, Change, Codec, Dep, Kind, Op, flat_removes
+from crdtsync.wire.change import NO_HASH, SHORT_HASH_BYTES, Change, Codec, Dep, Kind, Op
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import CHANGE_OPS_MAX
 from crdtsync.wire.snapshot import WriterRow
@@ -102,6 +102,7 @@ class Replica:
         self.vector: VersionVector = {}
         self.hashes: dict[Writer, bytes] = {}
         self.entries = Entries()
+        self.schemas = Schemas(self.entries)
         self.gate = CausalGate()
         self.clock = HybridClock()
         self.alarms = alarms
@@ -112,7 +113,7 @@ class Replica:
         self.position = row.position
         self.floor = row.floor
         self.trimmed_position = row.trimmed_position
-        self.history_floor = row.history_floor
+        self.past = Past(self, ledger, row.history_floor, row.history_since_ms)
         self.pins: set[int] = set()  # log positions of snapshots in transfer: what comes after is not trimmed
         self.origins: dict[Writer, tuple[str, str]] = {}
         self._node = node
@@ -135,8 +136,11 @@ class Replica:
         self.origins = {writer: (node, name) for writer, node, name in self.storage.origins(self.id)}
         for entry in self.storage.entries(self.id):
             self.entries.add(entry)
+            if entry.key[0] == "_":
+                self.schemas.note(entry.key)
             if entry.kind == Kind.TEXT:
                 self.documents.named(entry)
+        self.schemas.take_retold()  # nobody has been told anything yet
         self.texts_due = {key for key in self.entries.plural if self.entries.held(key)[-1].kind == Kind.TEXT}
         self.clock.last = row.hlc  # not the entries': a clock from far ahead is applied and not taken over
         if self.writer is None:
@@ -152,6 +156,11 @@ class Replica:
     def durable_vector(self) -> VersionVector:
         """The version vector of what is on disk: all but what waits for the next commit."""
         return {**self.vector, **self._undurable}
+
+    def tips(self) -> VersionVector:
+        """A part of the vector that covers all of it: this node's newest change, and who has written since."""
+        own = () if self.writer is None or self.writer not in self.vector else (self.writer,)
+        return {writer: self.vector[writer] for writer in (*own, *self._since_own)}
 
     def is_own(self, writer: Writer) -> bool:
         """Whether a writer is, or was, this node's."""
@@ -366,11 +375,7 @@ class Replica:
         removed: list[Entry] = []
         if op.removes:
             removed = self.entries.remove(op.key, op.removes)
-            self._ledger.batch.removed_rows.extend([RemovedRow(entry.row, position, now_ms) for entry in removed])
-            removes = pack(flat_removes(op.removes))
-            self._ledger.batch.removals.append(
-                RemovalRow(self.id, op.key, change.writer, change.seq, n, removes, position, now_ms)
-            )
+            self.past.bury(change, n, removed, position, now_ms)
         entry: Entry | None = None
         dot = Dot(change.writer, change.seq, n)
         if op.value_hash is not None:
@@ -379,6 +384,8 @@ class Replica:
                 value = self._apply_text(dot, op, position, change, own)
             entry = self._add_entry(dot, op, value, change)
         self._note_markers(entry, removed, position, dot, change.agent)
+        if op.key[0] == "_":
+            self.schemas.note(op.key)
         return Effect(op, entry, removed)
 
     def _note_markers(self, added: Entry | None, removed: list[Entry], position: int, dot: Dot, agent: str) -> None:
@@ -407,7 +414,18 @@ class Replica:
         attrs = None if op.attrs is None else pack(op.attrs)
         self._ledger.batch.entries.append(
             EntryRow(
-                row, self.id, *dot, op.key, op.sub, int(op.kind), change.hlc, change.agent, value, op.value_hash, attrs
+                row,
+                self.id,
+                *dot,
+                op.key,
+                op.sub,
+                int(op.kind),
+                change.hlc,
+                change.agent,
+                value,
+                op.value_hash,
+                attrs,
+                seen_by(op),
             )
         )
         return entry
@@ -476,10 +494,13 @@ class Replica:
                 for dot, _ in states
             )
         self.staging.adopt(taken, found.come)
-        batch.removed_rows.extend([RemovedRow(entry.row, self.position, now_ms) for entry in found.gone])
+        self.past.bury_unknown(found.gone, self.position, now_ms)
         self.entries.exchange(found.gone, found.incoming, found.digest)
         self._note_merged_markers(found)
+        self.schemas.note_entries((*found.come, *found.gone))
         self._advance_heads(taken, advanced)
+        if advanced:
+            self.past.cut(self.vector, now_ms)  # what removed the entries that went is not known
         assert taken.header is not None
         self._witness(taken.header.hlc, "another node", now_ms)
         waiting = [change for w in sorted(advanced) for change in self.gate.release(w, self.vector[w])]
@@ -525,9 +546,7 @@ class Replica:
         self._since_own |= advanced
         if self.writer in advanced:
             self._retire_writer()
-        self.history_floor = dict(self.vector)  # what removed the entries that went is not known
         batch.floors.append((pack_vector(self.floor), self.id))
-        batch.history_floors.append((pack_vector(self.history_floor), self.id))
 
     # -- the disk --------------------------------------------------------------------------------------------
 
@@ -557,6 +576,7 @@ class Replica:
     def committed(self) -> None:
         """All that was applied is on disk."""
         self._undurable.clear()
+        self.past.committed()
         self.documents.committed()
         self.texts_due |= self._texts_touched
         self._texts_touched.clear()

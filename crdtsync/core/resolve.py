@@ -14,6 +14,7 @@ from crdtsync.core.arguments import Arguments, Result, attributes, packed_argume
 from crdtsync.core.entries import Entry
 from crdtsync.core.kinds.rules import Copied, FieldSibling, Sibling
 from crdtsync.core.kinds.table import rules_of
+from crdtsync.core.marks import RESOLVED_ATTR
 from crdtsync.core.seen import NOTHING, NotYet, Removes, removals
 from crdtsync.core.values import kind_name, version_of
 from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge, TooManySiblings
@@ -23,10 +24,6 @@ from crdtsync.wire.tokens import Version, decode_dot, encode_version
 
 if TYPE_CHECKING:
     from crdtsync.core.draft import Draft
-
-
-RESOLVED_ATTR = "resolved"
-"""The attribute of the first operation of a resolution: what follows tells readers a whole value, not news of it."""
 
 
 class Conflict:
@@ -108,9 +105,14 @@ def _sibling_of(conflict: Conflict, dot: Dot) -> Sibling:
         if any(entry.dot == dot for entry in group):
             return group
     vector = conflict.draft.replica.vector
-    if dot.seq > vector.get(dot.writer, 0):
-        raise NotYet({dot.writer: dot.seq})
     live = conflict.draft.live(conflict.key)
+    if dot.seq > vector.get(dot.writer, 0):
+        unknown = conflict.draft.mismatch(
+            conflict.key,
+            live,
+            "holds no value of that dot, and no node is known that does: read it again, then resolve",
+        )
+        raise NotYet({dot.writer: dot.seq}, otherwise=unknown)
     raise conflict.draft.mismatch(
         conflict.key, live, "holds no value of that dot any more: read it again, then resolve"
     )
@@ -127,9 +129,20 @@ def _take_fields(conflict: Conflict, taken: Sibling, others: list[Sibling]) -> i
     gone = [entry for entry in conflict.covered if entry.sub in fields and entry.kind == Kind.MAP]
     superseded = [entry for entry in gone if entry.dot not in named]
     if superseded:
-        dots = tuple(named | {entry.dot for entry in gone})
-        _write(conflict, Kind.MAP, rules_of(Kind.MAP).copy(chosen), [tuple(sorted(dots))])
+        _write_fields(conflict, rules_of(Kind.MAP).copy(chosen), [*gone, *chosen])
     return len(superseded)
+
+
+def _write_fields(conflict: Conflict, copies: list[Copied], gone: list[Entry]) -> None:
+    """Write fields anew, each in place of its own values, so that history tells of each what it took the place of."""
+    if not copies or len(conflict.draft.ops) + len(copies) > CHANGE_OPS_MAX:
+        _write(conflict, Kind.MAP, copies, [])  # says why not
+    first = copies[0].sub
+    by_field: dict[str | None, list[Dot]] = {copy.sub: [] for copy in copies}
+    for entry in gone:
+        by_field.get(entry.sub, by_field[first]).append(entry.dot)  # of a purged value there is no copy
+    for copy in copies:
+        _write(conflict, Kind.MAP, [copy], [tuple(sorted({*by_field[copy.sub]}))])
 
 
 def _merge(conflict: Conflict, _args: Arguments) -> int:

@@ -6,7 +6,7 @@ first, with the commit under way: so the floor that says where the past begins i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import merge as merge_sorted
 from itertools import islice
 from typing import NamedTuple
@@ -38,6 +38,8 @@ SLICE_ROWS_MAX = 512
 """The same, where a commit is under way that adds as much: a slice takes twice what comes, lest the caps be outrun."""
 HISTORY_ROWS_MAX = 8192
 """The same for the history, of which one change can add thousands of rows."""
+SLICE_SPACES_MAX = 64
+"""How many spaces are looked at in one turn."""
 SLICE_DOCUMENTS_MAX = 32
 SLICE_STATES_MAX = 2
 """How many documents are stored as a whole in one slice: each has to be read."""
@@ -80,11 +82,14 @@ def changes_due(rows: Sequence[OldChange], size_bytes: int, caps: Caps, now_ms: 
 
 
 class HistoryPlan(NamedTuple):
-    """The last dead entry and the last removal to go (0: none), and what the floor of history must cover then."""
+    """The last dead entry and the last removal to go (0: none), what the floor of history must cover then, and when the
+    last of them was written down.
+    """
 
     dead_to: int
     removals_to: int
     floor: VersionVector
+    time_ms: int = 0
 
 
 def history_due(
@@ -95,7 +100,7 @@ def history_due(
     An entry was in an older cut if the cut covers its dot and none of its removers. So no removal may go before the
     entries that it removed, and once one entry has gone, cuts without its remover can be told no longer.
     """
-    dead_to = removals_to = last = 0
+    dead_to = removals_to = last = last_ms = 0
     rows: Iterable[tuple[int, int, int, int, int]] = merge_sorted(
         ((row.position, 0, row.id, row.size_bytes, row.time_ms) for row in dead),
         ((row.position, 1, row.id, row.size_bytes, row.time_ms) for row in removals),
@@ -104,7 +109,7 @@ def history_due(
         if size_bytes <= caps.history_bytes_max and time_ms >= now_ms - caps.history_age_ms_max:
             break
         size_bytes -= row_bytes
-        last = position
+        last, last_ms = position, time_ms
         if is_removal:
             removals_to = number
         else:
@@ -114,7 +119,7 @@ def history_due(
         if row.position > last:
             break
         merge(floor, {row.writer: row.seq})
-    return HistoryPlan(dead_to, removals_to, floor)
+    return HistoryPlan(dead_to, removals_to, floor, last_ms)
 
 
 class DocumentPlan(NamedTuple):
@@ -164,9 +169,12 @@ class Retention:
         self._last_s = 0.0
         self._rounds: dict[int, _Round] = {}
         self._history_rows = 0
+        self._waiting: dict[str, None] = {}
+        self._round_s = now_s
 
-    def touched(self, batch: Batch, now_s: float) -> None:
-        """Something is being written: ``batch``."""
+    def touched(self, names: Iterable[str], batch: Batch, now_s: float) -> None:
+        """Something is being written into these spaces: ``batch``."""
+        self._waiting.update(dict.fromkeys(names))
         self._history_rows += len(batch.removed_rows) + len(batch.removals)
         self.due_s = min(self.due_s, max(now_s, self._last_s + CHECK_INTERVAL_S))
 
@@ -175,23 +183,34 @@ class Retention:
         self.due_s = now_s + CHECK_INTERVAL_S
         self._rounds.clear()
 
-    def run(self, replicas: Iterable[Replica], batch: Batch, now_ms: int, now_s: float) -> None:
+    def run(self, replicas: Mapping[str, Replica], batch: Batch, now_ms: int, now_s: float) -> None:
         """Add to ``batch`` the next slice of what is to go, and raise the floors of the replicas accordingly.
+
+        It looks at the spaces that have been written to, and from time to time at all; at some of them in one turn.
 
         The rows in question have been committed: what is in ``batch`` so far is not among them.
         """
         self._last_s = now_s
-        self.due_s = now_s + IDLE_INTERVAL_S
+        if now_s >= self._round_s:
+            self._round_s = now_s + IDLE_INTERVAL_S
+            self._waiting.update(dict.fromkeys(sorted(replicas)))
+        self.due_s = self._round_s
         slice_rows = min(SLICE_ROWS_MAX, SLICE_ROWS + 2 * len(batch.changes))
         history_rows = max(2 * slice_rows, min(HISTORY_ROWS_MAX, 2 * self._history_rows))
         self._history_rows = 0
-        for replica in replicas:
+        for name in list(self._waiting)[:SLICE_SPACES_MAX]:
+            del self._waiting[name]
+            replica = replicas.get(name)
+            if replica is None:
+                continue
             stats = self._storage.log_stats(replica.id)
             more = self._trim_log(replica, batch, stats["log_bytes"], now_ms, slice_rows)
             more |= self._trim_history(replica, batch, stats["history_bytes"], now_ms, history_rows)
             more |= self._trim_documents(replica, batch)
             if more:
-                self.due_s = now_s + SLICE_INTERVAL_S
+                self._waiting[name] = None  # behind the others
+        if self._waiting:
+            self.due_s = now_s + SLICE_INTERVAL_S
 
     def _trim_log(self, replica: Replica, batch: Batch, size_bytes: int, now_ms: int, slice_rows: int) -> bool:
         rows_max = slice_rows if size_bytes > self.caps.log_bytes_max else 1
@@ -217,8 +236,7 @@ class Retention:
             return False
         if rows_max == 1:
             plan = self._plan_history(replica, size_bytes, now_ms, slice_rows)
-        merge(replica.history_floor, plan.floor)
-        batch.history_floors.append((pack_vector(replica.history_floor), replica.id))
+        replica.past.cut(plan.floor, plan.time_ms)
         batch.history_trims.append(HistoryTrim(replica.id, plan.dead_to, plan.removals_to))
         return True
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from crdtsync.causality import Dot, VersionVector, merge, vector_of
 from crdtsync.core.entries import Entry
+from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.change import RemoveRange
 from crdtsync.wire.limits import KEY_SIBLINGS_MAX
 from crdtsync.wire.tokens import Version
@@ -22,11 +23,15 @@ Removes = tuple[Dot, ...] | RemoveRange
 
 
 class NotYet(Exception):  # not an error: the request waits
-    """The request names changes that this node does not hold yet: ``vector`` says which."""
+    """The request names changes that this node does not hold yet: ``vector`` says which.
 
-    def __init__(self, vector: VersionVector) -> None:
+    ``otherwise``: the error if no node is known that has them; None: wait all the same.
+    """
+
+    def __init__(self, vector: VersionVector, otherwise: CrdtSyncError | None = None) -> None:
         super().__init__()
         self.vector = vector
+        self.otherwise = otherwise
 
 
 def ahead(vector: VersionVector, version: Version) -> VersionVector:

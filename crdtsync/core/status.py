@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import missing
 from crdtsync.core.replica import Replica
 from crdtsync.core.values import is_conflict
+from crdtsync.wire.limits import CLUSTER_SPACE
 
 if TYPE_CHECKING:
     from crdtsync.core.node import Node
     from crdtsync.core.peers import Dial, Peer
 
 
-def build_status(node: Node) -> dict[str, Any]:
-    """Everything that people and tools may want to know of this node, now. The shell adds what only it knows."""
+RESERVED_PREFIX = "_"
+"""With this begin the keys that are not listed to users."""
+
+
+def build_status(node: Node, reserved: bool = False) -> dict[str, Any]:
+    """Everything that people and tools may want to know of this node, now. The shell adds what only it knows.
+
+    ``reserved``: with the space that holds the cluster's own records.
+    """
+    shown = {name: replica for name, replica in sorted(node.replicas.items()) if reserved or name != CLUSTER_SPACE}
     return {
         "node": {
             "id": node.identity.node,
@@ -23,9 +33,11 @@ def build_status(node: Node) -> dict[str, Any]:
             "pid": node.identity.pid,
             "uptime_s": round(node.now_s - node.started_s, 3),
             "state": "read-only" if node.read_only else "ready",
+            "cluster": node.identity.cluster.hex() if node.fleet.is_initialised else None,
+            "certificate_expires": node.fleet.reach.expires_ms or None,
         },
-        "spaces": [_space(node, replica) for _, replica in sorted(node.replicas.items())],
-        "peers": [_peer(node, peer) for _, peer in sorted(node.sync.peers.items())]
+        "spaces": [_space(node, replica) for replica in shown.values()],
+        "peers": [_peer(node, peer, shown) for _, peer in sorted(node.sync.peers.items())]
         + [_dial(dial) for _, dial in sorted(node.sync.dials.items()) if not dial.node],
         "agents": [
             {
@@ -38,10 +50,18 @@ def build_status(node: Node) -> dict[str, Any]:
             for _, agent in sorted(node.desk.agents.items())
             if agent.name
         ],
+        "resolvers": node.resolvers.status(),
         "alarms": [
             {"code": alarm.code, "message": alarm.message, "since": alarm.since_ms} for alarm in node.alarms.raised()
         ],
         "store": node.storage.stats(),
+        "counters": {
+            **node.counts.described(),
+            "alarms": node.alarms.raised_count,
+            "requests": {name: count for name, count in sorted(node.desk.requests.items()) if count},
+            "refusals": dict(sorted(node.desk.refusals.items())),
+        },
+        "usage": [usage.described() for usage in node.usages()],
     }
 
 
@@ -51,7 +71,7 @@ def _space(node: Node, replica: Replica) -> dict[str, Any]:
     return {
         "name": replica.name,
         "epoch": replica.epoch,
-        "keys": len(entries) - len(entries.absent),
+        "keys": len(entries) - len(entries.absent) - sum(1 for _ in entries.keys(RESERVED_PREFIX)),
         "entries": entries.count - entries.expiry.hidden_count,
         "siblings": conflicting,
         "version_vector": {str(writer): seq for writer, seq in sorted(replica.vector.items())},
@@ -64,9 +84,9 @@ def _space(node: Node, replica: Replica) -> dict[str, Any]:
     }
 
 
-def _peer(node: Node, peer: Peer) -> dict[str, Any]:
+def _peer(node: Node, peer: Peer, replicas: Mapping[str, Replica]) -> dict[str, Any]:
     link = peer.link
-    acked = {name: peer.acked.get(name, {}) for name in node.replicas}
+    acked = {name: peer.acked.get(name, {}) for name in replicas if node.spaces.may_hold(name, peer.node)}
     dial = node.sync.dials.get(peer.url)
     state = "connected" if link is not None else _unlinked_state(dial)
     return {
@@ -76,8 +96,8 @@ def _peer(node: Node, peer: Peer) -> dict[str, Any]:
         "direction": None if link is None else ("out" if link.dialled else "in"),
         "state": state,
         "rtt_ms": None if link is None else link.rtt_ms,
-        "behind": {name: missing(vector, node.replicas[name].vector) for name, vector in acked.items()},
-        "ahead": {name: missing(node.replicas[name].vector, vector) for name, vector in acked.items()},
+        "behind": {name: missing(vector, replicas[name].vector) for name, vector in acked.items()},
+        "ahead": {name: missing(replicas[name].vector, vector) for name, vector in acked.items()},
         "last_seen": peer.last_seen_ms,
         "last_error": peer.last_error or (dial.last_error if dial is not None and link is None else ""),
         "clock_skew_ms": peer.clock_skew_ms,

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from crdtsync.causality import Dot, VersionVector, Writer, flatten
 from crdtsync.core.entries import Entry
+from crdtsync.wire.change import Order
 from crdtsync.wire.codec import pack
 
 
@@ -20,7 +21,8 @@ class SpaceRow(NamedTuple):
     ``own_writer`` is None if no writer may be resumed; ``own_position`` and ``position`` are the log positions of
     its last change and of the last change of all; ``hlc`` is the highest hybrid time ever applied; ``floor`` is the
     vector below which the log no longer reaches, ``trimmed_position`` the position of the last change trimmed from
-    it; ``history_floor`` is the vector below which history no longer tells an older cut.
+    it; ``history_floor`` is the vector below which history no longer tells an older cut, and ``history_since_ms`` the
+    time since when it tells all.
     """
 
     id: int
@@ -33,6 +35,7 @@ class SpaceRow(NamedTuple):
     floor: VersionVector
     trimmed_position: int
     history_floor: VersionVector
+    history_since_ms: int = 0
 
 
 class LogRow(NamedTuple):
@@ -76,7 +79,9 @@ class HeadRow(NamedTuple):
 
 
 class EntryRow(NamedTuple):
-    """A row of live state."""
+    """A row of live state. ``seen`` is what its operation took the place of, see :mod:`crdtsync.core.past`; None: not
+    known.
+    """
 
     row: int
     space: int
@@ -91,18 +96,27 @@ class EntryRow(NamedTuple):
     value: bytes | None
     value_hash: bytes
     attrs: bytes | None
+    seen: bytes | None = None
 
 
 class RemovedRow(NamedTuple):
-    """A row of live state that goes to history, and the log position of the change that removed it."""
+    """A row of live state that goes to history, and the log position of the change that removed it.
+
+    ``n`` is the number of the operation that did, and ``fate`` how it ended; None: not known here.
+    """
 
     row: int
     position: int
     time_ms: int
+    n: int | None = None
+    fate: int | None = None
 
 
 class RemovalRow(NamedTuple):
-    """That operation ``n`` of a change removed what ``removes`` (encoded) names from ``key``."""
+    """That operation ``n`` of a change removed what ``removes`` (encoded) names from ``key``.
+
+    ``hlc`` (8 bytes), ``agent`` and ``operation`` say who did what and when; None in rows of old databases.
+    """
 
     space: int
     key: str
@@ -112,6 +126,9 @@ class RemovalRow(NamedTuple):
     removes: bytes
     position: int
     time_ms: int
+    hlc: bytes | None = None
+    agent: str | None = None
+    operation: str | None = None
 
 
 class DocumentUpdateRow(NamedTuple):
@@ -226,6 +243,50 @@ class OldRemoval(NamedTuple):
     time_ms: int
 
 
+class Removal(NamedTuple):
+    """The operation that removed an entry."""
+
+    dot: Dot
+    hlc: int
+    agent: str
+    operation: str
+
+
+class PastRow(NamedTuple):
+    """An entry as history tells of it, alive or not.
+
+    ``seen`` is what its operation took the place of, encoded; None: not known. ``position`` is that of the change that
+    removed it, 0 if none has; ``fate`` and ``removal`` are None too where they are not known.
+    """
+
+    entry: Entry
+    seen: bytes | None
+    position: int = 0
+    fate: int | None = None
+    removal: Removal | None = None
+
+
+class DeadPlace(NamedTuple):
+    """A place among the dead entries of a space, by key and time of writing; ``hlc`` as rows have it."""
+
+    key: str
+    hlc: bytes
+    id: int
+
+
+class ScannedRow(NamedTuple):
+    """What of a dead entry says whether it is wanted. ``is_edit``: of a text; only then are those after it given."""
+
+    id: int
+    key: str
+    order: Order
+    is_edit: bool
+    agent: str = ""
+    fate: int | None = None
+    value: bytes | None = None
+    seen: bytes | None = None
+
+
 class DocumentSpan(NamedTuple):
     """Where a document's rows stand in the log; None: it has none.
 
@@ -236,6 +297,28 @@ class DocumentSpan(NamedTuple):
     first_update: int | None
     states: list[int]
     last: int
+
+
+class ArchiveRow(NamedTuple):
+    """What is kept of a space that was dropped: number, name and epoch, when, how much; ``unseen`` counts the changes
+    that the node that dropped it had not seen.
+    """
+
+    space: int
+    name: str
+    epoch: int
+    time_ms: int
+    entries: int
+    size_bytes: int
+    unseen: int
+
+
+class ArchivePurge(NamedTuple):
+    """Drop up to ``rows_max`` rows of an archive: first those of its log and history, then the rest if ``is_whole``."""
+
+    space: int
+    rows_max: int
+    is_whole: bool
 
 
 class OutcomeRow(NamedTuple):
@@ -260,13 +343,15 @@ class Batch:
     """Everything that one commit must make durable, as rows by table."""
 
     __slots__ = (
-        "adoptions", "changes", "clocks", "document_drops", "document_states", "document_trims", "document_updates",
-        "entries", "floors", "heads", "history_floors", "history_trims", "log_trims", "origins", "outcomes",
-        "own_changes", "peers", "removals", "removed_rows", "retired_writers", "snapshot_drops", "snapshot_parts",
-        "spaces", "staged_drops", "writers",
+        "adoptions", "archive_purges", "archives", "changes", "clocks", "document_drops", "document_states",
+        "document_trims", "document_updates", "entries", "floors", "heads", "history_floors", "history_trims",
+        "log_trims", "metas", "origins", "outcomes", "own_changes", "peers", "removals", "removed_rows",
+        "retired_writers", "snapshot_drops", "snapshot_parts", "spaces", "staged_drops", "writers",
     )  # fmt: skip
 
     def __init__(self) -> None:
+        self.archives: list[ArchiveRow] = []  # spaces that are spaces no longer
+        self.archive_purges: list[ArchivePurge] = []
         self.spaces: list[tuple[int, str, int]] = []
         self.writers: list[tuple[int, int]] = []
         self.retired_writers: list[tuple[int, int]] = []
@@ -282,7 +367,7 @@ class Batch:
         self.document_drops: list[DocumentDrop] = []
         self.origins: list[tuple[int, int, str, str]] = []
         self.floors: list[tuple[bytes, int]] = []  # a packed vector, of a space
-        self.history_floors: list[tuple[bytes, int]] = []  # likewise
+        self.history_floors: list[tuple[bytes, int, int]] = []  # likewise; and since when history tells all
         self.log_trims: list[LogTrim] = []
         self.history_trims: list[HistoryTrim] = []
         self.snapshot_parts: list[SnapshotPartRow] = []
@@ -293,6 +378,7 @@ class Batch:
         self.adoptions: list[Adoption] = []
         self.outcomes: list[OutcomeRow] = []
         self.peers: list[PeerRow] = []
+        self.metas: list[tuple[str, bytes | None]] = []  # what the node keeps for itself, by name; None: no longer
         self.own_changes = 0
 
     def __bool__(self) -> bool:
@@ -312,6 +398,15 @@ class Storage(Protocol):
 
     def spaces(self) -> list[SpaceRow]:
         """Every space on this node."""
+
+    def position_last(self) -> int:
+        """The highest log position ever used."""
+
+    def archives(self) -> list[ArchiveRow]:
+        """Every space that was dropped and of which something is still stored."""
+
+    def has_archived_log(self, space: int) -> bool:
+        """Whether log or history are still stored of one of them."""
 
     def heads(self, space: int) -> Iterable[tuple[Writer, int, bytes]]:
         """For each writer: its highest change applied here, with that change's hash."""
@@ -380,11 +475,31 @@ class Storage(Protocol):
     def document_spans(self, space: int, after: Dot | None, rows_max: int) -> list[DocumentSpan]:
         """Documents in order of their names, from after one of them on."""
 
+    # -- for history -------------------------------------------------------------------------------------------
+
+    def seen(self, row: int) -> bytes | None:
+        """What the operation that wrote a live entry took the place of, as its row has it."""
+
+    def dead(self, space: int, key: str, before: Order | None, *, is_lost: bool, rows_max: int) -> list[PastRow]:
+        """The newest dead entries of a key, in order: of those before a place, if one is given; or only the lost."""
+
+    def dead_by_id(self, ids: list[int]) -> list[PastRow]:
+        """Dead entries by the numbers of their rows, as far as they are still there, in no order."""
+
+    def scan_dead(self, space: int, after: DeadPlace, *, is_lost: bool, rows_max: int) -> list[ScannedRow]:
+        """Dead entries of all keys after a place, by key and time of writing; or only the lost."""
+
     def outcome(self, client: bytes, number: int) -> bytes | None:
         """The stored reply to a client's write."""
 
     def peers(self) -> list[PeerRow]:
         """Every node ever met."""
+
+    def meta(self, name: str) -> bytes | None:
+        """What the node keeps for itself under a name."""
+
+    def metas(self, prefix: str) -> list[bytes]:
+        """All that it keeps under names that begin so, in order of name."""
 
     def stats(self) -> dict[str, object]:
         """The ``store`` object of the status."""

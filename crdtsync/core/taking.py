@@ -71,6 +71,7 @@ class Taker:
         self._send = send
         self._refused_until_s: dict[tuple[str, str], float] = {}
         self.receipts: dict[str, Receipt] = {}
+        self._offered: set[str] = set()
         self.read_only = False
         self.merges: list[tuple[str, Merged]] = []
         self._restore(now_s)
@@ -79,6 +80,12 @@ class Taker:
         """The replicas have been read anew from disk: go on from what is there."""
         self.merges.clear()
         self._restore(now_s)
+
+    def forget(self, replica: Replica) -> None:
+        """The space is no longer here, nor what was being taken of it."""
+        self.receipts.pop(replica.name, None)
+        self.merges = [(name, merged) for name, merged in self.merges if name != replica.name]
+        self._refused_until_s = {key: due for key, due in self._refused_until_s.items() if key[0] != replica.name}
 
     def _restore(self, now_s: float) -> None:
         """Go on with what was being taken when this process, or the one before it, stopped."""
@@ -114,6 +121,7 @@ class Taker:
     def hear_offer(self, link: Link, here: SpaceLink, replica: Replica, now_s: float) -> None:
         """A peer has a snapshot for this node."""
         here.has_offer = True
+        self._offered.add(replica.name)
         receipt = self.receipts.get(replica.name)
         if receipt is not None and receipt.link is link and not self.read_only:
             self._ask(replica.name, receipt, now_s, is_late=True)
@@ -130,6 +138,7 @@ class Taker:
         if self._is_refused(replica.name, link.hello.node, now_s):
             return None
         here.has_offer = True
+        self._offered.add(replica.name)
         self._choose(replica.name, now_s)
         receipt = self.receipts.get(replica.name)
         if receipt is None or receipt.link is not link:
@@ -138,8 +147,13 @@ class Taker:
         return True
 
     def _choose_all(self, now_s: float) -> None:
-        for name in sorted(self._replicas):
+        for name in sorted(self._offered | self.receipts.keys()):
             self._choose(name, now_s)
+        self._offered = {
+            name
+            for name in self._offered
+            if any(name in link.spaces and link.spaces[name].has_offer for link in self._links.values())
+        }
 
     def _choose(self, space: str, now_s: float) -> None:
         """Ask a peer for a snapshot, if there is one to ask and none is being taken."""
@@ -354,7 +368,7 @@ class Taker:
         if self.read_only:
             return None
         due: list[float] = []
-        for name in self._replicas:
+        for name in self._offered | self.receipts.keys():
             receipt = self.receipts.get(name)
             offering = [link for link in self._links.values() if name in link.spaces and link.spaces[name].has_offer]
             if receipt is not None and (receipt.link is not None or offering):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from crdtsync.core.cluster import OWN_AGENT
 from crdtsync.core.draft import Draft
 from crdtsync.core.kinds.text_join import bring_over, compact
 from crdtsync.core.kinds.text_lineage import by_document
 from crdtsync.core.replica import Applied, Replica
 from crdtsync.errors import CrdtSyncError
-
-OWN_AGENT = "crdtsyncd"
-"""The agent's name on what the daemon writes by itself."""
 
 TURN_KEYS_MAX = 8
 """Texts that are looked at in one turn."""

@@ -56,6 +56,11 @@ class Transfers:
         self.giver.reload()
         self.taker.reload(now_s)
 
+    def forget(self, replica: Replica) -> None:
+        """The space is no longer here."""
+        self.giver.forget(replica)
+        self.taker.forget(replica)
+
     def tick(self, now_s: float) -> None:
         """What time alone brings about."""
         self.giver.tick(now_s)

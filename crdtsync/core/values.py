@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Writer, hlc_ms, vector_of
 from crdtsync.core.entries import Entries, Entry
 from crdtsync.core.kinds.rules import FieldSibling, Sibling
 from crdtsync.core.kinds.table import rules_of
-from crdtsync.core.replica import Replica
+from crdtsync.core.policies import LWW, Policy
+from crdtsync.errors import TooLarge
 from crdtsync.wire.change import Kind, Order
 from crdtsync.wire.limits import KEY_SIBLINGS_MAX
 from crdtsync.wire.tokens import VERSION_DOTS_MAX, Version, encode_dot, encode_version
 
+if TYPE_CHECKING:
+    from crdtsync.core.replica import Replica
+
 KIND_NAMES = {kind.value: kind.name.lower() for kind in Kind}
 
-ReadValue = Callable[[Replica, Sibling], bytes | None]
+ReadValue = Callable[["Replica", Sibling], bytes | None]
 
 
 def kind_name(kind: int) -> str:
@@ -27,26 +31,43 @@ def kind_name(kind: int) -> str:
 def siblings(entries: Entries, live: list[Entry]) -> list[Sibling]:
     """The concurrent values among the live entries of a key, the winner first.
 
-    Highest hybrid time, then highest writer.
+    By the key's read policy; by default highest hybrid time, then highest writer.
     """
     if len(live) < 2:
         return [live] if live else []
-    if live[0].key not in entries.mixed:
-        return _in_order(live)
-    return grouped(live)
+    if live[0].key in entries.mixed:
+        return grouped(live, entries.policy_of(live[0].key))
+    if rules_of(live[0].kind).split is None:
+        return [live]
+    return _in_order(live, entries.policy_of(live[0].key))
 
 
-def grouped(live: list[Entry]) -> list[Sibling]:
-    """The same, of entries that may be of several kinds."""
+def grouped(live: list[Entry], policy: Policy = LWW) -> list[Sibling]:
+    """The same, of entries that may be of several kinds.
+
+    Among kinds the newest entry decides, whatever the policy: it orders the values of that kind, which come first.
+    """
     kinds: dict[int, list[Entry]] = {}
     for entry in live:
         kinds.setdefault(entry.kind, []).append(entry)
-    return newest_first([group for one_kind in kinds.values() for group in _in_order(one_kind)])
+    leading = kinds.pop(live[-1].kind)
+    others = newest_first([group for one_kind in kinds.values() for group in _in_order(one_kind, LWW)])
+    if policy.rank is None or rules_of(leading[0].kind).ranked is None:
+        return newest_first([*_in_order(leading, LWW), *others])
+    return [*_in_order(leading, policy), *others]
 
 
-def _in_order(one_kind: list[Entry]) -> list[Sibling]:
-    split = rules_of(one_kind[0].kind).split
-    return [one_kind] if split is None else newest_first(split(one_kind))
+def _in_order(one_kind: list[Entry], policy: Policy) -> list[Sibling]:
+    rules = rules_of(one_kind[0].kind)
+    if policy.rank is not None and rules.ranked is not None:
+        return rules.ranked.split(one_kind, policy.rank)
+    return [one_kind] if rules.split is None else newest_first(rules.split(one_kind))
+
+
+def policy_of(entries: Entries, groups: list[Sibling]) -> Policy:
+    """The policy that decides among these values of a key; the default for kinds that have nothing to decide."""
+    newest = groups[0][-1]
+    return LWW if rules_of(newest.kind).ranked is None else entries.policy_of(newest.key)
 
 
 def newest_first(groups: list[Sibling]) -> list[Sibling]:
@@ -68,6 +89,13 @@ def is_conflict(entries: Entries, live: list[Entry]) -> bool:
     return split is not None and len(split(live)) > 1
 
 
+def concerned(replica: Replica, schema_key: str, prefix: str, now_ms: int) -> list[str]:
+    """The keys with several values of which another one may come first after a change of that schema."""
+    entries = replica.entries
+    found = replica.schemas.concerned(schema_key, prefix)
+    return [key for key in found if is_conflict(entries, entries.live(key, now_ms))]
+
+
 def version_of(shown: list[Entry], others: list[Entry] = []) -> Version:  # noqa: B006  # never changed
     """What a reader knows who was handed ``shown`` while ``others`` were alive too.
 
@@ -87,6 +115,14 @@ def packed_value(replica: Replica, group: Sibling) -> bytes | None:
     :raises TooLarge: it does not fit into one reply.
     """
     return rules_of(group[-1].kind).read(replica, group)
+
+
+def readable_value(replica: Replica, group: Sibling) -> bytes | None:
+    """The same; None also for what does not fit into one reply."""
+    try:
+        return packed_value(replica, group)
+    except TooLarge:
+        return None
 
 
 def inline_value(replica: Replica, group: Sibling) -> bytes | None:
@@ -120,6 +156,14 @@ def describe(
     return described
 
 
+def with_seen(replica: Replica, groups: list[Sibling], described: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Siblings as agents see them, each with what its author had seen; a value without siblings as it is."""
+    if len(groups) < 2:
+        return described
+    past = replica.past
+    return [one | past.describe(past.seen(group[-1])) for one, group in zip(described, groups, strict=True)]
+
+
 def describe_key(
     replica: Replica,
     key: str,
@@ -131,5 +175,6 @@ def describe_key(
     groups = siblings(replica.entries, live)
     if not groups:
         return None
-    winner, *others = [describe(replica, group, node_of, read) for group in groups]
-    return {"key": key, **winner, "version": encode_version(version_of(live)), "siblings": others}
+    winner, *others = with_seen(replica, groups, [describe(replica, group, node_of, read) for group in groups])
+    about = {"version": encode_version(version_of(live)), "policy": policy_of(replica.entries, groups).name}
+    return {"key": key, **winner, **about, "siblings": others}

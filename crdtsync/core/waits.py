@@ -17,6 +17,10 @@ Topic = tuple[str, Writer]
 """A writer in a space."""
 
 
+LATER = object()
+"""What a handler of a request returns if the reply comes by itself, later."""
+
+
 @dataclass(slots=True, eq=False)
 class Wait:
     """``needed``: what this node must hold, by space; then ``check`` returns the result once it is there; None: not
@@ -65,9 +69,13 @@ class Waits:
         self._file(wait)
         return True
 
+    def count(self, conn: int) -> int:
+        """How many requests of this agent wait."""
+        return len(self._by_conn.get(conn, ()))
+
     def is_full(self, conn: int) -> bool:
         """Whether this agent has as many requests waiting as it may have."""
-        return len(self._by_conn.get(conn, ())) >= self.PER_AGENT_MAX
+        return self.count(conn) >= self.PER_AGENT_MAX
 
     def drop(self, conn: int) -> None:
         """Forget what a closed connection was waiting for."""
@@ -83,6 +91,13 @@ class Waits:
         for wait in self._deadlines:  # this node may hold less than it did
             self._unfile(wait)
             self._file(wait)
+        return undone
+
+    def take_of(self, space: str) -> list[Wait]:
+        """The waiting requests that need something of a space which is no longer here."""
+        undone = [wait for wait in self._deadlines if space in wait.needed]
+        for wait in undone:
+            self._remove(wait)
         return undone
 
     def peers_spoke(self) -> None:

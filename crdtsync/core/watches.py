@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from crdtsync.causality import VersionVector, covers, merge
-from crdtsync.core.audience import Audience
+from crdtsync.core.audience import Audience, is_told
 from crdtsync.core.entries import Entry
 from crdtsync.core.events import (
     Unit,
     Upshot,
-    array_header,
+    event_frames,
     hidden_event,
     live_event,
     pack_batch,
@@ -26,16 +26,15 @@ from crdtsync.core.events import (
     units_of,
     upshot,
 )
+from crdtsync.core.mirrors import StateWatches
 from crdtsync.core.replica import Applied, Replica
 from crdtsync.core.storage import Storage
-from crdtsync.wire.codec import pack
-from crdtsync.wire.framing import frame
+from crdtsync.core.values import concerned
 from crdtsync.wire.tokens import encode_token
 
 SLICE_KEYS_MAX = 64
 SLICE_CHANGES_MAX = 64
 SLICE_BYTES_MAX = 512 * 1024
-FRAME_BYTES_MAX = 1024 * 1024
 DIRTY_KEYS_MAX = 100_000
 RETOLD_KEYS_MAX = 10_000
 """Keys that a merged snapshot changed: beyond that a watcher of them starts over."""
@@ -111,9 +110,10 @@ class Watches:
         self._by_conn: dict[int, dict[int, Watch]] = {}
         self._by_space: dict[str, Audience[Watch]] = {}
         self._behind: dict[Watch, None] = {}
+        self.mirrors = StateWatches(storage, send)
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_conn.values()))
+        return sum(map(len, self._by_conn.values())) + len(self.mirrors)
 
     def add(self, watch: Watch, after: VersionVector | None, now_ms: int) -> None:
         """Begin a watch; ``after`` names what the watcher has seen, None sends a snapshot first."""
@@ -133,6 +133,7 @@ class Watches:
 
     def remove(self, conn: int, request: int | None = None) -> None:
         """End one watch of a connection, or all."""
+        self.mirrors.remove(conn, request)
         watches = self._by_conn.get(conn, {})
         for number in list(watches) if request is None else [request]:
             watch = watches.pop(number, None)
@@ -144,25 +145,43 @@ class Watches:
 
     def count(self, conn: int) -> int:
         """How many watches a connection has."""
-        return len(self._by_conn.get(conn, ()))
+        return len(self._by_conn.get(conn, ())) + self.mirrors.count(conn)
+
+    def missed(self) -> list[tuple[int, int]]:
+        """Connections of watchers that are behind, and how many keys each has still to be told."""
+        return [(watch.conn, len(watch.dirty)) for watch in self._behind]
 
     def set_blocked(self, conn: int, blocked: bool) -> None:
         """The connection's consumer is too slow, or has caught up."""
+        self.mirrors.set_blocked(conn, blocked)
         for watch in self._by_conn.get(conn, {}).values():
             watch.blocked = blocked
 
     def reload(self, replicas: dict[str, Replica]) -> None:
         """The replicas have been read anew: start every watch over."""
-        for name, audience in self._by_space.items():
-            for watch in audience:
-                watch.replica = replicas[name]
-                watch.start_snapshot(is_reset=True)
-                self._behind[watch] = None
+        for replica in replicas.values():
+            self.moved(replica)
+
+    def moved(self, replica: Replica) -> None:
+        """Another replica has taken the place of one: every watch of it starts over."""
+        self.mirrors.moved(replica)
+        for watch in self._by_space.get(replica.name, ()):
+            watch.replica = replica
+            watch.start_snapshot(is_reset=True)
+            self._behind[watch] = None
+
+    def end(self, name: str) -> list[tuple[int, int]]:
+        """A space is no longer here: end its watches. Returns their connections and requests."""
+        ended = [(watch.conn, watch.request) for watch in self._by_space.get(name, ())] + self.mirrors.of_space(name)
+        for conn, request in ended:
+            self.remove(conn, request)
+        return ended
 
     # -- feeding -------------------------------------------------------------------------------------------
 
     def notify(self, name: str, applied: list[Applied], durable: int, now_ms: int) -> None:
         """Tell the watchers of a space what the commit under way changes."""
+        self.mirrors.notify(name, applied, now_ms)
         audience = self._by_space.get(name)
         if not audience:
             return
@@ -170,6 +189,7 @@ class Watches:
         replica = next(iter(audience)).replica
         shown = replica.durable_vector()
         ready: dict[Watch, list[bytes]] = {}
+        ahead: set[str] = set()
         for item in applied:
             shown[item.change.writer] = item.change.seq
             units = units_of(item.change)
@@ -178,9 +198,15 @@ class Watches:
                 for watch in audience.of(unit.key):
                     found.setdefault(watch, []).append(number)
             if found:
-                self._tell(found, _Story(replica, item, units, shown, now_ms), ready)
+                self._tell(found, _Story(replica, item, units, shown, now_ms, ahead), ready)
+        frames: dict[tuple[int, ...], list[bytes]] = {}
         for watch, events in ready.items():
-            self._emit(watch, events)
+            # Whoever is told the same gets the very same bytes: while many are slow these are held once.
+            same = (watch.request, *map(id, events))
+            if same not in frames:
+                frames[same] = event_frames(watch.request, events)
+            for data in frames[same]:
+                self._send(watch.conn, data)
 
     def _let_in(self, name: str, durable: int) -> None:
         """Let those go on live that have read the log to its end. To the others it will bring what happens now."""
@@ -203,6 +229,8 @@ class Watches:
 
     def expired(self, name: str, entries: Iterable[Entry], now_ms: int) -> None:
         """Tell the watchers of a space that readers see these entries no longer."""
+        entries = list(entries)
+        self.mirrors.retell(name, {entry.key for entry in entries})
         audience = self._by_space.get(name)
         if not audience:
             return
@@ -221,20 +249,38 @@ class Watches:
         for watch, events in ready.items():
             self._emit(watch, events)
 
-    def retell(self, name: str, keys: Iterable[str]) -> None:
+    def reranked(self, replica: Replica, now_ms: int) -> set[str]:
+        """The keys of which another value may come first, since schemas have changed. To be called before
+        :meth:`notify`, and the keys told after it: copies are then told the commit as a whole.
+        """
+        if not replica.schemas.is_retold:
+            return set()
+        changed, is_reshaped = replica.schemas.take_retold()
+        if not len(self):
+            return set()
+        keys = {key for schema_key in changed for key in concerned(replica, schema_key, "", now_ms)}
+        self.mirrors.retell(replica.name, keys)
+        if is_reshaped and len(self.mirrors):
+            for schema_key in changed:
+                self.mirrors.retell(replica.name, replica.schemas.matching(schema_key))
+        return keys
+
+    def retell(self, name: str, keys: Iterable[str], is_lagging: bool = True) -> None:
         """Tell the newest state of these keys, which something else than a change of the log has brought about.
 
-        Watchers are told that they lagged.
+        Watchers are told that they lagged, unless nothing that happened to a key was left out.
         """
+        keys = sorted(keys)  # told in that order
+        self.mirrors.retell(name, keys)
         audience = self._by_space.get(name)
         if not audience:
             return
         found: dict[Watch, list[str]] = {}
-        for key in sorted(keys):  # told in that order
+        for key in keys:
             for watch in audience.of(key):
                 found.setdefault(watch, []).append(key)
         for watch, of_watch in found.items():
-            watch.lagged = True
+            watch.lagged = watch.lagged or is_lagging
             if len(of_watch) > RETOLD_KEYS_MAX:
                 watch.start_snapshot(is_reset=True)
             self._defer(watch, of_watch)
@@ -252,6 +298,7 @@ class Watches:
 
     def advance(self, durable: Mapping[str, int], now_ms: int) -> None:
         """Send a slice to each watch that is not live. ``durable``: per space, the log position of the last commit."""
+        self.mirrors.advance(now_ms)
         for watch in list(self._behind):
             if watch.blocked:
                 continue
@@ -264,7 +311,7 @@ class Watches:
 
     def has_more(self) -> bool:
         """Whether :meth:`advance` has something to do at once."""
-        return any(not watch.blocked for watch in self._behind)
+        return any(not watch.blocked for watch in self._behind) or self.mirrors.has_more()
 
     def _resume(self, watch: Watch, durable: int, now_ms: int) -> None:
         """Send a slice of the log to a watcher that went on after a token, and at its end what is to be told anew.
@@ -286,7 +333,10 @@ class Watches:
             merge(watch.held, {row.writer: row.seq})
             change = replica.codec.decode(row.body)
             units = units_of(change)
-            matching = [unit for unit in units if unit.key.startswith(watch.prefix) and _is_news(watch, unit, after)]
+            matching = [unit for unit in units if is_told(unit.key, watch.prefix) and _is_news(watch, unit, after)]
+            for unit in units:
+                if unit.key[0] == "_":
+                    self._defer(watch, concerned(replica, unit.key, watch.prefix, now_ms))
             self._note_survivors(watch, matching, now_ms)
             if watch.scan is not None:
                 break  # too much to tell anew: it starts over
@@ -342,7 +392,8 @@ class Watches:
                 if found == SLICE_KEYS_MAX:
                     return
                 watch.scan = key
-                yield key
+                if is_told(key, watch.prefix):
+                    yield key
             watch.scan = None
             return
         for _ in range(min(SLICE_KEYS_MAX, len(watch.dirty))):
@@ -353,14 +404,8 @@ class Watches:
             yield key
 
     def _emit(self, watch: Watch, events: list[bytes]) -> None:
-        while events:
-            size_bytes = count = 0
-            while count < len(events) and (not count or size_bytes + len(events[count]) <= FRAME_BYTES_MAX):
-                size_bytes += len(events[count])
-                count += 1
-            head = b"\x93" + pack(watch.request) + b"\x02" + array_header(count)
-            self._send(watch.conn, frame(head + b"".join(events[:count])))
-            events = events[count:]
+        for data in event_frames(watch.request, events):
+            self._send(watch.conn, data)
 
 
 def _is_news(watch: Watch, unit: Unit, position: int) -> bool:
@@ -376,12 +421,19 @@ class _Story:
     """One change as watchers are told it: encoded when the first of them is to be told, and once for all."""
 
     def __init__(
-        self, replica: Replica, applied: Applied, units: list[Unit], shown: VersionVector, now_ms: int
+        self,
+        replica: Replica,
+        applied: Applied,
+        units: list[Unit],
+        shown: VersionVector,
+        now_ms: int,
+        ahead: set[str],
     ) -> None:
         self.applied = applied
         self.units = units
         self._replica = replica
         self._now_ms = now_ms
+        self._ahead = ahead
         self._token = _token(replica, shown)
         self._events: dict[int, bytes] = {}
         self._told: dict[tuple[int, ...], bytes] = {}
@@ -390,7 +442,7 @@ class _Story:
         """The event of one unit; empty: it changed nothing that a reader could see."""
         event = self._events.get(number)
         if event is None:
-            plain = live_event(self._replica, self.applied, self.units[number], self._now_ms)
+            plain = live_event(self._replica, self.applied, self.units[number], self._now_ms, self._ahead)
             event = self._events[number] = b"" if plain is None else pack_event(plain, self._token)
         return event
 

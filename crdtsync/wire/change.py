@@ -6,7 +6,7 @@ Layout (msgpack)::
     header = bin of [FORMAT, writer, seq, deps, prev_hash, hlc, agent, idempotency, ops, origin, …]
     deps   = [writer, seq, hash8, …]                    heads applied since its last change; in its first, all
     origin = [node id, node name] in a writer's first change, else nil
-    op     = [key, sub, kind, has_value, removes, attrs, …]
+    op     = [key, sub, kind, has_value, removes, attrs, …]   then `true` if what it removes had not been read
     value  = bin (msgpack of the value)  |  [bin(16)]   the latter: purged, only its hash is left
     removes = nil | [writer, seq, n, …]                 dots
             | {0: [writer, seq, …], 1: [hlc, writer, seq, n]}   all dots of the key in this vector, up to this place
@@ -71,7 +71,8 @@ class RemoveRange(NamedTuple):
 class Op(NamedTuple):
     """One operation.
 
-    ``value`` is None for a removal and for a purged value; the latter still has its ``value_hash``.
+    ``value`` is None for a removal and for a purged value; the latter still has its ``value_hash``. ``blind``: its
+    author had not read what it removes; merging does not look at that, history does.
     """
 
     key: str
@@ -81,6 +82,7 @@ class Op(NamedTuple):
     value_hash: bytes | None
     removes: tuple[Dot, ...] | RemoveRange
     attrs: dict[str, Any] | None
+    blind: bool = False
 
 
 class Dep(NamedTuple):
@@ -203,7 +205,8 @@ def flat_removes(removes: tuple[Dot, ...] | RemoveRange) -> object:
 
 
 def _plain_op(op: Op) -> list[object]:
-    return [op.key, op.sub, int(op.kind), op.value_hash is not None, flat_removes(op.removes), op.attrs]
+    plain = [op.key, op.sub, int(op.kind), op.value_hash is not None, flat_removes(op.removes), op.attrs]
+    return [*plain, True] if op.blind else plain
 
 
 def _change(fields: list[Any], values: list[Any]) -> Change:
@@ -261,7 +264,8 @@ def _op(plain: list[Any], values: Any) -> Op:
         value, hashed = _value(next(values, None))
     elif has_value is not False:
         raise ValueError("value flag")
-    return Op(key, sub, _bounded(kind, 0, 1 << 16), value, hashed, _removes(removes), attrs)
+    blind = len(plain) > 6 and plain[6] is True
+    return Op(key, sub, _bounded(kind, 0, 1 << 16), value, hashed, _removes(removes), attrs, blind)
 
 
 def _value(plain: Any) -> tuple[bytes | None, bytes]:

@@ -26,10 +26,14 @@ REQUEST_ITEMS_MAX = 65_536
 MESSAGE_ITEMS_MAX = 1_000_000
 SHOWN_CHARS_MAX = 80
 
+CLUSTER_SPACE = "_cluster"
+"""The one reserved space: the cluster's own records, on every node and out of reach for agents."""
+
 AGENT_FRAME_BYTES_MAX = 8 * 1024 * 1024
 PEER_FRAME_BYTES_MAX = 8 * 1024 * 1024
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
+_EPOCH = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
@@ -80,6 +84,12 @@ def check_key(key: object) -> str:
 def is_name(name: object) -> bool:
     """Whether ``name`` can name a space, an agent or a node."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def archive_of(name: object) -> tuple[str, int] | None:
+    """Space and epoch that ``name`` names an archive of, as ``team@3`` does; None if it names none."""
+    space, sign, epoch = name.partition("@") if isinstance(name, str) else ("", "", "")
+    return (space, int(epoch)) if sign and is_name(space) and _EPOCH.fullmatch(epoch) else None
 
 
 def check_name(name: object, what: str) -> str:

@@ -10,10 +10,13 @@ STOP        ``[6, space, code, message]``: I stopped syncing this space with you
 OFFER       ``[7, space, epoch]``: what you lack is no longer in my log, or would be too much: take a snapshot
 TAKE        ``[8, space, epoch, snapshot, part]``: send me a snapshot (empty id), or this one on from that part
 PART        ``[9, space, epoch, snapshot, part, bytes, hash8, is_last]``: one part of it
+RESOLVERS   ``[10, node id, [[space, pattern, ms], …], [[space, key, asked], …]]``: who resolves what at a node
+PROBE       ``[11, number]``: are you getting anywhere?
+PROBED      ``[12, number, time_ms]``: yes; and it is so late here
 ==========  =======================================================================================
 
-The last three go only to a node whose HELLO names the feature ``snapshots``. What a part holds is
-:mod:`crdtsync.wire.snapshot`.
+OFFER, TAKE and PART go only to a node whose HELLO names the feature ``snapshots``, RESOLVERS to one that names
+``resolvers``, PROBE and PROBED to one that names ``probes``. What a part holds is :mod:`crdtsync.wire.snapshot`.
 
 Unknown types, and elements after the known ones, come from newer versions and are ignored.
 """
@@ -22,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from crdtsync.causality import SEQ_MAX, WRITER_MAX, Frontier, VersionVector, Writer, flatten
 from crdtsync.errors import InvalidEncoding
@@ -30,6 +33,8 @@ from crdtsync.wire.change import SHORT_HASH_BYTES
 from crdtsync.wire.codec import check_items, pack, unpack
 from crdtsync.wire.limits import (
     CHANGE_DEPS_MAX,
+    CLUSTER_SPACE,
+    KEY_BYTES_MAX,
     MESSAGE_ITEMS_MAX,
     NAME_CHARS_MAX,
     PEER_FRAME_BYTES_MAX,
@@ -45,6 +50,13 @@ PART_NUMBER_MAX = 1 << 32
 SNAPSHOT_ID_BYTES = 16
 SNAPSHOTS = "snapshots"
 """The feature of a node that gives and takes snapshots."""
+RESOLVERS = "resolvers"
+"""The feature of a node that tells which resolvers are attached to it."""
+RESOLVERS_PATTERNS_MAX = 256
+RESOLVERS_KEYS_MAX = 256
+RESOLVER_TAKEOVER_MS_MAX = 3600 * 1000
+PROBES = "probes"
+"""The feature of a node that answers probes."""
 STOP_CHARS_MAX = 1000
 
 
@@ -149,10 +161,55 @@ class Part:
     is_last: bool
 
 
-Message = Hello | Changes | Ack | Want | Links | Stop | Offer | Take | Part
+class ResolvedPattern(NamedTuple):
+    """That somebody resolves conflicts of such keys, and how long one answer may take."""
+
+    space: str
+    pattern: str
+    takeover_ms: int
 
 
-def encode_message(message: Message) -> bytes:
+class HandledKey(NamedTuple):
+    """A conflict that resolvers of a node are at work on, the how-many-th by now, or, with 0, that none of them can
+    settle.
+    """
+
+    space: str
+    key: str
+    asked: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resolvers:
+    """All that ``node`` has to say about its resolvers, instead of what was told of it before.
+
+    The sender itself, or a node that it is connected to and the receiver is not.
+    """
+
+    node: str
+    patterns: tuple[ResolvedPattern, ...] = ()
+    keys: tuple[HandledKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The receiver must answer from its next turn."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """The answer to the probe of that number."""
+
+    number: int
+    time_ms: int
+
+
+Message = Hello | Changes | Ack | Want | Links | Stop | Offer | Take | Part | Resolvers | Probe | Probed
+
+
+def encode_message(message: Message) -> bytes:  # noqa: C901  # a case for each message
     """The message as it goes into one websocket frame."""
     match message:
         case Hello():
@@ -173,6 +230,12 @@ def encode_message(message: Message) -> bytes:
             return pack([8, space, epoch, snapshot, part])
         case Part(space, epoch, snapshot, part, data, short_hash, is_last):
             return pack([9, space, epoch, snapshot, part, data, short_hash, is_last])
+        case Resolvers(node, patterns, keys):
+            return pack([10, node, [list(one) for one in patterns], [list(one) for one in keys]])
+        case Probe(number):
+            return pack([11, number])
+        case Probed(number, time_ms):
+            return pack([12, number, time_ms])
 
 
 def decode_message(data: bytes) -> Message | None:
@@ -285,6 +348,20 @@ def _part(plain: list[Any]) -> Part:
     )
 
 
+def _resolvers(plain: list[Any]) -> Resolvers:
+    _, node, patterns, keys = plain[:4]
+    if len(patterns) > RESOLVERS_PATTERNS_MAX or len(keys) > RESOLVERS_KEYS_MAX:
+        raise ValueError("more about resolvers than a node has to say")
+    return Resolvers(
+        _text(node),
+        tuple(
+            ResolvedPattern(_space(space), _key(pattern), _count(takeover_ms, RESOLVER_TAKEOVER_MS_MAX))
+            for space, pattern, takeover_ms in (one[:3] for one in patterns)
+        ),
+        tuple(HandledKey(_space(space), _key(key), _count(asked)) for space, key, asked in (one[:3] for one in keys)),
+    )
+
+
 _DECODERS: dict[object, Callable[[list[Any]], Message]] = {
     1: _hello,
     2: _changes,
@@ -295,6 +372,9 @@ _DECODERS: dict[object, Callable[[list[Any]], Message]] = {
     7: _offer,
     8: _take,
     9: _part,
+    10: _resolvers,
+    11: lambda plain: Probe(_count(plain[1])),
+    12: lambda plain: Probed(_count(plain[1]), _count(plain[2])),
 }
 
 
@@ -329,6 +409,12 @@ def _text(text: Any) -> str:
     return text
 
 
+def _key(key: Any) -> str:
+    if type(key) is not str or not 1 <= len(key) <= KEY_BYTES_MAX:
+        raise ValueError("not a key or pattern")
+    return key
+
+
 def _name(name: Any) -> str:
     if not is_name(name):
         raise ValueError("not a name")
@@ -336,7 +422,7 @@ def _name(name: Any) -> str:
 
 
 def _space(name: Any) -> str:
-    return name if name == "_cluster" else _name(name)
+    return CLUSTER_SPACE if name == CLUSTER_SPACE else _name(name)
 
 
 def _blob(data: Any, bytes_max: int) -> bytes:

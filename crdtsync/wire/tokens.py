@@ -11,7 +11,7 @@ from typing import Any
 from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, VersionVector, Writer, flatten
 from crdtsync.errors import InvalidEncoding, InvalidRequest
 from crdtsync.wire.codec import pack, unpack
-from crdtsync.wire.limits import is_name, shown
+from crdtsync.wire.limits import CLUSTER_SPACE, archive_of, is_name, shown
 
 TOKEN_PREFIX = "c1."
 VERSION_PREFIX = "v1."
@@ -116,7 +116,7 @@ def _bounded(number: object, highest: int) -> int:
 
 
 def _name(name: object) -> str:
-    if not is_name(name) and name != "_cluster":
+    if not is_name(name) and name != CLUSTER_SPACE and archive_of(name) is None:
         raise ValueError(name)
     return str(name)
 

@@ -16,7 +16,8 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from crdtsync.core.retention import Caps
-from crdtsync.errors import ConfigError
+from crdtsync.errors import ConfigError, InvalidRequest
+from crdtsync.wire.invites import decode_invite
 from crdtsync.wire.limits import is_name
 
 PEER_PORT_DEFAULT = 7420
@@ -58,7 +59,8 @@ def default_node_name() -> str:
     return name or "node"
 
 
-def _state_dir() -> Path:
+def default_data_dir() -> Path:
+    """Where the database lives if nothing is said: in the user's state directory."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "crdtsync"
 
@@ -69,7 +71,7 @@ def _default_socket() -> Path:
         return Path(runtime) / "crdtsync" / "agent.sock"
     if os.geteuid() == 0:
         return Path("/run/crdtsync/agent.sock")
-    return _state_dir() / "agent.sock"
+    return default_data_dir() / "agent.sock"
 
 
 class Config(BaseSettings):
@@ -77,13 +79,15 @@ class Config(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="CRDTSYNC_", extra="forbid", frozen=True)
 
-    data_dir: Path = Field(default_factory=_state_dir, description="where the database lives")
+    data_dir: Path = Field(default_factory=default_data_dir, description="where the database lives")
     socket: Path = Field(default_factory=_default_socket, description="unix socket for agents")
     socket_mode: str = Field("0660", pattern="^0?[0-7]{3}$", description="permissions of that socket")
     listen: Strings = Field([], description="HOST:PORT to accept peers on")
     advertise: Strings = Field([], description="HOST:PORT at which peers reach this node")
-    peers: Strings = Field([], description="URLs of peers to connect to, such as ws://127.0.0.1:7420")
+    peers: Strings = Field([], description="URLs of peers to connect to, such as wss://host-a:7420")
     node_name: str = Field(default_factory=default_node_name, description="name of this node, shown to people")
+    join: str = Field("", description="invite to a cluster, which this node joins unless it is a member already")
+    mdns: bool = Field(False, description="find members on the same network by multicast DNS")
     insecure_loopback: bool = Field(False, description="allow plain ws:// between addresses of this machine's loopback")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe events to log")
     log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, else JSON")
@@ -101,6 +105,9 @@ class Config(BaseSettings):
         64 * 1024 * 1024, ge=0, le=1 << 50, description="size of a space's history of what was replaced and deleted"
     )
     history_age_max: HistoryAge = Field("30d", validate_default=True, description="age of what is in it")
+    metrics_listen: str = Field(
+        "", description="HOST:PORT on loopback that serves /metrics for Prometheus; empty: none"
+    )
     agents_max: int = Field(4096, ge=1, le=1_000_000, description="how many agents may be attached at once")
     peers_max: int = Field(256, ge=1, le=100_000, description="how many peer connections may be open at once")
 
@@ -135,13 +142,40 @@ class Config(BaseSettings):
             split_address(address)
         return addresses
 
+    @field_validator("metrics_listen")
+    @classmethod
+    def _metrics_are_local(cls, address: str) -> str:
+        if address:
+            host, _ = split_address(address)
+            if not is_loopback(host):
+                raise ValueError(
+                    f"{host!r} is not a loopback address: the figures go to a collector on this machine, "
+                    "such as 127.0.0.1:9742"
+                )
+            if urlsplit(f"//{address}").port is None:
+                raise ValueError("needs a port, such as 127.0.0.1:9742")
+        return address
+
     @field_validator("peers")
     @classmethod
     def _urls(cls, urls: list[str]) -> list[str]:
         for url in urls:
             if not _is_peer_url(url):
-                raise ValueError(f"{url!r} is not a peer's URL, such as ws://127.0.0.1:{PEER_PORT_DEFAULT}")
+                raise ValueError(
+                    f"{url!r} is not a peer's URL, such as wss://host-a:{PEER_PORT_DEFAULT} "
+                    f"(or ws://127.0.0.1:{PEER_PORT_DEFAULT} with insecure_loopback = true)"
+                )
         return urls
+
+    @field_validator("join")
+    @classmethod
+    def _invite(cls, invite: str) -> str:
+        if invite:
+            try:
+                decode_invite(invite)
+            except InvalidRequest as error:
+                raise ValueError(error.message) from None
+        return invite
 
     @field_validator("socket")
     @classmethod
@@ -154,15 +188,18 @@ class Config(BaseSettings):
         return path
 
     @model_validator(mode="after")
-    def _plain_links_are_local(self) -> Config:
+    def _plain_text_is_local(self) -> Config:
+        if not self.insecure_loopback:
+            plain = next((url for url in self.peers if urlsplit(url).scheme == "ws"), None)
+            if plain is not None:
+                raise ValueError(
+                    f"{plain!r} is plain text, which needs insecure_loopback = true and a loopback address: "
+                    "between hosts there is TLS alone (wss://HOST:PORT)"
+                )
+            return self
         hosts = [split_address(address)[0] for address in self.listen] + [
             str(urlsplit(url).hostname) for url in self.peers
         ]
-        if hosts and not self.insecure_loopback:
-            raise ValueError(
-                "listen and peers need insecure_loopback = true: "
-                "this version links daemons of one machine only, in plain text"
-            )
         for host in hosts:
             if not is_loopback(host):
                 raise ValueError(

@@ -7,13 +7,27 @@ from pathlib import Path
 
 from crdtsync.errors import StorageError
 
+BALLAST_NAME = "ballast"
+FORECAST_H = 24
+"""A disk that is full within this time, at the rate of the last hour, is worth an alarm."""
+NEAR_RESERVES = 4
+"""And so is one that has less left than so many times what is kept in reserve."""
+
+
+def ballast_bytes(data_dir: Path) -> int:
+    """The size of the file that is there to be given up; 0: it has been."""
+    try:
+        return (data_dir / BALLAST_NAME).stat().st_size
+    except OSError:
+        return 0
+
 
 class DiskGuard:
     """Watches the file system of the data directory and holds the ballast file."""
 
     def __init__(self, data_dir: Path, ballast_bytes: int, free_bytes_min: int) -> None:
         self._data_dir = data_dir
-        self._ballast = data_dir / "ballast"
+        self._ballast = data_dir / BALLAST_NAME
         self._ballast_bytes = ballast_bytes
         self._free_bytes_min = free_bytes_min
         self._is_low = False
@@ -41,6 +55,23 @@ class DiskGuard:
             f"and {self._free_bytes_min:,} are kept in reserve: "
             "free some space, and writes go on by themselves"
         )
+
+    def forecast(self, growth_bytes_per_hour: int | None) -> str:
+        """What should be done before :meth:`check` refuses writes; empty if there is no hurry."""
+        try:
+            usage = os.statvfs(self._data_dir)
+        except OSError:
+            return ""
+        left_bytes = usage.f_bavail * usage.f_frsize - self._free_bytes_min
+        if left_bytes < 0:
+            return ""  # too late: what the refusal says is enough
+        where = f"the disk that holds {self._data_dir}"
+        if growth_bytes_per_hour is not None and left_bytes < growth_bytes_per_hour * FORECAST_H:
+            hours = left_bytes / growth_bytes_per_hour
+            return f"at the rate of the last hour {where} is full in {hours:.0f} h: free some space, or make it larger"
+        if left_bytes < NEAR_RESERVES * self._free_bytes_min:
+            return f"{where} has {left_bytes:,} bytes left before writes are refused: free some space"
+        return ""
 
     def _make_ballast(self) -> None:
         if not self._ballast_bytes or self._ballast.exists():

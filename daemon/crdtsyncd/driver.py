@@ -9,21 +9,32 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import shutil
 import sqlite3
 import time
+from collections.abc import Callable, Iterable, Mapping
 from random import SystemRandom
 from traceback import format_exception
 
+from crdtsyncd.backup import Backups
 from crdtsyncd.config import Config
 from crdtsyncd.disk import DiskGuard
+from crdtsyncd.growth import Growth
 from crdtsyncd.ipc import AgentConnection
-from crdtsyncd.memory import MemoryGuard
+from crdtsyncd.joining import is_signed, pin_of_join
+from crdtsyncd.mark import machine_id
+from crdtsyncd.memory import MemoryGuard, release_start_pages
+from crdtsyncd.services import services
+from crdtsyncd.shell_usage import shell_usages
 from crdtsyncd.store import WAL_BYTES_MAX, WAL_CHECKPOINT_BYTES, WAL_REST_BYTES_MAX, Store
 from crdtsyncd.telemetry import log
-from crdtsyncd.transport import DUPLICATE, PeerConnection
+from crdtsyncd.transport import DUPLICATE, Credentials, Guest, PeerConnection
+from crdtsyncd.trust import Trust
 
 from crdtsync.core.agents import Reply
-from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
+from crdtsync.core.cluster_desk import Chore, ChoreDone
+from crdtsync.core.identity import Identity
+from crdtsync.core.membership import Membership
 from crdtsync.core.node import (
     AgentClosed,
     AgentFlow,
@@ -32,23 +43,41 @@ from crdtsync.core.node import (
     DialState,
     DiskSpace,
     Event,
+    JoinAsked,
+    JoinOpened,
+    LookAtUsage,
     Node,
     Now,
     PeerClosed,
+    PeerFlowed,
     PeerFrame,
-    PeerLatency,
     PeerOpened,
     Ready,
     Tick,
 )
-from crdtsync.errors import CrdtSyncError, NoSpace, QuotaExceeded, StorageError
+from crdtsync.core.storage import Batch
+from crdtsync.core.usage import Usage
+from crdtsync.errors import CrdtSyncError, InvalidEncoding, NoSpace, QuotaExceeded, StorageError
+from crdtsync.wire.invites import Invite
+from crdtsync.wire.joining import Join, decode_join_message
 
 HOUSEKEEPING_S = 1.0
+SETTLE_DELAY_S = 0.1
+"""How long rows stay in the journal alone when no more come; nobody waits for that."""
+FLOW_BYTES_MIN = 1024
+"""In one way or the other, between two such looks: slower is as good as nothing."""
+USAGE_INTERVAL_S = 10.0
+"""How often it is looked at how full everything is."""
 DISK_INTERVAL_S = 0.02
 """How often free space is looked at while there are commits: a fast disk takes some MB in that time."""
 RELEASE_INTERVAL_S = 0.05
 CHECKPOINT_PASSES_MAX = 4
 CHECKPOINT_RETRY_S = 1.0
+JOIN_TIMEOUT_S = 15.0
+ARCHIVE_NAME = "archive"
+
+OpenStore = Callable[[bytes], Store]
+"""Opens the database, which belongs to the cluster given if it is new."""
 
 
 def _now() -> Now:
@@ -58,11 +87,20 @@ def _now() -> Now:
 class Driver:
     """Feeds the node, commits, and delivers what it says. ``failed`` is set when the process must end."""
 
-    def __init__(self, config: Config, store: Store, version: str) -> None:
+    def __init__(self, config: Config, store: Store, open_store: OpenStore, trust: Trust, version: str) -> None:
         self._config = config
+        self._open_store = open_store
         self._store = store
-        identity = Identity(store.node, config.node_name, LOOPBACK_CLUSTER, store.database, version, os.getpid())
-        self._node = Node(identity, store, SystemRandom(), log, _now(), config.caps)
+        self._version = version
+        self.trust = trust
+        trust.cluster = self._store.cluster
+        self.on_membership: Callable[[Membership], None] = trust.update
+        self.on_chore: Callable[[Chore], None] = lambda _chore: None
+        self._joining: dict[int, asyncio.TimerHandle] = {}
+        self._backups = Backups(store.path, self._about, config.free_bytes_min)
+        self._offered = services(self.exposition, self._backups)
+        self._node = self._make_node()
+        self._growth = Growth()
         gc.freeze()  # the live state: it stays, and looking through it for garbage again and again stalls everybody
         self._memory = MemoryGuard()
         self._disk = DiskGuard(config.data_dir, config.ballast_bytes, config.free_bytes_min)
@@ -73,6 +111,7 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._turns: dict[AgentConnection, None] = {}
         self._checkpoint: asyncio.Task[None] | None = None
+        self._settling: asyncio.TimerHandle | None = None
         self._flushed = asyncio.Event()
         self._refusal = ""
         self._is_stopped = False
@@ -82,9 +121,15 @@ class Driver:
         self.progress = 0
         self._flush()
 
+    def _make_node(self) -> Node:
+        store, config = self._store, self._config
+        identity = Identity(store.node, config.node_name, store.cluster, store.database, self._version, os.getpid())
+        return Node(identity, store, SystemRandom(), log, _now(), config.caps, self._offered, self._usages)
+
     # -- one turn ----------------------------------------------------------------------------------------------
 
-    def _feed(self, event: Event) -> None:
+    def feed(self, event: Event) -> None:
+        """Step the node, and see to it that what follows is committed and let out."""
         if self.failed.done() or self._is_stopped:
             return
         try:
@@ -143,12 +188,18 @@ class Driver:
         else:
             self._node.advance()
             self._mind_wal()
+            self._mind_journal()
             if ready.persist and not self._refusal and time.monotonic() >= self._disk_due_s:
                 self._check_disk()  # the writes themselves may fill it, faster than housekeeping looks
             if ready.persist.snapshot_parts or ready.persist.adoptions:
                 gc.freeze()  # as above: 100,000 entries that come at once set off collections of 0.1 s and more
         self.progress += 1
         self._deliver(ready)
+        if ready.membership is not None:
+            self.trust.update(ready.membership)
+            self.on_membership(ready.membership)
+        for chore in ready.chores:
+            self.on_chore(chore)
         self._flushed.set()
         self._flushed = asyncio.Event()
         self._plan()
@@ -183,7 +234,7 @@ class Driver:
         deadline_s = self._node.deadline_s()
         if deadline_s is not None:
             delay_s = max(0.0, deadline_s - time.monotonic())
-            self._timer = loop.call_later(delay_s, self._feed, Tick())
+            self._timer = loop.call_later(delay_s, self.feed, Tick())
 
     # -- agents --------------------------------------------------------------------------------------------------
 
@@ -191,25 +242,26 @@ class Driver:
         """See :class:`crdtsyncd.ipc.Sink`, as for all of these."""
         conn = self._next_conn()
         self._agents[conn] = connection
-        self._feed(AgentOpened(conn, uid, pid))
+        self.feed(AgentOpened(conn, uid, pid))
         return conn
 
     def agent_frame(self, conn: int, payload: bytes) -> int:
         replies = self._node.desk.replies
         before = len(replies)
-        self._feed(AgentFrame(conn, payload))
+        self.feed(AgentFrame(conn, payload))
         return sum(len(reply.data) for reply in replies[before:])
 
     def agent_flow(self, conn: int, blocked: bool) -> None:
-        self._feed(AgentFlow(conn, blocked))
+        self.feed(AgentFlow(conn, blocked))
 
     def agent_closed(self, conn: int) -> None:
         self._agents.pop(conn, None)
-        self._feed(AgentClosed(conn))
+        self._backups.closed(conn)
+        self.feed(AgentClosed(conn))
 
     def take_turns_later(self, connection: AgentConnection) -> None:
         self._turns[connection] = None
-        self._feed(Tick())
+        self.feed(Tick())
 
     def refuse_agent(self) -> CrdtSyncError | None:
         if len(self._agents) < self._config.agents_max:
@@ -225,24 +277,58 @@ class Driver:
         """See :class:`crdtsyncd.transport.Sink`, as for all of these."""
         conn = self._next_conn()
         self._peers[conn] = connection
-        self._feed(PeerOpened(conn, connection.url, connection.dialled))
+        if connection.joins:
+            give_up = asyncio.get_running_loop().call_later(
+                JOIN_TIMEOUT_S, connection.close, "nothing was asked in time"
+            )
+            self._joining[conn] = give_up
+            self.feed(JoinOpened(conn))
+        else:
+            self.feed(PeerOpened(conn, connection.url, connection.dialled, connection.node))
         return conn
 
     def peer_frame(self, conn: int, data: bytes) -> None:
-        self._feed(PeerFrame(conn, data))
+        if conn in self._joining:
+            self._join_asked(conn, data)
+        else:
+            self.feed(PeerFrame(conn, data))
 
-    def peer_latency(self, conn: int, rtt_ms: float) -> None:
-        self._node.step(PeerLatency(conn, rtt_ms), _now())
+    def _join_asked(self, conn: int, data: bytes) -> None:
+        """A node without a key that is known here asks to be let in. Whether its signature holds is found here."""
+        connection = self._peers[conn]
+        try:
+            join = decode_join_message(data)
+            if not isinstance(join, Join):
+                raise InvalidEncoding("the first message must ask to join")
+        except InvalidEncoding as error:
+            log("peer_refused", level="warning", url=connection.url, reason=error.message)
+            connection.close(error.message)
+            return
+        signed = is_signed(join, self._node.fleet.bound(conn, join))
+        self.feed(JoinAsked(conn, join, pin_of_join(join), signed))
+
+    def credentials(self) -> Credentials | None:
+        return self.trust.credentials()
+
+    def recognise(self, certificate: bytes | None, asked: str) -> Guest:
+        return self.trust.recognise(certificate, asked)
+
+    def is_node_linked(self, node: str) -> bool:
+        """Whether a node is connected."""
+        return self._node.is_node_linked(node)
 
     def peer_closed(self, conn: int, reason: str) -> None:
         self._peers.pop(conn, None)
-        self._feed(PeerClosed(conn, reason))
+        timer = self._joining.pop(conn, None)
+        if timer is not None:
+            timer.cancel()
+        self.feed(PeerClosed(conn, reason))
 
     def peer_count(self) -> int:
         return len(self._peers)
 
     def dial_state(self, url: str, state: str, error: str) -> None:
-        self._feed(DialState(url, state, error))
+        self.feed(DialState(url, state, error))
 
     def is_linked(self, url: str) -> bool:
         return self._node.is_linked(url)
@@ -252,7 +338,7 @@ class Driver:
 
     async def turn(self) -> None:
         """See :class:`crdtsyncd.supervisor.Worker`."""
-        self._feed(Tick())
+        self.feed(Tick())
         await self._flushed.wait()
 
     def summary(self) -> str:
@@ -263,17 +349,110 @@ class Driver:
     def log(self, event: str, level: str = "info", **fields: object) -> None:
         log(event, level, **fields)
 
+    # -- the cluster -----------------------------------------------------------------------------------------------
+
+    @property
+    def node(self) -> str:
+        """This node's id."""
+        return self._node.identity.node
+
+    def meta(self, name: str) -> bytes | None:
+        """What the node keeps for itself under a name."""
+        return self._store.meta(name)
+
+    def refuses_to_join(self, invite: Invite) -> str | None:
+        """Why this node does not join by an invite; empty if it is a member already, None if it does."""
+        if self._node.fleet.joined_already(invite) is not None:
+            return ""
+        return self._node.fleet.other_cluster() or self._node.data() or None
+
+    async def join(self, cluster: bytes, metas: Mapping[str, bytes], number: int, members: int) -> None:
+        """Go on as a member of another cluster, on a new database; what the old one holds is set aside.
+
+        ``number`` is the chore that this ends, if not 0. Every connection is closed.
+
+        :raises CrdtSyncError: the disk failed, and the process must end.
+        """
+        if self._flush_due is not None:
+            self._flush_due.cancel()
+            self._flush()
+        if self._checkpoint is not None:
+            await asyncio.wait([self._checkpoint])
+        has_data, old = bool(self._node.fleet.other_cluster() or self._node.data()), self._store
+        place = (
+            self._config.data_dir
+            / ARCHIVE_NAME
+            / f"{old.cluster.hex()[:8]}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+        )
+        try:
+            old.set_aside(place)
+            if not has_data:
+                shutil.rmtree(place, ignore_errors=True)
+            self._store = self._open_store(cluster)
+            batch = Batch()
+            batch.metas.extend(metas.items())
+            self._store.commit(batch)
+        except CrdtSyncError as error:
+            self._fail(error)
+            raise
+        before, self._node = self._node, self._make_node()
+        self.trust.use(self.trust.key, cluster)
+        if number:
+            summary = {"cluster": cluster.hex(), "node": self.node, "members": members}
+            before.step(ChoreDone(number, result={**summary, "archive": str(place) if has_data else None}), _now())
+            _write_replies(self._agents, before.chore_replies())  # and nothing else: its database is closed
+        for agent in list(self._agents.values()):
+            agent.close()
+        for peer in list(self._peers.values()):
+            peer.close("this node has joined another cluster")
+        self._agents.clear()
+        self._peers.clear()
+        self.feed(DiskSpace(self._refusal))
+
     # -- housekeeping --------------------------------------------------------------------------------------------
 
     async def keep_house(self) -> None:
         """Watch the disk and the memory, and give back what nothing needs. Runs until cancelled."""
-        check_due_s = 0.0
+        check_due_s = usage_due_s = 0.0
+        release_start_pages()
         while True:
             if time.monotonic() >= check_due_s:
                 check_due_s = time.monotonic() + HOUSEKEEPING_S
+                self._note_flow()
                 self._check_disk()
                 await self._memory.check(self._node.document_memory_bytes())
+            if time.monotonic() >= usage_due_s:
+                usage_due_s = time.monotonic() + USAGE_INTERVAL_S
+                self._look_at_usage()
             await asyncio.sleep(RELEASE_INTERVAL_S if self._release_space() else HOUSEKEEPING_S)
+
+    def _look_at_usage(self) -> None:
+        store = self._store
+        self._growth.note(time.monotonic(), store.size_bytes())
+        store.growth_bytes_per_hour = self._growth.bytes_per_hour()
+        self.feed(LookAtUsage(self._disk.forecast(store.growth_bytes_per_hour)))
+
+    def _usages(self) -> Iterable[Usage]:
+        return shell_usages(self._config, self._store, self._agents.values(), len(self._peers))
+
+    def exposition(self) -> str:
+        """All figures in Prometheus' text format."""
+        from crdtsyncd.metrics import exposition  # only where somebody asks: it takes memory
+
+        return exposition(self._node.status(), self._store.commit_times)
+
+    def _about(self) -> dict[str, object]:
+        """What a backup says of where it comes from."""
+        me = self._node.identity
+        return {
+            "node": me.node, "name": me.name, "version": me.version, "cluster": me.cluster.hex(),
+            "database": me.database.hex(), "machine": machine_id(), "time": self._node.now_ms,
+        }  # fmt: skip
+
+    def _note_flow(self) -> None:
+        for conn, connection in self._peers.items():
+            if connection.has_flowed(FLOW_BYTES_MIN):
+                self._node.step(PeerFlowed(conn), _now())
 
     def _release_space(self) -> bool:
         try:
@@ -294,7 +473,21 @@ class Driver:
         if refusal != self._refusal:
             log("disk_low" if refusal else "disk_recovered", level="warning", reason=refusal)
             self._refusal = refusal
-            self._feed(DiskSpace(refusal))
+            self.feed(DiskSpace(refusal))
+
+    def _mind_journal(self) -> None:
+        """See to it that what was committed comes into its tables soon, and not within this turn."""
+        if self._settling is None and self._store.has_pending:
+            self._settling = asyncio.get_running_loop().call_later(SETTLE_DELAY_S, self._settle)
+
+    def _settle(self) -> None:
+        self._settling = None
+        if self.failed.done() or self._is_stopped:
+            return
+        try:
+            self._store.settle()
+        except StorageError as error:
+            self._fail(error)
 
     def _mind_wal(self) -> None:
         """Begin a checkpoint of the write-ahead log if it has become large."""
@@ -331,12 +524,18 @@ class Driver:
         for peer in list(self._peers.values()):
             peer.close("this node is stopping")
 
+    @property
+    def store(self) -> Store:
+        """The database in use: another one after this node has joined a cluster."""
+        return self._store
+
     async def finish(self) -> None:
         """Commit what the end of the connections has brought, and leave the store alone from then on."""
         if self._flush_due is not None:
             self._flush_due.cancel()
             self._flush()
         self._is_stopped = True
+        self._backups.close()
         if self._timer is not None:
             self._timer.cancel()
         if self._checkpoint is not None:

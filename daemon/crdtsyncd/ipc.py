@@ -61,6 +61,16 @@ class AgentConnection(asyncio.Protocol):
         self._paused_by_peer = False
         self.conn = 0
 
+    @property
+    def backlog_requests(self) -> int:
+        """How many requests wait for their turn."""
+        return len(self._backlog)
+
+    @property
+    def unread_bytes(self) -> int:
+        """How much has been written that the agent has not read."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See :class:`asyncio.Protocol`, as for all that follow."""
         self._transport = cast(asyncio.Transport, transport)

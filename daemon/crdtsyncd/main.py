@@ -17,18 +17,20 @@ from typing import TYPE_CHECKING, Any
 import click
 import uvloop
 from crdtsyncd import supervisor, telemetry
-from crdtsyncd.config import Config, is_loopback, load_config
+from crdtsyncd.config import Config, load_config
 from crdtsyncd.driver import Driver
+from crdtsyncd.fleet import Fleet
 from crdtsyncd.ipc import AgentConnection, serve_agents, serve_agents_on
+from crdtsyncd.keys import load_or_make_key
 from crdtsyncd.store import Store
-from crdtsyncd.transport import addresses, dial_forever, listen
+from crdtsyncd.trust import Trust
 
+from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.errors import ConfigError, CrdtSyncError
+from crdtsync.wire.invites import CLUSTER_BYTES
 
 if TYPE_CHECKING:
     import socket
-
-    from websockets.asyncio.server import Server
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
@@ -45,6 +47,7 @@ PATH = click.Path(readable=False, path_type=Path)  # who opens it says better wh
 @click.option("--listen", multiple=True, metavar="HOST:PORT", help="Accept peers here. May be repeated.")
 @click.option("--advertise", multiple=True, metavar="HOST:PORT", help="Where peers reach this node. May be repeated.")
 @click.option("--peer", "peers", multiple=True, metavar="URL", help="Connect to this peer. May be repeated.")
+@click.option("--join", metavar="INVITE", help="Join a cluster by this invite, unless this node is a member already.")
 @click.option("--node-name", metavar="NAME", help="Name of this node, shown to people.")
 @click.option("--insecure-loopback", is_flag=True, default=None, help="Allow plain ws:// between loopback addresses.")
 @click.option(
@@ -95,15 +98,29 @@ def _raise_open_files_max() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def _log_ignored(ignored: Any) -> None:
+    """What the interpreter cannot raise anywhere, such as a server name in a TLS handshake that is no ASCII."""
+    telemetry.log("ignored", level="warning", error=f"{type(ignored.exc_value).__name__}: {ignored.exc_value}")
+
+
 async def _serve(config: Config, reload: Any) -> None:
     _raise_open_files_max()
+    sys.unraisablehook = _log_ignored
     runtime_dir = config.socket.parent
     _make_dir(runtime_dir)
-    store = Store(config.data_dir, runtime_dir)
+
+    def open_store(cluster: bytes) -> Store:
+        return Store(config.data_dir, runtime_dir, lambda: load_or_make_key(config.data_dir).node, cluster)
+
+    store = open_store(LOOPBACK_CLUSTER if config.insecure_loopback else os.urandom(CLUSTER_BYTES))
     try:
-        driver = Driver(config, store, package_version("crdtsync"))
-        await Service(config, driver, reload).run()
-        store.truncate()
+        trust = Trust(load_or_make_key(config.data_dir), store.cluster, config.insecure_loopback)
+        driver = Driver(config, store, open_store, trust, package_version("crdtsync"))
+        try:
+            await Service(config, driver, reload).run()
+            driver.store.truncate()
+        finally:
+            store = driver.store
     except sqlite3.Error as error:
         raise store.unreadable(error) from None
     finally:
@@ -117,7 +134,7 @@ class Service:
         self._config = config
         self._driver = driver
         self._reload = reload
-        self._dials: dict[str, asyncio.Task[None]] = {}
+        self._fleet = Fleet(config, driver)
         self._stop = asyncio.Event()
         self._own_socket: int | None = None  # its inode; None: the socket is not ours to remove
 
@@ -133,15 +150,16 @@ class Service:
         agents = await self._serve_agents(inherited["agents"])
         house = asyncio.create_task(driver.keep_house())
         reporter = asyncio.create_task(supervisor.report(driver, driver.summary))
-        servers: list[Server] = []
+        metrics: list[asyncio.Server] = []
         try:
-            await self._listen(inherited["peers"], servers)
-            self._dial(config.peers)
+            await self._fleet.start(inherited["peers"])
+            if config.metrics_listen:
+                metrics.append(await self._serve_metrics(config.metrics_listen))
             telemetry.log(
                 "ready",
                 node=config.node_name,
                 socket=str(config.socket),
-                listen=[where for server in servers for where in addresses(server)],
+                listen=self._fleet.listening(),
                 pid=os.getpid(),
             )
             supervisor.notify("READY=1", f"STATUS={driver.summary()}")
@@ -149,12 +167,11 @@ class Service:
         finally:
             supervisor.notify("STOPPING=1", "STATUS=stopping")
             agents.close()
+            for listener in metrics:
+                listener.close()
             driver.stop()
-            await _cancel([house, reporter, *self._dials.values()])
-            for server in servers:
-                server.close(close_connections=True)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(_all(server.wait_closed() for server in servers), STOP_TIMEOUT_S)
+            await _cancel([house, reporter])
+            await self._fleet.stop()
             await driver.finish()
             if self._own_socket is not None:
                 _remove_socket(config.socket, self._own_socket)
@@ -172,17 +189,10 @@ class Service:
         self._own_socket = self._config.socket.stat().st_ino
         return server
 
-    async def _listen(self, inherited: list[socket.socket], servers: list[Server]) -> None:
-        """Listen for peers; what stands so far is in ``servers`` if one fails."""
-        for sock in inherited:
-            if not (self._config.insecure_loopback and is_loopback(sock.getsockname()[0])):
-                raise ConfigError(
-                    "an inherited socket for peers must be bound to a loopback address, with insecure_loopback = true: "
-                    "this version links daemons of one machine only, in plain text"
-                )
-            servers.append(await listen(sock, self._driver, self._config.peers_max))
-        for address in self._config.listen:
-            servers.append(await listen(address, self._driver, self._config.peers_max))  # noqa: PERF401
+    async def _serve_metrics(self, address: str) -> asyncio.Server:
+        from crdtsyncd.metrics_http import MetricsServer
+
+        return await MetricsServer(self._driver.exposition).listen(address)
 
     async def _until_stopped(self, house: asyncio.Task[None]) -> None:
         stop = asyncio.create_task(self._stop.wait())
@@ -213,25 +223,14 @@ class Service:
         telemetry.configure(config.log_level, config.log_format)
         fixed = {"log_level", "log_format", "peers"}
         changed = {name for name in Config.model_fields if getattr(config, name) != getattr(self._config, name)} - fixed
-        self._dial(config.peers)
+        self._fleet.dial(config.peers)
         telemetry.log("reloaded", needs_restart=sorted(changed))
-
-    def _dial(self, urls: list[str]) -> None:
-        for url in set(self._dials) - set(urls):
-            self._dials.pop(url).cancel()
-        for url in urls:
-            if url not in self._dials:
-                self._dials[url] = asyncio.create_task(dial_forever(url, self._driver))
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks, timeout=STOP_TIMEOUT_S)
-
-
-async def _all(waits: Any) -> None:
-    await asyncio.gather(*waits)
 
 
 def _remove_socket(path: Path, inode: int) -> None:

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from crdtsyncd.schema import CHANGES, DOCUMENT_STATES, FORMAT, HISTORY, NEW_IN_2, OUTCOMES
+from crdtsyncd.schema import CHANGES, DOCUMENT_STATES, FORMAT, HISTORY, NEW_IN_2, NEW_IN_3, NEW_IN_4, OUTCOMES
 from crdtsyncd.store_writes import CHANGE_BYTES, DEAD_BYTES, ENTRY_COLUMNS, REMOVAL_BYTES
 
 from crdtsync.wire.codec import unpack
@@ -49,7 +49,8 @@ def _to_2(db: sqlite3.Connection, now_ms: int) -> None:
         _run(db, statements)
     db.execute("INSERT INTO changes SELECT *, ? FROM old_changes", (now_ms,))
     db.execute(
-        "INSERT INTO removals SELECT r.*, c.position, ? FROM old_removals r JOIN changes c USING (space, writer, seq)",
+        "INSERT INTO removals (id, space, key, writer, seq, n, removes, position, time_ms) "
+        "SELECT r.*, c.position, ? FROM old_removals r JOIN changes c USING (space, writer, seq)",
         (now_ms,),
     )
     _move_history(db, now_ms)
@@ -60,7 +61,6 @@ def _to_2(db: sqlite3.Connection, now_ms: int) -> None:
     )
     for table in ("changes", "history", "removals", "document_states", "outcomes"):
         db.execute(f"DROP TABLE old_{table}")
-    _count_anew(db)
 
 
 def _run(db: sqlite3.Connection, statements: str) -> None:
@@ -133,5 +133,34 @@ def _count_anew(db: sqlite3.Connection) -> None:
         db.execute(f"UPDATE spaces SET {counter} = IFNULL(({total}), 0)")
 
 
-_STEPS: tuple[Callable[[sqlite3.Connection, int], None], ...] = (_to_2,)
+def _to_3(db: sqlite3.Connection, now_ms: int) -> None:
+    """Room for who removed what, and for what each entry had seen, and indexes to find it by. Of old ones neither is
+    known.
+    """
+    for table, column, kind in _NEW_COLUMNS:
+        if all(name != column for _, name, *_ in db.execute(f"PRAGMA table_info({table})").fetchall()):
+            db.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+    db.execute("UPDATE spaces SET history_since_ms = ? WHERE history_floor IS NOT NULL", (now_ms,))
+    _run(db, NEW_IN_3)
+    _count_anew(db)
+
+
+_NEW_COLUMNS = (
+    ("entries", "seen", "BLOB"),
+    ("history", "seen", "BLOB"),
+    ("history", "by_n", "INTEGER"),
+    ("history", "fate", "INTEGER"),
+    ("removals", "hlc", "BLOB"),
+    ("removals", "agent", "TEXT"),
+    ("removals", "operation", "TEXT"),
+    ("spaces", "history_since_ms", "INTEGER NOT NULL DEFAULT 0"),
+)
+
+
+def _to_4(db: sqlite3.Connection, _now_ms: int) -> None:
+    """Archives, and indexes by space."""
+    _run(db, NEW_IN_4)
+
+
+_STEPS: tuple[Callable[[sqlite3.Connection, int], None], ...] = (_to_2, _to_3, _to_4)
 assert len(_STEPS) == FORMAT - 1

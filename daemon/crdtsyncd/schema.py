@@ -5,7 +5,7 @@ there.
 """
 
 APPLICATION_ID = 0x63726474
-FORMAT = 2
+FORMAT = 4
 
 CHANGES = """
 -- the log: every change, in the order in which this node applied it
@@ -24,14 +24,28 @@ CREATE TABLE history (
     row INTEGER NOT NULL, space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL,
     key TEXT NOT NULL, sub TEXT, kind INTEGER NOT NULL, hlc BLOB NOT NULL, agent TEXT NOT NULL,
     value BLOB, value_hash BLOB NOT NULL, attrs BLOB,
-    position INTEGER NOT NULL, time_ms INTEGER NOT NULL
+    position INTEGER NOT NULL, time_ms INTEGER NOT NULL,
+    seen BLOB,                      -- as in entries
+    by_n INTEGER,                   -- which operation of that change removed it; NULL: not known
+    fate INTEGER                    -- replaced, lost, deleted, expired or trimmed, by number; NULL: not known
 );
 -- every operation that removed something from a key, so that an older cut can be told apart
 CREATE TABLE removals (
     id INTEGER PRIMARY KEY, space INTEGER NOT NULL, key TEXT NOT NULL,
     writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL, removes BLOB NOT NULL,
-    position INTEGER NOT NULL, time_ms INTEGER NOT NULL
+    position INTEGER NOT NULL, time_ms INTEGER NOT NULL,
+    hlc BLOB, agent TEXT, operation TEXT    -- who did what, and when; NULL: from before format 3
 );
+"""
+
+NEW_IN_3 = """
+-- history of one key, by time of writing; of what was lost alone, which is little; and which operation removed what
+CREATE INDEX history_by_key ON history (space, key, hlc);
+CREATE INDEX history_lost ON history (space, key, hlc) WHERE fate = 2;
+CREATE INDEX removals_by_position ON removals (position);
+
+-- commits whose rows have yet to come into the other tables
+CREATE TABLE journal (id INTEGER PRIMARY KEY, batch BLOB NOT NULL);
 """
 
 DOCUMENT_STATES = """
@@ -66,6 +80,21 @@ CREATE TABLE snapshot_parts (
 );
 """
 
+NEW_IN_4 = """
+-- spaces that were dropped: what is left of them stays under their number for a while
+CREATE TABLE archives (
+    space INTEGER PRIMARY KEY, name TEXT NOT NULL, epoch INTEGER NOT NULL,
+    time_ms INTEGER NOT NULL,       -- when
+    entries INTEGER NOT NULL, size_bytes INTEGER NOT NULL,
+    unseen INTEGER NOT NULL         -- changes that the node that dropped it had not seen
+);
+-- what is asked of one space must not cost what others hold
+CREATE INDEX changes_by_space ON changes (space);
+CREATE INDEX entries_by_space ON entries (space);
+CREATE INDEX history_by_space ON history (space);
+CREATE INDEX removals_by_space ON removals (space);
+"""
+
 SCHEMA = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 
@@ -76,7 +105,8 @@ CREATE TABLE spaces (
     log_changes INTEGER NOT NULL DEFAULT 0, log_bytes INTEGER NOT NULL DEFAULT 0,
     history_bytes INTEGER NOT NULL DEFAULT 0, document_bytes INTEGER NOT NULL DEFAULT 0,
     trimmed_position INTEGER NOT NULL DEFAULT 0,    -- of the last change trimmed from the log
-    history_floor BLOB              -- the vector below which history no longer tells an older cut; NULL: it is whole
+    history_floor BLOB,             -- the vector below which history no longer tells an older cut; NULL: it is whole
+    history_since_ms INTEGER NOT NULL DEFAULT 0     -- since when it tells all
 );
 CREATE TABLE own_writers (space INTEGER NOT NULL, writer INTEGER NOT NULL, PRIMARY KEY (space, writer));
 CREATE TABLE heads (
@@ -93,7 +123,8 @@ CREATE TABLE origins (
 CREATE TABLE entries (
     row INTEGER PRIMARY KEY, space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL,
     key TEXT NOT NULL, sub TEXT, kind INTEGER NOT NULL, hlc BLOB NOT NULL, agent TEXT NOT NULL,
-    value BLOB, value_hash BLOB NOT NULL, attrs BLOB
+    value BLOB, value_hash BLOB NOT NULL, attrs BLOB,
+    seen BLOB                       -- what the operation that wrote it took the place of; NULL: not known
 );
 {HISTORY}
 -- edits of texts and documents, which are named by the dot of their first marker
@@ -107,4 +138,6 @@ CREATE TABLE document_updates (
 {OUTCOMES}
 CREATE TABLE peers (node TEXT PRIMARY KEY, name TEXT NOT NULL, last_seen_ms INTEGER NOT NULL) WITHOUT ROWID;
 {NEW_IN_2}
+{NEW_IN_3}
+{NEW_IN_4}
 """

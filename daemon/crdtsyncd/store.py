@@ -2,6 +2,7 @@
 
 ``synchronous=FULL``: with ``NORMAL`` acknowledged writes are lost when power fails. Commits run in the event loop:
 a thread would wait for the interpreter's lock longer than the disk takes. Checkpoints of the WAL run in a thread.
+A commit of ordinary writes goes to the :mod:`journal <crdtsyncd.journal>` first, and later into the tables.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ import fcntl
 import os
 import sqlite3
 import time
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from crdtsyncd.commit_times import CommitTimes
+from crdtsyncd.disk import ballast_bytes
 from crdtsyncd.header import read_header
+from crdtsyncd.journal import Journal, packed
 from crdtsyncd.mark import Mark
 from crdtsyncd.migration import migrate
 from crdtsyncd.outcomes import Outcomes
@@ -22,6 +27,7 @@ from crdtsyncd.schema import APPLICATION_ID, FORMAT, SCHEMA
 from crdtsyncd.store_reads import Reads
 from crdtsyncd.store_writes import write_batch
 
+from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.core.storage import Batch
 from crdtsync.errors import NoSpace, StorageError
 
@@ -44,8 +50,14 @@ _TRY_AGAIN = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL")
 class Store(Reads):
     """One open data directory. Implements :class:`crdtsync.core.storage.Storage` and the commit."""
 
-    def __init__(self, data_dir: Path, runtime_dir: Path) -> None:
-        """Open, creating what is missing.
+    def __init__(
+        self,
+        data_dir: Path,
+        runtime_dir: Path,
+        node: Callable[[], str] = lambda: os.urandom(16).hex(),
+        cluster: bytes = LOOPBACK_CLUSTER,
+    ) -> None:
+        """Open, creating what is missing: a new database belongs to the node that ``node`` names, and to ``cluster``.
 
         :raises StorageError: the directory cannot be used, another daemon uses it, or a newer daemon wrote it.
         """
@@ -53,23 +65,30 @@ class Store(Reads):
         self.path = data_dir / DATABASE_NAME
         self.commits = 0
         self.last_commit_ms = 0.0
+        self.commit_times = CommitTimes()
+        self.growth_bytes_per_hour: int | None = None  # told from outside, where there is a clock
         self._is_broken = False
+        self._is_shown = False  # whether a transaction is open that brings the pending rows in and cannot be committed
         with ExitStack() as undo:
             self._lock = _lock(data_dir)
             undo.callback(os.close, self._lock)
             try:
                 _check_header(self.path)
                 super().__init__(_open(self.path))
-                undo.callback(self._db.close)
-                _set_up(self._db)
-                _prepare(self._db, self.path)
+                undo.callback(self._connection.close)
+                _set_up(self._connection)
+                _prepare(self._connection, self.path)
+                self._journal = Journal(self._connection)
                 self._checkpointer = _open(self.path)
                 undo.callback(self._checkpointer.close)
                 _set_up(self._checkpointer)
                 self._can_shrink = self._one("PRAGMA auto_vacuum", ())[0] == _INCREMENTAL
-                self._outcomes = Outcomes(self._db)
+                self._outcomes = Outcomes(self._connection)
+                self._journal.load()
+                self.settle()
                 self.database = self._meta_or("database", os.urandom(16))
-                self.node = self._meta_or("node", os.urandom(16).hex().encode()).decode()
+                self.node = (self.meta("node") or self._meta_or("node", node().encode())).decode()
+                self.cluster = self._first_cluster(cluster)
                 self._own_changes = self._count_own_changes()
             except sqlite3.Error as error:
                 raise StorageError(f"cannot use the database {self.path}: {error}; {_remedy(error)}") from None
@@ -92,20 +111,35 @@ class Store(Reads):
         if not batch:
             return
         started = time.perf_counter()
+        if self._is_broken:
+            raise StorageError(
+                f"the database {self.path} has failed before: check the disk, then start crdtsyncd again"
+            )
+        row = packed(batch) if self._may_resume else None
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._write(batch)
-            self._db.execute("COMMIT")
+            self._hide()
+            if row is None or self._journal.is_full:
+                self._settle()
+            self._connection.execute("BEGIN IMMEDIATE")
+            if row is None:
+                self._write(batch)
+            else:
+                self._journal.append(row)
+            self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise self._failed(error) from None
         except Exception:  # a row that no table can hold: a bug, and not the disk's
-            self._db.rollback()
+            self._connection.rollback()
             self._outcomes.count()
             raise
+        if row is not None:
+            self._journal.added(batch, len(row))
         self.commits += 1
-        self.last_commit_ms = (time.perf_counter() - started) * 1000
+        duration_s = time.perf_counter() - started
+        self.last_commit_ms = duration_s * 1000
+        self.commit_times.note(duration_s)
         self._made_here.update(batch.writers)
-        if not self._may_resume or batch.retired_writers:
+        if not self._may_resume or batch.retired_writers or batch.archives or batch.archive_purges:
             self._may_resume = True  # those that remain
             self._own_changes = self._count_own_changes()
             self._mark.write(self._own_changes)
@@ -115,15 +149,89 @@ class Store(Reads):
 
     def _write(self, batch: Batch) -> None:
         if not self._may_resume:  # never again: without the mark, a later start could not tell
-            self._db.execute("DELETE FROM own_writers")
-        write_batch(self._db, batch)
+            self._connection.execute("DELETE FROM own_writers")
+        write_batch(self._connection, batch)
         self._outcomes.write(batch.outcomes)
+
+    # -- from the journal into the tables ------------------------------------------------------------------------
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether :meth:`settle` has something to do."""
+        return bool(self._journal.pending)
+
+    def settle(self) -> None:
+        """Bring into the tables what was committed to the journal. Where there is no room it stays there.
+
+        :raises StorageError: the disk failed, as in :meth:`commit`.
+        """
+        if self._is_shown:
+            return
+        try:
+            self._settle()
+        except sqlite3.Error as error:
+            refusal = self._failed(error)
+            if not isinstance(refusal, NoSpace):
+                raise refusal from None
+
+    def _settle(self) -> None:
+        """Not synced: should it be lost, the rows are still in the journal."""
+        if not self._journal.pending:
+            return
+        db = self._connection
+        db.execute("PRAGMA synchronous = NORMAL")
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            self._bring_in()
+            self._journal.clear()
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            self._outcomes.count()
+            raise
+        finally:
+            db.execute("PRAGMA synchronous = FULL")  # which SQLite takes outside of transactions alone
+        self._journal.cleared()
+
+    def _bring_in(self) -> None:
+        batch = self._journal.together()
+        write_batch(self._connection, batch)
+        self._outcomes.write(batch.outcomes)
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        """The connection for reads, which see all that was committed, also where there is no room to write it."""
+        if self._journal.pending and not self._is_shown:
+            self.settle()
+            if self._journal.pending:
+                self._show()
+        return self._connection
+
+    def _show(self) -> None:
+        """Bring the pending rows in for readers on this connection, in a transaction that will be undone."""
+        self._connection.execute("BEGIN")
+        try:
+            self._bring_in()
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            self._outcomes.count()
+            raise
+        self._is_shown = True
+
+    def _hide(self) -> None:
+        """End a transaction that was for readers only."""
+        if self._is_shown:
+            self._is_shown = False
+            self._connection.execute("ROLLBACK")
+            self._outcomes.count()
 
     def _failed(self, error: sqlite3.Error) -> Exception:
         self._is_broken = True
         try:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
             self._outcomes.count()
         except sqlite3.Error as second:
             return StorageError(f"the database {self.path} failed and could not roll back: {error}; {second}")
@@ -137,6 +245,10 @@ class Store(Reads):
         return StorageError(
             f"cannot read the database {self.path}: {error}; check the disk, or restore the database from a backup"
         )
+
+    def size_bytes(self) -> int:
+        """Size of the database with its write-ahead log."""
+        return os.stat(self.path).st_size + self.wal_bytes()
 
     def wal_bytes(self) -> int:
         """Size of the write-ahead log."""
@@ -159,7 +271,7 @@ class Store(Reads):
 
         :raises StorageError: the disk failed, as in :meth:`commit`.
         """
-        frames, moved = self._checkpoint(self._db, "PASSIVE")
+        frames, moved = self._checkpoint(self._connection, "PASSIVE")
         return frames == moved
 
     def truncate(self) -> None:
@@ -167,11 +279,11 @@ class Store(Reads):
 
         :raises StorageError: the disk failed, as in :meth:`commit`.
         """
-        self._db.execute("PRAGMA busy_timeout = 0")  # it would wait for readers, and nothing else would happen
+        self._connection.execute("PRAGMA busy_timeout = 0")  # it would wait for readers, and nothing else would happen
         try:
-            self._checkpoint(self._db, "TRUNCATE")
+            self._checkpoint(self._connection, "TRUNCATE")
         finally:
-            self._db.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+            self._connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
 
     def _checkpoint(self, db: sqlite3.Connection, mode: str) -> tuple[int, int]:
         """How many frames the log has, and how many of them are in the database now; (0, -1): not done."""
@@ -193,12 +305,15 @@ class Store(Reads):
 
         :raises StorageError: the disk failed, as in :meth:`commit`.
         """
+        self.settle()
+        if self._journal.pending:
+            return False  # no room: a transaction may be open, which this would commit
         free, pages = (self._one(f"PRAGMA {name}", ())[0] for name in ("freelist_count", "page_count"))
         if not self._can_shrink or free <= FREE_PAGES_MIN + (pages - free) // 4:
             return False
         try:
             # execute() would stop after the first page: it takes a statement without columns to be done
-            self._db.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+            self._connection.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
         except sqlite3.Error as error:
             refusal = self._failed(error)
             if isinstance(refusal, NoSpace):
@@ -212,36 +327,77 @@ class Store(Reads):
         After a failure the write-ahead log is left as it is: nobody knows what of it the disk holds, and SQLite, which
         would fold it in and delete it, must not be trusted with that before the next start has read it anew.
         """
-        for db in (self._checkpointer, self._db):
+        if not self._is_broken:
+            with suppress(StorageError):  # then it is broken, and the journal keeps what it has
+                self._hide()
+                self.settle()
+        for db in (self._checkpointer, self._connection):
             if self._is_broken:
                 _abandon(db)
             else:
                 db.close()
         self._mark.close()
-        os.close(self._lock)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     # -- reading, beside what Reads does --------------------------------------------------------------------------
 
     def resumes(self, space: int, writer: int) -> bool:
         return self._may_resume or (space, writer) in self._made_here
 
+    def outcome_stats(self) -> tuple[int, int]:
+        """How many replies are kept for repeated writes, and how many bytes they take."""
+        return self._outcomes.rows, self._outcomes.size_bytes
+
     def stats(self) -> dict[str, object]:
         """See :class:`~crdtsync.core.storage.Storage`."""
         usage = os.statvfs(self.data_dir)
         return {
             "path": str(self.path),
-            "bytes": os.stat(self.path).st_size + self.wal_bytes(),
+            "bytes": self.size_bytes(),
             "commits": self.commits,
             "last_commit_ms": round(self.last_commit_ms, 3),
             "free_bytes": usage.f_bavail * usage.f_frsize,
+            "total_bytes": usage.f_blocks * usage.f_frsize,
+            "wal_bytes": self.wal_bytes(),
+            "ballast_bytes": ballast_bytes(self.data_dir),
+            "growth_bytes_per_hour": self.growth_bytes_per_hour,
         }
 
+    def set_aside(self, place: Path) -> None:
+        """Close, and move the database to a directory of its own.
+
+        :raises StorageError: it cannot be moved; it is where it was.
+        """
+        self.truncate()
+        self.close()
+        try:
+            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for suffix in ("-wal", "-shm", ""):
+                file = self.path.with_name(self.path.name + suffix)
+                if file.exists():
+                    file.rename(place / file.name)
+        except OSError as error:
+            raise StorageError(f"cannot move the database {self.path} to {place}: {error.strerror}") from None
+
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _first_cluster(self, wanted: bytes) -> bytes:
+        """The cluster whose id the changes in this database carry; where there is none yet, ``wanted``."""
+        is_unused = self._one("SELECT 1 FROM heads LIMIT 1", ()) is None and self.meta("told") is None
+        stored = self.meta("cluster")
+        if stored is None and not is_unused:
+            wanted = LOOPBACK_CLUSTER  # of a version that knew no other
+        if stored is None or is_unused:
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", ("cluster", wanted))
+            return wanted
+        return stored
 
     def _meta_or(self, name: str, default: bytes) -> bytes:
         row = self._one("SELECT value FROM meta WHERE name = ?", (name,))
         if row is None:
-            self._db.execute("INSERT INTO meta VALUES (?, ?)", (name, default))
+            self._connection.execute("INSERT INTO meta VALUES (?, ?)", (name, default))
             return default
         return bytes(row[0])
 

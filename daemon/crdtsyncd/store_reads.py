@@ -6,21 +6,28 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from crdtsyncd.store_writes import CHANGE_BYTES, DEAD_BYTES, ENTRY_COLUMNS, REMOVAL_BYTES
+from crdtsyncd.store_writes import CHANGE_BYTES, DEAD_BYTES, ENTRY_COLUMNS, PURGED_FIRST, REMOVAL_BYTES
 
 from crdtsync.causality import Dot, VersionVector, Writer
 from crdtsync.core.entries import Entry
+from crdtsync.core.operation_names import writing_operation
 from crdtsync.core.storage import (
+    ArchiveRow,
+    DeadPlace,
     DocumentSpan,
     DocumentUpdate,
     LogRow,
     OldChange,
     OldDead,
     OldRemoval,
+    PastRow,
     PeerRow,
+    Removal,
+    ScannedRow,
     SnapshotPartRow,
     SpaceRow,
 )
+from crdtsync.wire.change import Kind, Order
 from crdtsync.wire.codec import unpack
 
 _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
@@ -29,8 +36,13 @@ _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
 class Reads:
     """Every method is described at :class:`crdtsync.core.storage.Storage`."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        """What to read from."""
+        return self._connection
 
     def resumes(self, space: int, writer: int) -> bool:
         """Whether this process may go on writing as ``writer``."""
@@ -40,8 +52,9 @@ class Reads:
 
     def spaces(self) -> list[SpaceRow]:
         rows = []
-        for space, name, epoch, hlc, floor, trimmed, history_floor in self._db.execute(
-            "SELECT id, name, epoch, hlc, floor, trimmed_position, history_floor FROM spaces ORDER BY id"
+        for space, name, epoch, hlc, floor, trimmed, history_floor, since_ms in self._db.execute(
+            "SELECT id, name, epoch, hlc, floor, trimmed_position, history_floor, history_since_ms FROM spaces "
+            "ORDER BY id"
         ).fetchall():
             own = self._one(
                 "SELECT h.writer, h.position FROM own_writers o JOIN heads h USING (space, writer) WHERE o.space = ? "
@@ -62,9 +75,28 @@ class Reads:
                     _unflatten(floor),
                     trimmed,
                     _unflatten(history_floor),
+                    since_ms,
                 )
             )
         return rows
+
+    def position_last(self) -> int:
+        row = self._one(
+            "SELECT MAX((SELECT IFNULL(MAX(position), 0) FROM heads), (SELECT IFNULL(MAX(position), 0) FROM changes))",
+            (),
+        )
+        return int(row[0])
+
+    def archives(self) -> list[ArchiveRow]:
+        rows = self._db.execute(
+            "SELECT space, name, epoch, time_ms, entries, size_bytes, unseen FROM archives ORDER BY space"
+        )
+        return [ArchiveRow(*row) for row in rows.fetchall()]
+
+    def has_archived_log(self, space: int) -> bool:
+        return any(
+            self._one(f"SELECT 1 FROM {table} WHERE space = ? LIMIT 1", (space,)) is not None for table in PURGED_FIRST
+        )
 
     def _last_position(self, space: int) -> int:
         row = self._one("SELECT MAX(position) FROM heads WHERE space = ?", (space,))
@@ -92,19 +124,7 @@ class Reads:
 
     def entries(self, space: int) -> Iterator[Entry]:
         for row in self._db.execute(f"SELECT {ENTRY_COLUMNS} FROM entries WHERE space = ? ORDER BY row", (space,)):
-            number, _, writer, seq, n, key, sub, kind, hlc, agent, value, value_hash, attrs = row
-            yield Entry(
-                number,
-                Dot(writer, seq, n),
-                key,
-                sub,
-                kind,
-                int.from_bytes(hlc, "big"),
-                agent,
-                value,
-                value_hash,
-                None if attrs is None else unpack(attrs),
-            )
+            yield _entry(row)
 
     def row_last(self) -> int:
         row = self._one("SELECT MAX(row) FROM entries", ())
@@ -116,9 +136,9 @@ class Reads:
         found: list[LogRow] = []
         size_bytes = 0
         rows = self._db.execute(
-            "SELECT position, writer, seq, body FROM changes "
-            "WHERE position > ? AND +space = ? ORDER BY position LIMIT ?",
-            (after, space, rows_max),
+            "SELECT position, writer, seq, body FROM changes INDEXED BY changes_by_space "
+            "WHERE space = ? AND position > ? ORDER BY position LIMIT ?",
+            (space, after, rows_max),
         )
         for position, writer, seq, body in rows:
             found.append(LogRow(position, writer, seq, body))
@@ -280,6 +300,39 @@ class Reads:
             found.append(DocumentSpan(last, first, positions, max(end or 0, *positions[-1:], 0)))
         return found
 
+    # -- history -----------------------------------------------------------------------------------------------
+
+    def seen(self, row: int) -> bytes | None:
+        found = self._one("SELECT seen FROM entries WHERE row = ?", (row,))
+        return None if found is None else found[0]
+
+    def dead(self, space: int, key: str, before: Order | None, *, is_lost: bool, rows_max: int) -> list[PastRow]:
+        where, parameters = _place(before)
+        rows = self._db.execute(
+            f"{_PAST} INDEXED BY {'history_lost' if is_lost else 'history_by_key'} {_REMOVERS} "
+            f"WHERE h.space = ? AND h.key = ?{' AND h.fate = 2' if is_lost else ''}{where} "
+            "ORDER BY h.hlc DESC, h.writer DESC, h.seq DESC, h.n DESC LIMIT ?",
+            (space, key, *parameters, rows_max),
+        )
+        return [_past_row(row) for row in rows.fetchall()]
+
+    def dead_by_id(self, ids: list[int]) -> list[PastRow]:
+        found: list[PastRow] = []
+        for start in range(0, len(ids), _IDS_MAX):
+            some = ids[start : start + _IDS_MAX]
+            rows = self._db.execute(f"{_PAST} {_REMOVERS} WHERE h.id IN ({', '.join('?' * len(some))})", some)
+            found += [_past_row(row) for row in rows.fetchall()]
+        return found
+
+    def scan_dead(self, space: int, after: DeadPlace, *, is_lost: bool, rows_max: int) -> list[ScannedRow]:
+        rows = self._db.execute(
+            "SELECT id, key, hlc, writer, seq, n, kind, sub, attrs, agent, fate, value, seen FROM history "
+            f"INDEXED BY {'history_lost' if is_lost else 'history_by_key'} WHERE space = ? "
+            f"{'AND fate = 2 ' if is_lost else ''}AND (key, hlc, id) > (?, ?, ?) ORDER BY key, hlc, id LIMIT ?",
+            (space, *after, rows_max),
+        )
+        return [_scanned_row(row) for row in rows]
+
     # -- the rest ----------------------------------------------------------------------------------------------
 
     def outcome(self, client: bytes, number: int) -> bytes | None:
@@ -291,8 +344,69 @@ class Reads:
     def peers(self) -> list[PeerRow]:
         return [PeerRow(*row) for row in self._db.execute("SELECT node, name, last_seen_ms FROM peers").fetchall()]
 
+    def meta(self, name: str) -> bytes | None:
+        row = self._one("SELECT value FROM meta WHERE name = ?", (name,))
+        return None if row is None else bytes(row[0])
+
+    def metas(self, prefix: str) -> list[bytes]:
+        found = self._db.execute(
+            "SELECT value FROM meta WHERE SUBSTR(name, 1, ?) = ? ORDER BY name", (len(prefix), prefix)
+        )
+        return [bytes(row[0]) for row in found.fetchall()]
+
     def _one(self, statement: str, parameters: tuple[object, ...]) -> Any:  # a row, or None
         return self._db.execute(statement, parameters).fetchone()
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    """From the columns of ``ENTRY_COLUMNS``."""
+    number, _, writer, seq, n, key, sub, kind, hlc, agent, value, value_hash, attrs = row
+    return Entry(
+        number,
+        Dot(writer, seq, n),
+        key,
+        sub,
+        kind,
+        int.from_bytes(hlc, "big"),
+        agent,
+        value,
+        value_hash,
+        None if attrs is None else unpack(attrs),
+    )
+
+
+_PAST = (
+    f"SELECT {', '.join(f'h.{name}' for name in ENTRY_COLUMNS.split(', '))}, h.seen, h.position, h.fate, "
+    "r.writer, r.seq, r.n, r.hlc, r.agent, r.operation FROM history h"
+)
+_REMOVERS = "LEFT JOIN removals r ON r.position = h.position AND r.n = h.by_n"
+
+
+def _past_row(row: tuple[Any, ...]) -> PastRow:
+    *entry, seen, position, fate, writer, seq, n, hlc, agent, operation = row
+    removal = None
+    if hlc is not None:
+        removal = Removal(Dot(writer, seq, n), int.from_bytes(hlc, "big"), agent, operation)
+    return PastRow(_entry(tuple(entry)), seen, position, fate, removal)
+
+
+_IDS_MAX = 500
+
+
+def _scanned_row(row: tuple[Any, ...]) -> ScannedRow:
+    number, key, hlc, writer, seq, n, kind, sub, attrs, agent, fate, value, seen = row
+    order = (int.from_bytes(hlc, "big"), writer, seq, n)
+    if kind != Kind.TEXT or writing_operation(kind, sub, unpack(attrs) if attrs else {}) != "text":
+        return ScannedRow(number, key, order, is_edit=False)
+    return ScannedRow(number, key, order, True, agent, fate, value, seen)
+
+
+def _place(before: Order | None) -> tuple[str, tuple[object, ...]]:
+    """The condition on rows that stand before a place."""
+    if before is None:
+        return "", ()
+    hlc, *dot = before
+    return " AND (h.hlc, h.writer, h.seq, h.n) < (?, ?, ?, ?)", (hlc.to_bytes(8, "big"), *dot)
 
 
 def _unflatten(packed: bytes | None) -> VersionVector:

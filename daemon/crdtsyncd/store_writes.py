@@ -9,7 +9,16 @@ import sqlite3
 from collections import defaultdict
 
 from crdtsync.core.retention import CHANGE_HASH_AGE_MS_MAX, CHANGE_HASHES_MAX
-from crdtsync.core.storage import Batch, DocumentStateRow, DocumentTrim, HeadRow, HistoryTrim, LogTrim
+from crdtsync.core.storage import (
+    ArchivePurge,
+    Batch,
+    DocumentStateRow,
+    DocumentTrim,
+    HeadRow,
+    HistoryTrim,
+    LogTrim,
+    RemovalRow,
+)
 
 ENTRY_COLUMNS = "row, space, writer, seq, n, key, sub, kind, hlc, agent, value, value_hash, attrs"
 
@@ -17,14 +26,17 @@ ENTRY_COLUMNS = "row, space, writer, seq, n, key, sub, kind, hlc, agent, value, 
 CHANGE_ROW_BYTES = 72
 CHANGE_BYTES = f"{CHANGE_ROW_BYTES} + LENGTH(body)"
 DEAD_BYTES = (
-    "96 + LENGTH(CAST(key AS BLOB)) + IFNULL(LENGTH(CAST(sub AS BLOB)), 0) + IFNULL(LENGTH(value), 0) "
-    "+ IFNULL(LENGTH(attrs), 0)"
+    "120 + 2 * LENGTH(CAST(key AS BLOB)) + IFNULL(LENGTH(CAST(sub AS BLOB)), 0) + IFNULL(LENGTH(value), 0) "
+    "+ IFNULL(LENGTH(attrs), 0) + IFNULL(LENGTH(seen), 0)"
 )
-REMOVAL_BYTES = "48 + LENGTH(CAST(key AS BLOB)) + LENGTH(removes)"
+REMOVAL_BYTES = (
+    "72 + LENGTH(CAST(key AS BLOB)) + LENGTH(removes) + IFNULL(LENGTH(agent), 0) + IFNULL(LENGTH(operation), 0)"
+)
 
 HASHES_PRUNED_MAX = 4096
 """How many old hashes go in one commit at most."""
 
+_REMOVAL_COLUMNS = RemovalRow._fields
 _INSERTS: tuple[tuple[str, str], ...] = (
     ("spaces", "INSERT INTO spaces (id, name, epoch) VALUES (?, ?, ?)"),
     ("writers", "INSERT INTO own_writers VALUES (?, ?)"),
@@ -33,22 +45,33 @@ _INSERTS: tuple[tuple[str, str], ...] = (
     ("origins", "INSERT OR REPLACE INTO origins VALUES (?, ?, ?, ?)"),
     (
         "removals",
-        "INSERT INTO removals (space, key, writer, seq, n, removes, position, time_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO removals ({', '.join(_REMOVAL_COLUMNS)}) VALUES ({', '.join('?' * len(_REMOVAL_COLUMNS))})",
     ),
     ("document_updates", "INSERT INTO document_updates VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
     ("floors", "UPDATE spaces SET floor = ? WHERE id = ?"),
-    ("history_floors", "UPDATE spaces SET history_floor = ? WHERE id = ?"),
+    ("history_floors", "UPDATE spaces SET history_floor = ?, history_since_ms = ? WHERE id = ?"),
     ("snapshot_parts", "INSERT OR REPLACE INTO snapshot_parts VALUES (?, ?, ?, ?)"),
     ("peers", "INSERT OR REPLACE INTO peers VALUES (?, ?, ?)"),
 )
-_INSERT_ENTRY = f"INSERT INTO entries ({ENTRY_COLUMNS}) VALUES ({', '.join('?' * 13)})"
+_INSERT_ENTRY = f"INSERT INTO entries ({ENTRY_COLUMNS}, seen) VALUES ({', '.join('?' * 14)})"
 _MOVE_TO_HISTORY = (
-    f"INSERT INTO history ({ENTRY_COLUMNS}, position, time_ms) SELECT {ENTRY_COLUMNS}, ?, ? FROM entries WHERE row = ?"
+    f"INSERT INTO history ({ENTRY_COLUMNS}, seen, position, time_ms, by_n, fate) "
+    f"SELECT {ENTRY_COLUMNS}, seen, ?, ?, ?, ? FROM entries WHERE row = ?"
 )
 _ADOPT_ENTRIES = "UPDATE entries SET space = ? WHERE row BETWEEN ? AND ? AND space = ?"
 _DELETE_ENTRY = "DELETE FROM entries WHERE row = ?"
 _UPSERT_HEAD = "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?)"
 _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
+
+PURGED_FIRST = ("changes", "change_hashes", "history", "removals", "own_writers")
+"""What an archive does not keep."""
+_PURGED_LAST = ("entries", "document_updates", "document_states", "heads", "origins")
+
+_KEYS = {  # of tables without row numbers
+    "document_updates": "space, writer, seq, n, position, by_n",
+    "heads": "space, writer",
+    "origins": "space, writer",
+}
 
 _LOG, _BYTES, _HISTORY, _DOCUMENTS = range(4)
 
@@ -83,8 +106,8 @@ class _Writing:
             many(_INSERT_ENTRY, [(*row[:8], row[8].to_bytes(8, "big"), *row[9:]) for row in batch.entries])
         if batch.removed_rows:
             dead_before = self._last("history")
-            many(_MOVE_TO_HISTORY, [(position, time_ms, row) for row, position, time_ms in batch.removed_rows])
-            many(_DELETE_ENTRY, [(row,) for row, _, _ in batch.removed_rows])
+            many(_MOVE_TO_HISTORY, [(*removed[1:], removed.row) for removed in batch.removed_rows])
+            many(_DELETE_ENTRY, [(removed.row,) for removed in batch.removed_rows])
             self._count_history("history", DEAD_BYTES, dead_before)
         if batch.clocks:
             many(
@@ -135,9 +158,26 @@ class _Writing:
         self.db.executemany(_DELETE_ENTRY, [(row,) for row in self.batch.staged_drops])
         for space, first, last in self.batch.adoptions:
             self.db.execute(_ADOPT_ENTRIES, (space, first, last, -space))
+        for archive in self.batch.archives:
+            self.db.execute("DELETE FROM spaces WHERE id = ?", (archive.space,))
+            self.db.execute("INSERT INTO archives VALUES (?, ?, ?, ?, ?, ?, ?)", archive)
+        for purge in self.batch.archive_purges:
+            self._purge(purge)
         for space in set(self.batch.snapshot_drops):
             self.db.execute("DELETE FROM snapshot_parts WHERE space = ?", (space,))
             self.db.execute("DELETE FROM entries WHERE space = ?", (-space,))
+
+    def _purge(self, purge: ArchivePurge) -> None:
+        """Drop a slice of an archive; once nothing is left, the archive itself."""
+        left = purge.rows_max
+        for table in (*PURGED_FIRST, *_PURGED_LAST) if purge.is_whole else PURGED_FIRST:
+            key = _KEYS.get(table, "rowid")
+            some = f"SELECT {key} FROM {table} WHERE space = ? LIMIT ?"
+            left -= self.db.execute(f"DELETE FROM {table} WHERE ({key}) IN ({some})", (purge.space, left)).rowcount
+            if left <= 0:
+                return
+        if purge.is_whole:
+            self.db.execute("DELETE FROM archives WHERE space = ?", (purge.space,))
 
     def trim(self) -> None:
         for log_trim in self.batch.log_trims:
@@ -212,3 +252,8 @@ def write_batch(db: sqlite3.Connection, batch: Batch) -> None:
     writing.insert()
     writing.trim()
     writing.count()
+    for name, value in batch.metas:
+        if value is None:
+            db.execute("DELETE FROM meta WHERE name = ?", (name,))
+        else:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))

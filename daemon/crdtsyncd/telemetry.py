@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from typing import Any
 
 import structlog
 
-_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+_now = {"level": "info", "form": "auto"}
 
 
 def configure(level: str, form: str) -> None:
     """Set up logging for this process. May be called again, to change the level."""
+    _now.update(level=level, form=form)
     people = form == "console" or (form == "auto" and sys.stderr.isatty())
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
-    renderer: Any = structlog.dev.ConsoleRenderer() if people else structlog.processors.JSONRenderer(sort_keys=True)
+    renderer: Any = structlog.processors.JSONRenderer(sort_keys=True)
+    if people:  # values quoted, for they may come from another host: none of them can forge a line
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), repr_native_str=True)
     structlog.configure(
         processors=[structlog.processors.add_log_level, stamp, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
@@ -26,6 +32,19 @@ def configure(level: str, form: str) -> None:
     logging.getLogger("websockets").setLevel(logging.CRITICAL)
 
 
+def level() -> str:
+    """The least severe events that are logged now."""
+    return _now["level"]
+
+
+def set_level(wanted: str) -> str:
+    """Log from this level on, until the settings are read again. Returns what it was."""
+    before = level()
+    configure(wanted, _now["form"])
+    return before
+
+
 def log(event: str, level: str = "info", **fields: object) -> None:
     """Log one event."""
-    getattr(structlog.get_logger(), level)(event, **fields)
+    with suppress(OSError, ValueError):  # nobody listens any more: no reason to stop serving
+        getattr(structlog.get_logger(), level)(event, **fields)

@@ -1,29 +1,24 @@
-"""Websockets between daemons: accept, dial with jittered backoff, send in order."""
+"""Websockets between daemons: dial with jittered backoff, send in order."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-import socket
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from crdtsyncd.config import is_loopback, split_address
-from websockets.asyncio.client import connect
+from crdtsyncd.tls import reason_of
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.connection import Connection
-from websockets.asyncio.server import Server, ServerConnection, serve
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidURI
 from websockets.frames import CloseCode
-from websockets.protocol import State
 
-from crdtsync.errors import ConfigError
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 
 OPEN_TIMEOUT_S = 10.0
-PING_INTERVAL_S = 10.0
-PING_TIMEOUT_S = 20.0
 CLOSE_TIMEOUT_S = 2.0
 BACKOFF_S_FIRST = 0.25
 BACKOFF_S_MAX = 5.0
@@ -31,6 +26,22 @@ STABLE_S = 5.0
 DUPLICATE = "duplicate"
 FAULT = "the peer broke the websocket protocol"
 _FAULT_CODES = (CloseCode.PROTOCOL_ERROR, CloseCode.INVALID_DATA, CloseCode.MESSAGE_TOO_BIG)
+
+
+class Credentials(NamedTuple):
+    """The TLS contexts in force; ``name`` is what members ask each other for."""
+
+    listening: ssl.SSLContext
+    dialling: ssl.SSLContext
+    name: str
+
+
+class Guest(NamedTuple):
+    """``node``: who has been proven to be there. ``joins``: nobody yet, who may ask to join, and nothing else."""
+
+    node: str
+    joins: bool = False
+    refusal: str = ""
 
 
 class Sink(Protocol):
@@ -41,9 +52,6 @@ class Sink(Protocol):
 
     def peer_frame(self, conn: int, data: bytes) -> None:
         """One message from it."""
-
-    def peer_latency(self, conn: int, rtt_ms: float) -> None:
-        """A round trip took so long."""
 
     def peer_closed(self, conn: int, reason: str) -> None:
         """It is gone."""
@@ -57,6 +65,12 @@ class Sink(Protocol):
     def is_linked(self, url: str) -> bool:
         """Whether the node that once answered at this address is connected some other way."""
 
+    def credentials(self) -> Credentials | None:
+        """What to show other nodes, and whom to trust; None: plain text on loopback."""
+
+    def recognise(self, certificate: bytes | None, asked: str) -> Guest:
+        """Who has shown this certificate (DER), asking for that name; and why it is refused."""
+
     async def breathe(self) -> None:
         """Wait until what was reported has been dealt with, so that one peer cannot take all turns."""
 
@@ -64,16 +78,51 @@ class Sink(Protocol):
         """Log one event."""
 
 
-class PeerConnection:
-    """One open connection: messages go out in the order of :meth:`send`."""
+class Counted(Connection):
+    """A connection that counts what comes in, also of messages that are not yet whole."""
 
-    def __init__(self, socket: Connection, url: str, dialled: bool) -> None:
+    received_bytes = 0
+
+    def data_received(self, data: bytes) -> None:
+        """See the library."""
+        self.received_bytes += len(data)
+        super().data_received(data)
+
+
+class Outgoing(Counted, ClientConnection):
+    """One that this side has dialled."""
+
+
+OPTIONS: dict[str, Any] = {
+    "compression": None,
+    "max_size": PEER_FRAME_BYTES_MAX,
+    "max_queue": 4,
+    "ping_interval": None,  # the core's own probes say more: see crdtsync.core.liveness
+    "close_timeout": CLOSE_TIMEOUT_S,
+    "create_connection": Outgoing,
+    "proxy": None,
+    "user_agent_header": None,
+}
+"""How this side of a connection that it dials behaves."""
+
+
+class PeerConnection:
+    """One open connection: messages go out in the order of :meth:`send`.
+
+    ``node`` is the node that the other side's key belongs to, empty in plain text; ``joins``: that is not known yet.
+    """
+
+    def __init__(self, socket: Counted, url: str, dialled: bool, node: str = "", joins: bool = False) -> None:
         self.url = url
         self.dialled = dialled
+        self.node = node
+        self.joins = joins
         self.close_reason = ""
         self._socket = socket
         self._outbox: deque[bytes] = deque()
         self._wake = asyncio.Event()
+        self._sent_bytes = 0
+        self._flow = (0, 0)
 
     def send(self, data: bytes) -> None:
         """Queue a message. The queue is bounded by the credit that the peer's acknowledgements give."""
@@ -81,9 +130,17 @@ class PeerConnection:
         self._wake.set()
 
     def close(self, reason: str) -> None:
-        """Close with a reason that the peer gets to read."""
-        self.close_reason = self.close_reason or reason
+        """Close with a reason that the peer gets to read; if it reads nothing, without."""
+        if not self.close_reason:
+            self.close_reason = reason
+            asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self._socket.transport.abort)
         self._wake.set()
+
+    def has_flowed(self, bytes_min: int) -> bool:
+        """Whether so many bytes have come in, or gone out to the other side, since this was last asked."""
+        received, gone = self._socket.received_bytes, self._sent_bytes - self._socket.transport.get_write_buffer_size()
+        before, self._flow = self._flow, (received, gone)
+        return received - before[0] >= bytes_min or gone - before[1] >= bytes_min
 
     async def run(self, sink: Sink) -> str:
         """Pump messages both ways until the connection ends. Returns why it ended."""
@@ -100,8 +157,6 @@ class PeerConnection:
                 if self.close_reason:
                     break
                 sink.peer_frame(conn, message)
-                if self._socket.latency:
-                    sink.peer_latency(conn, self._socket.latency * 1000)
                 await sink.breathe()
         except ConnectionClosed:
             pass
@@ -131,89 +186,16 @@ class PeerConnection:
                 await self._wake.wait()
                 self._wake.clear()
                 while self._outbox:
-                    await self._socket.send(self._outbox.popleft())
+                    data = self._outbox.popleft()
+                    self._sent_bytes += len(data)
+                    await self._socket.send(data)
                 if self.close_reason:
                     await self._socket.close(1008, self.close_reason.encode()[:120].decode(errors="ignore"))
                     return
 
 
-def _logging_handshakes(sink: Sink) -> type[ServerConnection]:
-    """A connection that logs why no websocket came of it; the library drops it without a word."""
-
-    class Logging(ServerConnection):
-        async def handshake(self, *args: Any, **options: Any) -> None:
-            try:
-                await super().handshake(*args, **options)
-            except asyncio.CancelledError:
-                self._refused(f"not within {OPEN_TIMEOUT_S:.0f} s")
-                raise
-            except Exception as error:
-                self._refused(str(error) or type(error).__name__)
-                raise
-            if self.protocol.state is not State.OPEN:
-                self._refused(str(self.protocol.handshake_exc or "the connection ended"))
-
-        def _refused(self, why: str) -> None:
-            reason = f"no websocket handshake: {why}"
-            sink.log("peer_refused", level="warning", url=_url_of(self), reason=reason)
-
-    return Logging
-
-
-def _url_of(socket: ServerConnection) -> str:
-    remote = socket.remote_address
-    return f"{remote[0]}:{remote[1]}" if remote else "?"
-
-
-async def listen(where: str | socket.socket, sink: Sink, connections_max: int) -> Server:
-    """Accept peers on ``HOST:PORT``, or on a socket that listens already.
-
-    :raises ConfigError: the port is in use, or not to be had.
-    """
-    place: dict[str, Any] = {}
-    if isinstance(where, str):
-        place["host"], place["port"] = split_address(where)
-    else:
-        place["sock"] = where
-
-    async def accept(connection: ServerConnection) -> None:
-        remote, url = connection.remote_address, _url_of(connection)
-        refusal = _refusal(str(remote[0]) if remote else "", sink.peer_count(), connections_max)
-        if refusal:
-            sink.log("peer_refused", level="warning", url=url, reason=refusal)
-            await connection.close(1013, refusal)
-            return
-        await PeerConnection(connection, url, dialled=False).run(sink)
-
-    try:
-        return await serve(
-            accept,
-            **place,
-            create_connection=_logging_handshakes(sink),
-            compression=None,
-            max_size=PEER_FRAME_BYTES_MAX,
-            max_queue=4,
-            open_timeout=OPEN_TIMEOUT_S,
-            ping_interval=PING_INTERVAL_S,
-            ping_timeout=PING_TIMEOUT_S,
-            close_timeout=CLOSE_TIMEOUT_S,
-            server_header=None,
-        )
-    except OSError as error:
-        why = "it is in use by another program" if error.errno == 98 else (error.strerror or str(error))
-        raise ConfigError(f"cannot listen on {where}: {why}; choose another address with --listen") from None
-
-
-def addresses(server: Server) -> list[str]:
-    """``HOST:PORT`` of everything that a server listens on, with the port that it was given for port 0."""
-    names = [socket.getsockname()[:2] for socket in server.sockets]
-    return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in names]
-
-
-def _refusal(host: str, count: int, connections_max: int) -> str:
-    if not is_loopback(host):
-        return "plain text connections are for loopback addresses only"
-    return f"this node has {count} peer connections, the most that it may have" if count >= connections_max else ""
+class TlsRefused(ConnectionError):
+    """No TLS connection came about, and why."""
 
 
 async def dial_forever(url: str, sink: Sink) -> None:
@@ -222,39 +204,69 @@ async def dial_forever(url: str, sink: Sink) -> None:
     Full jitter over an exponentially growing delay (Brooker, 2015), until cancelled.
     """
     failures = 0
-    loop = asyncio.get_running_loop()
     while True:
         if sink.is_linked(url):
             await asyncio.sleep(random.uniform(0.5, 1.5))
             continue
-        started_s = loop.time()
-        try:
-            async with _connected(url) as socket:
-                reason = await PeerConnection(socket, url, dialled=True).run(sink)
-            failures = 0 if loop.time() - started_s > STABLE_S else failures + 1
-            state = "down"
-        except (OSError, TimeoutError, InvalidHandshake, InvalidURI, ConnectionClosed) as error:
-            failures += 1
-            reason = str(getattr(error, "strerror", "") or str(error) or type(error).__name__)
-            state = "refused" if isinstance(error, ConnectionRefusedError) else "down"
-        if not reason.startswith(DUPLICATE):
-            sink.dial_state(url, state, reason)
-        delay_s = min(BACKOFF_S_MAX, BACKOFF_S_FIRST * 2 ** min(failures, 10))
-        await asyncio.sleep(random.uniform(0, delay_s))
+        failures = await attempt(url, sink, failures)
+        await asyncio.sleep(backoff_s(failures))
+
+
+def backoff_s(failures: int) -> float:
+    """How long to wait after so many failures in a row."""
+    return random.uniform(0, min(BACKOFF_S_MAX, BACKOFF_S_FIRST * 2 ** min(failures, 10)))
+
+
+async def attempt(url: str, sink: Sink, failures: int) -> int:
+    """Connect to ``url`` and stay until the connection ends. Returns how many attempts in a row have failed now."""
+    loop = asyncio.get_running_loop()
+    started_s = loop.time()
+    try:
+        async with _connected(url, sink) as (socket, node):
+            reason = await PeerConnection(socket, url, dialled=True, node=node).run(sink)
+        failures = 0 if loop.time() - started_s > STABLE_S else failures + 1
+        state = "down"
+    except (OSError, TimeoutError, InvalidHandshake, InvalidURI, ConnectionClosed) as error:
+        failures += 1
+        reason = reason_of(error) or str(getattr(error, "strerror", "") or str(error) or type(error).__name__)
+        refused = isinstance(error, ConnectionRefusedError | TlsRefused) or bool(reason_of(error))
+        state = "refused" if refused else "down"
+        if refused and not isinstance(error, ConnectionRefusedError) and failures == 1:
+            sink.log("peer_refused", level="warning", url=url, reason=reason)
+    if not reason.startswith(DUPLICATE):
+        sink.dial_state(url, state, reason)
+    return failures
 
 
 @asynccontextmanager
-async def _connected(url: str) -> AsyncIterator[Connection]:
-    async with connect(
-        url,
-        compression=None,
-        max_size=PEER_FRAME_BYTES_MAX,
-        max_queue=4,
-        open_timeout=OPEN_TIMEOUT_S,
-        ping_interval=PING_INTERVAL_S,
-        ping_timeout=PING_TIMEOUT_S,
-        close_timeout=CLOSE_TIMEOUT_S,
-        proxy=None,
-        user_agent_header=None,
-    ) as socket:
-        yield socket
+async def _connected(url: str, sink: Sink) -> AsyncIterator[tuple[Outgoing, str]]:
+    credentials = sink.credentials() if url.startswith("wss:") else None
+    if credentials is None and url.startswith("wss:"):
+        raise TlsRefused("this node speaks plain text on loopback only (insecure_loopback), and no TLS")
+    secured: dict[str, Any] = (
+        {} if credentials is None else {"ssl": credentials.dialling, "server_hostname": credentials.name}
+    )
+    try:
+        async with connect(url, **secured, **OPTIONS, open_timeout=OPEN_TIMEOUT_S) as socket:
+            assert isinstance(socket, Outgoing)
+            node = _proven(socket, sink) if credentials is not None else ""
+            yield socket, node
+    except InvalidMessage as error:
+        if credentials is not None and isinstance(error.__cause__, EOFError):
+            raise TlsRefused(
+                "it ended the connection after the TLS handshake: it does not take this node's certificate, and its "
+                "log says why"
+            ) from None
+        raise
+
+
+def _proven(socket: Connection, sink: Sink) -> str:
+    """The node whose key the other side has proven.
+
+    :raises TlsRefused: it is none that may be spoken to.
+    """
+    secured = socket.transport.get_extra_info("ssl_object")
+    guest = sink.recognise(secured.getpeercert(True), "")
+    if guest.refusal:
+        raise TlsRefused(guest.refusal)
+    return guest.node

@@ -128,6 +128,15 @@ def state(place: Place, unit: str) -> UnitState:
     )
 
 
+def is_current(place: Place, unit: str) -> bool:
+    """Whether the unit file in place is that of this version; also where this cannot be told."""
+    try:
+        text = _template(place.templates, unit).replace("@crdtsyncd@", str(_program(place)))
+        return (place.units / unit).read_text(encoding="utf-8") == text
+    except (ConfigError, OSError):
+        return True
+
+
 def _check_rights(place: Place) -> None:
     if place.sysusers is not None and os.geteuid() != 0:
         raise ConfigError("installing for the whole machine needs root: use sudo, or --user for yourself alone")

@@ -65,6 +65,9 @@ def changes() -> dict[str, Change]:
         ),
         "without idempotency id and agent": _change(12, _put("k", 1), idempotency=None, agent=""),
     }
+    made["put that removes what its author had not read"] = _change(
+        13, _put("k", 2, removes=(Dot(ANN, 12, 0),), blind=True)
+    )
     header, value = unpack(made["put, first of its writer"].body)
     made["purged value"] = CODEC.decode(pack([header, [value_hash(value)]]))
     plain = unpack(header, strict_map_key=False)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self
@@ -39,12 +39,19 @@ class Daemon:
     """One daemon on one data directory. It can be killed, stopped and started again on the same data.
 
     ``settings`` are those of the configuration file. All its files are in ``base``: ``data`` is the data directory,
-    ``run`` the runtime directory with the socket and the mark.
+    ``run`` the runtime directory with the socket and the mark. ``prefix`` are words that its command line begins with.
     """
 
     def __init__(
-        self, name: str | None = None, *, start: bool = True, base: Path | None = None, **settings: Any
+        self,
+        name: str | None = None,
+        *,
+        start: bool = True,
+        base: Path | None = None,
+        prefix: Sequence[str] = (),
+        **settings: Any,
     ) -> None:
+        self.prefix = prefix
         self.name = name or f"host-{next(_numbers)}"
         self.base = base or Path(tempfile.mkdtemp(prefix="cs", dir="/tmp"))
         self.data = self.base / "data"
@@ -96,8 +103,9 @@ class Daemon:
         config.write_text("".join(f"{name} = {_toml(value)}\n" for name, value in self.settings.items()))
         seen = len(self._lines)
         self._ended = False
+        command = [sys.executable, "-P", "-c", "from crdtsyncd.main import main; main()", "--config", str(config)]
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", "from crdtsyncd.main import main; main()", "--config", str(config)],
+            [*self.prefix, *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Sequence
+from email import message_from_bytes
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 from time import monotonic, sleep
@@ -137,7 +139,7 @@ def install_wheel(wheel: Path, opt: Path) -> None:
     place = opt / "crdtsync"
     subprocess.run([str(PYTHON), "-m", "venv", "--without-pip", str(place)], check=True)
     packages = next(place.glob("lib/python*/site-packages"))
-    for needed in _closure("crdtsync"):
+    for needed in _closure(_requirements(wheel)):
         _copy(needed, packages)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", str(place / "bin/python")]
     subprocess.run([*pip, "install", "--no-index", "--no-deps", str(wheel)], check=True)
@@ -145,18 +147,24 @@ def install_wheel(wheel: Path, opt: Path) -> None:
         script.write_text(script.read_text().replace(str(place), "/opt/crdtsync"))
 
 
-def _closure(name: str) -> Iterator[Distribution]:
-    """Everything that a package needs, itself not included."""
-    todo, seen = [name], {name}
+def _requirements(wheel: Path) -> list[str]:
+    """What a wheel asks for, in its own words: an older one asks for other things."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return message_from_bytes(archive.read(name)).get_all("Requires-Dist") or []
+
+
+def _closure(lines: Sequence[str]) -> Iterator[Distribution]:
+    """The packages that are asked for, and all that these ask for."""
+    todo, seen = list(lines), set[str]()
     while todo:
-        for line in distribution(todo.pop()).requires or ():
-            requirement = Requirement(line)
-            if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
-                continue
-            if requirement.name not in seen:
-                seen.add(requirement.name)
-                todo.append(requirement.name)
-                yield distribution(requirement.name)
+        requirement = Requirement(todo.pop())
+        if requirement.name in seen or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+            continue
+        seen.add(requirement.name)
+        found = distribution(requirement.name)
+        todo += found.requires or []
+        yield found
 
 
 def _copy(package: Distribution, target: Path) -> None:

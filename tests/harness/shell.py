@@ -27,9 +27,10 @@ class Shell:
     def __init__(self, socket: Path, directory: Path) -> None:
         self.directory = directory
         (directory / "bin").mkdir(exist_ok=True)
-        script = directory / "bin" / "crdtsync"
-        script.write_text(f'#!/bin/sh\nexec {sys.executable} -m crdtsyncd.cli "$@"\n')
-        script.chmod(0o755)
+        for name, module in (("crdtsync", "crdtsyncd.cli"), ("crdtsyncd", "crdtsyncd.main")):
+            script = directory / "bin" / name
+            script.write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
+            script.chmod(0o755)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("CRDTSYNC_")}
         path = f"{directory / 'bin'}:{os.environ['PATH']}"
         self.environment = {**kept, "CRDTSYNC_SOCKET": str(socket), "PATH": path}

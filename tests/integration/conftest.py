@@ -61,3 +61,8 @@ def pair(make_cluster: Callable[..., Cluster]) -> Cluster:
 def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
     """Three connected daemons."""
     return make_cluster(3)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What boots a machine for a whole module goes first: there no other worker takes a part of the module away."""
+    items.sort(key=lambda item: item.path.name != "test_boot.py")

@@ -16,7 +16,7 @@ import pytest
 from benchmarks import new_node, overwrites
 from benchmarks.gauges import Live, Reading, percentile, slope
 from benchmarks.pacing import Answer, Paced
-from crdtsync.core.sync import CREDIT_BYTES_MAX
+from crdtsync.core.feeding import CREDIT_BYTES_MAX
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

@@ -141,6 +141,18 @@ def test_the_unit_is_hardened(machine):
     assert float(exposure[1]) <= 1.3
 
 
+def test_the_how_to_works_as_it_is_written(machine):
+    """Every command of the page but those that install packages, follow a log for ever, or need somebody logged in."""
+    page = (ROOT / "docs" / "service.md").read_text()
+    lines = [line.partition("  #")[0].strip() for line in re.findall(r"^    (\S.*)$", page, re.MULTILINE)]
+    skipped = ("pip", "venv", "ln -s", "--follow", "--user", "loginctl", "alice", "uninstall")
+    commands = [line.removeprefix("sudo ") for line in lines if not any(word in line for word in skipped)]
+    assert len(commands) >= 5
+    for command in commands:
+        machine.run("sh", "-c", command)
+    assert machine.run("crdtsync", "get", "booted") == "true\n"
+
+
 def test_uninstall_keeps_the_data(machine):
     """The last: the service is gone afterwards."""
     removed = machine.run("crdtsync", "service", "uninstall")

@@ -48,7 +48,7 @@ def check_database(data: Path, scratch: Path) -> int:
     store = Store(scratch / "data", scratch / "run")
     try:
         assert counters(store) == counters_by_sum(store)
-        (space,) = store.spaces()
+        space = next(space for space in store.spaces() if space.name == "default")
         held: dict[int, list[int]] = {}
         for row in store.log(1, 0, 2**40, 2**30):
             held.setdefault(row.writer, []).append(row.seq)

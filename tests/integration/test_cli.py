@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from crdtsync import Client
+from crdtsync.causality import Writer
+from crdtsync.wire.tokens import encode_token
 from tests.harness import Cluster, Daemon
 from tests.harness.cluster import wait_until, wait_until_equal
 from tests.harness.shell import PROGRAM, TIMEOUT_S, Shell
@@ -24,7 +26,9 @@ pytestmark = pytest.mark.integration
 # Root may read everything, unless it gives that up.
 WITHOUT_RIGHTS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 
-PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [DOCS / name for name in ("command-line.md", "configuration.md", "backup.md")]
+"""The README and the tutorial are run by test_documentation.py, on three daemons as they say."""
 
 
 @pytest.fixture
@@ -45,9 +49,9 @@ def shells(pair: Cluster, tmp_path: Path) -> list[Shell]:
 # -- the documentation ---------------------------------------------------------------------------------------
 
 
-def documented_examples() -> Iterator[tuple[str, str]]:
-    """Each command of the page's console blocks with the output that is shown for it."""
-    for block in re.findall(r"^```console\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL):
+def documented_examples(page: Path) -> Iterator[tuple[str, str]]:
+    """Each command of a page's console blocks with the output that is shown for it."""
+    for block in re.findall(r"^```console\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         for example in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = example.partition("\n")
             if "<<'END'" in command:
@@ -56,9 +60,11 @@ def documented_examples() -> Iterator[tuple[str, str]]:
             yield command, output
 
 
-def test_every_documented_example_prints_what_is_shown(crdtsync: Shell) -> None:
-    examples = list(documented_examples())
-    assert len(examples) > 30
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_documented_example_prints_what_is_shown(crdtsync: Shell, page: Path) -> None:
+    """A key that one page has written is not there for the next: each has a daemon of its own."""
+    examples = list(documented_examples(page))
+    assert len(examples) >= 1
     script = crdtsync.directory / "script"
     script.write_text("".join(f"echo '@@@'\n{command}\necho \"@$?\"\n" for command, _ in examples))
     done = subprocess.run(
@@ -83,6 +89,7 @@ def test_every_documented_example_prints_what_is_shown(crdtsync: Shell) -> None:
 
 def test_exit_statuses(crdtsync: Shell) -> None:
     crdtsync.ok("set", "key", "1")
+    elsewhere = encode_token([("default", 0, {Writer(17): 1})])
     expected: dict[int, list[tuple[str, ...]]] = {
         0: [("get", "key"), ("ls", "nothing/")],
         1: [("get", "none"), ("del", "none"), ("log", "none"), ("text", "none"), ("set", "key", "2", "--if-absent")],
@@ -94,8 +101,9 @@ def test_exit_statuses(crdtsync: Shell) -> None:
             ("log", "key"),
             ("ls", "--space", "none"),
             ("wait", "nonsense"),
+            ("set", "key", "2", "-w", "2"),
         ],
-        5: [("set", "key", "2", "-w", "2", "--timeout", "100ms")],
+        5: [("get", "key", "--after", elsewhere, "--timeout", "100ms")],
     }
     for status, commands in expected.items():
         for command in commands:
@@ -103,8 +111,8 @@ def test_exit_statuses(crdtsync: Shell) -> None:
             assert (command, done.status) == (command, status), done.err
             assert done.err.count("\n") == (status != 0)
             as_json = crdtsync(*command, "--json")
-            assert status == 0 or set(json.loads(as_json.err)["error"]) == {"code", "message"}
-    assert crdtsync.ok("get", "key") == "2"
+            assert status == 0 or {"code", "message"} <= set(json.loads(as_json.err)["error"])
+    assert crdtsync.ok("get", "key") == "1"
 
 
 def test_a_socket_that_this_user_may_not_open_is_no_usage(crdtsync: Shell, daemon: Daemon) -> None:
@@ -613,7 +621,8 @@ def test_status_and_peers(shells: list[Shell], pair: Cluster) -> None:
     (peer,) = here.json("peers", "--json")
     assert (peer["name"], peer["state"]) == (pair[1].name, "connected")
     (status,) = here.json("status", "--json")
-    assert set(status) == {"node", "spaces", "peers", "agents", "alarms", "store"}
+    told = {"node", "spaces", "peers", "agents", "alarms", "store", "counters", "usage", "resolvers"}
+    assert status.keys() == told
     summary = here.ok("status")
     assert pair[0].name in summary
     assert pair[1].name in summary
@@ -625,10 +634,11 @@ def test_status_and_peers(shells: list[Shell], pair: Cluster) -> None:
 # -- the rest --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [["wait", "{token}", "-w", "3"], ["update", "key", "--", "sleep", "60"]])
+@pytest.mark.parametrize("command", [["wait", "{elsewhere}"], ["update", "key", "--", "sleep", "60"]])
 def test_an_interrupt_is_quiet(crdtsync: Shell, command: list[str], daemon: Daemon) -> None:
-    token = crdtsync.ok("set", "key", "1")
-    with crdtsync.start(*[word.format(token=token) for word in command]) as running:
+    crdtsync.ok("set", "key", "1")
+    elsewhere = encode_token([("default", 0, {Writer(17): 1})])
+    with crdtsync.start(*[word.format(elsewhere=elsewhere) for word in command]) as running:
         while not any(agent["pid"] == running.process.pid for agent in daemon.status()["agents"]):
             assert running.process.poll() is None
         assert running.interrupt() == (130, "")
@@ -642,7 +652,7 @@ def test_completion_knows_commands_options_and_keys(crdtsync: Shell) -> None:
         variables = {"_CRDTSYNC_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at)}
         return [line.partition(",")[2] for line in crdtsync(**variables).out.split()]
 
-    assert completed("crdtsync s", 1) == ["set", "status", "service"]
+    assert completed("crdtsync s", 1) == ["set", "schema", "space", "status", "service"]
     assert completed("crdtsync set --t", 2) == ["--ttl", "--timeout"]
     assert completed("crdtsync get pl", 2) == ["plan/goal"]
     assert completed("crdtsync --socket /nonesuch get pl", 4) == []

@@ -15,7 +15,10 @@ from typing import Any
 
 import msgpack
 import pytest
+from crdtsyncd.store import Store
 
+from crdtsync.core.storage import Batch, ChangeRow, EntryRow
+from crdtsync.errors import NoSpace
 from tests.harness import Daemon, RawAgent, RawError, wait_until, wait_until_equal
 from tests.integration.witness import assert_clean, assert_sentence
 
@@ -256,6 +259,42 @@ def test_a_peer_of_a_really_full_disk_loses_nothing(
         wait_until_equal(pair, timeout_s=40)
         for daemon in pair:
             assert_clean(daemon)
+
+
+def test_what_the_journal_holds_is_read_on_a_full_disk_and_comes_into_the_tables_when_there_is_space(
+    small_disk: Callable[[int], Path],
+) -> None:
+    disk = small_disk(16 * MIB)
+    (disk / "run").mkdir()
+    store = Store(disk / "data", disk / "run")
+    try:
+        made = Batch()
+        made.spaces.append((1, "default", 0))
+        store.commit(made)
+        for number in range(1, 40):
+            store.commit(one_write(number, bytes(20_000)))
+        assert store.has_pending
+        filler = fill(disk, 0)
+        store.settle()
+        assert store.has_pending, "there is no room for it"
+        assert [entry.dot.seq for entry in store.entries(1)] == list(range(1, 40))
+        with pytest.raises(NoSpace):
+            store.commit(one_write(40, bytes(20_000)))
+        assert [entry.dot.seq for entry in store.entries(1)] == list(range(1, 40))
+        assert store._connection.in_transaction, "read from what cannot be committed"
+        filler.unlink()
+        store.commit(one_write(40, bytes(20_000)))
+        assert [entry.dot.seq for entry in store.entries(1)] == list(range(1, 41))
+        assert not store.has_pending
+    finally:
+        store.close()
+
+
+def one_write(number: int, value: bytes) -> Batch:
+    made = Batch()
+    made.changes.append(ChangeRow(number, 1, 5, number, bytes(16), b"body", number))
+    made.entries.append(EntryRow(number, 1, 5, number, 0, f"k{number}", None, 0, 1, "agent", value, bytes(16), None))
+    return made
 
 
 def bin32(size_bytes: int) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.integration
 
 
-@pytest.mark.parametrize("target,inputs", [("frames", 1000), ("peer", 100), ("hostile-edits", 500)])
+@pytest.mark.parametrize("target,inputs", [("frames", 1000), ("peer", 100), ("joining", 200), ("hostile-edits", 500)])
 def test_a_short_run_finds_nothing(target: str, inputs: int) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fuzz", target, "--inputs", str(inputs), "--seconds", "20"],

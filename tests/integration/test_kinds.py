@@ -764,7 +764,7 @@ def test_conflicts_are_shown_and_settled_from_the_shell(parted: Cluster, tmp_pat
     healed(parted)
     crdtsync = Shell(parted[0].socket, tmp_path)
     table = crdtsync.ok("conflicts").splitlines()
-    assert table[0].split() == ["KEY", "DOT", "AGENT", "NODE", "TIME", "VALUE"]
+    assert table[0].split() == ["KEY", "DOT", "AGENT", "NODE", "TIME", "SEEN", "VALUE"]
     assert [row.split()[0] for row in table[1:]] == ["m", "m", "r", "r"]
     found = {entry["key"]: entry for entry in crdtsync.json("conflicts", "--json")}
     (sibling,) = found["m"]["siblings"]

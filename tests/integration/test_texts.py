@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from crdtsync import Client
-from crdtsync.errors import StaleRead
+from crdtsync.errors import InvalidRequest, StaleRead
 from tests.harness.cluster import Cluster, wait_until, wait_until_equal
 from tests.harness.daemon import Daemon
+from tests.harness.shell import Shell
 
 pytestmark = pytest.mark.integration
 
@@ -151,3 +154,56 @@ def _siblings(client: Client) -> int:
     entry = client.entry("notes")
     assert entry is not None
     return len(entry.siblings)
+
+
+# -- edits that are none, and wrong positions ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("position", [1.0, "1", None, True])
+def test_a_position_is_a_whole_number(daemon: Daemon, position: Any) -> None:
+    text = daemon.client().text("notes")
+    text.set("abc")
+    for act in (lambda: text.insert(position, "x"), lambda: text.delete(position, 1), lambda: text.delete(0, position)):
+        with pytest.raises(InvalidRequest, match="must be a whole number"):
+            act()
+    assert text.read() == "abc"
+
+
+def test_an_edit_that_changes_nothing_is_no_write(daemon: Daemon) -> None:
+    state = daemon.client()
+    text = state.text("notes")
+    token = text.set("abc")
+    before = daemon.space()["log_changes"]
+    for edit in (text.insert(1, ""), text.delete(2, 0), text.set("abc"), text.set("abc", w="all")):
+        assert daemon.client().text("notes").read(after=edit) == "abc"
+        assert edit.document == token.document
+    assert daemon.space()["log_changes"] == before
+    with pytest.raises(InvalidRequest, match="outside of the text"):
+        text.insert(4, "")
+    absent = state.text("absent")
+    absent.insert(0, "")
+    assert state.keys() == ["notes"]
+    absent.set("")
+    assert state.keys() == ["absent", "notes"], "setting an empty text makes it"
+
+
+def test_the_command_line_says_so(daemon: Daemon, tmp_path: Path) -> None:
+    shell = Shell(daemon.socket, tmp_path)
+    shell.ok("text", "notes", "--insert", "0", "abc")
+    before = daemon.space()["log_changes"]
+    token = shell.ok("text", "notes", "--insert", "1", "")
+    assert shell.ok("text", "notes", "--after", token) == "abc"
+    assert daemon.space()["log_changes"] == before
+    done = shell("text", "nosuch", "--compact")
+    assert (done.status, done.err) == (1, "crdtsync: 'nosuch' does not exist\n")
+
+
+def test_a_mistyped_dot_is_refused_at_once(pair: Cluster, tmp_path: Path) -> None:
+    shell = Shell(pair[0].socket, tmp_path)
+    shell.ok("set", "k", "1")
+    pair[1].client().set("j", 1)
+    wait_until_equal(pair)
+    for writer in pair[0].space()["version_vector"]:
+        done = shell("resolve", "k", "--take", f"{writer}.4711.0", "--timeout", "50s")
+        assert done.status == 1
+        assert "no node is known that does" in done.err

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from pycrdt import Doc, Text
 
-from crdtsync.causality import Dot, covers
+from crdtsync.causality import Dot, Writer
 from crdtsync.core.node import AgentClosed, AgentFrame, AgentOpened
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.tokens import decode_dot, decode_token, decode_version, encode_dot
 from tests.property.model import Value, groups, identity, require, shown
 from tests.property.oracle import Sub
+from tests.property.policies import PREFIX, RANKED, UNDECLARED, Schema, best_first, ranks_lower, value_number
+from tests.property.sessions import Keeping, is_here
 
 if TYPE_CHECKING:
     from tests.property.world import Host, World
@@ -40,14 +42,18 @@ class Request:
     change: tuple[int, int] | None = None
     expected: list[Value] | None = None  # of a read that is answered at once: the live values
     texts: dict[Dot, str] = field(default_factory=dict)  # and what their documents hold
+    schema: Schema = UNDECLARED  # of a read: what applies to the key
+    is_lower: bool | None = None  # of a write that is done at once: whether it ranks too low; None: nobody knows
     informed: bool = False
     must: Exception | None = None  # why it cannot be done by doing nothing
     node: str = ""
+    past: dict[Writer, int] = field(default_factory=dict)  # what its agent had been shown, if that keeps it
+    shown: dict[Writer, int] | None = None  # of one that was answered at once: what its node held
 
     @property
     def may_wait(self) -> bool:
         """Whether it may be done later, on top of something else."""
-        return "strict" in self.args or "if_version" in self.args
+        return "strict" in self.args or "if_version" in self.args or "need" in self.args
 
     @property
     def is_write(self) -> bool:
@@ -64,7 +70,10 @@ class Read:
 
 
 class Agent:
-    """One session. At most one request per key is under way, as the oracle has to know what was read before."""
+    """One session. At most one request per key is under way, as the oracle has to know what was read before.
+
+    Every second one keeps what it has seen, over all hosts (``keeping``); the others insist on nothing.
+    """
 
     def __init__(self, world: World, name: str, home: Host) -> None:
         self.world = world
@@ -78,6 +87,7 @@ class Agent:
         self.memory: dict[str, Read] = {}
         self.documents: dict[str, tuple[str, Doc[Text]]] = {}
         self.token: str | None = None
+        self.keeping = Keeping() if name.endswith("-1") else None
         self.told: dict[tuple[str, str], Any] = {}  # what was alive and what was read last, by request and key
         world.agents.append(self)
         self._new_client()
@@ -98,10 +108,13 @@ class Agent:
         self.request_last = 0
         unanswered = [request for request in self.pending.values() if request.is_write]
         self.pending = {}
-        self._send("hello", {"protocol": 1, "client": self.client, "agent": self.name})
+        self._send("hello", {"protocol": 1, "client": self.client, "agent": self.name, "points": bool(self.keeping)})
+        if self.keeping is not None:
+            self.keeping.horizon.moved()
         for request in unanswered:
             request.args["again"] = True
             request.must = None  # it may be answered from memory, as things stood then
+            self._prepare(request)
             self._submit(request)
 
     def lost(self) -> None:
@@ -148,7 +161,13 @@ class Agent:
         if self.conn is None:
             return
         self.pending[self.request_last + 1] = request
-        self._send(request.name, request.args)
+        number = self._send(request.name, request.args)
+        if self.keeping is not None and self.conn is not None:
+            self.keeping.sent(request, self.conn, number, self.home)
+
+    def _prepare(self, request: Request) -> None:
+        if self.keeping is not None:
+            self.keeping.prepare(request)
 
     def is_busy(self, key: str) -> bool:
         return any(sub.key == key for request in self.pending.values() for sub in request.subs)
@@ -165,8 +184,10 @@ class Agent:
         if self.conn is None:
             return
         request = Request(self.name, 0, name, {"key": key, **args})
-        if "after" not in args or covers(self.home.replica.vector, decode_token(self.token)["default"][1]):
+        self._prepare(request)
+        if is_here(request, self.home):
             request.expected = self.home.model.live(key, self.world.now(self.home).wall_ms)
+            request.schema = self.home.model.schema(key)
             documents = {value.document for value in request.expected if value.document is not None}
             request.texts = {document: self.home.model.texts.read(document) for document in documents}
         self._submit(request)
@@ -220,14 +241,36 @@ class Agent:
         self.number += 1
         args |= {"n": self.number, "timeout": 5_000, **options}
         request = Request(self.name, self.number, name, args, subs, informed=informed, node=self.home.name)
-        request.must = self.world.oracle.idle(self.home.model, request, self.world.now(self.home).wall_ms)
+        self._prepare(request)
+        if is_here(request, self.home):
+            request.must = self.world.oracle.idle(self.home.model, request, self.world.now(self.home).wall_ms)
+        request.is_lower = self._is_lower(subs[0]) if len(subs) == 1 and not request.may_wait else None
         self.world.requests[self.client[:8] + self.number.to_bytes(8, "big")] = request
         self._submit(request)
 
+    def _is_lower(self, sub: Sub) -> bool:
+        """Whether a schema refuses a write because it ranks lower than what readers are shown."""
+        model = self.home.model
+        policy, refuse_lower = model.schema(sub.key)
+        if not refuse_lower or sub.operation not in ("set", "merge"):
+            return False
+        live = model.live(sub.key, self.world.now(self.home).wall_ms)
+        written = {None: sub.content} if sub.operation == "set" else sub.content
+        kind = Kind.REGISTER if sub.operation == "set" else Kind.MAP
+        for field_, content in written.items():
+            same = [value for value in live if value.kind == kind and value.sub == field_]
+            later = Value(Dot(0, 0, 0), sub.key, kind, 1 << 64, content, confidence=sub.confidence)  # type: ignore[arg-type]
+            if same and ranks_lower(policy, best_first(policy, same)[0], later):
+                return True
+        return False
+
     def _arguments(self, sub: Sub) -> dict[str, Any]:
+        if sub.operation == "schema_set":
+            pattern = {"pattern": sub.key.removeprefix(PREFIX)}
+            return {**pattern, "remove": True} if sub.content is None else {**pattern, **sub.content}
         args: dict[str, Any] = {"key": sub.key}
         if sub.operation in ("set", "append"):
-            sub.content = self.world.next_number()
+            sub.content = value_number(self.world.next_number())
         match sub.operation:
             case "set" | "append" | "add" | "discard":
                 args["value"] = pack(sub.content)
@@ -236,7 +279,7 @@ class Agent:
             case "incr":
                 args["by"] = sub.content
             case "merge":
-                sub.content = {name: self.world.next_number() for name in sub.content}
+                sub.content = {name: value_number(self.world.next_number()) for name in sub.content}
                 args["fields"] = {name: pack(value) for name, value in sub.content.items()}
             case "drop":
                 args["field"] = sub.content
@@ -244,6 +287,8 @@ class Agent:
                 args |= self._resolution(sub)
         if sub.ttl_ms is not None:
             args["ttl"] = sub.ttl_ms
+        if sub.confidence is not None:
+            args["confidence"] = sub.confidence
         if sub.operation not in ("trim", "compact"):
             self._add_context(sub, args)
         return args
@@ -279,11 +324,15 @@ class Agent:
 
     def received(self, message: list[Any]) -> None:
         request_id, status, content = message
-        if status == 2:
+        if status == 3 and self.keeping is not None:
+            self.keeping.horizon.told(*content)
+        if status in (2, 3):
             return
         request = self.pending.pop(request_id, None)
         if request is None:
             return
+        if self.keeping is not None:
+            self.keeping.answered(request, status, content)
         if status == 1:
             self._refused(request, content)
         elif request.is_write:
@@ -297,6 +346,19 @@ class Agent:
         require(request.change is None, "refused, and done all the same:", error, request)
         for sub in request.subs:
             self.documents.pop(sub.key, None)
+        if error["code"] == "ranks_lower":
+            require(request.is_lower is not False, "refused as too low, and is not:", error, request)
+        if error["code"] == "unresolved":
+            self._was_unresolved(request, error["current"])
+
+    def _was_unresolved(self, request: Request, current: Any) -> None:
+        """A plain read of several values was refused: the refusal hands over all of them."""
+        if request.expected is not None:
+            found = groups(request.expected, request.schema.policy)
+            is_manual = request.schema.policy == "manual" and len(found) > 1 and found[0][-1].kind in RANKED
+            require(is_manual, "refused to read", request.args["key"], "which holds", found)
+        request.name = "entry"
+        self._was_read(request, current)
 
     def _written(self, request: Request, result: dict[str, Any]) -> None:
         """A reply to a write: the change is on disk."""
@@ -390,15 +452,24 @@ class Agent:
         what = (f"{request.args['key']} was read with {request.name} as", result, "and holds", request.expected)
         live = frozenset(value.dot for value in request.expected)
         require(known | others == live, *what, "the version covers", known, others)
-        winner, *rest = groups(request.expected)
+        found = groups(request.expected, request.schema.policy)
+        winner, *rest = found
+        policy = request.schema.policy if winner[-1].kind in RANKED else "lww"
         if request.name == "entry":
+            require(result["policy"] == policy, *what, "the policy is", policy)
             require(not others, *what, "the version covers as not shown", others)
             require(len(result["siblings"]) == len(rest), *what)
             for told, group in zip([result, *result["siblings"]], [winner, *rest], strict=True):
                 self._check_shown(request, told, group, what)
             return
-        require(known == {value.dot for value in winner}, *what, "the version covers as shown", known)
-        if request.name == "get":
+        require(policy != "manual" or not rest, *what, "nobody has chosen")
+        handed_over = [group for group in found if group[-1].kind == winner[-1].kind] if policy == "all" else [winner]
+        dots = {value.dot for group in handed_over for value in group}
+        require(known == dots, *what, "the version covers as shown", known)
+        if policy == "all":
+            all_values = _all(handed_over)
+            require(identity(unpack(result["value"])) == identity(all_values), *what, "all of it is", all_values)
+        elif request.name == "get":
             require(result["siblings"] == len(rest), *what)
             self._check_shown(request, result, winner, what)
         else:
@@ -420,6 +491,17 @@ class Agent:
         require(identity(unpack(told["value"])) == identity(wanted), *what, "the value ought to be", wanted)
 
 
+def _all(handed_over: list[list[Value]]) -> Any:
+    """What a plain read of all values gives."""
+    if handed_over[0][-1].kind == Kind.REGISTER:
+        return [group[-1].content for group in handed_over]
+    fields: dict[str, list[Any]] = {}
+    for group in handed_over:
+        for value in group:
+            fields.setdefault(str(value.sub), []).append(value.content)
+    return fields
+
+
 def _comparable(result: Any) -> Any:
     """What all hosts show alike: a text is compared with what its document ought to hold."""
     if not isinstance(result, dict):
@@ -430,7 +512,7 @@ def _comparable(result: Any) -> Any:
     return plain
 
 
-MAY_DO_NOTHING = ("delete", "trim", "discard", "drop", "reset", "resolve", "compact")
+MAY_DO_NOTHING = ("delete", "trim", "discard", "drop", "reset", "resolve", "compact", "schema_set")
 
 
 def _check_reply(sub: Sub, part: dict[str, Any]) -> None:

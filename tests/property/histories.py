@@ -7,8 +7,10 @@ from random import Random
 
 from crdtsync.core.retention import Caps
 from tests.property.agents import COUNTERS, KEYS, LOGS, MAPS, MIXED, REGISTERS, SETS, TEXTS, Agent
+from tests.property.mirrors import MirrorWatcher
 from tests.property.model import Broken
 from tests.property.oracle import Sub
+from tests.property.policies import PATTERNS, POLICIES, PREFIX, REFUSING
 from tests.property.watchers import Watcher
 from tests.property.world import World
 
@@ -21,6 +23,7 @@ BATCHED = (*REGISTERS, *LOGS, *COUNTERS, *SETS, *MAPS, MIXED)
 STEPS = (1, 1, 5, -3, 1000)
 ELEMENTS = (1, 1.0, True, "a", {"b": 1, "a": [None, -1]}, {"a": [None, -1], "b": 1}, "long " * 100)
 FIELDS = ("f", "g", "\u00fc")
+CONFIDENCES = (None, None, 0.0, 0.5, 0.5, 1.0)
 
 
 class Player:
@@ -30,10 +33,13 @@ class Player:
         self.world = world
         self.draw = draw
         self.keys = keys
+        self.is_ranked = not {*keys}.isdisjoint((*REGISTERS, *MAPS, MIXED))  # a read policy would mean something
+        self.reset_chance = 0.45 if {*keys} <= {*COUNTERS} else 0.2
         for host in world.hosts:
             for n in range(2):
                 Agent(world, f"agent-{host.index}-{n}", host)
             Watcher(world, host)
+            MirrorWatcher(world, host)
 
     def pick(self, items):
         return items[int(self.draw() * len(items))] if items else None
@@ -65,7 +71,19 @@ class Player:
         agent = self._agent()
         if agent is not None:
             keys = [self.pick(self._among(BATCHED)) for _ in range(2 + int(self.draw() * 4))]
-            agent.write([self._sub(key, self.pick(KINDS[:-1]) if key == MIXED else self._kind(key)) for key in keys])
+            subs = [self._sub(key, self.pick(KINDS[:-1]) if key == MIXED else self._kind(key)) for key in keys]
+            agent.write([self._schema(), *subs] if self.is_ranked and self.chance(0.05) else subs)
+
+    def declare(self) -> None:
+        """Declare by which policy some keys are read, or nothing any more."""
+        agent = self._agent()
+        if agent is not None:
+            agent.write([self._schema()])
+
+    def _schema(self) -> Sub:
+        policy = self.pick((*POLICIES, None))
+        declared = {"policy": policy, "refuse_lower": policy in REFUSING and self.chance(0.5)}
+        return Sub("schema_set", PREFIX + self.pick(PATTERNS), content=None if policy is None else declared)
 
     def resolve(self) -> None:
         """Make one value of a key's siblings: one of them, or a new one."""
@@ -96,15 +114,21 @@ class Player:
                 return Sub("trim", key, keep=int(self.draw() * 4)) if self.chance(0.25) else Sub("append", key)
             case "counter":
                 mode = self.pick(("blind", "blind", "if_version"))
-                return Sub("reset", key, mode) if self.chance(0.2) else Sub("incr", key, content=self.pick(STEPS))
+                return (
+                    Sub("reset", key, mode)
+                    if self.chance(self.reset_chance)
+                    else Sub("incr", key, content=self.pick(STEPS))
+                )
             case "set":
                 return Sub(self.pick(("add", "add", "discard")), key, content=self.pick(ELEMENTS))
             case "map":
                 if self.chance(0.25):
                     return Sub("drop", key, content=self.pick(FIELDS))
-                return Sub("merge", key, content={self.pick(FIELDS): 0 for _ in range(1 + int(self.draw() * 3))})
+                fields = {self.pick(FIELDS): 0 for _ in range(1 + int(self.draw() * 3))}
+                return Sub("merge", key, content=fields, confidence=self.pick(CONFIDENCES))
         mode = self.pick(("blind", "blind", "blind", "blind", "if_version", "if_absent"))
-        return Sub("set", key, mode, ttl_ms=1 + int(self.draw() * 5000) if self.chance(0.1) else None)
+        ttl_ms = 1 + int(self.draw() * 5000) if self.chance(0.1) else None
+        return Sub("set", key, mode, ttl_ms=ttl_ms, confidence=self.pick(CONFIDENCES))
 
     def read(self) -> None:
         agent = self._agent()
@@ -221,6 +245,7 @@ class Player:
 
 WEIGHTS = {
     "write": 34,
+    "declare": 4,
     "resolve": 3,
     "read": 20,
     "turn": 16,
@@ -264,7 +289,7 @@ def run_history(
         player = Player(world, rng.random, keys)
         if rng.random() < 0.7:
             player.connect_all()
-        names, weights = [*WEIGHTS], [*WEIGHTS.values()]
+        names, weights = [*WEIGHTS], [*(WEIGHTS | ({} if player.is_ranked else {"declare": 0})).values()]
         for name in rng.choices(names, weights, k=steps):
             getattr(player, name)()
         finish(world, rng)

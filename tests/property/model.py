@@ -14,6 +14,7 @@ from pycrdt import Doc, Text
 
 from crdtsync.causality import Dot
 from crdtsync.wire.change import Kind
+from tests.property.policies import RANKED, Schema, best_first, is_newest_first, schema_of
 
 ChangeId = tuple[int, int]
 
@@ -64,6 +65,7 @@ class Value:
     ttl_ms: int | None = None
     document: Dot | None = None
     sub: str | None = None
+    confidence: float | None = None
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -75,11 +77,13 @@ class Value:
 
 @dataclass(frozen=True)
 class Effect:
-    """What one operation does, on every replica."""
+    """What one operation does, on every replica. ``by`` and ``mode``: which it was, and what its author had read."""
 
     key: str
     removed: frozenset[Dot]
     added: Value | None
+    by: str = ""
+    mode: str = ""
 
 
 class Edit(NamedTuple):
@@ -155,6 +159,10 @@ class Model:
     def live(self, key: str, now_ms: int) -> list[Value]:
         return in_order(value for value in self.held(key).values() if value.is_live(now_ms))
 
+    def schema(self, key: str) -> Schema:
+        """What applies to a key."""
+        return schema_of(self.keys, key)
+
     def apply(self, known: Known) -> None:
         self.vector[known.id[0]] = known.id[1]
         self.hlc_max = max(self.hlc_max, known.hlc)
@@ -181,11 +189,28 @@ def in_order(values: Iterable[Value]) -> list[Value]:
 # -- what a reader is shown -----------------------------------------------------------------------------------
 
 
-def groups(live: Iterable[Value]) -> list[list[Value]]:
-    """The concurrent values of a key, the winner first: each a list of the values that make it up, in order."""
+def groups(live: Iterable[Value], policy: str = "lww") -> list[list[Value]]:
+    """The concurrent values of a key, the winner first: each a list of the values that make it up, in order.
+
+    Of several kinds that with the newest value comes first, and its values in the order of the policy.
+    """
+    ordered = in_order(live)
+    leading = ordered[-1].kind if ordered else None
+    if leading not in RANKED or is_newest_first(policy):
+        return sorted(_groups(ordered), key=lambda group: group[-1].order, reverse=True)
+    others = groups((value for value in ordered if value.kind != leading), "lww")
+    values = [value for value in ordered if value.kind == leading]
+    if leading == Kind.REGISTER:
+        return [*([value] for value in best_first(policy, values)), *others]
+    winners = [best_first(policy, [v for v in values if v.sub == field])[0] for field in {v.sub for v in values}]
+    losers = [value for value in values if value not in winners]
+    return [in_order(winners), *([value] for value in best_first(policy, losers)), *others]
+
+
+def _groups(ordered: list[Value]) -> list[list[Value]]:
     found: dict[object, list[Value]] = {}
     winners: dict[str | None, Value] = {}
-    for value in in_order(live):
+    for value in ordered:
         if value.kind == Kind.MAP:
             loser = winners.get(value.sub)
             if loser is not None:
@@ -197,7 +222,7 @@ def groups(live: Iterable[Value]) -> list[list[Value]]:
             found.setdefault((value.kind, value.document), []).append(value)
     if winners:
         found["map"] = in_order(winners.values())
-    return sorted(found.values(), key=lambda group: group[-1].order, reverse=True)
+    return [*found.values()]
 
 
 def shown(group: list[Value]) -> Any:

@@ -32,6 +32,7 @@ from tests.property.model import (
     in_order,
     require,
 )
+from tests.property.policies import Schema, best_first, ranks_lower
 
 DAEMON = "crdtsyncd"
 """The name under which a node makes changes that no agent asked for."""
@@ -60,6 +61,7 @@ class Sub:
     before: Any = None  # of a counter: its value before; of a set: whether the element was there
     after: Any = None  # of a counter: its value; of a set: how many elements it has
     existed: bool = False  # whether a reader saw something of what was removed
+    confidence: float | None = None
 
     @property
     def seen(self) -> frozenset[Dot]:
@@ -77,6 +79,7 @@ class Case:
     now_ms: int
     ops: deque[tuple[int, Op]]
     cuts: set[str]
+    schema: Callable[[str], Schema]
     sub: Sub = field(init=False)
 
     def begin(self, sub: Sub) -> None:
@@ -121,6 +124,16 @@ class Case:
         self.draft.texts.add(edit)
         return self.add(dot, op, Kind.TEXT, None, document=edit.document)
 
+    def first(self, values: list[Value]) -> Value | None:
+        """The one that readers are shown of the live values of a register or field."""
+        return best_first(self.schema(self.sub.key).policy, values)[0] if values else None
+
+    def check_rank(self, values: list[Value], later: Value) -> None:
+        """A write that ranks lower than what readers are shown is refused where a schema says so."""
+        schema, first = self.schema(self.sub.key), self.first(values)
+        is_lower = schema.refuse_lower and first is not None and ranks_lower(schema.policy, first, later)
+        require(not is_lower, self, "was done although it ranks lower than", first)
+
     def check_removes(
         self, actual: frozenset[Dot], wanted: frozenset[Dot], optional: frozenset[Dot] = frozenset()
     ) -> None:
@@ -133,8 +146,8 @@ class Case:
             sorted(wanted),
         )
 
-    def done(self, removed: frozenset[Dot], added: Value | None) -> None:
-        effect = Effect(self.sub.key, removed, added)
+    def done(self, removed: frozenset[Dot], added: Value | None, by: str = "") -> None:
+        effect = Effect(self.sub.key, removed, added, by or self.sub.operation, self.sub.mode)
         self.known.effects.append(effect)
         self.draft.apply_effect(effect)
         self.held = dict(self.draft.held(self.sub.key))
@@ -165,7 +178,9 @@ class Case:
 
 def _set(case: Case) -> None:
     sub, live = case.sub, case.live
-    winner = frozenset({live[-1].dot} if live else ())
+    registers = [value for value in live if value.kind == Kind.REGISTER]
+    first = case.first(registers)
+    winner = frozenset({first.dot} if first else ())
     dot, op = case.take_op()
     actual = named(case.held, op.removes)
     case.check_removes(actual, case.covered(case.held.values(), winner) | case.expired)
@@ -174,9 +189,12 @@ def _set(case: Case) -> None:
     if sub.mode == "if_absent":
         require(not live, case, "was done although the key existed")
     if sub.mode == "blind":
-        sub.replaced = live[-1].dot if live else None
+        sub.replaced = first.dot if first else None
     _check_value(case, op, sub.content)
-    case.done(actual, case.add(dot, op, Kind.REGISTER, sub.content, ttl_ms=sub.ttl_ms))
+    require((op.attrs or {}).get("confidence") == sub.confidence, case, "wrote another confidence:", op)
+    value = case.add(dot, op, Kind.REGISTER, sub.content, ttl_ms=sub.ttl_ms, confidence=sub.confidence)
+    case.check_rank(registers, value)
+    case.done(actual, value)
 
 
 def _append(case: Case) -> None:
@@ -212,7 +230,9 @@ def _text(case: Case) -> None:
     sub = case.sub
     document = sub.document
     if document is None and case.live:
-        document = groups(case.live)[0][-1].document  # who saw no text edits the one that there is by now
+        document = groups(case.live, case.schema(sub.key).policy)[0][
+            -1
+        ].document  # who saw no text edits the one that there is by now
     markers = frozenset(v.dot for v in case.held.values() if v.document == document and v.sub != LINEAGE)
     dot, op = case.take_op()
     actual = named(case.held, op.removes)
@@ -238,7 +258,7 @@ def _rewrite(case: Case) -> None:
         require(op.kind == Kind.TEXT and op.value_hash is not None, case, "does not go on with the text")
         strange = [dot for dot in gone if case.held[dot].kind != Kind.TEXT]
         require(not strange, case, "replaces what is no text:", strange)
-        case.done(gone, case.add_text(dot, op))
+        case.done(gone, case.add_text(dot, op), by="rewrite")
     live = _documents(case)
     after = {document: texts.words(document) for document in live}
     kept: set[str] = set().union(*after.values())
@@ -330,14 +350,18 @@ def _merge(case: Case) -> None:
         assert op.sub is not None
         content = left.pop(op.sub)
         same = [value for value in live if value.kind == Kind.MAP and value.sub == op.sub]
-        winner = frozenset(value.dot for value in same[-1:])
+        first = case.first(same)
+        winner = frozenset({first.dot} if first else ())
         wanted = case.covered(same, winner)
         actual = named(case.held, op.removes)
         case.check_removes(actual, wanted, case.expired)
         _check_value(case, op, content)
-        if sub.mode == "blind" and same:
-            sub.replaced[op.sub] = same[-1].dot
-        case.done(actual, case.add(dot, op, Kind.MAP, content))
+        if sub.mode == "blind" and first:
+            sub.replaced[op.sub] = first.dot
+        require((op.attrs or {}).get("confidence") == sub.confidence, case, "wrote another confidence:", op)
+        value = case.add(dot, op, Kind.MAP, content, confidence=sub.confidence)
+        case.check_rank(same, value)
+        case.done(actual, value)
 
 
 def _drop(case: Case) -> None:
@@ -355,7 +379,7 @@ def _resolve(case: Case) -> None:
     seen = case.covered(case.held.values(), frozenset(case.held), others=True)
     taken: list[Value] = []
     if sub.take is not None:
-        taken, seen = _taken(case, groups(case.live), seen)
+        taken, seen = _taken(case, groups(case.live, case.schema(sub.key).policy), seen)
     elif sub.content is None:
         if case.has_op:
             _rewrite(case)
@@ -434,6 +458,23 @@ def _compact(case: Case) -> None:
         _rewrite(case)
 
 
+def _schema_set(case: Case) -> None:
+    """Takes the place of all that is declared for the pattern; what is declared already need not be written again."""
+    sub, held = case.sub, frozenset(case.held)
+    if sub.content is None:
+        _remove(case, held)
+        return
+    if not case.has_op:
+        is_same = [identity(value.content) for value in case.held.values()] == [identity(sub.content)]
+        require(is_same, case, "has no operation")
+        return
+    dot, op = case.take_op()
+    actual = named(case.held, op.removes)
+    case.check_removes(actual, held)
+    _check_value(case, op, sub.content)
+    case.done(actual, case.add(dot, op, Kind.REGISTER, sub.content))
+
+
 JUDGES: dict[str, Callable[[Case], None]] = {
     "set": _set,
     "delete": _delete,
@@ -448,6 +489,7 @@ JUDGES: dict[str, Callable[[Case], None]] = {
     "drop": _drop,
     "resolve": _resolve,
     "compact": _compact,
+    "schema_set": _schema_set,
 }
 
 
@@ -540,7 +582,7 @@ class Oracle:
         known = Known((0, 0), b"", 0, {}, [], [], request)
         draft = Model()
         draft.keys = {key: dict(values) for key in {sub.key for sub in request.subs} if (values := model.held(key))}
-        case = Case(known, nothing, draft, model.vector, now_ms, deque(), self.cuts)
+        case = Case(known, nothing, draft, model.vector, now_ms, deque(), self.cuts, model.schema)
         try:
             for sub in request.subs:
                 case.begin(sub)
@@ -554,7 +596,7 @@ class Oracle:
         draft.keys = {key: dict(values) for key in keys if (values := model.held(key))}
         if any(op.kind == Kind.TEXT for op in change.ops):
             draft.texts = model.texts.copy()
-        return Case(known, change, draft, model.vector, now_ms, deque(enumerate(change.ops)), self.cuts)
+        return Case(known, change, draft, model.vector, now_ms, deque(enumerate(change.ops)), self.cuts, model.schema)
 
     def _author_by_itself(self, known: Known, model: Model, change: Change, now_ms: int, may_not: MayNot) -> None:
         """A node may by itself delete what has expired, if that is its business, and make a text smaller."""

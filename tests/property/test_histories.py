@@ -148,7 +148,7 @@ def test_history(seed):
 
 def test_histories_exercise_what_they_are_about():
     """A history that never gets anywhere proves nothing."""
-    counts = sum((run_history(seed).counts for seed in range(8)), start=Counter())
+    counts = sum((run_history(seed).counts for seed in range(12)), start=Counter())
     for what in (
         "acknowledged set",
         "acknowledged delete",
@@ -164,8 +164,14 @@ def test_histories_exercise_what_they_are_about():
         "acknowledged merge",
         "acknowledged drop",
         "acknowledged resolve",
+        "acknowledged schema_set",
+        "refused unresolved",
+        "refused ranks_lower",
         "told expired",
         "told lagged",
+        "mirror compared",
+        "mirror told part",
+        "mirror told reset",
         "snapshot",
         "merge",
         "crash",

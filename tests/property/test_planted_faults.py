@@ -9,27 +9,36 @@ from typing import Any
 import pytest
 from crdtsyncd import store_writes
 from crdtsyncd.store import Store
+from crdtsyncd.store_reads import Reads
 
-from crdtsync.core import replica
+from crdtsync.client.horizon import Horizon
+from crdtsync.client.mirror.state import MirrorState
+from crdtsync.core import fates, past, policies, replica
 from crdtsync.core.agents import Desk
 from crdtsync.core.draft import Draft
-from crdtsync.core.entries import Entries, KeyEntries
+from crdtsync.core.entries import Entries, KeyEntries, order_of
+from crdtsync.core.feeding import Feeder
 from crdtsync.core.giving import Giver, _Open
-from crdtsync.core.kinds import counter, text_join
+from crdtsync.core.kinds import counter, register, text_join
+from crdtsync.core.mirrors import StateWatches
 from crdtsync.core.node import Ready
+from crdtsync.core.past import Past
 from crdtsync.core.reaper import Reaper
 from crdtsync.core.replica import Effect, Replica
 from crdtsync.core.retention import Retention
+from crdtsync.core.schemas import Schemas
 from crdtsync.core.snapshot import difference
-from crdtsync.core.sync import Sync
+from crdtsync.core.storage import RemovalRow
 from crdtsync.core.watches import Watches
 from crdtsync.core.writes import WRITES
+from crdtsync.wire.codec import pack
 from tests.property.agents import COUNTERS, MAPS, REGISTERS, SETS, TEXTS
 from tests.property.histories import run_history
+from tests.property.mirrors import MirrorWatcher
 from tests.property.model import Broken
 from tests.property.world import Host, World
 
-SEEDS = range(100)
+SEEDS = range(250)
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 FAULTS: list[tuple[str, Plant, dict[str, Any]]] = []
@@ -43,6 +52,48 @@ def fault(what: str, **how: Any) -> Callable[[Plant], Plant]:
         return plant
 
     return register
+
+
+@fault("a mirror at")
+def mirrors_lose_what_changes_during_their_snapshot(patch):
+    """A key that was told already is not told again."""
+    defer = StateWatches._defer
+
+    def forgetful(self, watch, keys):
+        if watch.scan is None:
+            defer(self, watch, keys)
+
+    patch.setattr(StateWatches, "_defer", forgetful)
+
+
+@fault("a mirror at")
+def mirrors_resume_without_looking_back(patch):
+    def look_at_nothing(self, watch, now_ms):
+        watch.position = None
+
+    patch.setattr(StateWatches, "_look_back", look_at_nothing)
+
+
+@fault("a mirror at")
+def mirrors_show_what_is_not_whole(patch):
+    """What has been told is shown after each frame."""
+    take = MirrorState.take
+
+    def hasty(self, message):
+        changed = take(self, message)
+        if message[1] == 2 and self._staged and self._token is not None:
+            self._publish(self._token)
+        return changed
+
+    patch.setattr(MirrorState, "take", hasty)
+    compare = MirrorWatcher.received
+
+    def looking(self, message):
+        compare(self, message)
+        if message[1] == 2:
+            self._compare()
+
+    patch.setattr(MirrorWatcher, "received", looking)
 
 
 @fault("before its causal past")
@@ -70,6 +121,39 @@ def deps_omitted(patch):
         return commit(self, ops, *arguments)
 
     patch.setattr(Replica, "commit", forgetful)
+
+
+@fault("a session was shown less than before")
+def daemons_that_do_not_wait_for_what_a_session_has_seen(patch):
+    """An answer from a node that is behind what its reader has seen elsewhere."""
+    handle = Desk._handle
+
+    def careless(self, agent, request, name, args):
+        return handle(self, agent, request, name, {key: value for key, value in args.items() if key != "need"})
+
+    patch.setattr(Desk, "_handle", careless)
+
+
+@fault("a session wrote before what it had been shown")
+def writes_that_do_not_wait(patch):
+    handle = Desk._handle
+
+    def careless(self, agent, request, name, args):
+        kept = args if name not in WRITES else {key: value for key, value in args.items() if key != "need"}
+        return handle(self, agent, request, name, kept)
+
+    patch.setattr(Desk, "_handle", careless)
+
+
+@fault("a session")
+def points_that_are_not_told(patch):
+    """A session counts what it wrote, and not what it was shown."""
+    patch.setattr(Desk, "_news", lambda *_: None)
+
+
+@fault("a session was shown less than before")
+def clients_that_forget_when_they_move(patch):
+    patch.setattr(Horizon, "moved", Horizon.forget)
 
 
 @fault("where its author had seen")
@@ -136,7 +220,7 @@ def commit_loses_its_last_change(patch):
     patch.setattr(Store, "_write", torn)
 
 
-@fault("which nobody has on disk")
+@fault("which nobody has on disk", keys=(*REGISTERS[:1], "log/1"), steps=200)
 def sends_before_the_disk(patch):
     """Messages leave although the commit did not happen."""
 
@@ -181,12 +265,12 @@ def digest_depends_on_history(patch):
 @fault("do not come to rest")
 def nothing_relayed(patch):
     """A change of a third node is always left to its origin."""
-    lacks = Sync._lacks
+    lacks = Feeder._lacks
 
     def own_only(self, link, here, replica_, writer, seq, position):
         return writer == replica_.writer and lacks(self, link, here, replica_, writer, seq, position)
 
-    patch.setattr(Sync, "_lacks", own_only)
+    patch.setattr(Feeder, "_lacks", own_only)
 
 
 @fault("a watcher at")
@@ -310,13 +394,13 @@ def documents_are_left_out(patch):
 
 @fault("a watcher at")
 def watchers_are_not_told_of_a_snapshot(patch):
-    patch.setattr(Watches, "retell", lambda self, name, keys: None)
+    patch.setattr(Watches, "retell", lambda self, name, keys, **_: self.mirrors.retell(name, keys))
 
 
 # -- kinds -----------------------------------------------------------------------------------------------------------
 
 
-@fault("ought to be", keys=COUNTERS[:1], steps=200)
+@fault("where it saw", keys=COUNTERS[:1], steps=200)
 def resets_add_up(patch):
     """Two resets at once take off twice what both saw."""
 
@@ -369,6 +453,77 @@ def every_node_deletes_what_has_expired(patch):
 @fault("loses the words", keys=TEXTS)
 def merged_texts_lose_one(patch):
     patch.setattr(text_join, "union", lambda texts: texts[0])
+
+
+@fault("was read with", keys=REGISTERS)
+def equal_confidences_go_by_their_place(patch):
+    """Not by time: then what came last decides, and hosts disagree."""
+
+    def as_they_stand(entries):
+        return sorted(entries, key=policies._confidence, reverse=True)
+
+    policy = policies.POLICIES["confidence"]._replace(rank=as_they_stand)
+    patch.setitem(policies.POLICIES, "confidence", policy)
+
+
+@fault(" at host-", keys=REGISTERS)
+def a_new_schema_is_not_told(patch):
+    """Watchers go on with the winner of before."""
+    patch.setattr(Watches, "reranked", lambda self, replica_, now_ms: set())
+
+
+@fault("the policy is", keys=REGISTERS)
+def schemas_of_a_snapshot_go_unnoticed(patch):
+    patch.setattr(Schemas, "note_entries", lambda self, entries: None)
+
+
+@fault("the policy is", keys=REGISTERS)
+def a_schema_is_remembered_for_ever(patch):
+    """What applies to a key is not found again when another schema comes."""
+    refresh = Schemas._refresh
+
+    def keep(self):
+        found = dict(self._found)
+        refresh(self)
+        self._found = found
+
+    patch.setattr(Schemas, "_refresh", keep)
+
+
+@fault("although it ranks lower than", keys=REGISTERS)
+def lower_ones_are_taken(patch):
+    patch.setattr(register, "check_rank", lambda *arguments: None)
+
+
+@fault("that it was blind", keys=REGISTERS)
+def blind_writes_are_not_marked(patch):
+    patch.setattr(replica, "seen_by", lambda op: past.seen_by(op._replace(blind=False)))
+
+
+@fault("and it was", keys=REGISTERS)
+def an_author_does_not_know_its_own_values(patch):
+    patch.setattr(Past, "_is_same_author", lambda self, entry, change: False)
+
+
+@fault("and it was", keys=REGISTERS[:1])
+def of_siblings_the_oldest_counts_as_shown(patch):
+    patch.setattr(fates, "_shown", lambda values, policy: {min(values, key=order_of).dot})
+
+
+@fault("that its author had seen")
+def what_an_author_had_seen_is_forgotten(patch):
+    patch.setattr(replica, "seen_by", lambda op: pack(None))
+
+
+@fault("not how it ended")
+def the_removal_is_not_found(patch):
+    patch.setattr(past, "RemovalRow", lambda *row: RemovalRow(*row)._replace(n=7))
+
+
+@fault("and ought to tell")
+def what_dies_is_not_told(patch):
+    patch.setattr(Past, "bury_unknown", lambda *_: None)
+    patch.setattr(Reads, "dead", lambda *_args, **_kwargs: [])
 
 
 @pytest.mark.parametrize("what, plant, how", [pytest.param(*item, id=item[1].__name__) for item in FAULTS])

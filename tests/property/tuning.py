@@ -22,9 +22,14 @@ SMALL: dict[str, tuple[str, int]] = {
     "texts looked at in a turn": ("crdtsync.core.text_keeping.TURN_KEYS_MAX", 1),
     "open texts": ("crdtsync.core.documents.OPEN_DOCUMENTS_MAX", 2),
     "edits until a text is stored whole": ("crdtsync.core.documents.STATE_EVERY_UPDATES", 3),
-    "changes in a message": ("crdtsync.core.sync.FRAME_CHANGES_MAX", 3),
+    "changes in a message": ("crdtsync.core.feeding.FRAME_CHANGES_MAX", 3),
     "keys in a slice of a watch": ("crdtsync.core.watches.SLICE_KEYS_MAX", 2),
     "changes in a slice of a watch": ("crdtsync.core.watches.SLICE_CHANGES_MAX", 2),
+    "keys in a slice of a state watch": ("crdtsync.core.mirrors.SLICE_KEYS_MAX", 2),
+    "changes in a slice of a state watch": ("crdtsync.core.mirrors.SLICE_CHANGES_MAX", 2),
+    "keys that a state watcher may have missed": ("crdtsync.core.mirrors.DIRTY_KEYS_MAX", 3),
+    "entries of a key that is told as a whole": ("crdtsync.core.parts.WHOLE_ENTRIES_MAX", 1),
+    "bytes in a frame of events": ("crdtsync.core.events.FRAME_BYTES_MAX", 300),
 }
 
 

@@ -121,10 +121,11 @@ class Watcher:
         model = self.home.model
         changes = self.world.oracle.changes.values()
         expiring = {effect.key for known in changes for effect in known.effects if effect.added and effect.added.ttl_ms}
-        told, held = {*self.mirror} - expiring, {*model.keys} - expiring
+        listed = {key for key in model.keys if key[0] != "_"}
+        told, held = {*self.mirror} - expiring, listed - expiring
         require(told == held, f"a watcher at {self.home.name} was told of", told, "and there is", held)
         for key in held:
-            winner, *_ = groups(model.held(key).values())
+            winner, *_ = groups(model.held(key).values(), model.schema(key).policy)
             kind, content = self.mirror[key]
             what = f"of {key} a watcher at {self.home.name} was told"
             require(kind == Kind(winner[-1].kind).name.lower(), what, kind, "and there is", winner)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from crdtsync.client.address import unavailable
 from crdtsync.client.backoff import Backoff
+from crdtsync.client.horizon import Horizon
 from crdtsync.client.inflight import WRITES_MAX, InFlight, Pending, closed, timed_out
 from crdtsync.client.wire import HELLO_ID, FrameReader, encode_hello
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, from_wire
@@ -17,6 +18,7 @@ from crdtsync.errors import CrdtSyncError, DaemonUnavailable, from_wire
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from crdtsync.client.aio.mirror import AsyncMirror
     from crdtsync.client.plan import Call
     from crdtsync.client.wire import Message
 
@@ -85,12 +87,15 @@ class Link(asyncio.Protocol):
 class AsyncConnection:
     """The connection of a client and its sessions, in one event loop."""
 
-    def __init__(self, paths: Sequence[str], agent: str, space: str) -> None:
+    def __init__(self, paths: Sequence[str], agent: str, space: str, after: str | None = None) -> None:
         self.paths = paths
         self.agent = agent
         self.space = space
+        self.horizon = Horizon(space, after)
+        self.mirrors: list[AsyncMirror] = []
+        """Of all sessions: what these write returns when its mirrors show it."""
         self._client = os.urandom(16)
-        self._table = InFlight()
+        self._table = InFlight(self.horizon)
         self._backoff = Backoff()
         self._link: Link | None = None
         self._outgoing: list[bytes] = []
@@ -135,6 +140,8 @@ class AsyncConnection:
 
     def close(self) -> None:
         """End the connection; requests in flight fail."""
+        for mirror in list(self.mirrors):
+            mirror.close()
         self._is_closed = True
         if self._reconnecting is not None:
             self._reconnecting.cancel()
@@ -271,7 +278,7 @@ class AsyncConnection:
     async def _connect(self, path: str) -> Link:
         transport, link = await asyncio.get_running_loop().create_unix_connection(lambda: Link(self), path)
         try:
-            transport.write(encode_hello(self._client, self.agent, self.space))
+            transport.write(encode_hello(self._client, self.agent, self.space, points=True))
             await link.answer
         except BaseException:
             transport.abort()

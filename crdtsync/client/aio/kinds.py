@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crdtsync.client import writes
+from crdtsync.client.context import seen_or
 from crdtsync.client.listing import Listing
 from crdtsync.client.plan import Plan, limit_s
 
@@ -68,21 +69,49 @@ class AsyncKindMethods:
         timeout_s = limit_s(timeout, self.timeout_s)
         return await self.run(self._operations.log(key, start, last, limit, after, timeout_s), timeout_s)
 
-    async def append(self, key: str, value: object, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
+    async def append(
+        self,
+        key: str,
+        value: object,
+        *,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> int:
         """Append to a log; its new length; see :meth:`Client.append`."""
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.append(key, value, timeout_s, w), timeout_s)
+        return await self.run(self._operations.append(key, value, timeout_s, w, if_version, if_absent), timeout_s)
 
-    async def trim(self, key: str, keep: int, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
+    async def trim(
+        self,
+        key: str,
+        keep: int,
+        *,
+        if_version: str | None = None,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> int:
         """Keep the newest elements of a log; how many were removed; see :meth:`Client.trim`."""
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.trim(key, keep, timeout_s, w), timeout_s)
+        return await self.run(self._operations.trim(key, keep, timeout_s, w, if_version), timeout_s)
 
     # -- counters ---------------------------------------------------------------------------------------------
 
-    async def incr(self, key: str, n: int = 1, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
+    async def incr(
+        self,
+        key: str,
+        n: int = 1,
+        *,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> int:
         """Add to a counter; its new value; see :meth:`Client.incr`."""
-        return await self._write(writes.incr(self._operations, key, n), w, timeout)
+        return await self._write(
+            writes.conditional(writes.incr(self._operations, key, n), if_version, if_absent), w, timeout
+        )
 
     async def reset(
         self, key: str, *, if_version: str | None = None, w: WriteConcern = None, timeout: Seconds | None = None
@@ -92,21 +121,34 @@ class AsyncKindMethods:
 
     # -- sets -------------------------------------------------------------------------------------------------
 
-    async def add(self, key: str, value: object, *, w: WriteConcern = None, timeout: Seconds | None = None) -> bool:
+    async def add(
+        self,
+        key: str,
+        value: object,
+        *,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> bool:
         """Add to a set; whether it was not there; see :meth:`Client.add`."""
-        return await self._write(writes.add(self._operations, key, value), w, timeout)
+        return await self._write(
+            writes.conditional(writes.add(self._operations, key, value), if_version, if_absent), w, timeout
+        )
 
     async def discard(
         self,
         key: str,
         value: object,
         *,
+        if_version: str | None = None,
         seen: Seen = ...,
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> bool:
         """Remove from a set; whether it was there; see :meth:`Client.discard`."""
-        return await self._write(writes.discard(self._operations, key, value, seen), w, timeout)
+        write = writes.discard(self._operations, key, value, seen_or(seen, if_version))
+        return await self._write(writes.conditional(write, if_version), w, timeout)
 
     async def members(
         self, key: str, *, limit: int | None = None, after: str | None = None, timeout: Seconds | None = None
@@ -129,12 +171,17 @@ class AsyncKindMethods:
         key: str,
         fields: dict[str, Any],
         *,
+        if_version: str | None = None,
+        if_absent: bool = False,
         seen: Seen = ...,
+        confidence: float | None = None,
+        meta: dict[str, Any] | None = None,
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> Written:
         """Write fields of a map; the token; see :meth:`Client.merge`."""
-        return await self._write(writes.merge(self._operations, key, fields, seen), w, timeout)
+        write = writes.merge(self._operations, key, fields, seen_or(seen, if_version), confidence, meta)
+        return await self._write(writes.conditional(write, if_version, if_absent), w, timeout)
 
     async def fields(
         self,
@@ -150,7 +197,15 @@ class AsyncKindMethods:
         return await self.run(self._operations.fields(key, start, limit, after, timeout_s), timeout_s)
 
     async def drop(
-        self, key: str, field: str, *, seen: Seen = ..., w: WriteConcern = None, timeout: Seconds | None = None
+        self,
+        key: str,
+        field: str,
+        *,
+        if_version: str | None = None,
+        seen: Seen = ...,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
     ) -> bool:
         """Remove a field from a map; whether it was there; see :meth:`Client.drop`."""
-        return await self._write(writes.drop(self._operations, key, field, seen), w, timeout)
+        write = writes.drop(self._operations, key, field, seen_or(seen, if_version))
+        return await self._write(writes.conditional(write, if_version), w, timeout)

@@ -16,11 +16,20 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
 from crdtsync.client import writes
-from crdtsync.client.address import agent_name, socket_paths, space_name
+from crdtsync.client.address import after_token, agent_name, socket_paths, space_name
+from crdtsync.client.aio.cluster import AsyncClusterMethods
 from crdtsync.client.aio.connection import AsyncConnection
+from crdtsync.client.aio.history import AsyncHistoryMethods
 from crdtsync.client.aio.kinds import AsyncKindMethods
+from crdtsync.client.aio.mirroring import AsyncMirrorMethods
+from crdtsync.client.aio.resolving import AsyncResolverMethods
+from crdtsync.client.aio.schemas import AsyncSchemaMethods
+from crdtsync.client.aio.service import AsyncServiceMethods
+from crdtsync.client.aio.spaces import AsyncSpaceMethods
+from crdtsync.client.context import seen_or
 from crdtsync.client.listing import Listing
 from crdtsync.client.operations import Operations
+from crdtsync.client.past import Past
 from crdtsync.client.plan import WAIT_GRACE_S, Call, Compute, Plan, Step, limit_s, unfit
 
 if TYPE_CHECKING:
@@ -38,7 +47,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncSession(AsyncKindMethods):
+class AsyncSession(
+    AsyncClusterMethods,
+    AsyncHistoryMethods,
+    AsyncKindMethods,
+    AsyncMirrorMethods,
+    AsyncResolverMethods,
+    AsyncSchemaMethods,
+    AsyncServiceMethods,
+    AsyncSpaceMethods,
+    Past,
+):
     """What one author does over a client's connection: it has its own memory of what it has read.
 
     The twin of :class:`Session`. A task that is cancelled during a write may have written
@@ -49,15 +68,10 @@ class AsyncSession(AsyncKindMethods):
         self._connection = connection
         self.timeout_s = timeout_s
         self._overrides = overrides
-        self._operations = Operations(overrides)
+        self._operations = Operations(overrides, connection.horizon)
         self._texts: TextOperations | None = None
         self._text_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._watches: WeakSet[AsyncWatch] = WeakSet()
-
-    @property
-    def last_token(self) -> str | None:
-        """The token of this session's newest write; None if it has written nothing."""
-        return self._operations.last_token
 
     # -- reads ------------------------------------------------------------------------------------------------
 
@@ -196,11 +210,17 @@ class AsyncSession(AsyncKindMethods):
         return await self.run(plan, timeout_s)
 
     async def delete(
-        self, key: str, *, seen: Seen = ..., w: WriteConcern = None, timeout: Seconds | None = None
+        self,
+        key: str,
+        *,
+        if_version: str | None = None,
+        seen: Seen = ...,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
     ) -> bool:
         """Delete ``key``; whether it existed; see :meth:`Client.delete`."""
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.delete(key, timeout_s, seen=seen, w=w), timeout_s)
+        return await self.run(self._operations.delete(key, timeout_s, if_version=if_version, seen=seen, w=w), timeout_s)
 
     async def resolve(
         self,
@@ -209,12 +229,14 @@ class AsyncSession(AsyncKindMethods):
         take: str | None = None,
         value: object = ...,
         merge: bool = False,
+        if_version: str | None = None,
         seen: Seen = ...,
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> Written:
         """Make one value of a key's siblings; the token; see :meth:`Client.resolve`."""
-        return await self._write(writes.resolve(self._operations, key, take, value, merge, seen), w, timeout)
+        write = writes.resolve(self._operations, key, take, value, merge, seen_or(seen, if_version))
+        return await self._write(writes.conditional(write, if_version), w, timeout)
 
     @asynccontextmanager
     async def batch(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> AsyncIterator[Batch]:
@@ -259,9 +281,11 @@ class AsyncSession(AsyncKindMethods):
         return AsyncSession(self._connection, self.timeout_s, overrides)
 
     async def close(self) -> None:
-        """End this session's watches. The connection stays open for the client and its other sessions."""
+        """End this session's watches and mirrors. The connection stays open for the client and its other sessions."""
         for watch in list(self._watches):
             watch.close()
+        self._close_mirrors()
+        self._close_resolvers()
 
     async def __aenter__(self) -> Self:
         return self
@@ -299,7 +323,10 @@ class AsyncSession(AsyncKindMethods):
 
     async def _do(self, step: Step, deadline: float) -> Any:  # Any: see Plan
         if type(step) is Call:
-            return await self._connection.call(step, deadline + WAIT_GRACE_S if step.waits else deadline)
+            reply = await self._connection.call(step, deadline + WAIT_GRACE_S if step.waits else deadline)
+            if step.is_write and self._connection.mirrors:
+                await self._show_in_mirrors(step, reply["token"], deadline)
+            return reply
         if type(step) is Compute:
             outcome = step.function(step.argument)
             return await outcome if isawaitable(outcome) else outcome
@@ -320,9 +347,10 @@ class AsyncClient(AsyncSession):
         space: str | None = None,
         agent: str | None = None,
         *,
+        after: str | None = None,
         timeout: Seconds = 30.0,
     ) -> None:
-        connection = AsyncConnection(socket_paths(socket), agent_name(agent), space_name(space))
+        connection = AsyncConnection(socket_paths(socket), agent_name(agent), space_name(space), after_token(after))
         super().__init__(connection, limit_s(timeout, 0), {})
 
     async def __aenter__(self) -> Self:

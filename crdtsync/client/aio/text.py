@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, TypeVar
 
 from crdtsync.client.aio.connection import time_limit
+from crdtsync.client.context import Condition
 from crdtsync.client.plan import Plan, limit_s
 from crdtsync.errors import Timeout
 
@@ -43,36 +44,74 @@ class AsyncText:
         return await self._run(self._operations.read(self.key, after, timeout_s), timeout_s)
 
     async def insert(
-        self, position: int, text: str, *, w: WriteConcern = None, timeout: Seconds | None = None
+        self,
+        position: int,
+        text: str,
+        *,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
     ) -> Written:
         """Insert ``text`` before ``position``; see :meth:`Text.insert`."""
         timeout_s = self._limit_s(timeout)
-        return await self._run(self._operations.insert(self.key, position, text, w, timeout_s), timeout_s)
+        return await self._run(
+            self._operations.insert(self.key, position, text, w, timeout_s, Condition(if_version, if_absent)), timeout_s
+        )
 
     async def delete(
-        self, position: int, length: int, *, w: WriteConcern = None, timeout: Seconds | None = None
+        self,
+        position: int,
+        length: int,
+        *,
+        if_version: str | None = None,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
     ) -> Written:
         """Delete ``length`` characters from ``position`` on; see :meth:`Text.delete`."""
         timeout_s = self._limit_s(timeout)
-        return await self._run(self._operations.delete(self.key, position, length, w, timeout_s), timeout_s)
+        return await self._run(
+            self._operations.delete(self.key, position, length, w, timeout_s, Condition(if_version)), timeout_s
+        )
 
-    async def set(self, whole: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
+    async def set(
+        self,
+        whole: str,
+        *,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
         """Turn the text into ``whole`` by small edits; see :meth:`Text.set`."""
         timeout_s = self._limit_s(timeout)
-        return await self._run(self._operations.set(self.key, whole, w, timeout_s), timeout_s)
+        return await self._run(
+            self._operations.set(self.key, whole, w, timeout_s, Condition(if_version, if_absent)), timeout_s
+        )
 
     async def compact(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
         """Store the text anew without its past; see :meth:`Text.compact`."""
         timeout_s = self._limit_s(timeout)
         return await self._run(self._operations.compact(self.key, w, timeout_s), timeout_s)
 
-    async def apply(self, update: bytes, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
+    async def apply(
+        self,
+        update: bytes,
+        *,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
         """Send a Yjs update of an editor's own document; see :meth:`Text.apply`."""
         timeout_s = self._limit_s(timeout)
         session = self._session
         if self.document is None:
             self.document = await session.run(self._operations.document(self.key), timeout_s)
-        written = await session.run(self._operations.apply(self.key, self.document, update, w, timeout_s), timeout_s)
+        written = await session.run(
+            self._operations.apply(self.key, self.document, update, w, timeout_s, Condition(if_version, if_absent)),
+            timeout_s,
+        )
         self.document = written.document
         return written
 

@@ -45,14 +45,19 @@ class AsyncWatch:
     ) -> None:
         self._paths = connection.paths
         self._names = (connection.agent, connection.space)
-        self._state = WatchState(memory, prefix, after, overrides)
+        self._state = self._begin(memory, prefix, after, overrides)
+        self._state.horizon = connection.horizon
         self._timeout_s = limit_s(timeout, _FOREVER)
         self._client = os.urandom(16)
         self._backoff = Backoff()
         self._frames = FrameReader()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._was_attached = False
+        self._lagging: Timeout | None = None
         self._closed = asyncio.Event()
+
+    def _begin(self, memory: ReadMemory, prefix: str, after: str | None, overrides: Arguments) -> WatchState:
+        return WatchState(memory, prefix, after, overrides)
 
     @property
     def token(self) -> str | None:
@@ -82,7 +87,7 @@ class AsyncWatch:
             async with time_limit(limit_s(timeout, self._timeout_s)):
                 return await self._wait()
         except TimeoutError:
-            raise Timeout("no event came in time; the watch goes on") from None
+            raise self._lagging or Timeout("no event came in time; the watch goes on") from None
 
     async def attach(self) -> None:
         """Start the watch now rather than at the first event.
@@ -136,6 +141,10 @@ class AsyncWatch:
         try:
             for message in self._frames.feed(data):
                 self._state.take(message)
+            self._lagging = None
+        except Timeout as error:  # the daemon lacks what this session has seen: it is asked again
+            self._drop()
+            self._lagging = error
         except CrdtSyncError as error:
             self._drop()
             if not isinstance(error, DaemonUnavailable):

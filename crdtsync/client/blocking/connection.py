@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.client.backoff import Backoff
 from crdtsync.client.blocking.channel import Channel, dial
 from crdtsync.client.blocking.forking import restart_in_children
+from crdtsync.client.horizon import Horizon
 from crdtsync.client.inflight import WRITES_MAX, InFlight, Pending, closed, timed_out
 from crdtsync.client.wire import FrameReader, encode_hello
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable
@@ -22,16 +23,20 @@ from crdtsync.errors import CrdtSyncError, DaemonUnavailable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from crdtsync.client.blocking.mirror import Mirror
     from crdtsync.client.plan import Call
 
 
 class Connection:
     """The connection of a client and its sessions. Thread-safe, and afresh in each child process."""
 
-    def __init__(self, paths: Sequence[str], agent: str, space: str) -> None:
+    def __init__(self, paths: Sequence[str], agent: str, space: str, after: str | None = None) -> None:
         self.paths = paths
         self.agent = agent
         self.space = space
+        self.horizon = Horizon(space, after)
+        self.mirrors: list[Mirror] = []
+        """Of all sessions: what these write returns when its mirrors show it."""
         self._is_closed = False
         self._start()
         restart_in_children(self)
@@ -45,7 +50,7 @@ class Connection:
         self._mutex = Lock()  # guards all below; never held over a system call that can block
         self._room = Condition(self._mutex)
         self._room_wanted = False
-        self._table = InFlight()
+        self._table = InFlight(self.horizon)
         self._leader: Pending | None = None
         self._followers: dict[int, Pending] = {}
         self._channel: Channel | None = None
@@ -82,7 +87,7 @@ class Connection:
 
         :raises DaemonUnavailable: nobody answers; the message says what to do. Or :meth:`close` came first.
         """
-        hello = encode_hello(self._client, self.agent, self.space)
+        hello = encode_hello(self._client, self.agent, self.space, points=True)
         with self._sending:
             channel, frames, answer = dial(self.paths, hello, deadline)
             with self._mutex:
@@ -99,6 +104,8 @@ class Connection:
 
     def close(self) -> None:
         """End the connection; requests in flight fail."""
+        for mirror in list(self.mirrors):
+            mirror.close()
         with self._mutex:
             self._is_closed = True
             channel = self._channel

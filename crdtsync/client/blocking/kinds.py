@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crdtsync.client import writes
+from crdtsync.client.context import seen_or
 from crdtsync.client.listing import Listing
 from crdtsync.client.plan import Plan, limit_s
 
@@ -23,7 +24,8 @@ class KindMethods:
     """The part of a session that works on what several authors build together.
 
     Every write is on disk on return; its token is ``last_token``. None of them asks what others write meanwhile: all
-    that happens at once counts, in the way of its kind.
+    that happens at once counts, in the way of its kind. Who wants it otherwise says ``if_version`` or ``if_absent``, as
+    for :meth:`set`.
     """
 
     timeout_s: float
@@ -73,29 +75,55 @@ class KindMethods:
         timeout_s = limit_s(timeout, self.timeout_s)
         return self.run(self._operations.log(key, start, last, limit, after, timeout_s), timeout_s)
 
-    def append(self, key: str, value: object, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
+    def append(
+        self,
+        key: str,
+        value: object,
+        *,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> int:
         """Append ``value`` to a log and return its new length on this node.
 
         On disk on return; the token is :attr:`last_token`. Concurrent appends are all kept, in one order everywhere.
         """
         timeout_s = limit_s(timeout, self.timeout_s)
-        return self.run(self._operations.append(key, value, timeout_s, w), timeout_s)
+        return self.run(self._operations.append(key, value, timeout_s, w, if_version, if_absent), timeout_s)
 
-    def trim(self, key: str, keep: int, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
+    def trim(
+        self,
+        key: str,
+        keep: int,
+        *,
+        if_version: str | None = None,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> int:
         """Remove all but the newest ``keep`` elements of a log; returns how many were removed."""
         timeout_s = limit_s(timeout, self.timeout_s)
-        return self.run(self._operations.trim(key, keep, timeout_s, w), timeout_s)
+        return self.run(self._operations.trim(key, keep, timeout_s, w, if_version), timeout_s)
 
     # -- counters ---------------------------------------------------------------------------------------------
 
-    def incr(self, key: str, n: int = 1, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
+    def incr(
+        self,
+        key: str,
+        n: int = 1,
+        *,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> int:
         """Add ``n``, which may be negative, to a counter and return its new value on this node.
 
         Increments of several hosts at once all count. An absent key counts as 0; ``get`` gives the value.
 
         :raises InvalidValue: not a whole number from -2^53 to 2^53.
         """
-        return self._write(writes.incr(self._operations, key, n), w, timeout)
+        return self._write(writes.conditional(writes.incr(self._operations, key, n), if_version, if_absent), w, timeout)
 
     def reset(
         self, key: str, *, if_version: str | None = None, w: WriteConcern = None, timeout: Seconds | None = None
@@ -111,20 +139,32 @@ class KindMethods:
 
     # -- sets -------------------------------------------------------------------------------------------------
 
-    def add(self, key: str, value: object, *, w: WriteConcern = None, timeout: Seconds | None = None) -> bool:
+    def add(
+        self,
+        key: str,
+        value: object,
+        *,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> bool:
         """Add ``value`` to a set; whether it was not there before on this node.
 
         Where one host adds an element and another discards it at once, it stays.
 
         :param value: anything that a key can hold. 1, 1.0 and True are three elements.
         """
-        return self._write(writes.add(self._operations, key, value), w, timeout)
+        return self._write(
+            writes.conditional(writes.add(self._operations, key, value), if_version, if_absent), w, timeout
+        )
 
     def discard(
         self,
         key: str,
         value: object,
         *,
+        if_version: str | None = None,
         seen: Seen = ...,
         w: WriteConcern = None,
         timeout: Seconds | None = None,
@@ -136,7 +176,8 @@ class KindMethods:
 
         :raises StaleRead: the session read the set so long ago that it no longer knows what.
         """
-        return self._write(writes.discard(self._operations, key, value, seen), w, timeout)
+        write = writes.discard(self._operations, key, value, seen_or(seen, if_version))
+        return self._write(writes.conditional(write, if_version), w, timeout)
 
     def members(
         self, key: str, *, limit: int | None = None, after: str | None = None, timeout: Seconds | None = None
@@ -163,20 +204,25 @@ class KindMethods:
         key: str,
         fields: dict[str, Any],
         *,
+        if_version: str | None = None,
+        if_absent: bool = False,
         seen: Seen = ...,
+        confidence: float | None = None,
+        meta: dict[str, Any] | None = None,
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> Written:
         """Write some fields of a map, and leave the others as they are; returns the token.
 
         Each field is like a key of its own: the new value supersedes what this session last read or wrote of that
-        field, and what it had not seen lives on as a sibling. ``get`` gives the dict of all fields. ``seen`` as for
-        :meth:`set`.
+        field, and what it had not seen lives on as a sibling. ``get`` gives the dict of all fields. ``seen``,
+        ``confidence`` and ``meta`` as for :meth:`set`; the latter two are said of each of these values.
 
         :param fields: at most 1,000 of them; a name has 1 to 1,024 bytes and no control characters.
         :raises InvalidValue: a value cannot be stored exactly; ``path`` says where.
         """
-        return self._write(writes.merge(self._operations, key, fields, seen), w, timeout)
+        write = writes.merge(self._operations, key, fields, seen_or(seen, if_version), confidence, meta)
+        return self._write(writes.conditional(write, if_version, if_absent), w, timeout)
 
     def fields(
         self,
@@ -195,7 +241,14 @@ class KindMethods:
         return self.run(self._operations.fields(key, start, limit, after, timeout_s), timeout_s)
 
     def drop(
-        self, key: str, field: str, *, seen: Seen = ..., w: WriteConcern = None, timeout: Seconds | None = None
+        self,
+        key: str,
+        field: str,
+        *,
+        if_version: str | None = None,
+        seen: Seen = ...,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
     ) -> bool:
         """Remove a field from a map; whether it was there.
 
@@ -204,4 +257,5 @@ class KindMethods:
 
         :raises StaleRead: the session read the map so long ago that it no longer knows what.
         """
-        return self._write(writes.drop(self._operations, key, field, seen), w, timeout)
+        write = writes.drop(self._operations, key, field, seen_or(seen, if_version))
+        return self._write(writes.conditional(write, if_version), w, timeout)

@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
 from crdtsync.client import writes
-from crdtsync.client.address import agent_name, socket_paths, space_name
+from crdtsync.client.address import after_token, agent_name, socket_paths, space_name
+from crdtsync.client.blocking.cluster import ClusterMethods
 from crdtsync.client.blocking.connection import Connection
 from crdtsync.client.blocking.forking import restart_in_children
+from crdtsync.client.blocking.history import HistoryMethods
 from crdtsync.client.blocking.kinds import KindMethods
+from crdtsync.client.blocking.mirroring import MirrorMethods
+from crdtsync.client.blocking.resolving import ResolverMethods
+from crdtsync.client.blocking.schemas import SchemaMethods
+from crdtsync.client.blocking.service import ServiceMethods
+from crdtsync.client.blocking.spaces import SpaceMethods
+from crdtsync.client.context import seen_or
 from crdtsync.client.listing import Listing
 from crdtsync.client.operations import Operations
+from crdtsync.client.past import Past
 from crdtsync.client.plan import WAIT_GRACE_S, Call, Compute, Plan, Step, limit_s, unfit
 
 if TYPE_CHECKING:
@@ -33,7 +42,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Session(KindMethods):
+class Session(
+    ClusterMethods,
+    HistoryMethods,
+    KindMethods,
+    MirrorMethods,
+    ResolverMethods,
+    SchemaMethods,
+    ServiceMethods,
+    SpaceMethods,
+    Past,
+):
     """What one author does over a client's connection: it has its own memory of what it has read.
 
     Threads that share a session are one author: what one of them reads, a write by another supersedes. Where that is
@@ -48,17 +67,12 @@ class Session(KindMethods):
         self._connection = connection
         self.timeout_s = timeout_s
         self._overrides = overrides
-        self._operations = Operations(overrides)
+        self._operations = Operations(overrides, connection.horizon)
         self._texts: TextOperations | None = None
         self._text_lock = Lock()
         self._text_locks: WeakValueDictionary[str, TextLock] = WeakValueDictionary()
         self._watches: WeakSet[Watch] = WeakSet()
         restart_in_children(self)
-
-    @property
-    def last_token(self) -> str | None:
-        """The token of this session's newest write; None if it has written nothing."""
-        return self._operations.last_token
 
     # -- reads ------------------------------------------------------------------------------------------------
 
@@ -230,7 +244,8 @@ class Session(KindMethods):
         it takes does not count: ``timeout`` limits what comes before, between and after, each time anew. Returns the
         token, with the new value as its ``value``; durable as :meth:`set`.
 
-        :raises VersionMismatch: others were faster in every attempt.
+        :raises VersionMismatch: others were faster in every attempt; ``current`` is what the key holds.
+        :raises KindMismatch: the key is no register; before the function runs, unless it became one meanwhile.
         """
         timeout_s = limit_s(timeout, self.timeout_s)
         options = {"ttl": ttl, "confidence": confidence, "meta": meta, "w": w}
@@ -239,13 +254,21 @@ class Session(KindMethods):
         )
         return self.run(plan, timeout_s)
 
-    def delete(self, key: str, *, seen: Seen = ..., w: WriteConcern = None, timeout: Seconds | None = None) -> bool:
+    def delete(
+        self,
+        key: str,
+        *,
+        if_version: str | None = None,
+        seen: Seen = ...,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> bool:
         """Delete ``key`` with all siblings that were alive when this session read it (all there are, if it never did).
 
         Returns whether it existed. A concurrent write survives. On disk on return; the token is :attr:`last_token`.
         """
         timeout_s = limit_s(timeout, self.timeout_s)
-        return self.run(self._operations.delete(key, timeout_s, seen=seen, w=w), timeout_s)
+        return self.run(self._operations.delete(key, timeout_s, if_version=if_version, seen=seen, w=w), timeout_s)
 
     def resolve(
         self,
@@ -254,6 +277,7 @@ class Session(KindMethods):
         take: str | None = None,
         value: object = ...,
         merge: bool = False,
+        if_version: str | None = None,
         seen: Seen = ...,
         w: WriteConcern = None,
         timeout: Seconds | None = None,
@@ -269,7 +293,8 @@ class Session(KindMethods):
         :raises InvalidRequest: not exactly one of the three, or no live value has that dot.
         :raises StaleRead: the session read the key so long ago that it no longer knows what.
         """
-        return self._write(writes.resolve(self._operations, key, take, value, merge, seen), w, timeout)
+        write = writes.resolve(self._operations, key, take, value, merge, seen_or(seen, if_version))
+        return self._write(writes.conditional(write, if_version), w, timeout)
 
     @contextmanager
     def batch(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Iterator[Batch]:
@@ -323,9 +348,11 @@ class Session(KindMethods):
         return Session(self._connection, self.timeout_s, overrides)
 
     def close(self) -> None:
-        """End this session's watches. The connection stays open for the client and its other sessions."""
+        """End this session's watches and mirrors. The connection stays open for the client and its other sessions."""
         for watch in list(self._watches):
             watch.close()
+        self._close_mirrors()
+        self._close_resolvers()
 
     def __enter__(self) -> Self:
         return self
@@ -363,7 +390,10 @@ class Session(KindMethods):
 
     def _do(self, step: Step, deadline: float) -> Any:  # Any: see Plan
         if type(step) is Call:
-            return self._connection.call(step, deadline + WAIT_GRACE_S if step.waits else deadline)
+            reply = self._connection.call(step, deadline + WAIT_GRACE_S if step.waits else deadline)
+            if step.is_write and self._connection.mirrors:
+                self._show_in_mirrors(step, reply["token"], deadline)
+            return reply
         if type(step) is Compute:
             return step.function(step.argument)
         sleep(step.seconds)  # type: ignore[union-attr]  # what is left is a Pause
@@ -389,6 +419,9 @@ class Client(Session):
         ``/run/crdtsync/agent.sock``.
     :param space: else CRDTSYNC_SPACE, ``default``.
     :param agent: the name to write under; else CRDTSYNC_AGENT, or one made of the user and the program.
+    :param after: a token, such as another client's :attr:`token`; else CRDTSYNC_AFTER. Whatever this client does, its
+        daemon first waits until it holds what that names; an operation that waits in vain raises Timeout and says
+        what is missing. The client asks the same by itself of a daemon that it comes to by reconnecting.
     :param timeout: the time limit of every operation that is given none, in seconds or as a timedelta.
     :raises DaemonUnavailable: no daemon answers there; the message says what to do.
     """
@@ -399,10 +432,11 @@ class Client(Session):
         space: str | None = None,
         agent: str | None = None,
         *,
+        after: str | None = None,
         timeout: Seconds = 30.0,
     ) -> None:
         timeout_s = limit_s(timeout, 0)
-        connection = Connection(socket_paths(socket), agent_name(agent), space_name(space))
+        connection = Connection(socket_paths(socket), agent_name(agent), space_name(space), after_token(after))
         connection.attach(monotonic() + timeout_s)
         super().__init__(connection, timeout_s, {})
 

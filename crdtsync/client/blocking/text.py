@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from threading import TIMEOUT_MAX, Lock
 from typing import TYPE_CHECKING, TypeVar
 
+from crdtsync.client.context import Condition
 from crdtsync.client.plan import Plan, limit_s
 from crdtsync.errors import Timeout
 
@@ -37,7 +38,8 @@ class Text:
     """One text. Positions are Unicode code points in the text as this session last read it; edits of others in
     between move them.
 
-    A session that has not read the text yet reads it before its first edit. Edits are on disk on return.
+    A session that has not read the text yet reads it before its first edit. Edits are on disk on return; one that
+    changes nothing is none. ``if_version`` and ``if_absent`` as for :meth:`Client.set <crdtsync.client.Client.set>`.
 
     An editor that holds its own Yjs document uses :meth:`updates` and :meth:`apply` instead of the other methods.
     """
@@ -58,27 +60,58 @@ class Text:
         timeout_s = self._limit_s(timeout)
         return self._run(self._operations.read(self.key, after, timeout_s), timeout_s)
 
-    def insert(self, position: int, text: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
+    def insert(
+        self,
+        position: int,
+        text: str,
+        *,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
         """Insert ``text`` before the character at ``position``; returns the token.
 
         :raises StaleRead: this session read the text so long ago that it no longer knows what ``position`` meant.
         """
         timeout_s = self._limit_s(timeout)
-        return self._run(self._operations.insert(self.key, position, text, w, timeout_s), timeout_s)
+        return self._run(
+            self._operations.insert(self.key, position, text, w, timeout_s, Condition(if_version, if_absent)), timeout_s
+        )
 
-    def delete(self, position: int, length: int, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
+    def delete(
+        self,
+        position: int,
+        length: int,
+        *,
+        if_version: str | None = None,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
         """Delete ``length`` characters from ``position`` on; returns the token. Raises as :meth:`insert`."""
         timeout_s = self._limit_s(timeout)
-        return self._run(self._operations.delete(self.key, position, length, w, timeout_s), timeout_s)
+        return self._run(
+            self._operations.delete(self.key, position, length, w, timeout_s, Condition(if_version)), timeout_s
+        )
 
-    def set(self, whole: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
+    def set(
+        self,
+        whole: str,
+        *,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
         """Turn the text as this session last read it into ``whole``, by small edits; returns the token. Raises as
         :meth:`insert`.
 
         Edits that others made since then stay.
         """
         timeout_s = self._limit_s(timeout)
-        return self._run(self._operations.set(self.key, whole, w, timeout_s), timeout_s)
+        return self._run(
+            self._operations.set(self.key, whole, w, timeout_s, Condition(if_version, if_absent)), timeout_s
+        )
 
     def compact(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
         """Store the text anew without the past that its edits have left behind, and return the token.
@@ -91,7 +124,15 @@ class Text:
         timeout_s = self._limit_s(timeout)
         return self._run(self._operations.compact(self.key, w, timeout_s), timeout_s)
 
-    def apply(self, update: bytes, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
+    def apply(
+        self,
+        update: bytes,
+        *,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
         """Send a Yjs update (v1) of an editor's own document, whose text is named ``text``; returns the token.
 
         It goes to the document that this handle's :meth:`updates` showed, else to the one that is there now, else it
@@ -101,7 +142,10 @@ class Text:
         session = self._session
         if self.document is None:
             self.document = session.run(self._operations.document(self.key), timeout_s)
-        written = session.run(self._operations.apply(self.key, self.document, update, w, timeout_s), timeout_s)
+        written = session.run(
+            self._operations.apply(self.key, self.document, update, w, timeout_s, Condition(if_version, if_absent)),
+            timeout_s,
+        )
         self.document = written.document
         return written
 

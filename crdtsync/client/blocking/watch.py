@@ -44,7 +44,8 @@ class Watch:
     ) -> None:
         self._paths = connection.paths
         self._names = (connection.agent, connection.space)
-        self._state = WatchState(memory, prefix, after, overrides)
+        self._state = self._begin(memory, prefix, after, overrides)
+        self._state.horizon = connection.horizon
         self._timeout_s = limit_s(timeout, _FOREVER)
         self._client = os.urandom(16)
         self._backoff = Backoff()
@@ -52,8 +53,12 @@ class Watch:
         self._channel: Channel | None = None
         self._closing = Lock()
         self._is_closed = False
+        self._lagging: Timeout | None = None
         restart_in_children(self)
         self._attach(monotonic() + attach_timeout_s)
+
+    def _begin(self, memory: ReadMemory, prefix: str, after: str | None, overrides: Arguments) -> WatchState:
+        return WatchState(memory, prefix, after, overrides)
 
     @property
     def token(self) -> str | None:
@@ -116,13 +121,17 @@ class Watch:
             return
         data = channel.receive(deadline)
         if data is None:
-            raise Timeout("no event came in time; the watch goes on")
+            raise self._lagging or Timeout("no event came in time; the watch goes on")
         if not data:
             self._drop()
             return
         try:
             for message in self._frames.feed(data):
                 self._state.take(message)
+            self._lagging = None
+        except Timeout as error:  # the daemon lacks what this session has seen: it is asked again
+            self._drop()
+            self._lagging = error
         except CrdtSyncError as error:
             self._drop()
             if not isinstance(error, DaemonUnavailable):
@@ -141,7 +150,7 @@ class Watch:
     def _reattach(self, deadline: float) -> None:
         sleep(min(self._backoff.next_s(), max(deadline - monotonic(), 0)))
         if monotonic() >= deadline:
-            raise Timeout("no daemon was there in time; the watch goes on when it is back")
+            raise self._lagging or Timeout("no daemon was there in time; the watch goes on when it is back")
         try:
             self._attach(deadline)
         except DaemonUnavailable:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from crdtsync.client.context import ALWAYS, Condition, add_conditions
+from crdtsync.client.durations import milliseconds
 from crdtsync.client.text.replicas import Replicas
 from crdtsync.client.written import Written
-from crdtsync.errors import StaleRead
+from crdtsync.errors import InvalidRequest, StaleRead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,23 +40,43 @@ class TextOperations:
         replica = yield from self._refresh(key, after, timeout_s)
         return replica.content
 
-    def insert(self, key: str, position: int, text: str, w: WriteConcern, timeout_s: float) -> Plan[Written]:
+    def insert(
+        self, key: str, position: int, text: str, w: WriteConcern, timeout_s: float, condition: Condition = ALWAYS
+    ) -> Plan[Written]:
         """Insert at a position."""
-        return (yield from self._edit(key, lambda replica: replica.edit([(position, position, text)]), w, timeout_s))
+        _check_numbers(position=position)
+        changes = [(position, position, text)]
+        return (yield from self._edit(key, lambda replica: replica.edit(changes), w, timeout_s, condition))
 
-    def delete(self, key: str, position: int, length: int, w: WriteConcern, timeout_s: float) -> Plan[Written]:
+    def delete(
+        self, key: str, position: int, length: int, w: WriteConcern, timeout_s: float, condition: Condition = ALWAYS
+    ) -> Plan[Written]:
         """Delete from a position."""
-        change = (position, position + length, "")
-        return (yield from self._edit(key, lambda replica: replica.edit([change]), w, timeout_s))
+        _check_numbers(position=position, length=length)
+        changes = [(position, position + length, "")]
+        return (yield from self._edit(key, lambda replica: replica.edit(changes), w, timeout_s, condition))
 
-    def set(self, key: str, whole: str, w: WriteConcern, timeout_s: float) -> Plan[Written]:
+    def set(
+        self, key: str, whole: str, w: WriteConcern, timeout_s: float, condition: Condition = ALWAYS
+    ) -> Plan[Written]:
         """Make it this text, by few and small edits."""
-        return (yield from self._edit(key, lambda replica: replica.replace_all(whole), w, timeout_s))
+        return (
+            yield from self._edit(key, lambda replica: replica.replace_all(whole), w, timeout_s, condition, makes=True)
+        )
 
-    def apply(self, key: str, document: str | None, update: bytes, w: WriteConcern, timeout_s: float) -> Plan[Written]:
+    def apply(
+        self,
+        key: str,
+        document: str | None,
+        update: bytes,
+        w: WriteConcern,
+        timeout_s: float,
+        condition: Condition = ALWAYS,
+    ) -> Plan[Written]:
         """Send an editor's own update; no replica is touched."""
         arguments: Arguments = {"key": key, "document": document, "update": bytes(update)}
-        reply = yield from self._context.write("text_apply", arguments, w, timeout_s)
+        waits = add_conditions(arguments, *condition)
+        reply = yield from self._context.write("text_apply", arguments, w, timeout_s, waits=waits)
         self._context.memory.wrote(key, reply["version"])
         return Written(reply["token"], key, reply)
 
@@ -112,11 +134,25 @@ class TextOperations:
             replica = Replica(reply["document"], reply["update"])
         return replica, reply["version"]
 
-    def _edit(self, key: str, change: Callable[[Replica], bytes], w: WriteConcern, timeout_s: float) -> Plan[Written]:
+    def _edit(
+        self,
+        key: str,
+        change: Callable[[Replica], bytes],
+        w: WriteConcern,
+        timeout_s: float,
+        condition: Condition,
+        *,
+        makes: bool = False,
+    ) -> Plan[Written]:
+        """Edit the text as it was last read. What changes nothing is no write, unless it ``makes`` the text."""
+        from crdtsync.client.text.replica import NO_CHANGE
+
         replica = yield from self._as_last_read(key, timeout_s)
         update = change(replica)
+        if update == NO_CHANGE and condition == ALWAYS and (replica.document is not None or not makes):
+            return (yield from self._unchanged(key, replica, w, timeout_s))
         try:
-            written = yield from self.apply(key, replica.document, update, w, timeout_s)
+            written = yield from self.apply(key, replica.document, update, w, timeout_s, condition)
         except BaseException:
             # Refused, or nobody knows: either way the replica goes back to what is certain, and the next read brings
             # the rest.
@@ -125,6 +161,15 @@ class TextOperations:
         replica.document = replica.document or written.document
         replica.accept(update)
         return written
+
+    def _unchanged(self, key: str, replica: Replica, w: WriteConcern, timeout_s: float) -> Plan[Written]:
+        """The token of what was read; with a write concern, once so many nodes hold that."""
+        reply: dict[str, Any] = {"document": replica.document}
+        token = self._context.point or ""
+        if token and w not in (None, 1):
+            arguments: Arguments = {"token": token, "w": w, "timeout": milliseconds(timeout_s)}
+            reply |= yield self._context.call("wait", arguments, waits=True)
+        return Written(token, key, reply)
 
     def _as_last_read(self, key: str, timeout_s: float) -> Plan[Replica]:
         """The replica that positions refer to."""
@@ -144,3 +189,9 @@ class TextOperations:
         self._context.memory.read(key, version)
         self._replicas.put(key, fresh)
         return fresh
+
+
+def _check_numbers(**numbers: object) -> None:
+    for name, number in numbers.items():
+        if type(number) is not int:
+            raise InvalidRequest(f"{name} must be a whole number, not {number!r:.40}")

@@ -14,7 +14,8 @@ from crdtsync.errors import InvalidEncoding, InvalidRequest, InvalidValue
 
 ROOT = "text"
 _JOURNAL_UPDATES_MAX = 256
-_NO_CHANGE = b"\0\0"  # the Yjs update with neither insertions nor deletions
+NO_CHANGE = b"\0\0"
+"""The Yjs update with neither insertions nor deletions."""
 
 
 class Replica:
@@ -68,7 +69,7 @@ class Replica:
                 if replacement:
                     self._text.insert(first, replacement)
         self.content = _edited(self.content, changes)
-        return b"".join(self._updates) or _NO_CHANGE  # one transaction makes at most one update
+        return b"".join(self._updates) or NO_CHANGE  # one transaction makes at most one update
 
     def replace_all(self, whole: str) -> bytes:
         """Edit the replica so that it holds ``whole``, with few and small changes."""

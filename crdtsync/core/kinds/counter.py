@@ -147,6 +147,12 @@ def name_of(entry: Entry) -> str:
     return encode_dot(entry.dot) if entry.sub is None else entry.sub
 
 
+def net_of(entry: Entry) -> int:
+    """What an entry of totals says that its writer has counted under its name."""
+    up, down = _total(entry.value)
+    return up - down
+
+
 def _highest(totals: Iterable[Totals]) -> Totals:
     up = down = 0
     for more_up, more_down in totals:

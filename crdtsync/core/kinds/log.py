@@ -8,6 +8,7 @@ from crdtsync.causality import vector_of
 from crdtsync.core.arguments import Arguments, Result, packed_argument
 from crdtsync.core.entries import Entry
 from crdtsync.core.kinds.rules import Rules, Sibling, check_readable, never, packed_array
+from crdtsync.core.marks import TRIMMED_ATTR
 from crdtsync.core.seen import Removes
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Kind, Op, RemoveRange, value_hash
@@ -17,6 +18,9 @@ from crdtsync.wire.limits import check_key
 if TYPE_CHECKING:
     from crdtsync.core.draft import Draft
     from crdtsync.core.replica import Replica
+
+
+_TRIMMED = {TRIMMED_ATTR: True}
 
 
 def _append(draft: Draft, args: Arguments) -> Result:
@@ -53,9 +57,9 @@ def _trim(draft: Draft, args: Arguments) -> Result:
         removes: Removes = RemoveRange(vector_of(entry.dot for entry in stored), stored[-1].order)
         if len(logged) < len(draft.held(key)):
             removes = tuple(entry.dot for entry in stored)  # a range would take siblings of other kinds with it
-        draft.add(Op(key, None, Kind.LOG, None, None, removes, None))
+        draft.add(Op(key, None, Kind.LOG, None, None, removes, None if isinstance(removes, RemoveRange) else _TRIMMED))
     if drafted:
-        draft.add(Op(key, None, Kind.LOG, None, None, drafted, None))
+        draft.add(Op(key, None, Kind.LOG, None, None, drafted, _TRIMMED))
     return {"removed": len(gone), "length": len(logged) - len(gone)}
 
 

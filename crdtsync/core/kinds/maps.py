@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.core.arguments import Arguments, Result, packed_argument
-from crdtsync.core.entries import Entry
-from crdtsync.core.kinds.rules import FieldSibling, Rules, Sibling, check_readable, intact, when_short
+from crdtsync.core.arguments import Arguments, Result, attributes, packed_argument
+from crdtsync.core.entries import Entry, order_of
+from crdtsync.core.kinds.rules import (
+    FieldSibling,
+    Ranked,
+    Rules,
+    Sibling,
+    check_readable,
+    intact,
+    packed_array,
+    when_short,
+)
+from crdtsync.core.policies import Rank, first_of
+from crdtsync.core.refusals import check_rank
 from crdtsync.errors import InvalidRequest, TooLarge, TooManySiblings
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import pack
@@ -23,6 +34,8 @@ def _merge(draft: Draft, args: Arguments) -> Result:
     live = draft.live(key)
     draft.check_conditions(key, live, args)
     draft.check_kind(key, live, Kind.MAP, "merge")
+    attrs = attributes({name: args.get(name) for name in ("confidence", "meta")})
+    policy = draft.policy(key)
     seen, behind = draft.seen(args)
     result: Result = {"siblings": 0, "replaced": None, "behind": behind}
     replaced: dict[str, Result] = {}
@@ -30,10 +43,11 @@ def _merge(draft: Draft, args: Arguments) -> Result:
     for field, value in fields.items():
         held = draft.part(key, Kind.MAP, field)
         current = draft.shown(held)
+        check_rank(draft, key, current, value, attrs, field)
         if seen is not None:
             gone = draft.covered(held, seen, others=False)
         else:
-            gone = current[-1:]
+            gone = [first_of(policy, current)] if current else []
             if gone:
                 replaced[field] = draft.describe_replaced(FieldSibling(gone))
         removes = tuple(entry.dot for entry in gone)
@@ -44,7 +58,7 @@ def _merge(draft: Draft, args: Arguments) -> Result:
                 "read it, then write"
             )
         result["siblings"] += others
-        ops.append(Op(key, field, Kind.MAP, value, value_hash(value), removes, None))
+        ops.append(Op(key, field, Kind.MAP, value, value_hash(value), removes, attrs, seen is None and bool(gone)))
     for op in ops:
         draft.add(op)
     result["replaced"] = replaced or None
@@ -95,10 +109,30 @@ def _split(live: list[Entry]) -> list[Sibling]:
     return [[*newest.values()], *losers] if losers else [live]
 
 
+def _ranked(live: list[Entry], rank: Rank) -> list[Sibling]:
+    """The same where a policy says which value of a field is shown."""
+    fields: dict[str | None, list[Entry]] = {}
+    for entry in live:
+        fields.setdefault(entry.sub, []).append(entry)
+    if len(fields) == len(live):
+        return [live]
+    winners: list[Entry] = []
+    losers: list[Entry] = []
+    for values in fields.values():
+        first, *others = rank(values)
+        winners.append(first)
+        losers += others
+    return [sorted(winners, key=order_of), *(FieldSibling([entry]) for entry in rank(losers))]
+
+
 def _read(_replica: Replica, group: Sibling) -> bytes | None:
     if isinstance(group, FieldSibling):
         return group[-1].value
-    fields = {entry.sub: intact(entry.value) for entry in group if entry.sub is not None}
+    return _packed({entry.sub: intact(entry.value) for entry in group if entry.sub is not None})
+
+
+def _packed(fields: dict[str, bytes]) -> bytes:
+    """A map of values that are packed already."""
     items = [pack(field) + fields[field] for field in sorted(fields)]
     check_readable(items, "map", "fields")
     count = len(items)
@@ -106,4 +140,16 @@ def _read(_replica: Replica, group: Sibling) -> bytes | None:
     return head + b"".join(items)
 
 
-RULES = Rules(_split, _read, is_inline=when_short, writes={"merge": _merge, "drop": _drop})
+def _read_all(groups: list[Sibling]) -> bytes:
+    """Of each field the list of its values."""
+    fields: dict[str, list[bytes]] = {}
+    for group in groups:
+        for entry in group:
+            if entry.sub is not None:
+                fields.setdefault(entry.sub, []).append(intact(entry.value))
+    return _packed({field: packed_array(values) for field, values in fields.items()})
+
+
+RULES = Rules(
+    _split, _read, is_inline=when_short, writes={"merge": _merge, "drop": _drop}, ranked=Ranked(_ranked, _read_all)
+)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from crdtsync.causality import Dot
 from crdtsync.core.arguments import Arguments, Result, attributes, packed_argument
 from crdtsync.core.entries import Entry, covered_by
-from crdtsync.core.kinds.rules import Rules, Sibling, always
+from crdtsync.core.kinds.rules import Ranked, Rules, Sibling, always, check_readable, intact, packed_array
+from crdtsync.core.policies import Rank
+from crdtsync.core.refusals import check_rank
 from crdtsync.core.seen import NOTHING
 from crdtsync.errors import TooManySiblings
 from crdtsync.wire.change import Kind, Op, value_hash
@@ -25,6 +27,8 @@ def _set(draft: Draft, args: Arguments) -> Result:
     live = draft.live(key)
     draft.check_conditions(key, live, args)
     draft.check_kind(key, live, Kind.REGISTER, "set")
+    attrs = attributes(args)
+    check_rank(draft, key, [entry for entry in live if entry.kind == Kind.REGISTER], value, attrs)
     seen, behind = draft.seen(args)
     result: Result = {"behind": behind, "replaced": None}
     beside = NOTHING
@@ -42,7 +46,8 @@ def _set(draft: Draft, args: Arguments) -> Result:
             f"{key!r} has {others} siblings already, the most that a key may have: read it, then write"
         )
     removes += draft.expired(key)
-    draft.add(Op(key, None, Kind.REGISTER, value, value_hash(value), removes, attributes(args)))
+    blind = seen is None and bool(live)
+    draft.add(Op(key, None, Kind.REGISTER, value, value_hash(value), removes, attrs, blind))
     result["siblings"] = others
     draft.promise_version(result, beside)
     return result
@@ -57,4 +62,14 @@ def read(_replica: Replica, group: Sibling) -> bytes | None:
     return group[-1].value
 
 
-RULES = Rules(_split, read, is_inline=always, writes={"set": _set})
+def _ranked(live: list[Entry], rank: Rank) -> list[Sibling]:
+    return [[entry] for entry in rank(live)]
+
+
+def _read_all(groups: list[Sibling]) -> bytes:
+    items = [intact(group[-1].value) for group in groups]
+    check_readable(items, "list of all values", "conflicts")
+    return packed_array(items)
+
+
+RULES = Rules(_split, read, is_inline=always, writes={"set": _set}, ranked=Ranked(_ranked, _read_all))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.core.arguments import Arguments, Result
 from crdtsync.core.entries import Entry
+from crdtsync.core.policies import Rank
 from crdtsync.errors import InvalidEncoding, TooLarge
 from crdtsync.wire.codec import unpack
 from crdtsync.wire.limits import CHANGE_BYTES_MAX
@@ -49,6 +50,15 @@ def copied(group: Sibling) -> list[Copied]:
     return [Copied(entry.sub, entry.value, entry.attrs) for entry in group if entry.value is not None]
 
 
+class Ranked(NamedTuple):
+    """How a read policy decides on the values of a kind."""
+
+    split: Callable[[list[Entry], Rank], list[Sibling]]
+    """As :attr:`Rules.split`, with the value that the policy puts first at the beginning."""
+    read_all: Callable[[list[Sibling]], bytes]
+    """All values as one msgpack value, for a policy that hands over all."""
+
+
 class Rules(NamedTuple):
     """One kind."""
 
@@ -66,6 +76,8 @@ class Rules(NamedTuple):
     """Joins at least two siblings of a key, all of this kind, the winner first: adds to the draft what makes one value
     of them and supersedes exactly their entries. None: they cannot be joined.
     """
+    ranked: Ranked | None = None
+    """None: read policies do not apply, the newest value comes first."""
 
 
 def check_readable(items: Sequence[bytes], name: str, instead: str) -> None:

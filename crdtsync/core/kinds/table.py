@@ -17,7 +17,7 @@ KINDS: Mapping[int, Rules] = {
     Kind.TEXT: text.RULES,
 }
 
-UNKNOWN = register.RULES._replace(writes={})
+UNKNOWN = register.RULES._replace(writes={}, ranked=None)
 """A kind that only newer versions know: kept, passed on, and shown as its bytes."""
 
 

@@ -30,6 +30,7 @@ def _apply(draft: Draft, args: Arguments) -> Result:
         raise InvalidRequest("update must be the bytes of a Yjs update")
     check_value_size(len(update))
     live = draft.live(key)
+    draft.check_conditions(key, live, args)
     draft.check_kind(key, live, Kind.TEXT, "text")
     document = _document(draft, live, args.get("document"))
     target = document or draft.own_dot()
@@ -52,6 +53,7 @@ def _is_brought_over(draft: Draft, key: str, document: Dot, update: bytes) -> bo
 def _compact(draft: Draft, args: Arguments) -> Result:
     key = check_key(args.get("key"))
     live = draft.live(key)
+    draft.check_conditions(key, live, args)
     draft.check_kind(key, live, Kind.TEXT, "text_compact")
     if not live:
         raise InvalidRequest(f"there is no text {shown(key)}")

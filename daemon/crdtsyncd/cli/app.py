@@ -25,9 +25,12 @@ SECTIONS: dict[str, dict[str, str]] = {
         "del": "keys:delete",
         "ls": "keys:ls",
     },
-    "Conflicts": {
+    "Conflicts and history": {
         "conflicts": "conflicts:conflicts",
         "resolve": "conflicts:resolve",
+        "history": "history:history",
+        "schema": "schema:schema",
+        "resolver": "resolver:resolver",
     },
     "Counters, sets, maps": {
         "incr": "counters:incr",
@@ -53,9 +56,21 @@ SECTIONS: dict[str, dict[str, str]] = {
         "watch": "watch:watch",
         "wait": "wait:wait",
     },
+    "Spaces": {
+        "space": "spaces:space",
+    },
+    "Clusters": {
+        "cluster": "cluster:cluster",
+    },
     "This node": {
         "status": "status:status",
         "peers": "status:peers",
+        "top": "top:top",
+        "doctor": "doctor:doctor",
+        "metrics": "metrics:metrics",
+        "log-level": "metrics:log_level",
+        "backup": "backup:backup",
+        "restore": "backup:restore",
         "service": "service:service",
     },
 }

@@ -18,9 +18,10 @@ STDIN = "-"
 key_argument = click.argument("key", type=KEY)
 value_argument = click.argument("value", type=TEXT)
 prefix_argument = click.argument("prefix", type=KEY, default="")
-after_option = click.option(
-    "--after", metavar="TOKEN", type=TEXT, help="First wait until this node holds what TOKEN names."
+if_version_option = click.option(
+    "--if-version", metavar="V", type=TEXT, help="Only if the key is at this version (get --json shows it)."
 )
+if_absent_option = click.option("--if-absent", is_flag=True, help="Only if the key does not exist.")
 string_option = click.option("--string", "as_string", is_flag=True, help="The value is a string: take it literally.")
 concern_option = click.option(
     "-w",
@@ -30,6 +31,12 @@ concern_option = click.option(
     type=WRITE_CONCERN,
     help="Return when this many nodes have it on disk.",
 )
+
+
+def check_conditions(if_version: str | None, if_absent: bool) -> None:
+    """No key is at a version and absent too."""
+    if if_version is not None and if_absent:
+        raise click.UsageError("--if-version and --if-absent exclude each other: leave one of them out.")
 
 
 def file_argument(name: str, **kwargs: Any) -> Callable[[Any], Any]:  # Any: as click's decorators

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.params import DURATION, NAME
+from crdtsyncd.cli.params import DURATION, NAME, SPACE_NAME, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +29,7 @@ class Settings:
     agent: str | None = None
     json: bool = False
     timeout: float | None = None
+    after: str | None = None
 
 
 pass_settings = click.make_pass_decorator(Settings, ensure=True)
@@ -38,8 +39,11 @@ def common_options() -> list[click.Parameter]:
     """Fresh copies of the options that stand before or after a command; the later one wins."""
     return [
         _common(["--socket"], "PATH", "Socket of the daemon.  [env: CRDTSYNC_SOCKET]", SOCKET),
-        _common(["--space"], "NAME", "Space to work in.  [env: CRDTSYNC_SPACE; default: default]", NAME),
+        _common(["--space"], "NAME", "Space to work in.  [env: CRDTSYNC_SPACE; default: default]", SPACE_NAME),
         _common(["--agent"], "NAME", "Name to write under.  [env: CRDTSYNC_AGENT]", NAME),
+        _common(
+            ["--after"], "TOKEN", "First wait until this node holds what TOKEN names.  [env: CRDTSYNC_AFTER]", TEXT
+        ),
         _common(["--json"], None, "Print JSON, errors too.", None),
         _common(["--timeout"], "DURATION", "Wait no longer than this, such as 500ms, 5s or 1m.", DURATION),
     ]
@@ -68,7 +72,8 @@ class StateCommand(click.Command):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # Any: click's own signature, passed on
         super().__init__(*args, **kwargs)
-        self.params += common_options()
+        own = {name for param in self.params for name in param.opts}
+        self.params += [option for option in common_options() if own.isdisjoint(option.opts)]
 
     def make_parser(self, ctx: click.Context) -> Any:  # Any: the class has two names in click 8
         """Click's parser, made to see ``-5`` as an argument; options such as ``-x`` stay errors."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from crdtsync.errors import Timeout
+    from crdtsync.errors import CrdtSyncError, Timeout
 
 ABSENT = 1
 USAGE = 2
@@ -48,11 +47,12 @@ def refused_value(message: str) -> CommandFailed:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Exit status, error code and sentence; without a sentence the command ends quietly."""
+    """Exit status, error code, sentence, and ``details`` for programs; without a sentence the command ends quietly."""
 
     status: int
     code: str
     message: str = ""
+    details: Mapping[str, object] = field(default_factory=dict)
 
 
 def report(error: BaseException, *, as_json: bool) -> int:
@@ -75,7 +75,7 @@ def ending_of(error: BaseException) -> Ending:
     table: tuple[tuple[type[BaseException], Callable[..., Ending]], ...] = (
         (CommandFailed, lambda e: Ending(e.status, e.code, e.message)),
         (Timeout, _timeout),
-        (CrdtSyncError, lambda e: Ending(e.exit_status, e.code, e.message)),
+        (CrdtSyncError, lambda e: Ending(e.exit_status, e.code, e.message, _details(e))),
         (click.UsageError, _usage),
         (click.ClickException, lambda e: Ending(USAGE, "usage", e.format_message())),
         (click.Abort, lambda _: Ending(INTERRUPTED, "interrupted")),
@@ -89,7 +89,23 @@ def ending_of(error: BaseException) -> Ending:
 
 def _timeout(error: Timeout) -> Ending:
     done = f"; the write itself is done, its token is {error.token}" if error.token and error.held_by else ""
-    return Ending(error.exit_status, error.code, error.message + done)
+    return Ending(error.exit_status, error.code, error.message + done, _details(error))
+
+
+_DETAILS = ("key", "current", "index", "op", "token", "held_by", "missing", "members", "kind", "path")
+"""What an error of the protocol may tell beside its sentence."""
+
+
+def _details(error: CrdtSyncError) -> dict[str, object]:
+    from crdtsync.client import Entry
+
+    found = {name: error.details[name] for name in _DETAILS if name in error.details}
+    current = found.get("current")
+    if isinstance(current, Entry):
+        from crdtsyncd.cli import output
+
+        found["current"] = output.entry_fields(current)
+    return found
 
 
 def _usage(error: click.UsageError) -> Ending:
@@ -111,7 +127,9 @@ def _bug(error: BaseException) -> Ending:
 
 def _say(ending: Ending, *, as_json: bool) -> None:
     if as_json:
-        text = json.dumps({"error": {"code": ending.code, "message": ending.message}}, ensure_ascii=False)
+        from crdtsyncd.cli import values
+
+        text = values.dumps({"error": {"code": ending.code, "message": ending.message, **ending.details}})
     else:
         text = f"crdtsync: {' '.join(ending.message.split()).removesuffix('.')}"
     try:

@@ -24,6 +24,8 @@ ATTEMPTS_MAX = 8
 STEP_MAX = 1 << 53  # of a counter
 _WRITE_BYTES = 128  # of a change, beside key, value and meta
 
+# Kinds of which a read policy says which of several values comes first.
+_RANKED = ("register", "map")
 # What a write has seen when it shall supersede nothing of what the key holds.
 SEEN_NOTHING = "?"
 
@@ -78,9 +80,18 @@ class Importer:
         """The writes that a record takes, given what the key holds now."""
         held = whole_entry(self.client, record.key)
         outcome = outcome_of(record, held, self.policy)
-        writes = _PLANS[outcome](record, held)
+        writes = _PLANS[outcome](self._in_order(record), held)
         counts[outcome if writes or outcome == "skipped" else "unchanged"] += 1
         return writes
+
+    def _in_order(self, record: Record) -> Record:
+        """The last write of several wins, so the winner is written last, unless the key is read by who was first."""
+        places = {variant.field for variant in record.variants}
+        if record.kind not in _RANKED or len(record.variants) == len(places):
+            return record
+        schema = self.client.schema(record.key)
+        is_first = schema is not None and schema.policy == "first"
+        return replace(record, variants=record.variants[::-1]) if is_first else record
 
     def _write_text(self, record: Record) -> None:
         held = whole_entry(self.client, record.key)

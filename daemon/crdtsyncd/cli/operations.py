@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import click
@@ -20,10 +20,11 @@ OPTIONAL = False
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One line, checked: the method of a batch to call and what with."""
+    """One line, checked: the method of a batch to call and what with; ``place`` is where it stands."""
 
     method: str
     arguments: dict[str, Value]
+    place: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,10 @@ def _is_ttl(value: Value) -> bool:
 _KEY = Field(REQUIRED, "a string", _is_str)
 _VALUE = Field(REQUIRED, "any value", lambda _: True)
 _VERSION = Field(OPTIONAL, "a version", _is_str)
+_IF_VERSION = {"if_version": _VERSION}
+_CONDITIONS = {**_IF_VERSION, "if_absent": Field(OPTIONAL, "true or false", lambda value: isinstance(value, bool))}
+_CONFIDENCE = Field(OPTIONAL, "a number from 0 to 1", _is_part)
+_META = Field(OPTIONAL, "an object", _is_object)
 _FIELD = Field(REQUIRED, "the name of a field", _is_str)
 
 # Operation → the client's method and its fields, by the names that both have.
@@ -72,20 +77,29 @@ OPERATIONS: Mapping[str, tuple[str, Mapping[str, Field]]] = {
             "key": _KEY,
             "value": _VALUE,
             "ttl": Field(OPTIONAL, "a duration such as 30s, or seconds", _is_ttl),
-            "confidence": Field(OPTIONAL, "a number from 0 to 1", _is_part),
-            "meta": Field(OPTIONAL, "an object", _is_object),
-            "if_version": _VERSION,
-            "if_absent": Field(OPTIONAL, "true or false", lambda value: isinstance(value, bool)),
+            "confidence": _CONFIDENCE,
+            "meta": _META,
+            **_CONDITIONS,
             "seen": _VERSION,
         },
     ),
-    "append": ("append", {"key": _KEY, "value": _VALUE}),
-    "incr": ("incr", {"key": _KEY, "n": Field(OPTIONAL, "a whole number from -2^53 to 2^53", _is_step)}),
-    "reset": ("reset", {"key": _KEY, "if_version": _VERSION}),
-    "add": ("add", {"key": _KEY, "value": _VALUE}),
-    "discard": ("discard", {"key": _KEY, "value": _VALUE, "seen": _VERSION}),
-    "merge": ("merge", {"key": _KEY, "fields": Field(REQUIRED, "an object", _is_object), "seen": _VERSION}),
-    "drop": ("drop", {"key": _KEY, "field": _FIELD, "seen": _VERSION}),
+    "append": ("append", {"key": _KEY, "value": _VALUE, **_CONDITIONS}),
+    "incr": ("incr", {"key": _KEY, "n": Field(OPTIONAL, "a whole number from -2^53 to 2^53", _is_step), **_CONDITIONS}),
+    "reset": ("reset", {"key": _KEY, **_IF_VERSION}),
+    "add": ("add", {"key": _KEY, "value": _VALUE, **_CONDITIONS}),
+    "discard": ("discard", {"key": _KEY, "value": _VALUE, **_IF_VERSION, "seen": _VERSION}),
+    "merge": (
+        "merge",
+        {
+            "key": _KEY,
+            "fields": Field(REQUIRED, "an object", _is_object),
+            **_CONDITIONS,
+            "seen": _VERSION,
+            "confidence": _CONFIDENCE,
+            "meta": _META,
+        },
+    ),
+    "drop": ("drop", {"key": _KEY, "field": _FIELD, **_IF_VERSION, "seen": _VERSION}),
     "resolve": (
         "resolve",
         {
@@ -93,11 +107,15 @@ OPERATIONS: Mapping[str, tuple[str, Mapping[str, Field]]] = {
             "take": Field(OPTIONAL, "the dot of a value", _is_str),
             "value": Field(OPTIONAL, "any value", lambda _: True),
             "merge": Field(OPTIONAL, "true", lambda value: value is True),
+            **_IF_VERSION,
             "seen": _VERSION,
         },
     ),
-    "del": ("delete", {"key": _KEY, "seen": _VERSION}),
-    "trim": ("trim", {"key": _KEY, "keep": Field(REQUIRED, "a number of elements from 0 on", _is_count)}),
+    "del": ("delete", {"key": _KEY, **_IF_VERSION, "seen": _VERSION}),
+    "trim": (
+        "trim",
+        {"key": _KEY, "keep": Field(REQUIRED, "a number of elements from 0 on", _is_count), **_IF_VERSION},
+    ),
 }
 
 
@@ -112,11 +130,11 @@ def operation_of(line: Line) -> Operation:
     unknown = next((field for field in arguments if field not in fields), None)
     if unknown is not None:
         raise line.wrong(f'"{unknown}" is not a field of {name}, which takes {", ".join(fields)}')
-    for field, rule in fields.items():
-        _check(line, field, rule)
+    for name, rule in fields.items():
+        _check(line, name, rule)
     if "ttl" in arguments:
         arguments["ttl"] = _seconds(line, arguments["ttl"])
-    return Operation(method, arguments)
+    return Operation(method, arguments, f"{line.file}:{line.number}")
 
 
 def _check(line: Line, field: str, rule: Field) -> None:

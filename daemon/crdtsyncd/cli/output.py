@@ -29,9 +29,10 @@ ENTRY_FIELDS = (
     "confidence",
     "meta",
     "ttl",
+    "policy",
 )
-# A sibling's key is that of its entry, and its version is covered by the entry's.
-SIBLING_FIELDS = tuple(name for name in ENTRY_FIELDS if name not in ("key", "version"))
+# A sibling's key and policy are those of its entry, and its version is covered by the entry's.
+SIBLING_FIELDS = tuple(name for name in ENTRY_FIELDS if name not in ("key", "version", "policy"))
 EVENT_FIELDS = ("event", "key", "kind", "value", "op", "version", "token", "agent", "node", "time")
 
 
@@ -76,6 +77,7 @@ def result(settings: Settings, plain: str, fields: Mapping[str, object]) -> None
 
 def warning(sentence: str) -> None:
     """Tell a person something beside the result."""
+    flush()  # where both go to one place, what it is about comes first
     click.echo(f"crdtsync: {sentence}", err=True)
 
 
@@ -93,12 +95,14 @@ def rfc3339(moment: datetime) -> str:
 
 def entry_fields(entry: Entry) -> dict[str, object]:
     """An entry as the object that is printed of it."""
-    return {**_fields(entry, ENTRY_FIELDS), "siblings": [_sibling_fields(sibling) for sibling in entry.siblings]}
+    seen = {"seen": entry.seen} if entry.siblings else {}
+    siblings = [_sibling_fields(sibling) for sibling in entry.siblings]
+    return {**_fields(entry, ENTRY_FIELDS), **seen, "siblings": siblings}
 
 
 def _sibling_fields(sibling: Entry) -> dict[str, object]:
     of_map = {} if sibling.field is None else {"field": sibling.field}
-    return {**of_map, **_fields(sibling, SIBLING_FIELDS)}
+    return {**of_map, **_fields(sibling, SIBLING_FIELDS), "seen": sibling.seen}
 
 
 def shown_value(entry: Entry) -> object:
@@ -110,7 +114,9 @@ def event_fields(event: Event) -> dict[str, object]:
     """An event of a watch as the object that is printed of it."""
     fields = _fields(event, EVENT_FIELDS)
     if event.event == "conflict":
+        fields["seen"] = event.seen
         fields["siblings"] = [_sibling_fields(sibling) for sibling in event.siblings]
+        fields["policy"] = event.policy
     if event.event == "batch":
         fields["events"] = [event_fields(part) for part in event.events]
     return fields

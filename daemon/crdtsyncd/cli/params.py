@@ -72,6 +72,20 @@ class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         return name
 
 
+class SpaceName(Name):
+    """The name of a space, or of an archive of one: ``team@3``."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name itself, or a usage error that says what a name may hold."""
+        space, sign, epoch = str(value).partition("@")
+        name = super().convert(space, param, ctx)
+        if sign and not (epoch.isascii() and epoch.isdigit()):
+            self.fail(
+                f"{str(value)!r} names no archive: that is a space's name, @, and the number of an epoch.", param, ctx
+            )
+        return name + sign + epoch
+
+
 class Text(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
     """Words that go to the daemon: any text, as long as it is UTF-8."""
 
@@ -127,6 +141,7 @@ DURATION = Duration()
 TTL = Duration(_TTL_MAX_S)
 FILE = InputFile()
 NAME = Name()
+SPACE_NAME = SpaceName()
 TEXT = Text()
 KEY = Key()
 WRITE_CONCERN = WriteConcern()

@@ -33,6 +33,11 @@ class Progress:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
+    def show(self, done: float, total: float) -> None:
+        """So much of so much is done."""
+        self._total = f" of {total:,.0f}"
+        self.advance(round(done) - self.count)
+
     def advance(self, steps: int = 1) -> None:
         """Some more are done."""
         self.count += steps

@@ -29,7 +29,9 @@ def connect(settings: Settings) -> Iterator[Client]:
     from crdtsync.client import Client
 
     timeout = CLIENT_TIMEOUT_S if settings.timeout is None else settings.timeout
-    with Client(socket=settings.socket, space=settings.space, agent=settings.agent, timeout=timeout) as client:
+    with Client(
+        socket=settings.socket, space=settings.space, agent=settings.agent, after=settings.after, timeout=timeout
+    ) as client:
         yield client
 
 

@@ -88,7 +88,8 @@ def test_other_words_with_a_dash_are_wrong_options(word):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_takes_the_common_options(name):
     common = [option.opts[0] for option in command(name).params if isinstance(option, CommonOption)]
-    assert common == ["--socket", "--space", "--agent", "--json", "--timeout"]
+    after = [] if name == "watch" else ["--after"]  # which has one of its own
+    assert common == ["--socket", "--space", "--agent", *after, "--json", "--timeout"]
 
 
 @pytest.mark.parametrize("name", NAMES)

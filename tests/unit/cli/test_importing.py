@@ -9,7 +9,7 @@ from crdtsyncd.cli.importing import BATCH_BYTES_MAX, BATCH_WRITES_MAX, Importer,
 from crdtsyncd.cli.ndjson import Line
 from crdtsyncd.cli.records import Record, Variant
 
-from crdtsync.client import Client, Entry
+from crdtsync.client import Client, Entry, Schema
 from crdtsync.errors import VersionMismatch
 
 
@@ -114,6 +114,10 @@ class FakeClient(Client):
         self.held: dict[str, Entry] = {}
         self.done = []
         self.surprises = list(surprises)
+        self.policy = "lww"
+
+    def schema(self, key, **_):
+        return Schema(key, self.policy, False, {}, 0, None, None, None)
 
     def entry(self, key, **_):
         return self.held.get(key)
@@ -135,6 +139,18 @@ def test_a_key_that_comes_into_being_meanwhile_is_looked_at_again():
     list(importer.write([record("register", 1, key="a"), record("register", 2, key="b")]))
     assert client.done == [[("set", {"key": "b", "value": 2, "if_absent": True})]]
     assert importer.counts == {"skipped": 1, "created": 1}
+
+
+def test_where_the_first_wins_the_winner_is_written_first():
+    client = FakeClient()
+    client.policy = "first"
+    list(Importer(client, "skip").write([record("register", "winner", "second")]))
+    assert client.done == [
+        [
+            ("set", {"key": "k", "value": "winner", "if_absent": True}),
+            ("set", {"key": "k", "value": "second", "seen": "?"}),
+        ]
+    ]
 
 
 def test_siblings_are_written_the_winner_last():

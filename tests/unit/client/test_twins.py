@@ -7,9 +7,26 @@ import sys
 import pytest
 
 import crdtsync
-from crdtsync.client import AsyncClient, AsyncText, AsyncWatch, Client, Text, Watch
+from crdtsync.client import (
+    AsyncClient,
+    AsyncMirror,
+    AsyncResolver,
+    AsyncText,
+    AsyncWatch,
+    Client,
+    Mirror,
+    Resolver,
+    Text,
+    Watch,
+)
 
-PAIRS = [(Client, AsyncClient), (Text, AsyncText), (Watch, AsyncWatch)]
+PAIRS = [
+    (Client, AsyncClient),
+    (Mirror, AsyncMirror),
+    (Resolver, AsyncResolver),
+    (Text, AsyncText),
+    (Watch, AsyncWatch),
+]
 ASYNC_ONLY = {"attach"}
 HEAVY = [
     "asyncio",
@@ -46,7 +63,7 @@ def parameters(method):
     return [(p.name, p.kind, p.default) for p in inspect.signature(method).parameters.values()]
 
 
-@pytest.mark.parametrize("kind", [Client, AsyncClient, Text, AsyncText, Watch, AsyncWatch])
+@pytest.mark.parametrize("kind", [kind for pair in PAIRS for kind in pair])
 def test_everything_public_is_documented(kind):
     for name in public(kind):
         assert getattr(kind, name).__doc__, name

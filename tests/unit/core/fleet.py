@@ -22,6 +22,7 @@ from crdtsync.core.node import (
     AgentFlow,
     AgentFrame,
     AgentOpened,
+    DialState,
     Event,
     Node,
     Now,
@@ -55,7 +56,7 @@ class Refusal(Exception):
 class Session:
     """One agent's connection. Requests are answered by the machine's next turn, which :meth:`ask` makes at once."""
 
-    def __init__(self, machine: Machine, name: str, client: bytes | None = None) -> None:
+    def __init__(self, machine: Machine, name: str, client: bytes | None = None, **hello: Any) -> None:
         self.machine = machine
         self.name = name
         self.conn = machine.fleet.new_conn()
@@ -68,7 +69,8 @@ class Session:
         self.number = 0
         machine.sessions[self.conn] = self
         machine.step(AgentOpened(self.conn, 1000, 4242))
-        self.ask("hello", protocol=1, client=self.client, agent=name)
+        self.points: list[tuple[int, str, str]] = []
+        self.ask("hello", protocol=1, client=self.client, agent=name, **hello)
 
     def send(self, operation: str, **args: Any) -> int:
         """Make a request without waiting; its id."""
@@ -139,6 +141,8 @@ class Session:
             if status == 2:
                 self.events += content
                 self.frames.append(content)
+            elif status == 3:
+                self.points.append((request, *content))
             else:
                 assert request not in self.replies, "a second reply to one request"
                 self.replies[request] = (status, content)
@@ -221,8 +225,13 @@ class Machine:
         self.store.close()
         self.open()
 
-    def agent(self, name: str = "agent") -> Session:
-        return Session(self, name)
+    def agent(self, name: str = "agent", **hello: Any) -> Session:
+        return Session(self, name, **hello)
+
+    def expect_peer(self, *names: str) -> None:
+        """Nodes at these addresses are expected, and have not answered yet."""
+        for name in names or ("elsewhere",):
+            self.step(DialState(f"ws://{name}", "connecting", ""))
 
 
 class Wire:

@@ -23,6 +23,9 @@ START_MS = 1_800_000_000_000
 class NoStorage:
     """The storage of a new node: there is nothing."""
 
+    def seen(self, _row: int) -> None:
+        return None
+
     def __getattr__(self, name: str) -> Any:
         return lambda *_args: (None, []) if name == "document" else ()
 
@@ -30,7 +33,7 @@ class NoStorage:
 def space_row() -> SpaceRow:
     """A new space."""
     values: dict[str, Any] = {"id": 1, "name": "default", "epoch": 0, "own_writer": None, "position": 0, "hlc": 0}
-    values |= {"floor": {}, "own_position": 0}
+    values |= {"floor": {}, "own_position": 0, "history_floor": {}, "history_since_ms": 0}
     row: Any = {name: values.get(name) for name in SpaceRow._fields}
     return SpaceRow(**row)
 

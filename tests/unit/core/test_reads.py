@@ -50,6 +50,7 @@ def test_an_entry_says_all_that_is_known_of_it(node):
         "confidence": 0.25,
         "meta": pack({"why": "test"}),
         "ttl": 5000,
+        "policy": "lww",
         "siblings": [],
     }
 

@@ -58,7 +58,7 @@ def test_any_order_and_any_number_of_times(seed, shuffle):
 
 
 def test_the_histories_for_this_hold_texts_and_logs():
-    world = changes_of_a_history(1)
+    world = changes_of_a_history(2)
     try:
         kinds = {entry.kind for key in KEYS for entry in world.hosts[0].replica.entries.held(key)}
         assert {Kind.REGISTER, Kind.LOG, Kind.TEXT} <= kinds

@@ -129,14 +129,14 @@ def overwrite(ann: Session, times: int, key: str = "k") -> None:
 
 
 def floor_of_disk(machine: Machine) -> tuple[VersionVector, int, VersionVector]:
-    (row,) = machine.store.spaces()
+    row, *_ = machine.store.spaces()
     return row.floor, row.trimmed_position, row.history_floor
 
 
 def check(machine: Machine) -> dict[str, int]:
     """Memory and disk agree, the counters are exact, and the log holds exactly what the floor does not cover."""
     replica = machine.replica
-    assert floor_of_disk(machine) == (replica.floor, replica.trimmed_position, replica.history_floor)
+    assert floor_of_disk(machine) == (replica.floor, replica.trimmed_position, replica.past.floor)
     assert counters(machine.store) == counters_by_sum(machine.store)
     rows = machine.store.log(1, 0, 2**40, 2**30)
     held: dict[int, list[int]] = {}
@@ -211,11 +211,11 @@ def test_after_a_restart_all_is_as_before(fleet: Fleet) -> None:
     ann = a.agent()
     overwrite(ann, 100)
     fleet.run(3, 0.02)
-    before = a.replica.floor, a.replica.trimmed_position, a.replica.history_floor, a.replica.vector, a.replica.writer
+    before = a.replica.floor, a.replica.trimmed_position, a.replica.past.floor, a.replica.vector, a.replica.writer
     a.restart()
     check(a)
     assert before == (
-        a.replica.floor, a.replica.trimmed_position, a.replica.history_floor, a.replica.vector, a.replica.writer,
+        a.replica.floor, a.replica.trimmed_position, a.replica.past.floor, a.replica.vector, a.replica.writer,
     )  # fmt: skip
     again = Session(a, "agent", ann.client)
     again.number = 49  # long gone from the log
@@ -502,7 +502,7 @@ def test_history_tells_every_cut_above_its_floor(seed: int) -> None:
                 for vector, dots in told:
                     if not covers(machine.replica.vector, vector):
                         continue
-                    if covers(vector, machine.replica.history_floor):
+                    if covers(vector, machine.replica.past.floor):
                         assert cut(machine, vector) == dots
                         tested += 1
                     else:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crdtsync.core import giving, sync, taking
+from crdtsync.core import feeding, giving, taking
 from crdtsync.wire.change import Dep
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.messages import SNAPSHOTS, Offer, Part, Stop, Take, Want, decode_message, encode_message
@@ -33,7 +33,7 @@ class Taker(Stranger):
 
 
 def test_a_snapshot_is_given_while_there_is_credit(apart, small, monkeypatch):
-    monkeypatch.setattr(sync, "CREDIT_BYTES_MAX", 2000)
+    monkeypatch.setattr(feeding, "CREDIT_BYTES_MAX", 2000)
     fill(apart["a"], 95)
     trim(apart["a"])
     taker = Taker(apart["a"])
@@ -47,7 +47,7 @@ def test_a_snapshot_is_given_while_there_is_credit(apart, small, monkeypatch):
 
 def test_takers_at_once_share_one_and_over_the_limit_they_wait(apart, small, monkeypatch):
     monkeypatch.setattr(giving, "SNAPSHOTS_OPEN_MAX", 1)
-    monkeypatch.setattr(sync, "CREDIT_BYTES_MAX", 500)
+    monkeypatch.setattr(feeding, "CREDIT_BYTES_MAX", 500)
     a = apart["a"]
     fill(a, 95)
     trim(a)

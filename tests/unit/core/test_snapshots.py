@@ -258,6 +258,7 @@ def test_a_write_that_waits_for_another_node_is_answered_by_its_snapshot(apart, 
     apart.link("a", "c")
     apart.run(1)
     trim(a)
+    a.expect_peer("b")
     writer = a.agent()
     request = writer.write("set", key="k", value=pack(1), w=3, timeout=60_000)
     a.turn()
@@ -406,7 +407,9 @@ def test_after_a_restart_too_the_first_peer_is_waited_for(apart, small):
 
 def test_another_peer_is_asked_when_the_first_says_no_more(apart, small):
     wire, _ = begun(apart, third=True)
-    apart.wires.remove(wire)  # nothing comes through any more, and nobody notices
+    apart.wires.remove(wire)  # nothing comes through any more, and nobody notices, not even by probing
+    for link in [link for name in "ab" for link in apart[name].node.sync.links.values()]:
+        link.is_given_up = True
     trim(apart["c"])
     apart.link("b", "c")
     apart.run(2)

@@ -119,12 +119,49 @@ def test_a_write_concern_that_is_not_met_says_who_holds_it_and_the_write_stands(
     assert ann.get("k") == 1
 
 
-def test_more_nodes_than_there_are(pair):
+def test_more_nodes_than_are_known_are_refused_before_the_write(pair):
     ann = pair["a"].agent()
-    request = ann.write("set", key="k", value=pack(1), w=5, timeout=1000)
+    for operation, args in (("set", {"key": "k", "value": pack(1)}), ("wait", {"token": ann.set("j", 1)["token"]})):
+        with pytest.raises(Refusal, match=r"w=5 cannot be met: this node knows of 2 nodes \(a, b\)") as refusal:
+            ann.do(operation, w=5, timeout=1000, **args)
+        assert refusal.value.code == "invalid_request"
+        assert refusal.value.fields["members"] == ["a", "b"]
+    assert ann.get("k") is None
+
+
+def test_a_node_that_is_expected_may_be_waited_for(pair):
+    pair["a"].expect_peer()
+    ann = pair["a"].agent()
+    request = ann.write("set", key="k", value=pack(1), w=3, timeout=1000)
     pair.run(2)
-    with pytest.raises(Refusal, match="2 of the 5"):
+    with pytest.raises(Refusal, match="2 of the 3 nodes wanted hold it so far: a, b") as refusal:
         ann.result(request)
+    assert refusal.value.fields["held_by"] == ["a", "b"]
+
+
+def test_a_member_that_is_removed_meanwhile_is_waited_for_no_longer(trio):
+    for wire in [wire for wire in trio.wires if trio["c"] in wire.ends]:
+        wire.close()
+    trio.sync()
+    ann = trio["a"].agent()
+    request = ann.write("set", key="k", value=pack(1), w="all", timeout=60_000)
+    trio.run(1)
+    assert waits(ann, request)
+    peers = trio["a"].node.sync.peers
+    del peers[next(node for node, peer in peers.items() if peer.name == "c")]
+    trio["b"].agent().set("news", 1)  # whereupon b speaks
+    trio.run(1)
+    assert ann.result(request)["nodes"] == 2
+
+
+def test_a_timeout_names_who_is_without_it(trio):
+    for wire in [wire for wire in trio.wires if trio["c"] in wire.ends]:
+        wire.close()
+    trio.sync()
+    request = trio["a"].agent().write("set", key="k", value=pack(1), w="all", timeout=1000)
+    trio.run(2)
+    with pytest.raises(Refusal, match=r"2 of the 3 nodes wanted.*: a, b; without it: c \(not connected\)"):
+        next(iter(trio["a"].sessions.values())).result(request)
 
 
 def test_wait_counts_too(trio):
@@ -161,6 +198,7 @@ def test_a_write_concern_that_means_nothing_is_refused_before_the_write(node, w)
 
 @pytest.mark.parametrize("timeout", [-1, 1.5, "1 s", None, 10**12])
 def test_a_timeout_that_means_nothing_is_refused_before_the_write(node, timeout):
+    node.expect_peer()
     ann = node.agent()
     with pytest.raises(Refusal, match="timeout"):
         ann.set("k", 1, w=2, timeout=timeout)
@@ -168,6 +206,7 @@ def test_a_timeout_that_means_nothing_is_refused_before_the_write(node, timeout)
 
 
 def test_waiting_requests_are_bounded_per_connection(node, monkeypatch):
+    node.expect_peer()
     monkeypatch.setattr(Waits, "PER_AGENT_MAX", 3)
     ann, bob = node.agent(), node.agent()
     for n in range(3):
@@ -181,6 +220,7 @@ def test_waiting_requests_are_bounded_per_connection(node, monkeypatch):
 
 
 def test_a_connection_that_is_gone_waits_for_nothing(node):
+    node.expect_peer()
     ann = node.agent()
     ann.write("set", key="k", value=pack(1), w=2, timeout=60_000)
     node.turn()

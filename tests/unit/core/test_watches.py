@@ -481,3 +481,34 @@ def test_a_log_and_a_register_in_conflict_with_a_huge_log(pair, monkeypatch):
     pair.run(3)
     assert {event["event"] for event in watcher.told()} & {"conflict", "set"}
     assert pair["b"].replica.vector == pair["a"].replica.vector
+
+
+def test_what_one_turn_does_to_a_key_is_never_told_backwards(node):
+    """The outcome of a resolution is told as it is at the end of the turn, and then no value of before that."""
+    ann = node.agent("ann")
+    ann.set("k", 1)
+    ann.set("k", 2, seen="?")
+    watcher = watch(node)
+    watcher.told()
+    ann.write("resolve", key="k", value=pack(3))
+    ann.write("set", key="k", value=pack(4))
+    ann.write("set", key="k", value=pack(5))
+    node.turn()
+    values = [value_of(event) for event in watcher.told()]
+    assert values == sorted(values), "told backwards"
+    assert values[-1] == 5
+
+
+def test_nor_is_a_part_told_again_after_the_whole(node):
+    ann = node.agent("ann")
+    for number in range(3):
+        ann.do("add", key="s", value=pack(number))
+    watcher = watch(node)
+    watcher.told()
+    ann.write("discard", key="s", value=pack(1))
+    ann.write("add", key="s", value=pack(1))
+    ann.write("add", key="s", value=pack(7))
+    node.turn()
+    told = watcher.told()
+    assert [event["op"] for event in told] == ["state", "state", "state"]
+    assert all(value_of(event) == [0, 2, 1, 7] for event in told)

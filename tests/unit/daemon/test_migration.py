@@ -73,7 +73,7 @@ def test_it_knows_which_change_removed_what(migrated: Store) -> None:
 def test_a_migration_that_fails_changes_nothing(old: Path) -> None:
     path = old / "data" / "crdtsync.db"
     with closing(sqlite3.connect(path)) as db:
-        db.execute("CREATE TABLE snapshot_parts (stray)")  # in the way
+        db.execute("CREATE TABLE archives (stray)")  # in the way
         db.commit()
         before = [*db.iterdump()]
     with pytest.raises(StorageError, match="cannot use the database"):
@@ -82,6 +82,14 @@ def test_a_migration_that_fails_changes_nothing(old: Path) -> None:
         assert [*db.iterdump()] == before
 
 
+@pytest.mark.parametrize("old", OLD[:2], ids=["database_1", "database_2"], indirect=True)
+def test_what_old_rows_do_not_tell_is_not_invented(migrated: Store) -> None:
+    (row,) = migrated.dead(1, "deleted", None, is_lost=False, rows_max=10)
+    assert (row.entry.agent, row.seen, row.fate, row.removal) == ("ann", None, None, None)
+    assert migrated.dead(1, "deleted", None, is_lost=True, rows_max=10) == []
+
+
+@pytest.mark.parametrize("old", OLD[:1], ids=["database_1"], indirect=True)
 def test_a_dead_entry_that_nothing_explains_goes_first(old: Path) -> None:
     with closing(sqlite3.connect(old / "data" / "crdtsync.db", isolation_level=None)) as db:
         db.execute("DELETE FROM removals WHERE key = 'deleted'")

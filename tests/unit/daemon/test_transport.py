@@ -9,8 +9,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from crdtsyncd import listening as accepting
 from crdtsyncd import transport
-from crdtsyncd.transport import BACKOFF_S_FIRST, BACKOFF_S_MAX, PeerConnection, dial_forever, listen
+from crdtsyncd.listening import addresses, listen
+from crdtsyncd.transport import BACKOFF_S_FIRST, BACKOFF_S_MAX, Guest, PeerConnection, dial_forever
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
@@ -38,9 +40,6 @@ class Sink:
     def peer_frame(self, _conn: int, data: bytes) -> None:
         self.frames.append(data)
 
-    def peer_latency(self, _conn: int, rtt_ms: float) -> None:
-        assert rtt_ms >= 0
-
     def peer_closed(self, _conn: int, reason: str) -> None:
         self.count -= 1
         self.reason = reason
@@ -54,6 +53,12 @@ class Sink:
 
     def is_linked(self, _url: str) -> bool:
         return self.linked
+
+    def credentials(self) -> None:
+        return None
+
+    def recognise(self, _certificate: bytes | None, _asked: str) -> Guest:
+        return Guest("")
 
     async def breathe(self) -> None:
         await asyncio.sleep(0)
@@ -85,9 +90,9 @@ class Clock:
             raise asyncio.CancelledError
 
 
-def unreachable(error: Exception | None) -> Callable[[str], Any]:
+def unreachable(error: Exception | None) -> Callable[[str, Sink], Any]:
     @asynccontextmanager
-    async def connected(_url: str) -> AsyncIterator[None]:
+    async def connected(_url: str, _sink: Sink) -> AsyncIterator[None]:
         if error is not None:
             raise error
         yield
@@ -146,7 +151,7 @@ async def test_a_node_that_is_linked_already_is_not_dialled(monkeypatch: pytest.
 async def listening(sink: Sink, connections_max: int = 5) -> AsyncIterator[str]:
     server = await listen("127.0.0.1:0", sink, connections_max)
     try:
-        yield transport.addresses(server)[0]
+        yield addresses(server)[0]
     finally:
         server.close(close_connections=True)
         await asyncio.wait_for(server.wait_closed(), 10)
@@ -206,6 +211,22 @@ async def test_what_is_no_websocket_is_logged(sink: Sink) -> None:
     (entry,) = sink.logged
     assert entry["event"] == "peer_refused"
     assert "no websocket handshake" in str(entry["reason"])
+
+
+async def test_connections_without_a_handshake_are_bounded_and_the_oldest_goes(
+    monkeypatch: pytest.MonkeyPatch, sink: Sink
+) -> None:
+    monkeypatch.setattr(accepting, "OPENING_CONNECTIONS_MAX", 3)
+    async with listening(sink) as address:
+        host, port = address.split(":")
+        opened = [await asyncio.open_connection(host, int(port)) for _ in range(4)]
+        assert await asyncio.wait_for(opened[0][0].read(), 10) == b""
+        async with connect(f"ws://{address}"):  # a peer that shakes hands gets in, and the next oldest goes
+            assert await asyncio.wait_for(opened[1][0].read(), 10) == b""
+        for _, writer in opened:
+            writer.close()
+    reasons = [str(entry["reason"]) for entry in sink.logged]
+    assert sum("3 connections have not finished their handshakes" in reason for reason in reasons) == 2
 
 
 async def test_a_port_in_use_is_refused_in_words(sink: Sink) -> None:

@@ -18,10 +18,16 @@ from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 from crdtsync.wire.messages import (
     FRAME_CHANGES_MAX,
     LINKS_MAX,
+    RESOLVER_TAKEOVER_MS_MAX,
+    RESOLVERS_KEYS_MAX,
+    RESOLVERS_PATTERNS_MAX,
     Ack,
     Changes,
+    HandledKey,
     Hello,
     Links,
+    ResolvedPattern,
+    Resolvers,
     SpaceAck,
     Stop,
     Want,
@@ -60,6 +66,14 @@ MESSAGES = st.one_of(
     st.builds(Want, SPACES, COUNTS, FRONTIERS),
     st.builds(Links, st.frozensets(IDS, max_size=4)),
     st.builds(Stop, SPACES, IDS, st.text(max_size=30)),
+    st.builds(
+        Resolvers,
+        IDS,
+        st.lists(st.builds(ResolvedPattern, SPACES, IDS, st.integers(0, RESOLVER_TAKEOVER_MS_MAX)), max_size=3).map(
+            tuple
+        ),
+        st.lists(st.builds(HandledKey, SPACES, IDS, COUNTS), max_size=3).map(tuple),
+    ),
 )
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2**64 - 1) | st.floats() | st.text(max_size=4) | st.binary(max_size=9),
@@ -73,6 +87,7 @@ EXAMPLES = [
     Want("default", 0, {5: (2, b"12345678")}),
     Links(frozenset({"n"})),
     Stop("default", "fork", "why"),
+    Resolvers("n", (ResolvedPattern("default", "plan/**", 30_000),), (HandledKey("default", "plan/goal", 1),)),
 ]
 IDS_OF_EXAMPLES = [type(example).__name__ for example in EXAMPLES]
 
@@ -95,7 +110,7 @@ def test_elements_after_the_known_ones_are_ignored(message, more):
     assert decode_message(pack([*unpack(encode_message(message)), *more])) == message
 
 
-@pytest.mark.parametrize("number", [0, 10, 99, -1, 2**40])
+@pytest.mark.parametrize("number", [0, 98, 99, -1, 2**40])
 def test_unknown_types_are_ignored(number):
     assert decode_message(pack([number, "whatever", {}])) is None
 
@@ -147,6 +162,12 @@ def damage(plain, data):
         [5, [""]],
         [5, ["n"] * (LINKS_MAX + 1)],
         [6, "default", "", "why"],
+        [10, "n", [["default", "k", 1]] * (RESOLVERS_PATTERNS_MAX + 1), []],
+        [10, "n", [], [["default", "k", 1]] * (RESOLVERS_KEYS_MAX + 1)],
+        [10, "n", [["default", "k", RESOLVER_TAKEOVER_MS_MAX + 1]], []],
+        [10, "n", [["default", "", 1]], []],
+        [10, "n", [], [["default", "k", -1]]],
+        [10, "n", [["default", "k"]], []],
         [],
         [2],
         {"1": 2},

@@ -12,6 +12,8 @@ from crdtsyncd.cli.operations import operation_of
 from crdtsyncd.cli.params import WriteConcernValue
 from crdtsyncd.cli.session import connect
 
+from crdtsync.errors import Refused
+
 
 @state_command("batch")
 @file_argument("file")
@@ -24,17 +26,20 @@ def batch(settings: Settings, file: IO[bytes], w: WriteConcernValue | None) -> N
     visible everywhere at once; when one of them is refused, none is done. At most 1,000 operations and 4 MiB.
 
     \b
-      {"op": "set", "key": K, "value": V}     also: ttl, confidence, meta, if_version, if_absent, seen
-      {"op": "del", "key": K}                 also: seen
+      {"op": "set", "key": K, "value": V}     also: ttl, confidence, meta, seen
       {"op": "append", "key": K, "value": V}
-      {"op": "trim", "key": K, "keep": N}
       {"op": "incr", "key": K, "n": N}
-      {"op": "reset", "key": K}               also: if_version
       {"op": "add", "key": K, "value": V}
-      {"op": "discard", "key": K, "value": V} also: seen
       {"op": "merge", "key": K, "fields": {}} also: seen
+      {"op": "del", "key": K}                 also: seen
+      {"op": "trim", "key": K, "keep": N}
+      {"op": "reset", "key": K}
+      {"op": "discard", "key": K, "value": V} also: seen
       {"op": "drop", "key": K, "field": F}    also: seen
       {"op": "resolve", "key": K, "take": D}  or: value, merge; also: seen
+
+    Each takes if_version, and the first five if_absent. When a condition is false, or anything else is refused, the
+    line is named, nothing is done, and with --json the error has the operation's number as index, counted from 0.
 
     \b
     Example:
@@ -45,7 +50,12 @@ def batch(settings: Settings, file: IO[bytes], w: WriteConcernValue | None) -> N
     if not operations:
         raise refused_value(f"{name} holds no operation")
     with connect(settings) as client:
-        with client.batch(w=w) as writes:
-            for operation in operations:
-                getattr(writes, operation.method)(**operation.arguments)
+        try:
+            with client.batch(w=w) as writes:
+                for operation in operations:
+                    getattr(writes, operation.method)(**operation.arguments)
+        except Refused as error:
+            if error.index is not None and error.index < len(operations):
+                error.message = f"{operations[error.index].place}: {error.message}"
+            raise
         output.result(settings, writes.token or "", {"token": writes.token, "operations": len(operations)})

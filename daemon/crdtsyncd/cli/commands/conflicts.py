@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from crdtsyncd.cli import output, values
-from crdtsyncd.cli.arguments import concern_option, key_argument, prefix_argument, value_of
+from crdtsyncd.cli.arguments import (
+    concern_option,
+    if_version_option,
+    key_argument,
+    prefix_argument,
+    value_of,
+)
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.session import all_conflicts, connect
@@ -25,8 +31,8 @@ if TYPE_CHECKING:
 def conflicts(settings: Settings, prefix: str) -> None:
     """Show the keys that have several values, written at once.
 
-    Of the keys that begin with PREFIX; the winner of a key first, then its siblings. With --json each key is an object
-    on a line, as from get --json. Settle them with crdtsync resolve.
+    Of the keys that begin with PREFIX; the winner of a key first, then its siblings, in the order of its read policy.
+    With --json each key is an object on a line, as from get --json --siblings. Settle them with crdtsync resolve.
 
     \b
     Example:
@@ -46,10 +52,13 @@ def _show(entries: Iterable[Entry]) -> None:
 
     columns = (
         Column("KEY", lambda row: row["key"]),
+        Column("POLICY", lambda row: "" if row.get("policy") in (None, "lww") else row["policy"]),
         Column("DOT", lambda row: row["dot"] or ""),
         Column("AGENT", lambda row: row["agent"] or ""),
         Column("NODE", lambda row: row["node"] or ""),
         Column("TIME", lambda row: row["time"] or ""),
+        Column("SEEN", lambda row: "?" if row["seen"] is None else " ".join(row["seen"]) or "-"),
+        Column("CONFIDENCE", lambda row: "" if row["confidence"] is None else str(row["confidence"])),
         Column("VALUE", lambda row: values.dumps(row["value"]), folds=True),
     )
     rows = [row for entry in entries for row in _rows(entry)]
@@ -61,7 +70,7 @@ def _show(entries: Iterable[Entry]) -> None:
 
 def _rows(entry: Entry) -> Iterator[dict[str, Any]]:  # Any: as the columns have it
     for one in (entry, *entry.siblings):
-        yield {**output.entry_fields(one), "value": output.shown_value(one)}
+        yield {**output.entry_fields(one), "value": output.shown_value(one), "seen": one.seen}
 
 
 @state_command("resolve")
@@ -70,6 +79,7 @@ def _rows(entry: Entry) -> Iterator[dict[str, Any]]:  # Any: as the columns have
 @click.option("--value", metavar="JSON", type=TEXT, help="Write this value instead of them all.")
 @click.option("--merge", is_flag=True, help="Join concurrent texts into one.")
 @click.option("--seen", metavar="V", type=TEXT, help="Replace exactly what this version covers.")
+@if_version_option
 @concern_option
 @pass_settings
 def resolve(
@@ -79,6 +89,7 @@ def resolve(
     value: str | None,
     merge: bool,
     seen: str | None,
+    if_version: str | None,
     w: WriteConcernValue | None,
 ) -> None:
     """Make one value of several, and print the token.
@@ -96,6 +107,7 @@ def resolve(
         raise click.UsageError("give one of --take, --value and --merge" + (", not more." if given else "."))
     content = ... if value is None else value_of(value, as_string=False, instead="quote it")
     with connect(settings) as client:
-        written = client.resolve(key, take=take, value=content, merge=merge, seen=... if seen is None else seen, w=w)
+        known = ... if seen is None else seen
+        written = client.resolve(key, take=take, value=content, merge=merge, if_version=if_version, seen=known, w=w)
     report = {"token": written, "version": written.version, "resolved": written.resolved, "nodes": written.nodes}
     output.result(settings, written, report)

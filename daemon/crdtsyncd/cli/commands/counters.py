@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import click
 from crdtsyncd.cli import output
-from crdtsyncd.cli.arguments import concern_option, key_argument
+from crdtsyncd.cli.arguments import (
+    check_conditions,
+    concern_option,
+    if_absent_option,
+    if_version_option,
+    key_argument,
+)
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
-from crdtsyncd.cli.params import TEXT, WriteConcernValue
+from crdtsyncd.cli.params import WriteConcernValue
 from crdtsyncd.cli.session import connect
 
 
 @state_command("incr")
 @key_argument
 @click.argument("n", type=int, default=1)
+@if_version_option
+@if_absent_option
 @concern_option
 @pass_settings
-def incr(settings: Settings, key: str, n: int, w: WriteConcernValue | None) -> None:
+def incr(
+    settings: Settings, key: str, n: int, if_version: str | None, if_absent: bool, w: WriteConcernValue | None
+) -> None:
     """Add to a counter, and print its new value.
 
     N is a whole number, 1 if it is left out; less than 0 counts down. An absent key counts as 0. What several hosts
@@ -26,14 +36,15 @@ def incr(settings: Settings, key: str, n: int, w: WriteConcernValue | None) -> N
       crdtsync incr tokens/spent 250
       crdtsync incr slots/free -1
     """
+    check_conditions(if_version, if_absent)
     with connect(settings) as client:
-        value = client.incr(key, n, w=w)
+        value = client.incr(key, n, if_version=if_version, if_absent=if_absent, w=w)
         output.result(settings, str(value), {"value": value, "token": client.last_token})
 
 
 @state_command("reset")
 @key_argument
-@click.option("--if-version", metavar="V", type=TEXT, help="Only if the key is at this version (get --json shows it).")
+@if_version_option
 @concern_option
 @pass_settings
 def reset(settings: Settings, key: str, if_version: str | None, w: WriteConcernValue | None) -> None:

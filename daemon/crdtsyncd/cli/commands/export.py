@@ -31,13 +31,14 @@ def export(settings: Settings, prefix: str) -> None:
     """
     with connect(settings) as client, Progress("keys exported") as progress:
         for listed in all_entries(client, prefix, values=True):
-            line = _line(client, listed)
+            line = line_of(client, listed)
             if line is not None:
                 output.line(line)
                 progress.advance()
 
 
-def _line(client: Client, listed: Entry) -> str | None:
+def line_of(client: Client, listed: Entry) -> str | None:
+    """What is printed of a key; None if it has gone meanwhile."""
     entry = listed if listed.kind == "register" else whole_entry(client, listed.key)
     if entry is None:
         return None  # deleted since it was listed

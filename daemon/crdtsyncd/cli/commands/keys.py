@@ -8,6 +8,8 @@ import click
 from crdtsyncd.cli import output
 from crdtsyncd.cli.arguments import (
     concern_option,
+    if_absent_option,
+    if_version_option,
     key_argument,
     prefix_argument,
     string_option,
@@ -32,8 +34,8 @@ _BATCH_KEYS = 1000
 @value_argument
 @string_option
 @click.option("--ttl", metavar="DURATION", type=TTL, help="Forget the value after this time, such as 30s or 7d.")
-@click.option("--if-version", metavar="V", type=TEXT, help="Only if the key is at this version (get --json shows it).")
-@click.option("--if-absent", is_flag=True, help="Only if the key does not exist.")
+@if_version_option
+@if_absent_option
 @click.option("--seen", metavar="V", type=TEXT, help="Replace exactly what this version covers, siblings too.")
 @click.option("--confidence", metavar="F", type=click.FloatRange(0, 1), help="How sure the author is, from 0 to 1.")
 @concern_option
@@ -66,9 +68,10 @@ def _refuse_two(chosen: dict[str, object], *names: str) -> None:
 
 @state_command("del")
 @click.argument("keys", metavar="KEY...", nargs=-1, required=True, type=KEY)
+@if_version_option
 @concern_option
 @pass_settings
-def delete(settings: Settings, keys: tuple[str, ...], w: WriteConcernValue | None) -> None:
+def delete(settings: Settings, keys: tuple[str, ...], if_version: str | None, w: WriteConcernValue | None) -> None:
     """Delete keys, and print the token of the deletion.
 
     Keys of any kind go, with their siblings; up to 1,000 keys all at once. If a key does not exist, the others are
@@ -79,10 +82,12 @@ def delete(settings: Settings, keys: tuple[str, ...], w: WriteConcernValue | Non
       crdtsync del plan/goal plan/steps
     """
     once = list(dict.fromkeys(keys))
+    if if_version is not None and len(once) > 1:
+        raise click.UsageError("--if-version is of one key: delete it alone.")
     missing: list[str] = []
     with connect(settings) as client:
         for start in range(0, len(once), _BATCH_KEYS):
-            missing += _delete(client, once[start : start + _BATCH_KEYS], w)
+            missing += _delete(client, once[start : start + _BATCH_KEYS], if_version, w)
         token = client.last_token
     if len(missing) < len(once):
         output.result(settings, token or "", {"token": token, "deleted": len(once) - len(missing)})
@@ -90,11 +95,11 @@ def delete(settings: Settings, keys: tuple[str, ...], w: WriteConcernValue | Non
         raise absent(f"{' and '.join(map(repr, missing))} {'does' if len(missing) == 1 else 'do'} not exist")
 
 
-def _delete(client: Client, keys: list[str], w: WriteConcernValue | None) -> list[str]:
+def _delete(client: Client, keys: list[str], if_version: str | None, w: WriteConcernValue | None) -> list[str]:
     """Delete as one change; those that did not exist."""
     with client.batch(w=w) as writes:
         for key in keys:
-            writes.delete(key, seen=None)
+            writes.delete(key, if_version=if_version, seen=... if if_version is not None else None)
     return [key for key, existed in zip(keys, writes.results, strict=True) if not existed]
 
 

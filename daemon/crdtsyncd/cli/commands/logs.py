@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 from crdtsyncd.cli import output, values
-from crdtsyncd.cli.arguments import concern_option, key_argument, string_option, value_argument, value_of
+from crdtsyncd.cli.arguments import (
+    check_conditions,
+    concern_option,
+    if_absent_option,
+    if_version_option,
+    key_argument,
+    string_option,
+    value_argument,
+    value_of,
+)
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.failures import absent
 from crdtsyncd.cli.following import Follower, log_pages
@@ -26,9 +35,19 @@ if TYPE_CHECKING:
 @key_argument
 @value_argument
 @string_option
+@if_version_option
+@if_absent_option
 @concern_option
 @pass_settings
-def append(settings: Settings, key: str, value: str, as_string: bool, w: WriteConcernValue | None) -> None:
+def append(
+    settings: Settings,
+    key: str,
+    value: str,
+    as_string: bool,
+    if_version: str | None,
+    if_absent: bool,
+    w: WriteConcernValue | None,
+) -> None:
     """Append a value to a log, and print its new length.
 
     VALUE is JSON; "-" reads it from stdin. Elements that were appended on several hosts at once are all kept.
@@ -37,9 +56,10 @@ def append(settings: Settings, key: str, value: str, as_string: bool, w: WriteCo
     Example:
       crdtsync append findings '{"file": "main.c", "line": 12}'
     """
+    check_conditions(if_version, if_absent)
     content = value_of(value, as_string=as_string)
     with connect(settings) as client:
-        length = client.append(key, content, w=w)
+        length = client.append(key, content, if_version=if_version, if_absent=if_absent, w=w)
         output.result(settings, str(length), {"length": length, "token": client.last_token})
 
 
@@ -74,9 +94,10 @@ def log(settings: Settings, key: str, count: int | None, follow: bool) -> None:
 @state_command("trim")
 @key_argument
 @click.option("--keep", metavar="N", required=True, type=click.IntRange(0), help="How many elements to keep.")
+@if_version_option
 @concern_option
 @pass_settings
-def trim(settings: Settings, key: str, keep: int, w: WriteConcernValue | None) -> None:
+def trim(settings: Settings, key: str, keep: int, if_version: str | None, w: WriteConcernValue | None) -> None:
     """Remove all but the newest elements of a log.
 
     Prints how many were removed.
@@ -86,7 +107,7 @@ def trim(settings: Settings, key: str, keep: int, w: WriteConcernValue | None) -
       crdtsync trim findings --keep 100
     """
     with connect(settings) as client:
-        removed = client.trim(key, keep, w=w)
+        removed = client.trim(key, keep, if_version=if_version, w=w)
         output.result(settings, str(removed), {"removed": removed, "token": client.last_token})
 
 

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 from crdtsyncd.cli import output
-from crdtsyncd.cli.arguments import concern_option, key_argument, value_of
+from crdtsyncd.cli.arguments import (
+    check_conditions,
+    concern_option,
+    if_absent_option,
+    if_version_option,
+    key_argument,
+    value_of,
+)
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.failures import absent, refused_value
 from crdtsyncd.cli.params import TEXT
@@ -20,9 +27,21 @@ if TYPE_CHECKING:
 @key_argument
 @click.argument("fields", metavar="JSON", type=TEXT)
 @click.option("--seen", metavar="V", type=TEXT, help="Replace exactly what this version covers of these fields.")
+@if_version_option
+@if_absent_option
+@click.option("--confidence", metavar="F", type=click.FloatRange(0, 1), help="How sure the author is, from 0 to 1.")
 @concern_option
 @pass_settings
-def merge(settings: Settings, key: str, fields: str, seen: str | None, w: WriteConcernValue | None) -> None:
+def merge(
+    settings: Settings,
+    key: str,
+    fields: str,
+    seen: str | None,
+    if_version: str | None,
+    if_absent: bool,
+    confidence: float | None,
+    w: WriteConcernValue | None,
+) -> None:
     """Write some fields of a map, and print the token.
 
     JSON is an object; "-" reads it from stdin. Its fields are written, the others stay as they are. Each field is
@@ -32,11 +51,15 @@ def merge(settings: Settings, key: str, fields: str, seen: str | None, w: WriteC
     Example:
       crdtsync merge profile '{"name": "Ada", "born": 1815}'
     """
+    check_conditions(if_version, if_absent)
     content = value_of(fields, as_string=False, instead="quote it")
     if not isinstance(content, dict):
         raise refused_value(f"a map is merged from a JSON object of its fields, not from {_NAMES[type(content)]}")
     with connect(settings) as client:
-        written = client.merge(key, content, seen=... if seen is None else seen, w=w)
+        given = ... if seen is None else seen
+        written = client.merge(
+            key, content, if_version=if_version, if_absent=if_absent, seen=given, confidence=confidence, w=w
+        )
     report = {"token": written, "siblings": written.siblings, "nodes": written.nodes}
     output.result(settings, written, report)
 
@@ -55,9 +78,10 @@ _NAMES = {
 @state_command("drop")
 @key_argument
 @click.argument("field", type=TEXT)
+@if_version_option
 @concern_option
 @pass_settings
-def drop(settings: Settings, key: str, field: str, w: WriteConcernValue | None) -> None:
+def drop(settings: Settings, key: str, field: str, if_version: str | None, w: WriteConcernValue | None) -> None:
     """Remove a field from a map, and print the token.
 
     If the map does not have the field, the exit status is 1.
@@ -67,7 +91,7 @@ def drop(settings: Settings, key: str, field: str, w: WriteConcernValue | None) 
       crdtsync drop profile born
     """
     with connect(settings) as client:
-        existed = client.drop(key, field, w=w)
+        existed = client.drop(key, field, if_version=if_version, w=w)
         if not existed:
             raise absent(f"{key!r} has no field {field!r}")
         output.result(settings, client.last_token or "", {"existed": existed, "token": client.last_token})

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 from crdtsyncd.cli import output, values
-from crdtsyncd.cli.arguments import concern_option, key_argument, string_option, value_argument, value_of
+from crdtsyncd.cli.arguments import (
+    check_conditions,
+    concern_option,
+    if_absent_option,
+    if_version_option,
+    key_argument,
+    string_option,
+    value_argument,
+    value_of,
+)
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.failures import absent
 from crdtsyncd.cli.session import connect
@@ -21,9 +30,19 @@ if TYPE_CHECKING:
 @key_argument
 @value_argument
 @string_option
+@if_version_option
+@if_absent_option
 @concern_option
 @pass_settings
-def add(settings: Settings, key: str, value: str, as_string: bool, w: WriteConcernValue | None) -> None:
+def add(
+    settings: Settings,
+    key: str,
+    value: str,
+    as_string: bool,
+    if_version: str | None,
+    if_absent: bool,
+    w: WriteConcernValue | None,
+) -> None:
     """Add a value to a set, and print the token.
 
     VALUE is JSON; "-" reads it from stdin. A value that is in the set already stays in it. Where one host adds a value
@@ -33,9 +52,10 @@ def add(settings: Settings, key: str, value: str, as_string: bool, w: WriteConce
     Example:
       crdtsync add tags --string urgent
     """
+    check_conditions(if_version, if_absent)
     content = value_of(value, as_string=as_string)
     with connect(settings) as client:
-        added = client.add(key, content, w=w)
+        added = client.add(key, content, if_version=if_version, if_absent=if_absent, w=w)
         output.result(settings, client.last_token or "", {"added": added, "token": client.last_token})
 
 
@@ -43,9 +63,12 @@ def add(settings: Settings, key: str, value: str, as_string: bool, w: WriteConce
 @key_argument
 @value_argument
 @string_option
+@if_version_option
 @concern_option
 @pass_settings
-def discard(settings: Settings, key: str, value: str, as_string: bool, w: WriteConcernValue | None) -> None:
+def discard(
+    settings: Settings, key: str, value: str, as_string: bool, if_version: str | None, w: WriteConcernValue | None
+) -> None:
     """Remove a value from a set, and print the token.
 
     VALUE is JSON; "-" reads it from stdin. If it is not in the set, the exit status is 1.
@@ -56,7 +79,7 @@ def discard(settings: Settings, key: str, value: str, as_string: bool, w: WriteC
     """
     content = value_of(value, as_string=as_string)
     with connect(settings) as client:
-        existed = client.discard(key, content, w=w)
+        existed = client.discard(key, content, if_version=if_version, w=w)
         if not existed:
             shown = values.dumps(content)
             raise absent(f"{shown if len(shown) <= 40 else f'{shown[:37]}...'} is not in {key!r}")

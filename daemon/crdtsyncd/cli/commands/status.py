@@ -126,7 +126,9 @@ def _summarise(fields: Fields) -> None:
     pid = f", pid {node['pid']}" if "pid" in node else ""
     output.line(f"node    {node['name']} ({str(node['id'])[:12]}), {node['state']}")
     output.line(f"daemon  version {node['version']}{pid}, up {span(node['uptime_s'])}")
-    free = f", {byte_size(store['free_bytes'])} free" if store.get("free_bytes") is not None else ""
+    growth = store.get("growth_bytes_per_hour")
+    grown = f" ({'+' if growth >= 0 else '-'}{byte_size(abs(growth))}/h)" if growth is not None else ""
+    free = grown + (f", {byte_size(store['free_bytes'])} free" if store.get("free_bytes") is not None else "")
     output.line(f"store   {store['path']}, {byte_size(store['bytes'])}{free}")
     for alarm in fields["alarms"]:
         since = f", since {ago(alarm['since'])}" if alarm.get("since") else ""

@@ -6,16 +6,23 @@ from typing import IO, TYPE_CHECKING
 
 import click
 from crdtsyncd.cli import ndjson, output
-from crdtsyncd.cli.arguments import concern_option, key_argument, read_text
+from crdtsyncd.cli.arguments import (
+    check_conditions,
+    concern_option,
+    if_absent_option,
+    if_version_option,
+    key_argument,
+    read_text,
+)
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.failures import absent
 from crdtsyncd.cli.params import FILE, TEXT, WriteConcernValue
 from crdtsyncd.cli.session import connect
 
-from crdtsync.errors import KindMismatch
+from crdtsync.errors import InvalidRequest, KindMismatch
 
 if TYPE_CHECKING:
-    from crdtsync.client import Entry
+    from crdtsync.client import Client, Entry, Written
 
 _POSITION = click.IntRange(0)
 
@@ -26,6 +33,8 @@ _POSITION = click.IntRange(0)
 @click.option("--insert", metavar="POS STR", type=(_POSITION, TEXT), help="Insert STR before position POS.")
 @click.option("--delete", metavar="POS LEN", type=(_POSITION, _POSITION), help="Delete LEN characters from POS on.")
 @click.option("--compact", is_flag=True, help="Store it anew, without the past that its edits have left behind.")
+@if_version_option
+@if_absent_option
 @concern_option
 @pass_settings
 def text(
@@ -35,6 +44,8 @@ def text(
     insert: tuple[int, str] | None,
     delete: tuple[int, int] | None,
     compact: bool,
+    if_version: str | None,
+    if_absent: bool,
     w: WriteConcernValue | None,
 ) -> None:
     """Print a text, or edit it and print the token.
@@ -50,6 +61,9 @@ def text(
     edits = [edit for edit in (file, insert, delete, compact or None) if edit is not None]
     if len(edits) > 1:
         raise click.UsageError("--set, --insert, --delete and --compact exclude each other: one edit at a time.")
+    if (if_version is not None or if_absent) and not (file or insert or delete):
+        raise click.UsageError("--if-version and --if-absent go with --set, --insert and --delete.")
+    check_conditions(if_version, if_absent)
     report: dict[str, object] = {}
     with connect(settings) as client:
         document = client.text(key)
@@ -57,16 +71,27 @@ def text(
             _print(settings, client.entry(key), key)
             return
         if file is not None:
-            token = document.set(read_text(file.read(), ndjson.name_of(file)), w=w)
+            token = document.set(
+                read_text(file.read(), ndjson.name_of(file)), if_version=if_version, if_absent=if_absent, w=w
+            )
         elif insert is not None:
-            token = document.insert(*insert, w=w)
+            token = document.insert(*insert, if_version=if_version, if_absent=if_absent, w=w)
         elif compact:
-            token = document.compact(w=w)
+            token = _compact(client, key, w)
             report = {"bytes_before": token.bytes_before, "bytes_after": token.bytes_after}
         else:
             assert delete is not None
-            token = document.delete(*delete, w=w)
+            token = document.delete(*delete, if_version=if_version, w=w)
     output.result(settings, token, {"token": token, **report})
+
+
+def _compact(client: Client, key: str, w: WriteConcernValue | None) -> Written:
+    try:
+        return client.text(key).compact(w=w)
+    except InvalidRequest:
+        if client.entry(key) is None:
+            raise absent(f"{key!r} does not exist") from None
+        raise
 
 
 def _print(settings: Settings, entry: Entry | None, key: str) -> None:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import sys
+from shutil import get_terminal_size
+
+import click
 from crdtsyncd.cli import output
-from crdtsyncd.cli.arguments import after_option, prefix_argument
+from crdtsyncd.cli.arguments import prefix_argument
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.session import connect
 from crdtsyncd.cli.streams import end_with_reader
+from crdtsyncd.cli.telling import told
 
 from crdtsync.errors import Timeout
 
 
 @state_command("watch")
 @prefix_argument
-@after_option
+@click.option("--after", metavar="TOKEN", type=TEXT, help="Tell what has changed since TOKEN, instead of a snapshot.")
 @pass_settings
 def watch(settings: Settings, prefix: str, after: str | None) -> None:
-    """Print changes as they come, one JSON event a line.
+    """Print changes as they come.
 
+    On a terminal a line each, else, or with --json, one JSON event a line.
     Of the keys that begin with PREFIX, until Ctrl-C. First comes a snapshot event for each key that exists, then
     one without a key; with --after TOKEN instead what has changed since. Each event's token resumes right behind
     it. Ctrl-C ends it with status 130, and --timeout with 5 when no event came for so long.
@@ -27,10 +34,15 @@ def watch(settings: Settings, prefix: str, after: str | None) -> None:
       crdtsync watch plan/ | jq -c '[.event, .key, .value]'
     """
     end_with_reader()
+    is_plain = sys.stdout.isatty() and not settings.json
     with connect(settings) as client, client.watch(prefix, after=after, timeout=settings.timeout) as events:
         try:
             for event in events:
-                output.line(output.record(output.event_fields(event)))
+                if is_plain:
+                    for line in told(event, get_terminal_size().columns):
+                        output.line(line)
+                else:
+                    output.line(output.record(output.event_fields(event)))
                 output.flush()
         except Timeout:
             raise Timeout(f"no event came for so long; to go on, watch again with --after {events.token}") from None

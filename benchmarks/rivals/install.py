@@ -1,0 +1,99 @@
+"""Fetch what the rivals need: programs of Debian, a venv of their own, and packages of npm; once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import site
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CACHE = HERE.parents[1] / ".rivals"
+PYTHON = CACHE / "venv" / "bin" / "python"
+NODE_MODULES = CACHE / "node" / "node_modules"
+
+PROGRAMS = {"redis-server": "redis-server", "nats-server": "nats-server", "etcd": "etcd-server", "npm": "npm"}
+"""What must be on the path, and Debian's package that has it."""
+
+
+class InstallError(Exception):
+    """Something could not be fetched; the message says what."""
+
+
+def install_programs(names: set[str]) -> None:
+    """Install with apt-get those of ``names`` that are not there; needs root then.
+
+    Services that the packages would start are kept from starting.
+
+    :raises InstallError: it does not work.
+    """
+    missing = sorted({PROGRAMS[name] for name in names if shutil.which(name) is None})
+    if not missing:
+        return
+    policy = Path("/usr/sbin/policy-rc.d")  # asked before a service is started; 101: do not
+    is_ours = not policy.exists()
+    if is_ours:
+        policy.write_text("#!/bin/sh\nexit 101\n", encoding="ascii")
+        policy.chmod(0o755)
+    try:
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        _run(["apt-get", "update", "-q"], environment)
+        _run(["apt-get", "install", "-q", "-y", "--no-install-recommends", *missing], environment)
+    finally:
+        if is_ours:
+            policy.unlink()
+
+
+def install_python() -> None:
+    """Make the venv, and let this process import from it what it does not have itself.
+
+    :raises InstallError: it does not work.
+    """
+    lock = HERE / "requirements.lock"
+    if _is_stale("venv", lock):
+        shutil.rmtree(CACHE / "venv", ignore_errors=True)
+        _run([sys.executable, "-m", "venv", "--without-pip", str(CACHE / "venv")])
+        pip = [sys.executable, "-m", "pip", "--python", str(PYTHON), "install", "--quiet"]
+        _run([*pip, "--require-hashes", "--no-deps", "-r", str(lock)])
+        _fresh("venv", lock)
+    for packages in (CACHE / "venv" / "lib").glob("python*/site-packages"):
+        site.addsitedir(str(packages))
+
+
+def install_node() -> None:
+    """Fetch the servers that run on Node.
+
+    :raises InstallError: it does not work.
+    """
+    lock = HERE / "node" / "package-lock.json"
+    if _is_stale("node", lock):
+        shutil.rmtree(CACHE / "node", ignore_errors=True)
+        shutil.copytree(HERE / "node", CACHE / "node")
+        _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(CACHE / "node")])
+        _fresh("node", lock)
+
+
+def _is_stale(name: str, lock: Path) -> bool:
+    stamp = CACHE / f"{name}.stamp"
+    return not stamp.exists() or stamp.read_text(encoding="ascii") != _digest(lock)
+
+
+def _fresh(name: str, lock: Path) -> None:
+    (CACHE / f"{name}.stamp").write_text(_digest(lock), encoding="ascii")
+
+
+def _digest(lock: Path) -> str:
+    return hashlib.sha256(lock.read_bytes()).hexdigest()
+
+
+def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
+    print(f"installing: {' '.join(command)}", file=sys.stderr, flush=True)
+    done = subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-10:])
+        raise InstallError(f"{command[0]} failed:\n{tail}")

@@ -1,0 +1,90 @@
+"""The file that a backup is: a block of JSON that says what it is, and the database.
+
+The same for both clients and for ``crdtsync restore``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from crdtsync.errors import StorageError
+
+MAGIC = b"crdtsync backup 1\n"
+HEADER_BYTES = 4096
+POLL_S = 0.05
+"""How long to wait before asking again how far the copy is."""
+
+
+class BackupFile:
+    """A backup being written, under another name until it is whole."""
+
+    def __init__(self, path: str | os.PathLike[str], about: Mapping[str, Any]) -> None:
+        """:raises OSError: the file cannot be made, or is there already."""
+        self._path = Path(path)
+        self._partial = self._path.with_name(f"{self._path.name}.partial")
+        if self._path.exists():
+            raise FileExistsError(17, "is there already; choose another name", str(self._path))
+        self._about = dict(about)
+        descriptor = os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._file: IO[bytes] = os.fdopen(descriptor, "wb")
+        self._file.write(b"\0" * HEADER_BYTES)
+        self.size_bytes = 0
+
+    def write(self, piece: bytes) -> None:
+        """The next piece of the database."""
+        self._file.write(piece)
+        self.size_bytes += len(piece)
+
+    def finish(self, sha256: str) -> None:
+        """All of it is there: make it durable, and give it its name."""
+        self._file.seek(0)
+        self._file.write(header({**self._about, "bytes": self.size_bytes, "sha256": sha256}))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._partial.rename(self._path)
+        directory = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def discard(self) -> None:
+        """Leave nothing of it. Does nothing once it is finished."""
+        self._file.close()
+        self._partial.unlink(missing_ok=True)
+
+
+def header(about: Mapping[str, Any]) -> bytes:
+    """The first block of the file."""
+    text = MAGIC + json.dumps(about).encode() + b"\n"
+    return text.ljust(HEADER_BYTES, b"\0")
+
+
+def public(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What a backup says of itself, without the key of its node."""
+    return {name: value for name, value in about.items() if name != "identity"}
+
+
+def read_header(file: IO[bytes], name: str) -> dict[str, Any]:
+    """What a backup says of itself; the database follows.
+
+    :raises StorageError: it is no backup, or one of a newer version.
+    """
+    block = file.read(HEADER_BYTES)
+    first, _, rest = block.partition(b"\n")
+    if not first.startswith(b"crdtsync backup "):
+        raise StorageError(f"{name} is not a backup of crdtsync: name a file that crdtsync backup has made")
+    if first + b"\n" != MAGIC:
+        raise StorageError(f"{name} is a backup of a newer crdtsync: upgrade this one, then try again")
+    try:
+        about = json.loads(rest.rstrip(b"\0"))
+        if not isinstance(about, dict) or not {"bytes", "sha256"} <= set(about):
+            raise ValueError
+    except ValueError:
+        raise StorageError(f"the beginning of {name} is damaged: take another backup of yours") from None
+    return about

@@ -1,0 +1,160 @@
+"""What a client has seen and done, as one causal point for each space, and whether the daemon has it too.
+
+The daemon that a client stays at holds all of it. One that it moves to, because its socket answers as another node now
+or because it was begun with the token of another client, may lack some: until it has answered once, every request
+names what it *needs*, and the daemon waits for that or says what is missing. So a client reads its own writes,
+never goes back in time, and writes after what it has read, wherever it is: the session guarantees of Terry et al.
+(1994).
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_MARGIN_S_MAX = 0.5
+_MARGIN_PART = 0.2
+"""How much earlier than the client the daemon gives up: its error knows what is missing."""
+_WATCHES_MAX = 16
+_PLACELESS = ("wait", "unwatch", "status")
+
+
+class Horizon:
+    """The points of one client, in the space ``space`` where a request names no other.
+
+    What the daemon tells replaces the point of its space: it holds all that the client had seen there. Only what is
+    not known to be there is added up.
+    """
+
+    def __init__(
+        self, space: str = "default", after: str | None = None, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self.space = space
+        self._clock = clock
+        self._points: dict[str, str] = {}
+        self._unconfirmed: dict[str, str] = {}
+        self._watched: dict[tuple[str, int], str] = {}
+        if after:
+            self.add(after)
+
+    def token(self) -> str | None:
+        """One token for all of it, over all spaces; None: nothing."""
+        self._fold()
+        points = list(self._points.values())
+        return points[0] if len(points) == 1 else _joined(points)
+
+    def point(self, space: str | None) -> str | None:
+        """The token of what was seen of one space; None: nothing."""
+        self._fold()
+        return self._points.get(space or self.space)
+
+    def add(self, token: str) -> None:
+        """Something was seen, or is to be, that the daemon may not hold.
+
+        :raises InvalidRequest: not a token.
+        """
+        from crdtsync.wire.tokens import decode_token, encode_token
+
+        for space, (epoch, vector) in decode_token(token).items():
+            self._points[space] = self._unconfirmed[space] = self._with(space, encode_token([(space, epoch, vector)]))
+
+    def told(self, space: str, token: str) -> None:
+        """The daemon has told how far it is in ``space``, after answering what was asked before."""
+        self._points[space] = self._with(space, token) if space in self._unconfirmed else token
+
+    def moved(self) -> None:
+        """Another connection: whether who answers there holds all this is not known."""
+        self._fold()
+        self._unconfirmed = dict(self._points)
+
+    def forget(self) -> None:
+        """From here on nothing was seen."""
+        self._points, self._unconfirmed, self._watched = {}, {}, {}
+
+    def need(self, space: object, after: str | None) -> str | None:
+        """What a watch needs that goes on after that token, or with a snapshot: all that was seen of the space."""
+        name = space if isinstance(space, str) else self.space
+        point = self.point(name)
+        return point if after is None else self._with(name, after)
+
+    def watched(self, space: object, watch: int, token: str) -> None:
+        """The watch of that number has handed out all up to ``token``. Looked at when somebody asks."""
+        self._watched[space if isinstance(space, str) else self.space, watch] = token
+        if len(self._watched) >= _WATCHES_MAX:
+            self._fold()
+
+    def _fold(self) -> None:
+        watched, self._watched = self._watched, {}
+        for (space, _), token in watched.items():
+            self._points[space] = self._with(space, token)
+
+    def prepare(self, operation: str, arguments: dict[str, Any], deadline: float) -> None:
+        """Have a request say what it needs, as long as that is not known to be there."""
+        if not self._unconfirmed:
+            return
+        need = self._unconfirmed.get(arguments.get("space") or self.space)
+        if need is None or operation in _PLACELESS:
+            arguments.pop("need", None)
+            return
+        arguments["need"] = need
+        left_s = deadline - self._clock()
+        if left_s != float("inf"):
+            timeout_ms = int(1000 * max(left_s - min(_MARGIN_S_MAX, _MARGIN_PART * left_s), 0.001))
+            arguments["timeout"] = min(timeout_ms, arguments.get("timeout", timeout_ms))
+
+    def done(self, operation: str, arguments: dict[str, Any], result: object) -> None:
+        """A request succeeded: what it needed is there, and a write is part of what was done."""
+        space = arguments.get("space") or self.space
+        need = arguments.get("need")
+        if need is not None and self._unconfirmed.get(space) == need:
+            del self._unconfirmed[space]
+        if operation == "wait":
+            self._waited(str(arguments.get("token")))
+        elif isinstance(result, dict):
+            self._wrote(space, arguments, result, is_late="w" in arguments)
+
+    def failed(self, arguments: dict[str, Any], error: dict[str, Any]) -> None:
+        """A request failed; of a write whose write concern was not met the error has the token, of one whose condition
+        was false that of what it found.
+        """
+        self._wrote(arguments.get("space") or self.space, arguments, error, is_late=True)
+
+    def _wrote(self, space: str, arguments: dict[str, Any], answer: dict[str, Any], *, is_late: bool) -> None:
+        """``is_late``: answered after others that tell more, maybe."""
+        token = answer.get("token") if "n" in arguments else None
+        if isinstance(token, str):
+            self.told(space, self._with(space, token) if is_late else token)
+
+    def _waited(self, token: str) -> None:
+        from crdtsync.wire.tokens import decode_token, encode_token
+
+        for space, (epoch, vector) in decode_token(token).items():
+            self.told(space, self._with(space, encode_token([(space, epoch, vector)])))
+
+    def _with(self, space: str, token: str) -> str:
+        """``token`` on top of what is known of the space; alone, if they are no tokens that this version knows."""
+        from crdtsync.errors import InvalidRequest
+
+        try:
+            return _joined([self._points.get(space), token]) or token
+        except InvalidRequest:
+            return token
+
+
+def _joined(tokens: Sequence[str | None]) -> str | None:
+    """One token for what several name; of a space that was dropped in between, the later epoch's. None: nothing."""
+    from crdtsync.causality import VersionVector, merge
+    from crdtsync.wire.tokens import decode_token, encode_token
+
+    points: dict[str, tuple[int, VersionVector]] = {}
+    for token in tokens:
+        for space, (epoch, vector) in decode_token(token).items() if token else ():
+            known = points.get(space)
+            if known is None or epoch > known[0]:
+                points[space] = (epoch, dict(vector))
+            elif epoch == known[0]:
+                merge(known[1], vector)
+    return encode_token([(space, *points[space]) for space in sorted(points)]) if points else None

@@ -1,0 +1,193 @@
+"""What agents ask of their node's place in the cluster: to begin one, invite, join, list and remove members.
+
+Where only the shell can do it, such as opening a listener, a :class:`Chore` is handed to it, and its answer comes back
+as a :class:`ChoreDone`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from crdtsync.core.fleet import LISTEN_META, Fleet
+from crdtsync.core.invitations import INVITE_TTL_MS_DEFAULT
+from crdtsync.core.waits import LATER
+from crdtsync.errors import CrdtSyncError, InvalidRequest, NotAllowed, QuotaExceeded, Refused, to_wire
+from crdtsync.wire.codec import pack
+from crdtsync.wire.invites import Invite, check_addresses, decode_invite
+from crdtsync.wire.limits import shown
+
+CHORES_MAX = 64
+JOIN_MODES = ("", "archive")
+
+Arguments = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """What only the shell can do: ``listen`` (on ``addresses``), ``join`` (by an ``invite``), make the ``next_key``, or
+    ``use_next_key``.
+    """
+
+    number: int
+    name: str
+    addresses: tuple[str, ...] = ()
+    invite: Invite | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChoreDone:
+    """The shell has done a chore, or could not."""
+
+    number: int
+    error: CrdtSyncError | None = None
+    result: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Asker(Protocol):
+    """The agent that asks."""
+
+    conn: int
+    uid: int
+
+
+class ClusterDesk:
+    """Answers requests; ``chores`` are for the shell, ``replies`` for agents whose request it has done."""
+
+    def __init__(self, fleet: Fleet, space_data: Callable[[], str]) -> None:
+        self._fleet = fleet
+        self._space_data = space_data
+        self._pending: dict[int, tuple[int, int, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {}
+        self._number_last = 0
+        self._is_changing = False
+        self.chores: list[Chore] = []
+        self.replies: list[tuple[int, int, bytes]] = []
+        self.requests: dict[str, Callable[[Any, int, Arguments], object]] = {
+            "cluster_init": self._operator(self._init),
+            "cluster_invite": self._operator(self._invite),
+            "cluster_join": self._operator(self._join),
+            "cluster_members": lambda _agent, _request, _args: self._members(),
+            "cluster_remove": self._operator(self._remove),
+            "cluster_rotate_key": self._operator(self._rotate_key),
+        }
+
+    def _operator(self, handle: Callable[[Asker, int, Arguments], object]) -> Callable[[Asker, int, Arguments], object]:
+        """Only for who runs this node: whoever may write may not thereby let other hosts in."""
+
+        def check(agent: Asker, request: int, args: Arguments) -> object:
+            if agent.uid not in self._fleet.reach.operators:
+                raise NotAllowed(
+                    "only root and the user whose daemon this is may change the cluster: run this as one of them, "
+                    "with sudo for a service of the machine"
+                )
+            return handle(agent, request, args)
+
+        return check
+
+    def _init(self, agent: Asker, request: int, args: Arguments) -> object:
+        listen = _addresses(args, "listen")
+        if not listen:
+            return self._fleet.init()
+        return self._later(agent, request, "listen", lambda _result: self._listening(listen), addresses=listen)
+
+    def _listening(self, listen: tuple[str, ...]) -> dict[str, Any]:
+        self._fleet.metas[LISTEN_META] = pack(list(listen))
+        return self._fleet.init()
+
+    def _invite(self, _agent: Asker, _request: int, args: Arguments) -> object:
+        ttl_ms, uses = args.get("ttl_ms", INVITE_TTL_MS_DEFAULT), args.get("uses", 1)
+        if type(ttl_ms) is not int or type(uses) is not int:
+            raise InvalidRequest("ttl_ms and uses must be whole numbers")
+        return self._fleet.invite(ttl_ms, uses, _addresses(args, "addresses"), args.get("local") is True)
+
+    def _join(self, agent: Asker, request: int, args: Arguments) -> object:
+        invite = decode_invite(args.get("invite"))
+        mode = args.get("mode", "")
+        if mode not in JOIN_MODES:
+            raise InvalidRequest(f"the mode {shown(mode)} of joining is none of {', '.join(map(repr, JOIN_MODES))}")
+        summary = self._fleet.joined_already(invite)
+        if summary is not None:
+            return summary
+        data = self._fleet.other_cluster() or self._space_data()
+        if data and mode != "archive":
+            raise Refused(
+                f"{data}: join with --merge to bring it along, or with --archive to put it aside and begin anew",
+                "not_empty",
+            )
+        return self._later(agent, request, "join", dict, addresses=_addresses(args, "listen"), invite=invite)
+
+    def _members(self) -> dict[str, Any]:
+        return {**self._fleet.summary(), "members": self._fleet.listing()}
+
+    def _remove(self, _agent: Asker, _request: int, args: Arguments) -> object:
+        wanted = args.get("node")
+        if type(wanted) is not str or not wanted:
+            raise InvalidRequest("node must be the name of a member, or the beginning of its id")
+        return self._fleet.remove(wanted)
+
+    def _rotate_key(self, agent: Asker, request: int, args: Arguments) -> object:
+        if args.get("finish") is True:
+            return self._later(agent, request, "use_next_key", lambda _result: self._keys())
+        if not self._fleet.is_member:
+            raise Refused("this node belongs to no cluster, so nobody knows its key yet", "no_cluster")
+        return self._later(agent, request, "next_key", lambda _result: self._keys())
+
+    def _keys(self) -> dict[str, Any]:
+        self._fleet.keep_own_record()
+        return {"keys": [pin for pin, _ in self._fleet.reach.keys], "waits_for": self._fleet.without_next_key()}
+
+    def check_keys(self) -> None:
+        """Once every member knows the next key, use it."""
+        if len(self._fleet.reach.keys) > 1 and not self._is_changing and not self._fleet.without_next_key():
+            self._is_changing = True
+            self._number_last += 1
+            self.chores.append(Chore(self._number_last, "use_next_key"))
+        elif len(self._fleet.reach.keys) == 1:
+            self._is_changing = False
+
+    # -- chores ------------------------------------------------------------------------------------------------
+
+    def _later(
+        self,
+        agent: Asker,
+        request: int,
+        name: str,
+        then: Callable[[Mapping[str, Any]], dict[str, Any]],
+        **args: Any,  # Any: the fields of a chore
+    ) -> object:
+        if len(self._pending) >= CHORES_MAX:
+            raise QuotaExceeded(f"{CHORES_MAX} requests of this kind are under way already: let some of them end first")
+        self._number_last += 1
+        self._pending[self._number_last] = (agent.conn, request, then)
+        self.chores.append(Chore(self._number_last, name, **args))
+        return LATER
+
+    def take_chores(self) -> list[Chore]:
+        """What the shell is to do from now on."""
+        chores, self.chores = self.chores, []
+        return chores
+
+    def take_replies(self) -> list[tuple[int, int, bytes]]:
+        """Replies to requests that the shell has done: connection, request and payload."""
+        replies, self.replies = self.replies, []
+        return replies
+
+    def done(self, event: ChoreDone) -> None:
+        """The shell says how a chore went."""
+        if event.number not in self._pending:
+            return
+        conn, request, then = self._pending.pop(event.number)
+        try:
+            if event.error is not None:
+                raise event.error
+            self.replies.append((conn, request, pack([request, 0, then(event.result)])))
+        except CrdtSyncError as error:
+            self.replies.append((conn, request, pack([request, 1, to_wire(error)])))
+
+
+def _addresses(args: Arguments, name: str) -> tuple[str, ...]:
+    try:
+        return check_addresses(args.get(name, []))
+    except ValueError:
+        raise InvalidRequest(f"{name} must be a list of a few addresses HOST:PORT") from None

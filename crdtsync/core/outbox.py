@@ -1,0 +1,32 @@
+"""What is to leave a node for its peers after the next commit."""
+
+from __future__ import annotations
+
+from crdtsync.core.peers import Link
+from crdtsync.core.storage import PeerRow
+from crdtsync.wire.messages import Message, encode_message
+
+
+class Outbox:
+    """Messages to send, connections to close with the reason, and nodes that were met."""
+
+    __slots__ = ("closes", "met", "sends")
+
+    def __init__(self) -> None:
+        self.sends: list[tuple[int, bytes]] = []
+        self.closes: list[tuple[int, str]] = []
+        self.met: list[PeerRow] = []
+
+    def send(self, link: Link, message: Message) -> None:
+        """Send a message over a connection."""
+        self.sends.append((link.conn, encode_message(message)))
+
+    def close(self, link: Link, reason: str) -> None:
+        """Close a connection."""
+        self.closes.append((link.conn, reason))
+
+    def take(self) -> tuple[list[tuple[int, bytes]], list[tuple[int, str]], list[PeerRow]]:
+        """Everything since the last call."""
+        taken = self.sends, self.closes, self.met
+        self.sends, self.closes, self.met = [], [], []
+        return taken

@@ -1,0 +1,38 @@
+"""An agent's request, taken apart: what is not of the protocol's form is refused before anything looks at it."""
+
+from __future__ import annotations
+
+from crdtsync.core.arguments import Arguments
+from crdtsync.errors import InvalidEncoding, InvalidRequest
+from crdtsync.wire.codec import check_items, unpack
+from crdtsync.wire.limits import REQUEST_ITEMS_MAX
+
+TIMEOUT_MS_DEFAULT = 30_000
+TIMEOUT_MS_MAX = 24 * 3600 * 1000
+
+
+def request_of(payload: bytes) -> tuple[int, str, Arguments]:
+    """``(id, operation, arguments)``.
+
+    :raises InvalidRequest: it is something else.
+    """
+    try:
+        check_items(payload, REQUEST_ITEMS_MAX)
+        plain = unpack(payload)
+    except InvalidEncoding as error:
+        raise InvalidRequest(error.message) from None
+    match plain:
+        case [int(request), str(name), dict(args)] if 1 <= request < 2**63:
+            return request, name, args
+    raise InvalidRequest("a request is [id, operation, arguments]")
+
+
+def timeout_ms(args: Arguments) -> int:
+    """How long a request may wait.
+
+    :raises InvalidRequest: it says something else than a time up to 24 h.
+    """
+    given = args.get("timeout", TIMEOUT_MS_DEFAULT)
+    if type(given) is not int or not 0 <= given <= TIMEOUT_MS_MAX:
+        raise InvalidRequest("timeout must be a whole number of milliseconds, up to 24 h")
+    return given

@@ -1,0 +1,150 @@
+"""What agents ask about spaces: make one, drop one, list them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from crdtsync.causality import VersionVector
+from crdtsync.core.arguments import Arguments
+from crdtsync.core.space_records import SpaceRecord
+from crdtsync.core.spaces import Spaces, resolve_nodes
+from crdtsync.errors import InvalidRequest, NotAllowed, UnknownSpace
+from crdtsync.wire.limits import CLUSTER_SPACE, archive_of, check_name, is_name, shown
+from crdtsync.wire.tokens import encode_token
+
+if TYPE_CHECKING:
+    from crdtsync.core.agents import Agent
+    from crdtsync.core.fleet import Fleet
+    from crdtsync.core.identity import Identity
+    from crdtsync.core.replica import Replica
+    from crdtsync.core.sync import Sync
+
+Handler = Callable[["Agent", int, Arguments], object]
+
+
+class Host(Protocol):
+    """What these requests need of their node."""
+
+    identity: Identity
+    replicas: dict[str, Replica]
+    spaces: Spaces
+    sync: Sync
+    fleet: Fleet
+
+
+def space_requests(host: Host) -> Mapping[str, Handler]:
+    """The handlers by operation. What they change is on disk when the reply leaves."""
+    return {
+        "space_create": lambda agent, _request, args: _create(host, agent, args),
+        "space_drop": lambda agent, _request, args: _drop(host, agent, args),
+        "space_list": lambda _agent, _request, _args: _list(host),
+    }
+
+
+def find_replica(host: Host, space: object) -> Replica:
+    """The space that a request names, or an archive of one.
+
+    :raises UnknownSpace: it is not on this node.
+    """
+    replica = host.replicas.get(space) if isinstance(space, str) and is_name(space) else None
+    if replica is None and isinstance(space, str):
+        replica = host.spaces.archives.open(space)
+    if replica is not None:
+        return replica
+    record = host.spaces.record(space) if isinstance(space, str) and is_name(space) else None
+    if record is not None and record.exists and record.nodes is not None:
+        names = node_names(host)
+        where = ", ".join(sorted(names.get(node) or node[:12] for node in record.nodes))
+        raise UnknownSpace(f"the space {space} is not on this node; it is on {where}")
+    here = ", ".join(name for name in sorted(host.replicas) if is_name(name))
+    raise UnknownSpace(
+        f"there is no space {shown(space)} on this node; it has {here}. To make one: crdtsync space create"
+    )
+
+
+def writable(replica: Replica) -> Replica:
+    """The same, if it is no archive.
+
+    :raises NotAllowed: it is one.
+    """
+    if archive_of(replica.name) is not None:
+        raise NotAllowed(f"{replica.name} is an archive: it can be read, and nothing else")
+    return replica
+
+
+def node_names(host: Host) -> dict[str, str]:
+    """Every node that this one knows, by id."""
+    met = {peer.node: peer.name for peer in host.sync.peers.values()}
+    members = {node: member.name for node, member in host.fleet.membership.members.items()}
+    return met | members | {host.identity.node: host.identity.name}
+
+
+def _author(agent: Agent, args: Arguments) -> str:
+    return check_name(args.get("agent", agent.name), "an agent")
+
+
+def _create(host: Host, agent: Agent, args: Arguments) -> dict[str, Any]:
+    name = check_name(args.get("name"), "a space")
+    nodes = args.get("nodes")
+    if nodes is not None:
+        if type(nodes) is not list or not all(type(node) is str for node in nodes):
+            raise InvalidRequest("nodes must be a list of ids or names of nodes, or nil for all")
+        nodes = resolve_nodes(nodes, node_names(host))
+    record, point = host.spaces.create(name, nodes, _author(agent, args))
+    return {**_described(host, name, record), "created": point is not None, "token": _token(host, point)}
+
+
+def _drop(host: Host, agent: Agent, args: Arguments) -> dict[str, Any]:
+    name = args.get("name")
+    if type(name) is not str:
+        raise InvalidRequest("name must be the name of a space")
+    replica = host.replicas.get(name)
+    epoch = None if replica is None else replica.epoch
+    record, point = host.spaces.drop(name, _author(agent, args))
+    archives = host.spaces.archives
+    archive = None if epoch is None else archives.find(name, epoch)
+    return {
+        "name": name,
+        "epoch": record.epoch,
+        "archive": None if archive is None else f"{name}@{archive.epoch}",
+        "until": None if archive is None else archives.until_ms(archive),
+        "token": _token(host, point),
+    }
+
+
+def _list(host: Host) -> dict[str, Any]:
+    archives = host.spaces.archives
+    return {
+        "spaces": [_described(host, name, record) for name, record in host.spaces.listed()],
+        "archives": [
+            {
+                "name": f"{row.name}@{row.epoch}",
+                "entries": row.entries,
+                "bytes": row.size_bytes,
+                "unseen": row.unseen,
+                "time": row.time_ms,
+                "until": archives.until_ms(row),
+            }
+            for row in sorted(archives.rows.values(), key=lambda row: (row.name, row.epoch))
+        ],
+    }
+
+
+def _described(host: Host, name: str, record: SpaceRecord) -> dict[str, Any]:
+    names = node_names(host)
+    nodes = None if record.nodes is None else [{"id": node, "name": names.get(node)} for node in record.nodes]
+    return {
+        "name": name,
+        "epoch": record.epoch,
+        "nodes": nodes,
+        "here": name in host.replicas,
+        "time": record.time_ms or None,
+        "agent": record.agent or None,
+    }
+
+
+def _token(host: Host, point: VersionVector | None) -> str:
+    """Names the write of a record: who waits for it on another node finds the space made, or dropped, there."""
+    cluster = host.replicas[CLUSTER_SPACE]
+    return encode_token([(CLUSTER_SPACE, cluster.epoch, dict(cluster.vector) if point is None else point)])

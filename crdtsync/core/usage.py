@@ -1,0 +1,142 @@
+"""How full everything is that has a bound: for the status, the metrics, and an alarm before it is reached.
+
+Three kinds of bounds behave differently. At a ``limit`` something is refused. A ``buffer`` at its bound slows somebody
+down, which is what it is for; only one that stays full is worth a word. A ``cap`` is kept by letting the oldest go, so
+it is full most of the time and nobody is alarmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from crdtsync.core import contacts, documents, feeding, gate, giving, watches
+from crdtsync.core.agents import WATCHES_PER_AGENT_MAX
+from crdtsync.core.alarms import Alarms
+from crdtsync.core.replica import Replica
+from crdtsync.core.waits import Waits
+from crdtsync.wire.change import Kind
+from crdtsync.wire.limits import KEY_SIBLINGS_MAX
+
+if TYPE_CHECKING:
+    from crdtsync.core.node import Node
+
+LIMIT, BUFFER, CAP = "limit", "buffer", "cap"
+ALARM_PERCENT = 70
+CLEAR_PERCENT = 60
+"""An alarm ends below this, so that a use that wavers around 70 % is one alarm and not many."""
+BUFFER_LOOKS_MIN = 3
+"""So many looks in a row find a buffer full before that is an alarm."""
+KEYS_LOOKED_AT_MAX = 10_000
+"""With more keys of several entries than that, the number of siblings is not looked at: it would take too long."""
+
+
+class Usage(NamedTuple):
+    """``used`` of ``bound``; ``scope`` says whose: of many, the fullest one's."""
+
+    name: str
+    used: int
+    bound: int
+    unit: str
+    kind: str
+    scope: str = ""
+
+    @property
+    def percent(self) -> float:
+        """How full it is."""
+        return 100 * self.used / self.bound if self.bound else 0.0
+
+    def described(self) -> dict[str, Any]:
+        """As the status shows it."""
+        return {**self._asdict(), "percent": round(self.percent, 1)}
+
+
+def usages(node: Node) -> list[Usage]:
+    """How full all that is, now, which the core keeps in bounds; in order of the names."""
+    return sorted([*_of_agents(node), *_of_peers(node), *_of_spaces(node), _alarms(node)])
+
+
+def fullest(name: str, found: Iterable[tuple[int, str]], bound: int, unit: str, kind: str) -> Usage:
+    """Of many of one name, the one that is used most."""
+    used, scope = max(found, default=(0, ""))
+    return Usage(name, used, bound, unit, kind, scope if used else "")
+
+
+def _of_agents(node: Node) -> Iterator[Usage]:
+    desk, agents = node.desk, node.desk.agents
+    waiting = [(desk.waits.count(conn), agent.name) for conn, agent in agents.items()]
+    yield fullest("agent_waits", waiting, Waits.PER_AGENT_MAX, "requests", LIMIT)
+    watching = [(desk.watches.count(conn), agent.name) for conn, agent in agents.items()]
+    yield fullest("agent_watches", watching, WATCHES_PER_AGENT_MAX, "watches", LIMIT)
+    missed = [(count, agents[conn].name) for conn, count in desk.watches.missed() if conn in agents]
+    yield fullest("watch_missed_keys", missed, watches.DIRTY_KEYS_MAX, "keys", BUFFER)
+
+
+def _of_peers(node: Node) -> Iterator[Usage]:
+    names = [(link, link.hello.name if link.hello is not None else link.url) for link in node.sync.links.values()]
+    unacknowledged = [(link.sent_bytes - link.acked_bytes, name) for link, name in names]
+    yield fullest("peer_credit", unacknowledged, feeding.CREDIT_BYTES_MAX, "bytes", BUFFER)
+    yield Usage("peers_known", len(node.sync.peers), contacts.PEERS_KNOWN_MAX, "peers", LIMIT)
+    given = node.sync.transfers.giver.open_count()
+    yield Usage("snapshots_given", given, giving.SNAPSHOTS_OPEN_MAX, "snapshots", BUFFER)
+
+
+def _of_spaces(node: Node) -> Iterator[Usage]:
+    replicas, caps = sorted(node.replicas.items()), node.retention.caps
+    logs = [(name, node.storage.log_stats(replica.id)) for name, replica in replicas]
+    early = [(replica.gate.size_bytes, name) for name, replica in replicas]
+    yield fullest("early_changes", early, gate.BYTES_MAX, "bytes", BUFFER)
+    yield fullest("log", [(stats["log_bytes"], name) for name, stats in logs], caps.log_bytes_max, "bytes", CAP)
+    kept = [(stats["history_bytes"], name) for name, stats in logs]
+    yield fullest("history", kept, caps.history_bytes_max, "bytes", CAP)
+    opened = [(len(replica.documents), name) for name, replica in replicas]
+    yield fullest("open_documents", opened, documents.OPEN_DOCUMENTS_MAX, "documents", CAP)
+    loaded = [(replica.documents.memory_bytes, name) for name, replica in replicas]
+    yield fullest("document_memory", loaded, documents.OPEN_BYTES_MAX, "bytes", CAP)
+    crowded = [most_siblings(replica) for _, replica in replicas]
+    yield fullest("key_siblings", crowded, KEY_SIBLINGS_MAX, "siblings", LIMIT)
+
+
+def most_siblings(replica: Replica) -> tuple[int, str]:
+    """The register with the most concurrent values, if there are not too many to look at."""
+    entries = replica.entries
+    if len(entries.plural) > KEYS_LOOKED_AT_MAX:
+        return 0, ""
+    held = ((len(entries.held(key)), key) for key in entries.plural if entries.held(key)[-1].kind == Kind.REGISTER)
+    return max(held, default=(0, ""))
+
+
+def _alarms(node: Node) -> Usage:
+    return Usage("alarms", len(node.alarms.raised()), Alarms.ALARMS_MAX, "alarms", LIMIT)
+
+
+class UsageAlarms:
+    """Raises the alarm ``near_limit`` for what is nearly full, and clears it again."""
+
+    def __init__(self, alarms: Alarms) -> None:
+        self._alarms = alarms
+        self._looks: dict[str, int] = {}
+        self._raised: set[str] = set()
+
+    def look(self, found: Iterable[Usage]) -> None:
+        """Judge what there is now. To be called every few seconds."""
+        for usage in found:
+            if usage.kind == CAP:
+                continue
+            threshold = CLEAR_PERCENT if usage.name in self._raised else ALARM_PERCENT
+            looks = self._looks[usage.name] = self._looks.get(usage.name, 0) + 1 if usage.percent >= threshold else 0
+            if not looks and usage.name in self._raised:
+                self._raised.discard(usage.name)
+                self._alarms.clear("near_limit", usage.name)
+            elif looks >= (BUFFER_LOOKS_MIN if usage.kind == BUFFER else 1) and usage.name not in self._raised:
+                self._raised.add(usage.name)
+                self._alarms.raise_once("near_limit", usage.name, _sentence(usage))
+
+
+def _sentence(usage: Usage) -> str:
+    whose = f" ({usage.scope})" if usage.scope else ""
+    what_follows = "what comes beyond is refused" if usage.kind == LIMIT else "it slows down whoever feeds it"
+    return (
+        f"{usage.name}{whose} stands at {usage.used:,} of {usage.bound:,} {usage.unit}: at the bound {what_follows}; "
+        "see troubleshooting under near_limit"
+    )

@@ -1,0 +1,188 @@
+"""What is said on a connection that wants to join: one msgpack array per websocket message, the first its type.
+
+=========  =======================================================================================
+CHALLENGE  ``[1, {protocol, nonce}]``: the member begins
+JOIN       ``[2, {protocol, invite, certificate, name, addresses, proof, signature}]``: the new node
+ADMITTED   ``[3, {cluster, node, members: [{node, name, keys, addresses}, …]}]``: the member's answer
+REFUSED    ``[4, code, message]``: or this one
+=========  =======================================================================================
+
+``proof`` shows that the new node knows the invite's secret, ``signature`` that it has the certificate's key. Both cover
+the *binding*: the nonce, the pin of the member whose key this TLS connection has proven, the invite, the certificate,
+and what the node says of itself. So none of it is of use on another connection, or to anybody else.
+Unknown fields come from newer versions and are ignored.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b, sha256
+from typing import Any
+
+from crdtsync.errors import InvalidEncoding
+from crdtsync.wire.codec import check_items, pack, unpack
+from crdtsync.wire.invites import CLUSTER_BYTES, INVITE_ID_BYTES, check_addresses
+from crdtsync.wire.limits import NAME_CHARS_MAX, PROTOCOL_VERSION, is_name
+
+JOIN_FRAME_BYTES_MAX = 8 * 1024 * 1024
+JOIN_ITEMS_MAX = 200_000
+CERTIFICATE_BYTES_MAX = 4096
+NONCE_BYTES = 32
+PROOF_BYTES = 32
+SIGNATURE_BYTES_MAX = 128
+REASON_CHARS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """The member's first message."""
+
+    nonce: bytes
+    protocol: int = PROTOCOL_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The new node's request."""
+
+    invite: bytes
+    certificate: bytes
+    name: str
+    addresses: tuple[str, ...]
+    proof: bytes = b""
+    signature: bytes = b""
+    protocol: int = PROTOCOL_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The new node is a member; ``members`` are records as ``_cluster`` keeps them, by node id."""
+
+    cluster: bytes
+    node: str
+    members: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class NotAdmitted:
+    """It is not, and why."""
+
+    code: str
+    reason: str
+
+
+JoinMessage = Challenge | Join | Admitted | NotAdmitted
+
+
+def binding(nonce: bytes, pin: bytes, join: Join) -> bytes:
+    """What ``proof`` and ``signature`` cover."""
+    said = [b"crdtsync join 1", nonce, pin, join.invite, join.certificate, join.name, list(join.addresses)]
+    return sha256(pack(said)).digest()
+
+
+def secret_key(secret: bytes) -> bytes:
+    """What the inviter keeps of an invite's secret, and the key of ``proof``."""
+    return blake2b(secret, digest_size=32, person=b"crdtsync invite").digest()
+
+
+def proof_of(key: bytes, bound: bytes) -> bytes:
+    """The ``proof`` of a binding."""
+    return hmac.digest(key, bound, "sha256")
+
+
+def is_proof(key: bytes, bound: bytes, proof: bytes) -> bool:
+    """Whether ``proof`` was made with ``key``; takes as long either way."""
+    return hmac.compare_digest(proof_of(key, bound), proof)
+
+
+def encode_join_message(message: JoinMessage) -> bytes:
+    """The message as it goes into one websocket frame."""
+    match message:
+        case Challenge(nonce, protocol):
+            return pack([1, {"protocol": protocol, "nonce": nonce}])
+        case Join():
+            return pack([2, {
+                "protocol": message.protocol,
+                "invite": message.invite,
+                "certificate": message.certificate,
+                "name": message.name,
+                "addresses": list(message.addresses),
+                "proof": message.proof,
+                "signature": message.signature,
+            }])  # fmt: skip
+        case Admitted(cluster, node, members):
+            return pack(
+                [3, {"cluster": cluster, "node": node, "members": {name: dict(m) for name, m in members.items()}}]
+            )
+        case NotAdmitted(code, reason):
+            return pack([4, code, reason])
+
+
+def decode_join_message(data: bytes) -> JoinMessage:
+    """:raises InvalidEncoding: not a message that any correct node could have sent."""
+    if len(data) > JOIN_FRAME_BYTES_MAX:
+        raise InvalidEncoding(f"a message of {len(data):,} bytes is over the limit of {JOIN_FRAME_BYTES_MAX:,}")
+    check_items(data, JOIN_ITEMS_MAX)
+    plain = unpack(data)
+    try:
+        return _DECODERS[plain[0]](plain)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        raise InvalidEncoding("malformed message on joining") from None
+
+
+def _challenge(plain: Sequence[Any]) -> Challenge:
+    return Challenge(_blob(plain[1]["nonce"], NONCE_BYTES, NONCE_BYTES), _protocol(plain[1]))
+
+
+def _join(plain: Sequence[Any]) -> Join:
+    fields = plain[1]
+    if not is_name(fields["name"]):
+        raise ValueError("name")
+    return Join(
+        _blob(fields["invite"], INVITE_ID_BYTES, INVITE_ID_BYTES),
+        _blob(fields["certificate"], 1, CERTIFICATE_BYTES_MAX),
+        fields["name"],
+        check_addresses(fields["addresses"]),
+        _blob(fields["proof"], PROOF_BYTES, PROOF_BYTES),
+        _blob(fields["signature"], 1, SIGNATURE_BYTES_MAX),
+        _protocol(fields),
+    )
+
+
+def _admitted(plain: Sequence[Any]) -> Admitted:
+    fields = plain[1]
+    members = fields["members"]
+    if not all(_is_text(node, NAME_CHARS_MAX) and type(record) is dict for node, record in members.items()):
+        raise ValueError("members")
+    if not _is_text(fields["node"], NAME_CHARS_MAX):
+        raise ValueError("node")
+    return Admitted(_blob(fields["cluster"], CLUSTER_BYTES, CLUSTER_BYTES), fields["node"], members)
+
+
+def _refused(plain: Sequence[Any]) -> NotAdmitted:
+    _, code, reason = plain[:3]
+    if not _is_text(code, NAME_CHARS_MAX) or type(reason) is not str:
+        raise ValueError("reason")
+    return NotAdmitted(code, reason[:REASON_CHARS_MAX])
+
+
+_DECODERS: dict[object, Callable[[Sequence[Any]], JoinMessage]] = {1: _challenge, 2: _join, 3: _admitted, 4: _refused}
+
+
+def _protocol(fields: Mapping[str, Any]) -> int:
+    protocol = fields["protocol"]
+    if type(protocol) is not int or not 0 <= protocol < 1 << 31:
+        raise ValueError("protocol")
+    return protocol
+
+
+def _is_text(text: object, chars_max: int) -> bool:
+    return type(text) is str and 1 <= len(text) <= chars_max
+
+
+def _blob(data: Any, least: int, most: int) -> bytes:
+    if type(data) is not bytes or not least <= len(data) <= most:
+        raise ValueError("bytes")
+    return data

@@ -1,0 +1,174 @@
+"""Backups of the running database: a consistent copy made in a thread, then handed out in pieces.
+
+The copy shows one moment: it is made within one read transaction of a connection of its own, so that commits go on
+and are not in it. SQLite copies without the interpreter's lock, a slice at a time (https://www.sqlite.org/backup.html).
+While it runs the write-ahead log cannot begin anew and grows with what is written meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from crdtsyncd.keys import CERTIFICATE_NAME, KEY_NAME
+
+from crdtsync.errors import CrdtSyncError, InvalidRequest, NoSpace, QuotaExceeded, StorageError
+
+IDENTITY_FILES = (KEY_NAME, CERTIFICATE_NAME)
+"""What makes a node itself, beside the database; a backup takes it along if it lies in the data directory."""
+SLICE_PAGES = 256
+PIECE_BYTES_MAX = 1024 * 1024
+BACKUPS_OPEN_MAX = 1
+PREFIX = "backup-"
+SUFFIX = ".partial"
+
+
+class _Backup:
+    """One copy under way or done."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.pages = 0
+        self.pages_total = 0
+        self.sha256 = ""
+        self.is_wanted = True
+        self.future: Future[int] | None = None
+
+
+class Backups:
+    """The backups that agents have asked for: one at a time, each gone when its connection is."""
+
+    def __init__(self, database: Path, about: Callable[[], dict[str, Any]], free_bytes_min: int) -> None:
+        """``about``: what a backup says of where it comes from."""
+        self._database = database
+        self._about = about
+        self._free_bytes_min = free_bytes_min
+        self._open: dict[int, _Backup] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        for rest in database.parent.glob(f"{PREFIX}*{SUFFIX}"):  # of a process that was killed
+            rest.unlink(missing_ok=True)
+
+    def serve(self, conn: int, args: Mapping[str, Any]) -> object:
+        """One request of the conversation: none of ``offset`` and ``end`` begins, ``offset`` reads, ``end`` forgets.
+
+        :raises NoSpace: there is no room for the copy.
+        :raises QuotaExceeded: another backup is under way.
+        :raises InvalidRequest: the arguments are not those of a backup that this connection has begun.
+        """
+        if args.get("end"):
+            self.closed(conn)
+            return {}
+        offset = args.get("offset")
+        if offset is None:
+            return self._begin(conn)
+        backup = self._open.get(conn)
+        if backup is None or type(offset) is not int or offset < 0:
+            raise InvalidRequest("offset must be a number of bytes of a backup that this connection has begun")
+        return self._read(backup, offset)
+
+    def closed(self, conn: int) -> None:
+        """The connection is gone, or needs its backup no more."""
+        backup = self._open.pop(conn, None)
+        if backup is not None:
+            backup.is_wanted = False
+            if backup.future is None or backup.future.done():
+                backup.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Give up what is under way, and wait for its thread."""
+        for conn in list(self._open):
+            self.closed(conn)
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+
+    def _begin(self, conn: int) -> dict[str, Any]:
+        if conn not in self._open and len(self._open) >= BACKUPS_OPEN_MAX:
+            raise QuotaExceeded("another backup is being taken: wait until it is done, then try again")
+        self.closed(conn)
+        size_bytes = self._database.stat().st_size
+        usage = os.statvfs(self._database.parent)
+        needed = size_bytes + 2 * self._free_bytes_min
+        if usage.f_bavail * usage.f_frsize < needed:
+            raise NoSpace(
+                f"a backup is first copied beside the database, and {self._database.parent} has no {needed:,} bytes "
+                "free for that: free some space, then try again"
+            )
+        path = self._database.with_name(f"{PREFIX}{os.getpid()}-{conn}-{time.monotonic_ns()}{SUFFIX}")
+        backup = self._open[conn] = _Backup(path)
+        self._pool = self._pool or ThreadPoolExecutor(1, "backup")
+        backup.future = self._pool.submit(_copy, self._database, backup)
+        return {"about": {**self._about(), "identity": identity_of(self._database.parent)}}
+
+    def _read(self, backup: _Backup, offset: int) -> dict[str, Any]:
+        assert backup.future is not None
+        if not backup.future.done():
+            return {"pages": backup.pages, "pages_total": backup.pages_total}
+        try:
+            size_bytes = backup.future.result()
+            with backup.path.open("rb") as file:
+                file.seek(offset)
+                piece = file.read(PIECE_BYTES_MAX)
+        except (OSError, sqlite3.Error) as error:
+            raise _failed(error, backup.path) from None
+        return {"bytes": size_bytes, "sha256": backup.sha256, "data": piece}
+
+
+def identity_of(data_dir: Path) -> dict[str, str]:
+    """The text of the files of :data:`IDENTITY_FILES` that are there: all, or none."""
+    try:
+        return {name: (data_dir / name).read_text(encoding="ascii") for name in IDENTITY_FILES}
+    except OSError:
+        return {}  # the key is handed over by the service manager, which keeps it
+
+
+def _failed(error: OSError | sqlite3.Error, path: Path) -> CrdtSyncError:
+    if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
+        return NoSpace(f"the disk that holds {path.parent} is full: free some space, then try again")
+    return StorageError(f"the backup could not be made: {error}; check the disk, then try again")
+
+
+class _NotWantedError(Exception):
+    """Whoever asked for the backup is gone."""
+
+
+def _copy(database: Path, backup: _Backup) -> int:
+    """Copy the database as of now; how many bytes that is. Runs in a thread."""
+
+    def progress(_status: int, remaining: int, total: int) -> None:
+        backup.pages, backup.pages_total = total - remaining, total
+        if not backup.is_wanted:
+            raise _NotWantedError
+
+    try:
+        os.close(os.open(backup.path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_WRONLY, 0o600))
+        with (
+            closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, isolation_level=None)) as source,
+            closing(sqlite3.connect(backup.path, isolation_level=None)) as target,
+        ):
+            target.execute("PRAGMA synchronous = OFF")
+            source.execute("BEGIN")
+            source.execute("SELECT COUNT(*) FROM sqlite_schema").fetchone()  # from here on it shows this moment
+            source.backup(target, pages=SLICE_PAGES, progress=progress, sleep=0)
+            target.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+        digest = hashlib.sha256()
+        with backup.path.open("rb") as file:
+            while piece := file.read(PIECE_BYTES_MAX):
+                digest.update(piece)
+                if not backup.is_wanted:
+                    raise _NotWantedError
+        backup.sha256 = digest.hexdigest()
+        return backup.path.stat().st_size
+    except BaseException:
+        with suppress(OSError):
+            backup.path.unlink(missing_ok=True)
+        raise
+    finally:
+        if not backup.is_wanted:
+            backup.path.unlink(missing_ok=True)

@@ -1,0 +1,50 @@
+"""``doctor``: what is wrong with this host, and what to do about it; also while no daemon runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from crdtsyncd.cli import output
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+
+if TYPE_CHECKING:
+    from crdtsyncd.doctor import Finding
+
+PROBLEMS_FOUND = 1
+_MARKS = {"ok": "ok     ", "warning": "warning", "problem": "PROBLEM"}
+
+
+@state_command("doctor")
+@click.option("--config", "config_file", metavar="FILE", type=click.Path(), help="The daemon's settings.")
+@click.option("--data-dir", metavar="DIR", type=click.Path(), help="The daemon's data, if not where the settings say.")
+@pass_settings
+def doctor(settings: Settings, config_file: str | None, data_dir: str | None) -> None:
+    """Find what is wrong on this host, and what to do about it.
+
+    Looks at settings, rights, disk, clock, ports, peers and versions. Works without a daemon, too. Exit status 1 if
+    there is a problem; warnings alone leave it 0. With --json an object a line: {"check", "state":
+    "ok|warning|problem", "message", "remedy"}.
+
+    \b
+    Example:
+      sudo crdtsync doctor
+    """
+    from crdtsyncd.doctor import examine
+
+    count = 0
+    for finding in examine(settings.socket, config_file, data_dir):
+        count += finding.state == "problem"
+        _show(settings, finding)
+        output.flush()
+    if count:
+        click.get_current_context().exit(PROBLEMS_FOUND)
+
+
+def _show(settings: Settings, finding: Finding) -> None:
+    if settings.json:
+        output.line(output.record(finding._asdict()))
+        return
+    output.line(f"{_MARKS[finding.state]}  {finding.check}: {finding.message}")
+    if finding.remedy:
+        output.line(f"         → {finding.remedy}")

@@ -1,0 +1,82 @@
+"""Looks a host over: what can be seen without a daemon, then what the daemon says of itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from crdtsyncd.config import Config, config_path, default_data_dir, load_config
+from crdtsyncd.doctor.alive import examine_status
+from crdtsyncd.doctor.finding import Finding, ok, problem, warning
+from crdtsyncd.doctor.host import examine_clock, examine_data, examine_disk, examine_units
+from crdtsyncd.doctor.ports import examine_ports
+
+from crdtsync.errors import ConfigError, CrdtSyncError, DaemonUnavailable
+
+__all__ = ["Finding", "examine"]
+
+TIMEOUT_S = 5.0
+SERVICE_DATA = Path("/var/lib/crdtsync")
+
+
+def examine(socket: str | None, config_file: str | None, data_dir: str | None) -> Iterator[Finding]:
+    """Every finding, as soon as it is known."""
+    config, finding = _config(config_file)
+    yield finding
+    status, finding = _ask(socket)
+    yield finding
+    place = Path(data_dir) if data_dir is not None else _data_dir(config, status)
+    yield from examine_data(place, runs=status is not None)
+    yield from examine_disk(place, config)
+    yield from examine_clock(place)
+    yield from examine_units()
+    if config is not None:
+        yield from examine_ports(config, runs=status is not None)
+    if status is not None:
+        yield from examine_status(status)
+
+
+def _config(file: str | None) -> tuple[Config | None, Finding]:
+    source = Path(file) if file is not None else config_path()
+    where = str(source) if source is not None else "no file, so the defaults hold"
+    try:
+        return load_config(source, {}), ok("settings", where)
+    except ConfigError as error:
+        remedy = "correct it, then look again: crdtsyncd --check-config says what is allowed"
+        return None, problem("settings", error.message, remedy)
+
+
+def _ask(socket: str | None) -> tuple[dict[str, Any] | None, Finding]:
+    from crdtsync.client import Client
+
+    try:
+        with Client(socket=socket, agent="doctor", timeout=TIMEOUT_S) as client:
+            status = client.status()
+    except DaemonUnavailable as error:
+        remedy = "sudo crdtsync service install starts it as a service; crdtsyncd in a terminal, for a trial"
+        return None, problem("daemon", error.message, remedy)
+    except CrdtSyncError as error:
+        remedy = "look at its log: journalctl --unit crdtsyncd"
+        return None, problem("daemon", f"it listens and does not answer: {error.message}", remedy)
+    return status, _version(status["node"])
+
+
+def _version(node: dict[str, Any]) -> Finding:
+    from importlib.metadata import version
+
+    mine, said = version("crdtsync"), f"{node['name']}, version {node['version']}, pid {node['pid']}"
+    if node["version"] == mine:
+        return ok("daemon", said)
+    remedy = "restart the daemon, so that it runs what is installed: sudo systemctl restart crdtsyncd"
+    return warning("daemon", f"{said}, and this command is of version {mine}", remedy)
+
+
+def _data_dir(config: Config | None, status: dict[str, Any] | None) -> Path:
+    """Where the daemon that answers keeps its data; else where one with these settings would."""
+    if status is not None:
+        return Path(status["store"]["path"]).parent
+    if (config is None or "data_dir" not in config.model_fields_set) and os.geteuid() == 0 and SERVICE_DATA.is_dir():
+        return SERVICE_DATA
+    return config.data_dir if config is not None else default_data_dir()

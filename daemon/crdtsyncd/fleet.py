@@ -1,0 +1,301 @@
+"""The daemon's ends of its cluster: listeners, what it dials, and the chores that the node hands to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from crdtsyncd.addresses import reachable
+from crdtsyncd.config import Config, is_loopback, split_address
+from crdtsyncd.driver import Driver
+from crdtsyncd.joining import ask_to_join
+from crdtsyncd.keys import load_or_make_key, make_next_key, pending_key, use_next_key
+from crdtsyncd.listening import addresses, listen
+from crdtsyncd.telemetry import log
+from crdtsyncd.transport import Sink, attempt, backoff_s, dial_forever
+from websockets.asyncio.server import Server
+
+from crdtsync.core.cluster_desk import Chore, ChoreDone
+from crdtsync.core.fleet import EXPIRY_ALARM_MS, LISTEN_META, Reach, pack_told
+from crdtsync.core.membership import Membership
+from crdtsync.errors import ConfigError, CrdtSyncError, DaemonUnavailable, InvalidRequest, Refused
+from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.invites import Invite, decode_invite
+from crdtsync.wire.joining import Admitted
+
+if TYPE_CHECKING:
+    from crdtsyncd.mdns import Neighbours
+
+REACH_INTERVAL_S = 10.0
+"""How often this machine's addresses are looked at."""
+MDNS_INTERVAL_S = 2.0
+JOIN_RETRY_S = 5.0
+STOP_TIMEOUT_S = 5.0
+
+
+class Fleet:
+    """See the module's description."""
+
+    def __init__(self, config: Config, driver: Driver) -> None:
+        self._config = config
+        self._driver = driver
+        self._trust = driver.trust
+        self._servers: dict[str, Server] = {}
+        self._seeds: dict[str, asyncio.Task[None]] = {}
+        self._members: dict[str, asyncio.Task[None]] = {}
+        self._membership = driver.trust.membership
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reach: Reach | None = None
+        self._neighbours: Neighbours | None = None
+        self._rotating = {"next_key": self._make_next_key, "use_next_key": self._use_next_key}
+        driver.on_membership = self._membership_changed
+        driver.on_chore = lambda chore: self._spawn(self._do(chore))
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    async def start(self, inherited: list[socket.socket]) -> None:
+        """Listen and dial.
+
+        :raises ConfigError: an address cannot be had.
+        """
+        plain = self._config.insecure_loopback
+        for sock in inherited:
+            if plain and not is_loopback(sock.getsockname()[0]):
+                raise ConfigError(
+                    "an inherited socket for peers must be bound to a loopback address where insecure_loopback = true"
+                )
+            self._servers[f"inherited {len(self._servers)}"] = await listen(sock, self._driver, self._config.peers_max)
+        stored = self._driver.meta(LISTEN_META)
+        kept = [] if plain or stored is None else [str(address) for address in unpack(stored)]
+        for address in self._config.listen:
+            await self._listen(address)
+        for address in kept:
+            try:
+                await self._listen(address)
+            except (
+                ConfigError
+            ) as error:  # the address of an interface that is down must not keep the node from its agents
+                log("listen_failed", level="error", address=address, reason=error.message)
+        self._trust.next_key = None if plain else pending_key(self._config.data_dir)
+        self._tell_reach()
+        self.dial(self._config.peers)
+        self._membership_changed(self._trust.membership)
+        self._spawn(self._watch_reach())
+        if self._config.mdns and not plain:
+            self._spawn(self._meet_neighbours())
+        if self._config.join:
+            self._spawn(self._join_at_start(decode_invite(self._config.join)))
+
+    def listening(self) -> list[str]:
+        """``HOST:PORT`` of everything that is listened on."""
+        return [where for server in self._servers.values() for where in addresses(server)]
+
+    async def stop(self) -> None:
+        """Dial and listen no more, and end what stands."""
+        tasks = [*self._tasks, *self._seeds.values(), *self._members.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=STOP_TIMEOUT_S)
+        servers = list(self._servers.values())
+        for server in servers:
+            server.close(close_connections=True)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(_closed(servers), STOP_TIMEOUT_S)
+
+    def _spawn(self, work: object) -> None:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- listening ---------------------------------------------------------------------------------------------
+
+    async def _listen(self, address: str) -> bool:
+        """Listen on an address; False if that is done already."""
+        host, port = split_address(address)
+        if any(split_address(where) == (host, port) for where in [*self._servers, *self.listening()] if ":" in where):
+            return False
+        self._servers[address] = await listen(address, self._driver, self._config.peers_max)
+        return True
+
+    def _tell_reach(self) -> None:
+        """Tell the node how others can reach it, if that has changed."""
+        found, unreachable = reachable(self.listening(), self._config.advertise)
+        keys = tuple((key.pin, key.certificate) for key in self._driver.trust.keys)
+        reach = Reach(keys, found, unreachable, self._driver.trust.key.expires_ms, (0, os.geteuid()))
+        if reach != self._reach or reach.expires_ms < time.time() * 1000 + EXPIRY_ALARM_MS:
+            self._reach = reach
+            self._driver.feed(reach)
+
+    async def _meet_neighbours(self) -> None:
+        """Say and hear on the local network who is where, in the cluster that this node belongs to by now."""
+        from crdtsyncd.mdns import Neighbours
+        from crdtsyncd.tls import member_name
+
+        told: tuple[bytes, Reach | None] | None = None
+        try:
+            while True:
+                now = (self._trust.cluster, self._reach)
+                if self._neighbours is None or (told is not None and told[0] != now[0]):
+                    if self._neighbours is not None:
+                        await self._neighbours.stop()
+                    self._neighbours = Neighbours(self._driver.node, member_name(now[0]))
+                    await self._neighbours.start()
+                    self._membership_changed(self._membership)
+                if told != now:
+                    await self._neighbours.tell(() if now[1] is None else now[1].addresses)
+                    told = now
+                await asyncio.sleep(MDNS_INTERVAL_S)
+        finally:
+            if self._neighbours is not None:
+                await self._neighbours.stop()
+
+    async def _watch_reach(self) -> None:
+        while True:
+            await asyncio.sleep(REACH_INTERVAL_S)
+            self._tell_reach()
+
+    # -- dialling ----------------------------------------------------------------------------------------------
+
+    def dial(self, urls: list[str]) -> None:
+        """Keep connections to these addresses, and to no others but the members'."""
+        for url in set(self._seeds) - set(urls):
+            self._seeds.pop(url).cancel()
+        for url in urls:
+            if url not in self._seeds:
+                self._seeds[url] = asyncio.create_task(dial_forever(url, self._driver))
+
+    def _membership_changed(self, membership: Membership) -> None:
+        self._membership = membership
+        if self._trust.is_plain:
+            return
+        is_member = self._driver.node in membership.members
+        has_mdns = self._neighbours is not None
+        reachable_nodes = {node for node, member in membership.members.items() if member.addresses or has_mdns}
+        wanted = reachable_nodes - {self._driver.node} if is_member else set()
+        for node in set(self._members) - wanted:
+            self._members.pop(node).cancel()
+        for node in sorted(wanted - set(self._members)):
+            self._members[node] = asyncio.create_task(
+                dial_member_forever(node, self._driver, self._driver.is_node_linked, self._addresses_of)
+            )
+
+    def _addresses_of(self, node: str) -> tuple[str, ...]:
+        member = self._membership.members.get(node)
+        if member is None:
+            return ()
+        heard = () if self._neighbours is None else self._neighbours.addresses_of(node)
+        return tuple(dict.fromkeys((*heard, *member.addresses)))
+
+    # -- chores ------------------------------------------------------------------------------------------------
+
+    async def _do(self, chore: Chore) -> None:
+        try:
+            if self._trust.is_plain:
+                raise Refused(
+                    "this daemon runs with --insecure-loopback, in plain text: start it without that option to make "
+                    "it part of a cluster",
+                    "not_possible",
+                )
+            if chore.name in self._rotating:
+                self._rotating[chore.name]()
+            await self._listen_on(chore.addresses)
+            if chore.invite is not None:
+                await self._join(chore.invite, chore.addresses, chore.number)
+                return
+        except DaemonUnavailable as error:
+            self._driver.feed(ChoreDone(chore.number, Refused(error.message, "unreachable")))
+        except CrdtSyncError as error:
+            self._driver.feed(ChoreDone(chore.number, error))
+        else:
+            self._driver.feed(ChoreDone(chore.number))
+
+    def _make_next_key(self) -> None:
+        """Make a second key and let all members know of it."""
+        directory = self._config.data_dir
+        if self._trust.key.key_path.parent != directory:
+            raise Refused(
+                f"this node's key is handed over by its service manager ({self._trust.key.key_path}): change it there",
+                "not_possible",
+            )
+        self._trust.next_key = make_next_key(directory)
+        self._tell_reach()
+
+    def _use_next_key(self) -> None:
+        """Show the second key from now on, and forget the first. Connections that stand are left alone."""
+        if self._trust.next_key is None:
+            raise Refused("there is no new key: crdtsync cluster rotate-key makes one", "not_possible")
+        use_next_key(self._config.data_dir)
+        self._trust.next_key = None
+        self._trust.use(load_or_make_key(self._config.data_dir), self._trust.cluster)
+        self._tell_reach()
+        log("key_changed", pin=self._trust.key.pin)
+
+    async def _listen_on(self, wanted: tuple[str, ...]) -> None:
+        made: list[str] = []
+        try:
+            for address in wanted:
+                split_address(address)
+                if await self._listen(address):
+                    made.append(address)
+        except (ValueError, ConfigError) as error:
+            for address in made:
+                self._servers.pop(address).close()
+            raise InvalidRequest(error.message if isinstance(error, ConfigError) else str(error)) from None
+        self._tell_reach()
+
+    async def _join(self, invite: Invite, listen_on: tuple[str, ...], number: int = 0) -> Admitted:
+        """Be let in, and begin anew as a member: with another database, for every change bears the cluster's id."""
+        own = () if self._reach is None else self._reach.addresses
+        admitted = await ask_to_join(invite, self._trust.key, self._config.node_name, own)
+        metas = {"told": pack_told(admitted.members)}
+        kept = [*listen_on]
+        if kept:
+            metas[LISTEN_META] = pack(kept)
+        await self._driver.join(admitted.cluster, metas, number, len(admitted.members))
+        self._reach = None
+        self._tell_reach()
+        log("joined", cluster=admitted.cluster.hex(), by=admitted.node, members=len(admitted.members))
+        return admitted
+
+    async def _join_at_start(self, invite: Invite) -> None:
+        """As ``--join`` says: try until the inviting node can be reached."""
+        while True:
+            refusal = self._driver.refuses_to_join(invite)
+            if refusal is not None:
+                if refusal:
+                    log("join_refused", level="error", reason=refusal)
+                return
+            try:
+                await self._join(invite, ())
+            except DaemonUnavailable as error:
+                log("join_failed", level="warning", reason=error.message)
+                await asyncio.sleep(random.uniform(0.5, 1.5) * JOIN_RETRY_S)
+            except CrdtSyncError as error:
+                log("join_refused", level="error", reason=error.message)
+                return
+
+
+async def dial_member_forever(
+    node: str, sink: Sink, is_linked: Callable[[str], bool], addresses_of: Callable[[str], tuple[str, ...]]
+) -> None:
+    """Keep a connection to a member at whichever of its addresses answers; names are resolved again at each attempt."""
+    failures = turn = 0
+    while True:
+        found = addresses_of(node)
+        if is_linked(node) or not found:
+            await asyncio.sleep(random.uniform(0.5, 1.5))
+            continue
+        failures = await attempt(f"wss://{found[turn % len(found)]}", sink, failures)
+        turn += 1
+        await asyncio.sleep(backoff_s(failures))
+
+
+async def _closed(servers: list[Server]) -> None:
+    await asyncio.gather(*(server.wait_closed() for server in servers))

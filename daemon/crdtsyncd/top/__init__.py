@@ -1,0 +1,1 @@
+"""``crdtsync top``: a node, its peers and its busiest keys, as they go."""

@@ -1,0 +1,76 @@
+"""Whom this daemon trusts: the node's key, and the members' certificates as contexts for TLS."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable
+
+from crdtsyncd.keys import NodeKey, pin_of
+from crdtsyncd.telemetry import log
+from crdtsyncd.tls import JOIN_NAME, dialling_context, listening_context, member_name
+from crdtsyncd.transport import Credentials, Guest
+
+from crdtsync.core.membership import NOBODY, Key, Membership
+
+
+class Trust:
+    """See the module's description. ``is_plain``: no TLS at all, for daemons of one machine."""
+
+    def __init__(self, key: NodeKey, cluster: bytes, is_plain: bool) -> None:
+        self.key = key
+        self.cluster = cluster
+        self.is_plain = is_plain
+        self.membership: Membership = NOBODY
+        self.next_key: NodeKey | None = None
+        self._credentials: Credentials | None = None
+
+    @property
+    def keys(self) -> list[NodeKey]:
+        """The key in use, and the next one while it is changed."""
+        return [self.key] if self.next_key is None else [self.key, self.next_key]
+
+    def update(self, membership: Membership) -> None:
+        """Trust these members from now on: with the next connection. Those that stand are for the node to cut."""
+        self.membership = membership
+        self._credentials = None
+
+    def use(self, key: NodeKey, cluster: bytes) -> None:
+        """Show another key, or belong to another cluster."""
+        self.key = key
+        self.cluster = cluster
+        self._credentials = None
+
+    def credentials(self) -> Credentials | None:
+        """See :class:`crdtsyncd.transport.Sink`."""
+        if self.is_plain:
+            return None
+        if self._credentials is None:
+            members = [key for member in self.membership.members.values() for key in member.keys]
+            gone = [key for each in self.membership.removed.values() for key in each.keys]
+            trusted, name = _certificates(members), member_name(self.cluster)
+            listening = listening_context(self.key, trusted | _certificates(gone), name)
+            self._credentials = Credentials(listening, dialling_context(self.key, trusted), name)
+        return self._credentials
+
+    def recognise(self, certificate: bytes | None, asked: str) -> Guest:
+        """See :class:`crdtsyncd.transport.Sink`."""
+        if asked == JOIN_NAME:
+            return Guest("", joins=True)
+        if certificate is None:
+            return Guest("", refusal="it shows no certificate, so it is no member of this cluster")
+        pin = pin_of(certificate)
+        return Guest(self.membership.node_of(pin), refusal=self.membership.refusal_of(pin))
+
+
+def _certificates(keys: Iterable[Key]) -> set[bytes]:
+    """Those that are what their record says, so that a bad record takes nobody else's trust away."""
+    found = set()
+    for pin, certificate in keys:
+        try:
+            if pin_of(certificate) != pin:
+                raise ValueError("it has another key")
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=certificate)
+            found.add(certificate)
+        except (ValueError, ssl.SSLError) as error:
+            log("certificate_ignored", level="warning", pin=pin, reason=str(error))
+    return found

@@ -1,0 +1,325 @@
+"""Hosts become one cluster by the commands of the documentation, and stay one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from crdtsync.errors import Refused, Timeout
+from tests.harness.cluster import wait_until, wait_until_equal
+from tests.harness.daemon import Daemon
+
+pytestmark = pytest.mark.integration
+
+
+class Hosts:
+    """Daemons that speak TLS. All listen on loopback, so invites are ``--local``."""
+
+    def __init__(self) -> None:
+        self.made: list[Daemon] = []
+
+    def start(self, name: str, *, listens: bool = True, **settings: Any) -> Daemon:
+        if not listens:
+            settings["listen"] = []
+        daemon = Daemon(name, insecure_loopback=False, **settings)
+        self.made.append(daemon)
+        return daemon
+
+    def cluster(self, *names: str, **settings: Any) -> list[Daemon]:
+        """The first begins a cluster, the others join it; returns when all see each other."""
+        daemons = [self.start(name, **settings) for name in names]
+        run(daemons[0], "cluster", "init")
+        for daemon in daemons[1:]:
+            run(daemon, "cluster", "join", invite(daemons[0]))
+        wait_connected(daemons)
+        return daemons
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    found = Hosts()
+    try:
+        yield found
+    finally:
+        for daemon in found.made:
+            daemon.close()
+
+
+def run(daemon: Daemon, *words: str, status: int = 0, stdin: str | None = None) -> str:
+    """A command line; what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "crdtsyncd.cli", "--socket", str(daemon.socket), *words],
+        input=stdin, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == status, done.stderr
+    return (done.stdout if status == 0 else done.stderr).strip()
+
+
+def invite(daemon: Daemon, *options: str) -> str:
+    return run(daemon, "cluster", "invite", "--local", *options)
+
+
+def wait_connected(daemons: list[Daemon], timeout_s: float = 20.0) -> None:
+    for one in daemons:
+        for other in daemons:
+            if one is not other:
+                wait_until(lambda a=one, b=other: is_connected(a, b), timeout_s, f"{one.name} sees {other.name}")  # type: ignore[misc]
+
+
+def is_connected(one: Daemon, other: Daemon) -> bool:
+    peer = one.peer(other.name)
+    return peer is not None and peer["state"] == "connected"
+
+
+def members(daemon: Daemon) -> dict[str, str]:
+    lines = run(daemon, "cluster", "members", "--json").splitlines()
+    return {member["name"]: member["state"] for member in map(json.loads, lines)}
+
+
+def test_three_hosts_become_one_cluster_by_three_commands(hosts: Hosts) -> None:
+    a, b, c = hosts.start("host-a"), hosts.start("host-b"), hosts.start("host-c", listens=False)
+    cluster = run(a, "cluster", "init")
+    assert run(a, "cluster", "init") == cluster
+    assert run(b, "cluster", "join", invite(a)) == f"joined {cluster}, 2 members"
+    run(c, "cluster", "join", "-", stdin=invite(b, "--ttl", "10m") + "\n")  # any member can invite
+    wait_connected([a, b, c])
+    assert set(members(c).values()) == {"self", "connected"}
+    a.client().set("plan", "ship")
+    token = b.client().set("plan/b", 1, w="all")
+    assert c.client().get("plan/b", after=token) == 1
+    wait_until_equal([a, b, c])
+    for daemon in (a, b, c):
+        daemon.kill()
+        daemon.start()
+    wait_connected([a, b, c])
+    assert c.client().get("plan") == "ship"
+
+
+def test_a_removed_member_is_cut_within_a_second_and_refused_from_then_on(hosts: Hosts) -> None:
+    a, b, c = hosts.cluster("host-a", "host-b", "host-c")
+    run(a, "cluster", "remove", "host-c")
+    began = monotonic()
+    wait_until(lambda: not is_connected(a, c) and not is_connected(b, c), 5, "host-c is cut off on both")
+    assert monotonic() - began < 1.0
+    assert members(b) == {"host-a": "connected", "host-b": "self", "host-c": "removed"}
+    a.client().set("secret", 1, w="all")  # all that are left
+    mark = len(b.log_lines())
+    c.kill()
+    c.start()
+    c.client().set("from/c", 1)
+    assert "host-c was removed" in c.wait_log(lambda event: "was removed" in str(event.get("message")))["message"]
+    with pytest.raises(Refused, match="was removed"):
+        c.client().cluster_init()
+    with pytest.raises(Refused, match="was removed"):
+        c.client().cluster_join(invite(a), archive=True)
+    assert c.client().get("secret") is None
+    assert not [event for event in b.log_events("peer_up")[mark:] if event["peer"] == "host-c"]
+    assert a.client().get("from/c") is None
+
+
+def test_write_concerns_count_members_whether_they_are_there_or_not(hosts: Hosts) -> None:
+    a, b, c = hosts.cluster("host-a", "host-b", "host-c")
+    b.kill()
+    a.client().set("k", 1, w="majority")
+    with pytest.raises(Timeout) as timeout:
+        a.client().set("k", 2, w="all", timeout=0.5)
+    assert sorted(timeout.value.held_by) == ["host-a", "host-c"]
+    run(c, "cluster", "remove", "host-b")
+    wait_until(lambda: "host-b" not in members(a) or members(a)["host-b"] == "removed")
+    a.client().set("k", 3, w="all")
+
+
+def test_a_member_that_was_never_met_counts_too(hosts: Hosts) -> None:
+    a, b = hosts.cluster("host-a", "host-b")
+    c = hosts.start("host-c", listens=False)
+    word = invite(b)
+    a.kill()
+    run(c, "cluster", "join", word)
+    c.client().set("k", 1, w=2)
+    with pytest.raises(Timeout):
+        c.client().set("k", 2, w="all", timeout=0.5)
+
+
+def test_who_only_dials_reaches_the_others_through_one_that_listens(hosts: Hosts) -> None:
+    hub = hosts.start("hub")
+    run(hub, "cluster", "init")
+    left, right = hosts.start("left", listens=False), hosts.start("right", listens=False)
+    for daemon in (left, right):
+        run(daemon, "cluster", "join", invite(hub))
+        wait_connected([hub, daemon])
+    token = left.client().set("over", "there", w=2)
+    assert right.client().get("over", after=token, timeout=10) == "there"
+    assert not is_connected(left, right)
+
+
+def test_a_changed_address_heals_by_itself(hosts: Hosts) -> None:
+    a, b = hosts.cluster("host-a", "host-b")
+    b.stop()
+    moved = Daemon("unused", start=False)  # for a free port
+    b.start(listen=[moved.address])
+    wait_connected([a, b])
+    found = wait_until(lambda: [m for m in a.client().cluster_members()["members"] if moved.address in m["addresses"]])
+    assert found[0]["name"] == "host-b"
+    b.kill()
+    a.kill()
+    a.start(peers=[])
+    b.start()
+    wait_connected([a, b])
+
+
+def test_both_sides_dial_and_one_connection_stays(hosts: Hosts) -> None:
+    a, b = hosts.cluster("host-a", "host-b")
+    for _ in range(3):
+        marks = {daemon: len(daemon.log_lines()) for daemon in (a, b)}
+        for daemon in (a, b):
+            daemon.kill()
+        for daemon in (a, b):
+            daemon.start(wait=False)
+        for daemon, mark in marks.items():
+            daemon.wait_ready(after=mark)
+        wait_connected([a, b])
+        a.client().set("k", 1, w=2)
+    assert "copied_node" not in a.alarms() + b.alarms()
+    directions = {peer["direction"] for daemon in (a, b) for peer in daemon.status()["peers"] if peer["id"]}
+    assert directions == {"in", "out"}
+
+
+def test_a_key_is_changed_without_a_gap(hosts: Hosts) -> None:
+    a, b, c = hosts.cluster("host-a", "host-b", "host-c")
+    before = (b.data / "node.key").read_bytes()
+    c.kill()  # it knows the old key alone, so that one stays in use
+    assert "host-c" in run(b, "cluster", "rotate-key")
+    b.kill()
+    b.start()
+    wait_connected([a, b])
+    assert (b.data / "node.key").read_bytes() == before
+    c.start()
+    b.wait_log("key_changed", 30)
+    assert (b.data / "node.key").read_bytes() != before
+    for daemon in (a, b, c):
+        daemon.kill()
+        daemon.start()
+    wait_connected([a, b, c])
+    assert [len(member["pins"]) for member in a.client().cluster_members()["members"]] == [1, 1, 1]
+    b.client().set("k", 1, w="all")
+
+
+# -- what a node brings along -----------------------------------------------------------------------------------------
+
+
+def test_a_node_that_holds_data_joins_only_if_told_what_to_do_with_it(hosts: Hosts) -> None:
+    a, b = hosts.start("host-a"), hosts.start("host-b")
+    run(a, "cluster", "init")
+    a.client().set("shared", "a")
+    client = b.client()
+    client.set("shared", "b")
+    client.incr("count", 3)
+    word = invite(a)
+    assert "--archive" in run(b, "cluster", "join", word, status=4)
+    answer = json.loads(run(b, "cluster", "join", word, "--archive", "--json"))
+    wait_connected([a, b])
+    wait_until_equal([a, b])
+    assert b.client().items() == [("shared", "a")] or dict(b.client().items()) == {"shared": "a"}
+    assert (Path(answer["archive"]) / "crdtsync.db").exists()
+
+
+def test_merging_keeps_what_both_held(hosts: Hosts) -> None:
+    a, b = hosts.start("host-a"), hosts.start("host-b")
+    run(a, "cluster", "init")
+    a.client().set("shared", "a")
+    a.client().incr("count", 2)
+    b.client().set("shared", "b")
+    b.client().incr("count", 3)
+    b.client().append("log", "from b")
+    run(b, "cluster", "join", invite(a), "--merge")
+    wait_connected([a, b])
+    wait_until_equal([a, b])
+    for daemon in (a, b):
+        client = daemon.client()
+        entry = client.entry("shared")
+        assert entry is not None
+        assert {entry.value, *(sibling.value for sibling in entry.siblings)} == {"a", "b"}
+        assert client.get("count") == 5
+        assert client.log("log") == ["from b"]
+
+
+def test_a_member_does_not_wander_off_to_another_cluster(hosts: Hosts) -> None:
+    _, b = hosts.cluster("host-a", "host-b")
+    other = hosts.start("other")
+    run(other, "cluster", "init")
+    assert "host-a" in run(b, "cluster", "join", invite(other), status=4)
+    run(b, "cluster", "join", invite(other), "--archive")
+    wait_connected([other, b])
+
+
+def test_joining_again_changes_nothing(hosts: Hosts) -> None:
+    a, b = hosts.cluster("host-a", "host-b")
+    b.client().set("k", 1, w=2)
+    run(b, "cluster", "join", invite(a))
+    assert b.client().get("k") == 1
+    assert is_connected(a, b)
+
+
+def test_a_daemon_joins_at_its_start_and_stays_at_the_next(hosts: Hosts) -> None:
+    a = hosts.start("host-a")
+    run(a, "cluster", "init")
+    word = invite(a)
+    a.kill()  # it is not there yet
+    b = hosts.start("host-b", join=word)
+    b.wait_log("join_failed")
+    a.start()
+    b.wait_log("joined", 40)
+    wait_connected([a, b])
+    b.client().set("k", 1, w=2)
+    b.kill()
+    b.start()
+    wait_connected([a, b])
+    assert b.client().get("k") == 1
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+def test_an_invite_that_nobody_could_use_is_not_given(hosts: Hosts) -> None:
+    a = hosts.start("host-a", listens=False)
+    assert "cluster init" in run(a, "cluster", "invite", status=4)
+    run(a, "cluster", "init")
+    assert "does not listen" in run(a, "cluster", "invite", status=4)
+    run(a, "cluster", "init", "--listen", "127.0.0.1:0")
+    assert "loopback only" in run(a, "cluster", "invite", status=4)
+    invite(a)
+    run(a, "cluster", "invite", "--address", "host-a.example:7420")
+
+
+def test_where_it_listens_is_kept_over_restarts(hosts: Hosts) -> None:
+    a = hosts.start("host-a", listens=False)
+    spare = Daemon("unused", start=False)
+    run(a, "cluster", "init", "--listen", spare.address)
+    a.kill()
+    a.start()
+    b = hosts.start("host-b", listens=False)
+    run(b, "cluster", "join", invite(a))
+    wait_connected([a, b])
+
+
+def test_in_plain_text_there_is_no_cluster() -> None:
+    with Daemon("plain") as daemon:
+        assert "insecure-loopback" in run(daemon, "cluster", "init", status=4)
+
+
+def test_a_port_that_is_taken_is_refused_in_words(hosts: Hosts) -> None:
+    a, b = hosts.start("host-a"), hosts.start("host-b", listens=False)
+    assert "in use" in run(b, "cluster", "init", "--listen", a.address, status=4)
+
+
+def test_whom_to_remove_must_be_clear(hosts: Hosts) -> None:
+    a, _ = hosts.cluster("host-a", "host-b")
+    assert "host-b" in run(a, "cluster", "remove", "nobody", status=4)
+    assert "another member" in run(a, "cluster", "remove", "host-a", status=4)

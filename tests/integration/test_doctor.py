@@ -1,0 +1,104 @@
+"""``doctor`` finds what is wrong, says what to do, and leaves what is right alone; with and without a daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Daemon, wait_until
+from tests.harness.shell import Done, Shell
+
+pytestmark = pytest.mark.integration
+
+
+def findings(done: Done) -> dict[str, list[dict[str, str]]]:
+    """What was found, by check."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for line in done.out.splitlines():
+        finding = json.loads(line)
+        assert finding["state"] == "ok" or finding["remedy"], finding
+        found.setdefault(finding["check"], []).append(finding)
+    return found
+
+
+def problems(done: Done) -> set[str]:
+    return {check for check, found in findings(done).items() if any(each["state"] == "problem" for each in found)}
+
+
+def test_all_is_well_on_a_running_pair(pair, tmp_path):
+    shell = Shell(pair[0].socket, tmp_path)
+    done = shell("doctor", "--json", "--config", str(pair[0].base / "crdtsyncd.toml"))
+    assert (done.status, problems(done)) == (0, set()), done.out
+    assert set(findings(done)) >= {"settings", "daemon", "data", "disk", "clock", "ports", "peers", "alarms"}
+    assert "ok" in shell("doctor").out
+
+
+def test_without_a_daemon_it_looks_all_the_same(daemon: Daemon, tmp_path):
+    shell = Shell(daemon.socket, tmp_path)
+    daemon.client().set("key", 1)
+    daemon.stop()
+    where = ("--config", str(daemon.base / "crdtsyncd.toml"))
+    done = shell("doctor", "--json", *where)
+    assert (done.status, problems(done)) == (1, {"daemon"})
+    assert findings(done)["data"][0]["state"] == "ok"
+    with closing(sqlite3.connect(daemon.data / "crdtsync.db")) as db:
+        db.execute("PRAGMA user_version = 1000")
+    assert problems(shell("doctor", "--json", *where)) == {"daemon", "data"}
+    (daemon.data / "crdtsync.db").write_bytes(b"no database" * 100)
+    assert problems(shell("doctor", "--json", *where)) == {"daemon", "data"}
+
+
+def test_settings_ports_and_rights(daemon: Daemon, tmp_path):
+    shell = Shell(daemon.socket, tmp_path)
+    bad = tmp_path / "bad.toml"
+    bad.write_text('lissten = ["127.0.0.1:1"]\n')
+    assert problems(shell("doctor", "--json", "--config", str(bad))) == {"settings"}
+    other = tmp_path / "other.toml"
+    other.write_text(f'listen = ["{daemon.address}"]\ninsecure_loopback = true\nsocket = "{tmp_path}/s"\n')
+    done = shell(
+        "doctor", "--json", "--config", str(other), "--socket", str(tmp_path / "s"), "--data-dir", str(tmp_path)
+    )
+    assert "ports" in problems(done), "another program has that port"
+    silent = tmp_path / "silent.toml"
+    silent.write_text('listen = ["127.0.0.1:1"]\ninsecure_loopback = true\n')
+    assert "ports" in problems(shell("doctor", "--json", "--config", str(silent))), "nothing answers there"
+    if os.geteuid() == 0:
+        (daemon.data / "left-by-root").touch()
+        os.chown(daemon.data / "left-by-root", 65534, 65534)
+        assert problems(shell("doctor", "--json")) == {"rights"}
+        (daemon.data / "left-by-root").unlink()
+    daemon.data.chmod(0o755)
+    found = findings(shell("doctor", "--json"))
+    assert any("chmod" in each["remedy"] for each in found["data"])
+
+
+def test_alarms_and_peers_that_are_down(pair, tmp_path):
+    first, second = pair
+    second.kill()
+    wait_until(lambda: first.peer(second.name)["state"] != "connected")
+    done = Shell(first.socket, tmp_path)("doctor", "--json")
+    assert done.status == 0
+    assert any(second.name in each["message"] and each["state"] == "warning" for each in findings(done)["peers"])
+
+
+def test_a_disk_below_the_reserve(make_daemon, tmp_path):
+    usage = os.statvfs("/tmp")
+    daemon = make_daemon(free_bytes_min=2 * usage.f_bavail * usage.f_frsize)
+    wait_until(lambda: "no_space" in daemon.alarms())
+    done = Shell(daemon.socket, tmp_path)("doctor", "--json", "--config", str(daemon.base / "crdtsyncd.toml"))
+    assert problems(done) == {"disk", "no_space"}
+
+
+def test_top_prints_a_look_where_no_terminal_is(daemon: Daemon, tmp_path: Path):
+    shell = Shell(daemon.socket, tmp_path)
+    client = daemon.client()
+    client.set("key", 1)
+    looks = shell.ok("top", "--json", "-n", "2", "--interval", "100ms").splitlines()
+    assert len(looks) == 2
+    assert json.loads(looks[1])["node"]["name"] == daemon.name
+    assert "HOTTEST KEYS" in shell.ok("top", "--interval", "100ms")

@@ -1,0 +1,222 @@
+"""Three hosts, each with a network of its own, made one cluster by the documented commands, then cut and healed.
+
+Needs root, ``ip`` and network namespaces.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from time import sleep
+
+import pytest
+
+from tests.harness.cluster import wait_until, wait_until_equal
+from tests.harness.daemon import Daemon
+
+
+def _has_namespaces() -> bool:
+    if shutil.which("ip") is None:
+        return False
+    return subprocess.run(["ip", "netns", "list"], capture_output=True, check=False).returncode == 0
+
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(
+        os.geteuid() != 0 or not _has_namespaces(),
+        reason="needs root and ip netns",
+    ),
+]
+CUT_S = 3.0
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=20)
+
+
+class Lan:
+    """A bridge, and hosts ``10.99.x.n`` on it, each in a namespace of its own."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.tag = f"{os.getpid() % 0xFFFF:x}"
+        self.bridge = f"csb{self.tag}"
+        self.names = names
+        self.daemons: dict[str, Daemon] = {}
+        try:
+            self._build()
+        except BaseException:
+            self.close()
+            raise
+
+    def _build(self) -> None:
+        ip("link", "add", self.bridge, "type", "bridge")
+        ip("link", "set", self.bridge, "up")
+        for number, name in enumerate(self.names, 1):
+            space = self.space(name)
+            ip("netns", "add", space)
+            ip("link", "add", self.wire(name), "type", "veth", "peer", "name", "eth0", "netns", space)
+            ip("link", "set", self.wire(name), "master", self.bridge, "up")
+            ip("-n", space, "addr", "add", f"10.99.{os.getpid() % 250}.{number}/24", "dev", "eth0")
+            ip("-n", space, "link", "set", "eth0", "up")
+            ip("-n", space, "link", "set", "lo", "up")
+
+    def space(self, name: str) -> str:
+        return f"cs{self.tag}{name}"
+
+    def wire(self, name: str) -> str:
+        return f"csv{self.tag}{name}"
+
+    def address(self, name: str) -> str:
+        return f"10.99.{os.getpid() % 250}.{self.names.index(name) + 1}"
+
+    def start(self, name: str) -> Daemon:
+        """A daemon as it is started without any setting, but for its directories."""
+        prefix = ["ip", "netns", "exec", self.space(name)]
+        daemon = Daemon(f"host-{name}", prefix=prefix, insecure_loopback=False, listen=[])
+        self.daemons[name] = daemon
+        return daemon
+
+    def cut(self, name: str) -> None:
+        ip("link", "set", self.wire(name), "down")
+
+    def heal(self, name: str) -> None:
+        ip("link", "set", self.wire(name), "up")
+
+    def mute(self, name: str, other: str) -> None:
+        """What ``name`` sends to ``other`` is lost, and not the other way."""
+        ip(
+            "-n",
+            self.space(name),
+            "neigh",
+            "replace",
+            self.address(other),
+            "lladdr",
+            "02:00:00:00:00:01",
+            "dev",
+            "eth0",
+        )
+
+    def reaches(self, name: str, other: str) -> bool:
+        """Whether a TCP connection comes about."""
+        code = f"import socket; socket.create_connection(('{self.address(other)}', 7420), 1)"
+        command = ["ip", "netns", "exec", self.space(name), sys.executable, "-c", code]
+        return subprocess.run(command, capture_output=True, timeout=20, check=False).returncode == 0
+
+    def unmute(self, name: str, other: str) -> None:
+        ip("-n", self.space(name), "neigh", "del", self.address(other), "dev", "eth0")
+
+    def close(self) -> None:
+        for daemon in self.daemons.values():
+            daemon.close()
+        for name in self.names:  # the link by itself: with its namespace it would go at some later time
+            subprocess.run(["ip", "link", "del", self.wire(name)], check=False, capture_output=True)
+            subprocess.run(["ip", "netns", "del", self.space(name)], check=False, capture_output=True)
+        subprocess.run(["ip", "link", "del", self.bridge], check=False, capture_output=True)
+
+
+@pytest.fixture
+def lan() -> Iterator[Lan]:
+    made = Lan(["a", "b", "c"])
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def run(daemon: Daemon, *words: str, stdin: str | None = None) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "crdtsyncd.cli", "--socket", str(daemon.socket), *words],
+        input=stdin, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def connected(one: Daemon, other: Daemon) -> bool:
+    return all((a.peer(b.name) or {}).get("state") == "connected" for a, b in ((one, other), (other, one)))
+
+
+def meet(*daemons: Daemon, timeout_s: float = 60.0) -> None:
+    for number, one in enumerate(daemons):
+        for other in daemons[number + 1 :]:
+            wait_until(lambda a=one, b=other: connected(a, b), timeout_s, f"{one.name} and {other.name} meet")  # type: ignore[misc]
+
+
+def write_on_all(daemons: list[Daemon], word: str) -> None:
+    for daemon in daemons:
+        daemon.client().set(f"{word}/{daemon.name}", word, timeout=5)
+        daemon.client().set(f"{word}/shared", daemon.name, timeout=5)
+
+
+@pytest.mark.timeout(300)
+def test_three_hosts_are_joined_cut_healed_and_one_is_removed(lan: Lan) -> None:
+    a, b, c = (lan.start(name) for name in "abc")
+    run(a, "cluster", "init", "--listen", "0.0.0.0:7420")
+    run(b, "cluster", "join", run(a, "cluster", "invite"))
+    run(c, "cluster", "join", "-", "--listen", "0.0.0.0:7420", stdin=run(a, "cluster", "invite"))
+    wait_until(lambda: connected(a, b) and connected(a, c) and connected(b, c), 30, "all meet")  # b only dials
+    a.client().set("k", 1, w="all", timeout=10)
+
+    # cut off fully: everybody goes on, and what was written on both sides is there afterwards
+    lan.cut("c")
+    write_on_all([a, b, c], "cut")
+    sleep(CUT_S)
+    assert c.client().get("cut/host-a") is None
+    lan.heal("c")
+    healed(a, b, c)
+    assert len(c.client().conflicts()) == 1
+
+    assert lan.reaches("a", "c")
+
+    # one way only: what a says to c is lost, b brings it
+    lan.mute("a", "c")
+    write_on_all([a, b, c], "mute")
+    wait_until(lambda: c.client().get("mute/host-a") == "mute", 60, "b brings to c what a cannot")
+    wait_until(lambda: a.client().get("mute/host-c") == "mute", 60, "b brings to a what c says")
+    lan.unmute("a", "c")
+    healed(a, b, c)
+
+    # flapping
+    for _ in range(8):
+        lan.cut("b")
+        sleep(0.2)
+        lan.heal("b")
+        write_on_all([a, b, c], "flap")
+        sleep(0.3)
+    healed(a, b, c)
+
+    # removed while it cannot hear of it: it is refused when it comes back
+    lan.cut("c")
+    run(a, "cluster", "remove", "host-c")
+    wait_until(lambda: "removed" in run(b, "cluster", "members"), 10)
+    c.client().set("after/removal", 1)
+    lan.heal("c")
+    c.wait_log(lambda event: "host-c was removed" in str(event), 90)
+    assert a.client().get("after/removal") is None
+    a.client().set("left", 1, w="all", timeout=10)
+
+
+@pytest.mark.timeout(200)
+def test_members_find_each_other_when_all_addresses_have_changed(lan: Lan) -> None:
+    a, b = lan.start("a"), lan.start("b")
+    run(a, "cluster", "init", "--listen", "0.0.0.0:7420")
+    run(b, "cluster", "join", run(a, "cluster", "invite"), "--listen", "0.0.0.0:7420")
+    meet(a, b)
+    for daemon in (a, b):
+        daemon.kill()
+    for number, name in enumerate("ab", 101):
+        ip("-n", lan.space(name), "addr", "flush", "dev", "eth0")
+        ip("-n", lan.space(name), "addr", "add", f"10.99.{os.getpid() % 250}.{number}/24", "dev", "eth0")
+    for daemon in (a, b):
+        daemon.start(mdns=True)
+    meet(a, b)
+    a.client().set("k", 1, w="all", timeout=10)
+
+
+def healed(*daemons: Daemon) -> None:
+    wait_until_equal(daemons, 90)
+    meet(*daemons, timeout_s=90)

@@ -1,0 +1,309 @@
+"""Read policies on real daemons whose connections are really cut: one winner everywhere, nothing lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crdtsync import AsyncClient, Client, RanksLower, Unresolved, VersionMismatch
+from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
+from tests.harness.shell import Shell
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+PAIRS = ((0, 1), (0, 2), (1, 2))
+CONFIDENCES = (0.9, 0.7, 0.8)
+LOG_BYTES_MAX = 1024 * 1024
+
+
+@pytest.fixture
+def crdtsync(daemon: Daemon, tmp_path: Path) -> Shell:
+    """The command line of one daemon."""
+    return Shell(daemon.socket, tmp_path)
+
+
+def part(cluster: Cluster) -> None:
+    """Cut every connection, and wait until every daemon has noticed."""
+    for pair in PAIRS:
+        cluster.cut(*pair)
+    for pair in PAIRS:
+        cluster.wait_parted(*pair)
+
+
+def values(client: Client, key: str) -> list[Any]:
+    """All values of a key, the winner first."""
+    entry = client.entry(key)
+    return [] if entry is None else [entry.value, *(sibling.value for sibling in entry.siblings)]
+
+
+def set_all(client: Client, key: str, *values: object) -> None:
+    """One value after the other, in one batch."""
+    with client.batch() as batch:
+        for value in values:
+            batch.set(key, value)
+
+
+def test_the_most_confident_of_three_is_read_everywhere_in_whatever_order_they_arrive(cluster: Cluster) -> None:
+    """All orders in which the three write, and all in which the connections come back: 36, a key for each."""
+    cases = {
+        f"answer/{''.join(map(str, writing))}-{n}": (writing, healing)
+        for writing, (n, healing) in product(permutations(range(3)), enumerate(permutations(PAIRS)))
+    }
+    token = cluster[1].client().schema_set("answer/**", "confidence")
+    wait_until_equal(cluster)
+    clients = [daemon.client(daemon.name) for daemon in cluster]
+    for healing in permutations(PAIRS):
+        keys = [key for key, case in cases.items() if case[1] == healing]
+        part(cluster)
+        for key in keys:
+            for host in cases[key][0]:
+                clients[host].set(key, f"by {host}", confidence=CONFIDENCES[host])
+        for host, client in enumerate(clients):
+            assert [values(client, key) for key in keys] == [[f"by {host}"]] * len(keys)
+        for pair in healing:  # what the first two have exchanged arrives at the third as one, or one by one
+            cluster.heal(*pair)
+            cluster.wait_connected(*pair)
+        wait_until_equal(cluster)
+        for client in clients:
+            for key in keys:
+                assert values(client, key) == ["by 0", "by 2", "by 1"]
+                assert client.get(key, after=token) == "by 0"
+                entry = client.entry(key)
+                assert entry is not None
+                assert [entry.confidence, *(one.confidence for one in entry.siblings)] == [0.9, 0.8, 0.7]
+                assert [entry.node, *(one.node for one in entry.siblings)] == ["host-a", "host-c", "host-b"]
+                assert entry.policy == "confidence"
+    for client in clients:
+        assert sorted(entry.key for entry in client.conflicts("answer/")) == sorted(cases)
+        assert dict(client.items("answer/")) == dict.fromkeys(cases, "by 0")
+
+
+@pytest.mark.parametrize(
+    "policy, expected",
+    [("lww", 2), ("max", 9), ("min", 1), ("first", 9), ("all", [2, 1, 9]), ("manual", Unresolved)],
+)
+def test_each_policy_after_a_partition(pair: Cluster, policy: str, expected: object) -> None:
+    """Declared on one side of the partition, after the values, and by the other side read after it."""
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+    here, there = (daemon.client() for daemon in pair)
+    watched = there.watch("k", timeout=20)
+    here.set("k", 9)
+    assert next(watched).event == "snapshot"
+    there.set("k", 1)
+    assert next(watched).value == 1
+    assert there.get("k") == 1
+    there.set("k", 2, seen="?")
+    assert next(watched).event == "conflict"
+    token = here.schema_set("*", policy)
+    pair.heal()
+    wait_until_equal(pair)
+    for client in (here, there):
+        if expected is Unresolved:
+            with pytest.raises(Unresolved) as refusal:
+                client.get("k", after=token)
+            assert [refusal.value.current.value, *(one.value for one in refusal.value.current.siblings)] == [2, 1, 9]
+            assert client.keys() == ["k"]
+            with pytest.raises(Unresolved):
+                client.items()
+        else:
+            assert client.get("k", after=token) == expected
+    first = expected[0] if isinstance(expected, list) else 2 if expected is Unresolved else expected
+    told = [next(watched)]
+    while told[-1].policy != policy or len(told[-1].siblings) < 2:
+        told.append(next(watched))
+    assert told[-1].value == first
+
+
+def test_two_sides_declare_different_policies_at_once(pair: Cluster) -> None:
+    """The newest applies on both, and a restart changes nothing."""
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+    for daemon, policy, value in zip(pair, ("min", "max"), (1, 9), strict=True):
+        daemon.client().set("k", value)
+        daemon.client().schema_set("k", policy)
+    pair.heal()
+    wait_until_equal(pair)
+    policies = []
+    for daemon in pair:
+        schema = daemon.client().schema("k")
+        assert schema is not None
+        assert schema.siblings == 1
+        policies.append((schema.policy, values(daemon.client(), "k")))
+    assert policies == [("max", [9, 1])] * 2
+    pair[0].kill()
+    pair[0].start()
+    assert values(pair[0].client(), "k") == [9, 1]
+
+
+def test_a_lower_write_is_refused_here_and_ranked_elsewhere(pair: Cluster) -> None:
+    """The error hands over what is there."""
+    pair[0].client().schema_set("bids/*", "max", refuse_lower=True)
+    wait_until_equal(pair)
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+    here, there = (daemon.client(daemon.name) for daemon in pair)
+    here.set("bids/lamp", 20)
+    there.set("bids/lamp", 10)
+    pair.heal()
+    wait_until_equal(pair)
+    assert values(here, "bids/lamp") == values(there, "bids/lamp") == [20, 10]
+    with pytest.raises(RanksLower, match=r"20 against 15") as refusal:
+        there.set("bids/lamp", 15)
+    assert refusal.value.current.value == 20
+    assert refusal.value.current.siblings[0].value == 10
+    there.set("bids/lamp", 30)
+    assert values(there, "bids/lamp") == [30], "the refusal counts as a reading of all values"
+    with pytest.raises(RanksLower):
+        set_all(there, "bids/lamp", 40, 35)
+    assert there.get("bids/lamp") == 30
+    assert there.update("bids/lamp", lambda value: value + 1).value == 31
+    with pytest.raises(RanksLower):
+        there.update("bids/lamp", lambda value: value - 1)
+
+
+def test_a_new_node_knows_the_schemas_from_a_snapshot(make_cluster: Callable[..., Cluster]) -> None:
+    """It starts when the log of the others no longer reaches back."""
+    cluster = make_cluster(2, start=False, log_bytes_max=LOG_BYTES_MAX)
+    cluster.link(0, 1).cut(refuse=True)
+    first, second = cluster
+    first.start()
+    client = first.client()
+    for value in (5, 9, 7):
+        client.set("k", value, seen="?")
+    client.schema_set("k", "min")
+    for start in range(0, 3000, 500):
+        with client.batch() as batch:
+            for n in range(start, start + 500):
+                batch.set(f"filler/{n}", "x" * 1000)
+    wait_until(lambda: first.space()["log_bytes"] <= LOG_BYTES_MAX, what="the log is trimmed")
+    cluster.start()
+    wait_until_equal(cluster)
+    assert len(second.log_events("snapshot_taken")) == 1
+    assert values(second.client(), "k") == [5, 7, 9]
+    second.kill()
+    second.start()
+    assert values(second.client(), "k") == [5, 7, 9]
+
+
+def test_update_follows_the_policy(daemon: Daemon) -> None:
+    """``all`` hands the list over and replaces it, ``manual`` asks for a choice first."""
+    client = daemon.client()
+    for policy in ("all", "manual"):
+        client.schema_set(f"{policy}/*", policy)
+        for value in (1, 2):
+            client.set(f"{policy}/k", value, seen="?")
+    client.update("all/k", sum)
+    assert client.get("all/k") == [3]
+    client.update("all/k", lambda found: [*found, 4])
+    assert client.get("all/k") == [[3, 4]]
+    with pytest.raises(Unresolved):
+        client.update("manual/k", lambda value: value + 1)
+    client.update("manual/k", max, siblings=True)
+    assert client.update("manual/k", lambda value: value + 1).value == 3
+    with pytest.raises(VersionMismatch):
+        client.set("manual/k", 0, if_absent=True)
+
+
+async def test_the_asyncio_client_does_the_same(daemon: Daemon) -> None:
+    """Its methods are the twins."""
+    async with AsyncClient(socket=daemon.socket) as client:
+        await client.schema_set("k", "manual")
+        for value in (1, 2):
+            await client.set("k", value, seen="?")
+        with pytest.raises(Unresolved) as refusal:
+            await client.get("k")
+        await client.resolve("k", take=refusal.value.current.siblings[0].dot)
+        assert await client.get("k") == 1
+        assert [schema.policy for schema in await client.schemas()] == ["manual"]
+        await client.schema_set("k", None)
+        assert await client.schema("k") is None
+
+
+def test_the_command_line_follows_the_policy(crdtsync: Shell) -> None:
+    """Exit statuses, lists, and what to do next."""
+    run = crdtsync
+    for key in ("vote", "decision", "score"):
+        for value in ("1", "3", "2"):
+            run.ok("set", key, value, "--seen", "?")
+    run.ok("schema", "set", "vote", "--policy", "all")
+    run.ok("schema", "set", "decision", "--policy", "manual")
+    run.ok("schema", "set", "score", "--policy", "max", "--refuse-lower")
+    assert run.ok("get", "vote") == "[2, 3, 1]"
+    assert run.json("get", "vote", "--json")[0]["policy"] == "all"
+    score = run("get", "score")
+    assert (score.status, score.out) == (0, "3\n")
+    assert "(read policy max)" in score.err
+    unresolved = run("get", "decision")
+    assert (unresolved.status, unresolved.out) == (6, "")
+    assert "crdtsync get --siblings" in unresolved.err
+    assert "resolve" in unresolved.err
+    assert run("get", "decision", "--json").status == 6
+    assert run.ok("get", "decision", "--siblings") == "2\n3\n1"
+    entry = run.json("get", "decision", "--siblings", "--json")[0]
+    assert run("update", "decision", "--", "cat").status == 6
+    assert [line["policy"] for line in run.json("conflicts", "--json")] == ["manual", "max", "all"]
+    assert "POLICY" in run.ok("conflicts")
+    run.ok("resolve", "decision", "--take", entry["siblings"][1]["dot"])
+    assert run.ok("get", "decision") == "1"
+    lower = run("set", "score", "2")
+    assert lower.status == 1
+    assert "3 against 2" in lower.err
+    assert run("schema", "set", "score", "--policy", "all", "--refuse-lower").status == 4
+    assert run("schema", "set", "sc*", "--policy", "max").status == 4
+    assert run("schema", "set", "score").status == 2
+    assert run("schema", "show", "nothing").status == 1
+    assert [row["pattern"] for row in run.json("schema", "show", "--json")] == ["decision", "score", "vote"]
+    assert run.ok("ls").split() == ["decision", "score", "vote"]
+    assert run.ok("ls", "_schema/").split() == ["_schema/decision", "_schema/score", "_schema/vote"]
+
+
+@pytest.mark.parametrize("policy", ["lww", "first", "max", "confidence"])
+def test_an_import_keeps_the_order_of_siblings(make_daemon: Callable[..., Daemon], tmp_path: Path, policy: str) -> None:
+    """Into a daemon with the same schemas: whatever the policy, the same value comes first."""
+    source, target = make_daemon(), make_daemon()
+    for daemon in (source, target):
+        daemon.client().schema_set("**", policy)
+    client = source.client()
+    for value, confidence in ((5, 0.9), (9, 0.7), (7, 0.8)):
+        client.set("k", value, seen="?", confidence=confidence)
+        client.merge("m", {"f": value, "g": 0}, seen="?")
+    line = Shell(source.socket, tmp_path).ok("export")
+    assert "_schema" not in line
+    Shell(target.socket, tmp_path).ok("import", "-", stdin=line)
+    for key in ("k", "m"):
+        assert values(target.client(), key)[0] == values(client, key)[0]
+    assert sorted(values(target.client(), "k")) == [5, 7, 9]
+
+
+def test_a_mirror_reads_by_the_policy(daemon: Daemon) -> None:
+    """As ``get`` does, also when a schema comes while it stands; what it hands over counts as read."""
+    client = daemon.client()
+    for value in (5, 9, 7):
+        client.set("k", value, seen="?")
+    client.set("alone", 1)
+    client.merge("m", {"f": 1})
+    with client.mirror() as mirror:
+        assert (mirror["k"], mirror["alone"], mirror["m"]) == (7, 1, {"f": 1})
+        client.schema_set("**", "max")
+        wait_until(lambda: mirror["k"] == 9)
+        client.schema_set("**", "all")
+        wait_until(lambda: (mirror["k"], mirror["alone"], mirror["m"]) == ([7, 9, 5], [1], {"f": [1]}))
+        client.set("k", 0)
+        assert client.get("k") == [0]
+        client.set("k", 1, seen="?")
+        client.schema_set("**", "manual")
+
+        def unresolved() -> bool:
+            try:
+                return bool(mirror["k"]) and False
+            except Unresolved as refusal:
+                return [refusal.current.value, refusal.current.siblings[0].value] == [1, 0]
+
+        wait_until(unresolved)
+        assert mirror["alone"] == 1
+        assert "_schema/**" not in mirror

@@ -1,0 +1,44 @@
+"""The benchmark beside others, briefly: it measures what it says, of real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.rivals import measures, report
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_it_measures_crdtsync_beside_redis(tmp_path: Path) -> None:
+    if shutil.which("redis-server") is None and (os.geteuid() != 0 or shutil.which("apt-get") is None):
+        pytest.skip("needs redis-server, or root and apt-get to install it")
+    systems = ["--system", "crdtsync", "--system", "redis", "--out", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "rivals", "--rounds", "1", "--writes", "40", "--json", *systems],
+        cwd=ROOT, capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for figure in (measures.WRITE_P50, measures.WRITES, measures.READ_P50, measures.RESTART, measures.DISK):
+        assert found[figure.name].keys() == {"crdtsync", "Redis always"}
+        assert all(value > 0 for value in found[figure.name].values())
+    assert found[measures.LOST_BY_KILL.name]["crdtsync"] == 0
+    assert len(found[measures.DISTANCE_P50.name]) == 2
+    assert "crdtsync" in (tmp_path / "rivals.md").read_text()
+    assert (tmp_path / "rivals-1.svg").read_text().startswith("<svg")
+
+
+def test_the_table_tells_ratios_and_the_best_first() -> None:
+    found = {measures.WRITES: {"Redis always": 4000.0, "crdtsync": 8000.0}, measures.WRITE_P50: {"crdtsync": 1.0}}
+    lines = report.table(found, 3).splitlines()
+    assert lines[4] == "| crdtsync | 8,000 | 1.00 |"
+    assert lines[5] == "| Redis always | 4,000 | 2.00 |"

@@ -1,0 +1,348 @@
+"""Session guarantees on real hosts: a client that goes on at another daemon takes along what it has seen.
+
+It reads its own writes, is never shown less than before, and writes after what it has read; or it is told what is
+missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from crdtsync import AsyncClient, Client
+from crdtsync.client import Event, Watch
+from crdtsync.errors import Timeout
+from crdtsync.wire.tokens import decode_token
+from tests.harness import Cluster, Daemon, Proxy, wait_until, wait_until_equal
+from tests.harness.shell import Shell
+
+pytestmark = pytest.mark.integration
+
+SHORT_S = 0.4
+LONG_S = 20.0
+
+
+@pytest.fixture
+def door(pair: Cluster) -> Proxy:
+    """A socket at which the first daemon answers, until :func:`swap` puts the second one behind it."""
+    return pair.network.proxy(str(pair[0].socket), str(pair[0].run / "d"))
+
+
+@pytest.fixture
+def state(door: Proxy) -> Iterator[Client]:
+    """A client of whoever answers at the door."""
+    with Client(str(door.address), agent="mover") as client:
+        yield client
+
+
+def swap(door: Proxy, to: Daemon) -> None:
+    """From now on ``to`` answers at the door; connections to the other break."""
+    door.target = str(to.socket)
+    door.drop()
+
+
+def part(pair: Cluster, *, known: bool = True) -> None:
+    """Cut them apart; ``known``: each has heard of the other."""
+    for daemon in pair if known else ():
+        daemon.client("usher").set(f"known/{daemon.name}", True)
+    wait_until_equal(pair)
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+
+
+READS: list[Callable[[Client], Any]] = [
+    lambda state: state.get("r"),
+    lambda state: state.entries("r")[0].value,
+    lambda state: dict(state.items())["r"],
+    lambda state: state.get("c"),
+    lambda state: state.log("l")[-1],
+    lambda state: state.members("s")[-1],
+    lambda state: state.get("m")["f"],
+    lambda state: int(state.text("t").read()),
+]
+
+
+def write_all(state: Client, n: int) -> None:
+    """Write ``n`` in every kind, as one change but for the text."""
+    with state.batch() as batch:
+        batch.set("r", n)
+        batch.incr("c", n - (n - 1 if n > 1 else 0))
+        batch.append("l", n)
+        batch.add("s", n)
+        batch.merge("m", {"f": n})
+    state.text("t").set(str(n))
+
+
+def test_it_reads_its_own_writes_of_every_kind(pair: Cluster, door: Proxy, state: Client) -> None:
+    write_all(state, 1)
+    wait_until_equal(pair)
+    part(pair)
+    write_all(state, 2)
+    swap(door, pair[1])
+    for read in READS:
+        with pytest.raises(Timeout, match="it lacks 2 changes of host-a") as late:
+            in_short(state, read)
+        assert late.value.missing == {"host-a": 2}
+    pair.heal()
+    assert [read(state) for read in READS] == [2] * len(READS)
+
+
+def in_short(state: Client, read: Callable[[Client], Any]) -> Any:
+    timeout_s, state.timeout_s = state.timeout_s, SHORT_S
+    try:
+        return read(state)
+    finally:
+        state.timeout_s = timeout_s
+
+
+def test_it_waits_for_what_is_on_its_way(pair: Cluster, door: Proxy, state: Client) -> None:
+    part(pair)
+    state.set("plan", 1)
+    swap(door, pair[1])
+    found: list[Any] = []
+    reader = Thread(target=lambda: found.append(state.get("plan", timeout=LONG_S)))
+    reader.start()
+    wait_until(lambda: any(agent["name"] == "mover" for agent in pair[1].status()["agents"]), what="it has moved")
+    assert not found
+    pair.heal()
+    reader.join(LONG_S)
+    assert found == [1]
+
+
+def test_its_reads_never_go_back(pair: Cluster, door: Proxy, state: Client) -> None:
+    """What others wrote and it has only read counts as much as what it wrote."""
+    other = pair[0].client("other")
+    part(pair)
+    for n in range(5):
+        other.set("plan", n)
+    assert state.get("plan") == 4
+    swap(door, pair[1])
+    with pytest.raises(Timeout) as late:
+        state.get("plan", timeout=SHORT_S)
+    assert late.value.missing == {"host-a": 5}
+    assert late.value.token is None
+    pair.heal()
+    assert state.get("plan", timeout=LONG_S) == 4
+
+
+def test_what_it_saw_absent_does_not_come_back(pair: Cluster, door: Proxy, state: Client) -> None:
+    other = pair[0].client("other")
+    other.set("plan", 1)
+    wait_until_equal(pair)
+    part(pair)
+    other.delete("plan")
+    assert state.get("plan") is None
+    swap(door, pair[1])
+    with pytest.raises(Timeout):
+        state.get("plan", timeout=SHORT_S)
+    pair.heal()
+    assert state.get("plan", timeout=LONG_S) is None
+
+
+def test_its_writes_come_after_what_it_has_read(cluster: Cluster) -> None:
+    """On every host: the third hears of the answer from the second before it hears of the question from the first."""
+    door = cluster.network.proxy(str(cluster[0].socket), str(cluster[0].run / "d"))
+    with Client(str(door.address), agent="mover") as state:
+        cluster[0].client().set("known", True)
+        wait_until_equal(cluster)
+        cluster.isolate(0)
+        for other in (1, 2):
+            cluster.wait_parted(0, other)
+        cluster[0].client("asker").set("question", "?")
+        assert state.get("question") == "?"
+        swap(door, cluster[1])
+        assert state.status()["node"]["name"] == "host-b"  # a write to a connection that breaks has an unknown outcome
+        with pytest.raises(Timeout, match="nothing was done"):
+            state.set("answer", "!", timeout=SHORT_S)
+        assert cluster[1].client().get("answer") is None
+        cluster.heal(0, 1)
+        token = state.set("answer", "!", timeout=LONG_S)
+        third = cluster[2].client()
+        assert third.get("answer", after=token, timeout=LONG_S) == "!"
+        assert third.get("question") == "?"
+
+
+def told(watch: Watch) -> Event:
+    event = watch.next(LONG_S)
+    assert event is not None
+    return event
+
+
+def test_its_watches_never_go_back(pair: Cluster, door: Proxy, state: Client) -> None:
+    part(pair)
+    with state.watch("plan") as watch:
+        assert told(watch).event == "snapshot"
+        pair[0].client("other").set("plan", "new")
+        assert told(watch).value == "new"
+        pair[1].client("other").set("plan", "concurrent")
+        swap(door, pair[1])
+        with pytest.raises(Timeout):
+            watch.next(1.0)
+        pair.heal()
+        while not (event := told(watch)).siblings:
+            assert event.key != "plan" or event.value == "concurrent", "what it has not been told"
+        assert {event.value, *(one.value for one in event.siblings)} == {"new", "concurrent"}
+
+
+def test_a_watch_that_was_shown_more_binds_its_client_too(pair: Cluster, door: Proxy, state: Client) -> None:
+    part(pair)
+    with state.watch("plan") as watch:
+        assert told(watch).event == "snapshot"
+        pair[0].client("other").set("plan", "new")
+        assert told(watch).value == "new"
+    swap(door, pair[1])
+    with pytest.raises(Timeout, match="1 change of host-a"):
+        state.get("plan", timeout=SHORT_S)
+    pair.heal()
+    assert state.get("plan", timeout=LONG_S) == "new"
+
+
+def test_a_daemon_that_comes_back_empty_catches_up_before_it_is_believed(
+    pair: Cluster, make_daemon: Callable[..., Daemon]
+) -> None:
+    """The same socket, another database: that of a host that was set up anew."""
+    first, second = pair
+    door = pair.network.proxy(str(first.socket), str(first.run / "d"))
+    with Client(str(door.address), agent="mover") as state:
+        state.set("plan", "old", w="all", timeout=LONG_S)
+        fresh = make_daemon("host-a2", peers=[])
+        swap(door, fresh)
+        with pytest.raises(Timeout, match="connected to no other node"):
+            state.get("plan", timeout=SHORT_S)
+        fresh.stop()
+        fresh.start(peers=[second.url])
+        assert state.get("plan", timeout=LONG_S) == "old"
+
+
+def test_back_where_it_was_it_waits_for_nothing(pair: Cluster, door: Proxy, state: Client) -> None:
+    part(pair)
+    state.set("plan", 1)
+    for _ in range(3):
+        door.drop()
+        assert state.get("plan", timeout=LONG_S) == 1
+    pair[0].kill()
+    pair[0].start()
+    assert state.get("plan", timeout=LONG_S) == 1
+
+
+def test_another_client_goes_on_with_its_token(pair: Cluster) -> None:
+    part(pair)
+    with pair[0].client("planner") as planner:
+        planner.set("plan", 1)
+        planner.get("plan")
+        token = planner.token
+    assert token is not None
+    with Client(pair[1].socket, agent="worker", after=token) as worker:
+        for act in (lambda: worker.get("plan", timeout=SHORT_S), lambda: worker.incr("n", timeout=SHORT_S)):
+            with pytest.raises(Timeout, match="1 change of host-a"):
+                act()
+        assert pair[1].client().get("n") is None
+        pair.heal()
+        assert worker.get("plan", timeout=LONG_S) == 1
+        assert worker.incr("n") == 1
+        together = worker.token
+    assert together is not None
+    with Client(pair[0].socket, after=together) as back:
+        assert (back.get("n", timeout=LONG_S), back.get("plan")) == (1, 1)
+
+
+def test_who_is_missing_may_never_have_been_heard_of(pair: Cluster) -> None:
+    part(pair, known=False)
+    state = pair[1].client(after=pair[0].client().set("plan", 1))
+    with pytest.raises(Timeout, match=r"1 change of a node never heard of here .* connected to no other node"):
+        state.get("plan", timeout=SHORT_S)
+
+
+def test_tokens_stay_short_whatever_has_happened(pair: Cluster) -> None:
+    for n in range(200):
+        pair[n % 2].client().set(f"k/{n}", n)
+    state = pair[0].client()
+    state.keys()
+    state.set("k", 1)
+    for token in (state.token, state.last_token):
+        assert token is not None
+        assert len(token) < 60
+        assert len(decode_token(token)["default"][1]) == 1
+
+
+def test_a_token_of_a_read_covers_what_it_showed(pair: Cluster) -> None:
+    here, there = pair[0].client("here"), pair[1].client("there")
+    writer = pair[0].client("writer")
+    for n in range(20):
+        writer.set("k", n)
+        assert here.get("k") == n
+        token = here.last_token
+        assert token is not None
+        assert there.get("k", after=token, timeout=LONG_S) >= n
+
+
+async def test_the_asyncio_client_keeps_what_it_has_seen_too(pair: Cluster, door: Proxy) -> None:
+    part(pair)
+    async with AsyncClient(str(door.address), agent="mover") as state:
+        await state.set("plan", 1)
+        swap(door, pair[1])
+        with pytest.raises(Timeout, match="1 change of host-a"):
+            await state.get("plan", timeout=SHORT_S)
+        token = state.token
+        assert token is not None
+        async with AsyncClient(pair[1].socket, after=token) as other:
+            with pytest.raises(Timeout) as late:
+                await other.append("log", 1, timeout=SHORT_S)
+            assert late.value.missing == {"host-a": 1}
+            pair.heal()
+            assert await other.append("log", 1, timeout=LONG_S) == 1
+        assert await state.get("plan", timeout=LONG_S) == 1
+        state.forget_token()
+        assert state.token is None
+
+
+def test_the_command_line_takes_tokens_everywhere(pair: Cluster, tmp_path: Path) -> None:
+    shells = []
+    for daemon in pair:
+        (tmp_path / daemon.name).mkdir()
+        shells.append(Shell(daemon.socket, tmp_path / daemon.name))
+    here, there = shells
+    part(pair)
+    here.ok("set", "plan", "1")
+    token = json.loads(here.ok("get", "plan", "--json"))["token"]
+    for command in (
+        ("get", "plan"),
+        ("members", "s"),
+        ("set", "n", "1"),
+        ("incr", "c"),
+        ("ls",),
+        ("log", "l"),
+        ("text", "t"),
+    ):
+        for words, environment in (((*command, "--after", token), {}), (command, {"CRDTSYNC_AFTER": token})):
+            done = there(*words, "--timeout", "300ms", **environment)
+            assert done.status == 5
+            assert "it lacks 1 change of host-a" in done.err
+    done = there("get", "plan", "--json", "--after", token, "--timeout", "300ms")
+    assert json.loads(done.err)["error"]["missing"] == {"host-a": 1}
+    assert there("get", "plan").status == 1
+    pair.heal()
+    assert there.ok("get", "plan", "--after", token) == "1"
+    assert "plan" in there.ok("--after", token, "ls").split()
+
+
+def test_a_child_process_goes_on_with_what_its_parent_had_seen(pair: Cluster, door: Proxy, state: Client) -> None:
+    part(pair)
+    state.set("plan", 1)
+    door.target = str(pair[1].socket)  # the parent's connection stands; the child makes one of its own
+    child = os.fork()
+    if child == 0:
+        try:
+            state.get("plan", timeout=SHORT_S)
+        except Timeout as late:
+            os._exit(7 if late.missing == {"host-a": 1} else 1)
+        except BaseException:  # noqa: BLE001  # the child of a test run must not go on with the tests
+            os._exit(2)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

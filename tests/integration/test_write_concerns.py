@@ -1,0 +1,124 @@
+"""Write concerns: on how many hosts a write is on disk when the call returns, or who has it if that takes too long."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from threading import Thread
+from time import monotonic
+
+import pytest
+
+from crdtsync.errors import InvalidRequest, Timeout
+from tests.harness import Cluster, Daemon, wait_until
+from tests.harness.shell import Shell
+
+pytestmark = pytest.mark.integration
+
+SHORT_S, LONG_S = 0.5, 20.0
+
+
+def test_they_count_nodes_that_have_it_on_disk(cluster: Cluster) -> None:
+    state = cluster[0].client()
+    for w, nodes in ((1, 1), (2, 2), ("majority", 2), (3, 3), ("all", 3)):
+        assert state.set("k", str(w), w=w, timeout=LONG_S).nodes >= nodes
+    cluster[1].kill()
+    cluster[2].kill()
+    cluster[0].kill()
+    cluster.start()
+    assert [daemon.client().get("k") for daemon in cluster] == ["all"] * 3
+
+
+def test_one_that_is_not_met_names_who_has_it_and_who_has_not(cluster: Cluster) -> None:
+    state = cluster[0].client()
+    state.set("k", 0, w="all", timeout=LONG_S)
+    cluster.isolate(2)
+    for other in (0, 1):
+        cluster.wait_parted(other, 2)
+    with pytest.raises(Timeout, match=r"2 of the 3 nodes wanted.*without it: host-c \(not connected\)") as late:
+        state.append("log", 1, w="all", timeout=SHORT_S)
+    assert late.value.held_by == ["host-a", "host-b"]
+    assert late.value.token is not None
+    assert state.log("log") == [1], "the write itself is done"
+    assert cluster[1].client().log("log", after=late.value.token) == [1]
+    cluster.heal()
+    assert state.wait(late.value.token, w="all", timeout=LONG_S) == 3
+
+
+def test_a_peer_that_dies_meanwhile_and_comes_back(pair: Cluster) -> None:
+    """It answers when the peer is back and has it, not before."""
+    state = pair[0].client()
+    state.set("k", 0, w=2, timeout=LONG_S)
+    pair[1].kill()
+    answers: list[int] = []
+    writer = Thread(target=lambda: answers.append(state.set("k", 1, w=2, timeout=60).nodes))
+    writer.start()
+    wait_until(lambda: pair[0].client().get("k") == 1, what="it is done here")
+    assert answers == []
+    pair[1].start()
+    writer.join(LONG_S)
+    assert answers == [2]
+    pair[0].kill()
+    assert pair[1].client().get("k") == 1
+
+
+def test_a_peer_that_had_it_and_died_still_counts(cluster: Cluster) -> None:
+    """It is on that disk: the peer said so."""
+    state = cluster[0].client()
+    token = state.set("k", 1, w="all", timeout=LONG_S)
+    cluster[2].kill()
+    assert state.wait(token, w="all", timeout=LONG_S) == 3
+    with pytest.raises(Timeout) as late:
+        state.set("k", 2, w="all", timeout=SHORT_S)
+    assert late.value.held_by == ["host-a", "host-b"]
+    assert state.set("k", 3, w="majority", timeout=LONG_S).nodes == 2
+
+
+def test_more_nodes_than_are_known_are_refused_at_once(pair: Cluster) -> None:
+    # Until its own call has got through, an address may turn out to be a third node.
+    wait_until(lambda: len(pair[0].status()["peers"]) == 1)
+    state = pair[0].client()
+    began = monotonic()
+    for act in (
+        lambda: state.set("k", 1, w=3, timeout=LONG_S),
+        lambda: state.wait(state.set("j", 1), w=7, timeout=LONG_S),
+    ):
+        with pytest.raises(InvalidRequest, match=r"this node knows of 2 nodes \(host-a, host-b\); nothing was done"):
+            act()
+    assert monotonic() - began < LONG_S / 2
+    assert state.get("k") is None
+
+
+def test_a_host_alone_is_all_there_is(daemon: Daemon) -> None:
+    state = daemon.client()
+    assert state.set("k", 1, w="all").nodes == 1
+    assert state.set("k", 2, w="majority").nodes == 1
+    with pytest.raises(InvalidRequest, match="this node knows of 1 node "):
+        state.set("k", 3, w=2)
+    assert state.get("k") == 2
+
+
+def test_a_configured_peer_that_was_never_met_is_waited_for(daemon: Daemon, tmp_path: Path) -> None:
+    daemon.stop()
+    daemon.start(peers=["ws://127.0.0.1:1"])
+    with pytest.raises(Timeout) as late:
+        daemon.client().set("k", 1, w=2, timeout=SHORT_S)
+    assert late.value.held_by == [daemon.name]
+
+
+def test_the_command_line_says_the_same(pair: Cluster, tmp_path: Path) -> None:
+    shell = Shell(pair[0].socket, tmp_path)
+    assert json.loads(shell.ok("set", "k", "1", "-w", "2", "--json", "--timeout", "20s"))["nodes"] == 2
+    wait_until(lambda: len(pair[0].status()["peers"]) == 1)
+    done = shell("set", "k", "2", "-w", "3")
+    assert done.status == 4
+    assert "knows of 2 nodes" in done.err
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+    done = shell("incr", "n", "-w", "all", "--timeout", "500ms", "--json")
+    assert done.status == 5
+    error = json.loads(done.err)["error"]
+    assert (error["code"], error["held_by"]) == ("timeout", ["host-a"])
+    assert shell.ok("get", "n") == "1"
+    pair.heal()
+    assert shell.ok("wait", error["token"], "-w", "all", "--timeout", "20s") == "2"

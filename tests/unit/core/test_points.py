@@ -1,0 +1,165 @@
+"""What a session has seen goes along with it: ``need`` on its requests, and the points that it is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from crdtsync.wire.codec import pack
+from crdtsync.wire.tokens import decode_token, encode_token
+from tests.unit.core.fleet import Refusal
+
+
+def waits(session, request):
+    session.machine.turn()
+    return request not in session.replies
+
+
+@pytest.mark.parametrize(
+    "operation, args",
+    [("get", {"key": "k"}), ("scan", {}), ("set", {"key": "k", "value": pack(2), "n": 1}), ("watch", {})],
+)
+def test_whatever_is_asked_for_waits_until_what_the_session_has_seen_is_here(apart, operation, args):
+    token = apart["a"].agent().set("k", 1)["token"]
+    bob = apart["b"].agent()
+    request = bob.send(operation, need=token, timeout=60_000, **args)
+    assert waits(bob, request)
+    apart.link("a", "b")
+    apart.sync()
+    assert not waits(bob, request)
+    bob.result(request)
+
+
+def test_a_write_that_waited_comes_after_what_its_author_had_read(apart):
+    token = apart["a"].agent().set("question", 1)["token"]
+    request = apart["b"].agent().write("set", key="answer", value=pack(2), need=token, timeout=60_000)
+    apart.link("a", "b")
+    apart.sync()
+    answer = next(iter(apart["b"].sessions.values())).result(request)["token"]
+    cat = apart["c"].agent()
+    asked = cat.send("get", key="question", after=answer, timeout=60_000)
+    apart.link("b", "c")
+    apart.sync()
+    assert cat.result(asked)["value"] == pack(1)
+
+
+def test_what_is_missing_is_named_when_time_is_over(apart):
+    ann = apart["a"].agent()
+    ann.set("j", 1)
+    token = ann.set("k", 1)["token"]
+    apart["b"].agent().set("other", 1)
+    apart.link("b", "c")
+    apart.sync()
+    bob = apart["b"].agent()
+    request = bob.write("set", key="k", value=pack(2), need=token, timeout=1000)
+    apart.pass_time(1.1)
+    apart["b"].turn()
+    with pytest.raises(
+        Refusal,
+        match=r"b did not get in time .* 2 changes of a node never heard of here .*connected to c; nothing was done",
+    ) as caught:
+        bob.result(request)
+    assert caught.value.code == "timeout"
+    assert list(caught.value.fields["missing"].values()) == [2]
+    assert bob.get("k") is None
+
+
+def test_points_are_told_only_to_those_who_ask_and_only_when_they_change(node):
+    ann, bob = node.agent(points=True), node.agent()
+    ann.set("k", 1)
+    for session in (ann, bob):
+        for _ in range(3):
+            session.get("k")
+    assert bob.points == []
+    ((request, space, token),) = ann.points
+    assert (request, space) == (3, "default")
+    assert decode_token(token)["default"][1] == node.replica.vector
+    bob.set("k", 2)
+    assert ann.get("k") == 2
+    assert len(ann.points) == 2
+
+
+def test_a_point_is_told_before_the_answer_that_it_belongs_to(node):
+    order = []
+    ann = node.agent(points=True)
+    received = ann.received
+
+    def noted(data):
+        received(data)
+        order.append((len(ann.points), ann.request_last in ann.replies))
+
+    ann.received = noted
+    ann.get("k")
+    assert order == [(1, False), (1, True)]
+
+
+def test_a_point_is_short_and_still_covers_all(trio):
+    for name in "abc":
+        trio[name].agent(name).set(name, 1)
+    trio.run(1)
+    ann = trio["a"].agent(points=True)
+    ann.get("a")
+    _, _, before = ann.points[-1]
+    assert len(decode_token(before)["default"][1]) == 3
+    ann.set("a", 2)
+    ann.get("a")
+    _, _, after = ann.points[-1]
+    assert decode_token(after)["default"][1] == {trio["a"].replica.writer: 2}
+    cat = trio["c"].agent()
+    request = cat.send("wait", token=after, timeout=60_000)
+    trio.run(1)
+    cat.result(request)
+    assert [cat.get(key) for key in "abc"] == [2, 1, 1]
+
+
+def test_a_point_that_could_not_be_told_is_told_again(node):
+    ann, bob = node.agent(points=True), node.agent()
+    bob.set("k", 1)
+    bob.write("set", key="k", value=pack(2))
+    request = ann.send("get", key="k")
+    from crdtsync.errors import NoSpace
+
+    node.refuse(NoSpace("full"))
+    with pytest.raises(Refusal):
+        ann.result(request)
+    ann.get("k")
+    assert decode_token(ann.points[-1][2])["default"][1] == node.replica.vector
+
+
+def test_a_failed_condition_tells_its_point_too(node):
+    ann = node.agent()
+    ann.set("k", 1)
+    with pytest.raises(Refusal) as refusal:
+        ann.set("k", 2, if_absent=True)
+    assert decode_token(refusal.value.fields["token"])["default"][1] == node.replica.vector
+    assert refusal.value.fields["key"] == "k"
+
+
+def test_points_of_an_earlier_epoch(node):
+    """The space was dropped since: what was seen of it is gone for good, and its tokens name nothing any more."""
+    ann = node.agent()
+    old = ann.set("k", 1)["token"]
+    node.replica.epoch = 1
+    assert ann.get("k", need=old) == 1
+    for operation, args in (("get", {"key": "k", "after": old}), ("wait", {"token": old})):
+        with pytest.raises(Refusal, match="which was dropped since") as refusal:
+            ann.ask(operation, **args)
+        assert refusal.value.code == "too_old"
+    ann.ask("watch", after=old)
+    node.turn()
+    assert [event["event"] for event in ann.told()] == ["reset", "snapshot", "snapshot"]
+
+
+@pytest.mark.parametrize("argument", ["need", "after"])
+def test_points_of_a_later_epoch(node, argument):
+    ann = node.agent()
+    token = encode_token([("default", 7, {})])
+    with pytest.raises(Refusal, match="has not heard yet") as refusal:
+        ann.ask("get", key="k", **{argument: token})
+    assert refusal.value.code == "timeout"
+
+
+def test_a_token_of_several_spaces_counts_for_each_alone(node):
+    ann = node.agent()
+    writer, seq = next(iter(decode_token(ann.set("k", 1)["token"])["default"][1].items()))
+    both = encode_token([("default", 0, {writer: seq}), ("elsewhere", 3, {writer: 17})])
+    assert ann.get("k", need=both) == 1

@@ -1,0 +1,173 @@
+"""Commits that go to the journal first: readers see them at once, and no crash or full disk loses or doubles them."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pytest
+from crdtsyncd import journal
+from crdtsyncd.store import DATABASE_NAME, Store
+
+from crdtsync.core.storage import (
+    Batch,
+    ChangeRow,
+    DocumentUpdateRow,
+    EntryRow,
+    HeadRow,
+    OutcomeRow,
+    PeerRow,
+    RemovalRow,
+    RemovedRow,
+)
+from tests.unit.daemon.counting import counters, counters_by_sum
+
+WRITER = 5
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_store(tmp_path)
+    opened.commit(first())
+    yield opened
+    opened.close()
+
+
+def open_store(place: Path) -> Store:
+    (place / "run").mkdir(exist_ok=True, parents=True)
+    return Store(place / "data", place / "run")
+
+
+def first() -> Batch:
+    made = Batch()
+    made.spaces.append((1, "default", 0))
+    made.writers.append((1, WRITER))
+    return made
+
+
+def write(number: int, rng: Random | None = None, value: bytes = b"\x01") -> Batch:
+    """What an overwrite of a key leaves behind; with ``rng`` also some of all else that a journal takes."""
+    made = Batch()
+    made.changes.append(ChangeRow(number, 1, WRITER, number, bytes([number % 256]) * 16, b"body", number))
+    made.entries.append(
+        EntryRow(number, 1, WRITER, number, 0, "k", None, 0, 2**64 - 1, "agent", value, bytes(16), None)
+    )
+    made.clocks.append((2**63 + number, 1))
+    if number > 1:
+        made.removed_rows.append(RemovedRow(number - 1, number, number))
+        made.removals.append(RemovalRow(1, "k", WRITER, number, 0, b"\x90", number, number))
+    made.outcomes.append(OutcomeRow(b"c" * 16, number % 4, number, number, b"reply"))
+    made.own_changes = 1
+    if rng is not None and rng.random() < 0.3:
+        made.origins.append((1, number, "node", "name"))
+        made.peers.append(PeerRow("node", "name", number))
+        made.heads.append(HeadRow(1, number + 1000, 7, b"h" * 16, number))
+        made.document_updates.append(DocumentUpdateRow(1, WRITER, 1, 0, number, WRITER, number, 0, "agent", b"update"))
+    return made
+
+
+def journalled(data: Path) -> int:
+    """How many rows the journal has on disk."""
+    with closing(sqlite3.connect(data / DATABASE_NAME)) as db:
+        return int(db.execute("SELECT COUNT(*) FROM journal").fetchone()[0])
+
+
+def dump(store: Store) -> list[str]:
+    """All tables but the journal, and what tells one database from another."""
+    return [line for line in store._db.iterdump() if 'INTO "meta"' not in line and 'INTO "journal"' not in line]
+
+
+def test_a_commit_is_one_row_and_readers_see_it_at_once(store: Store) -> None:
+    store.commit(write(1))
+    store.commit(write(2))
+    assert journalled(store.data_dir) == 2
+    assert [entry.dot.seq for entry in store.entries(1)] == [2]
+    assert journalled(store.data_dir) == 0
+    assert store.outcome(b"c" * 16, 2) == b"reply"
+
+
+def test_what_a_killed_process_left_in_the_journal_is_there_after_a_restart(store: Store, tmp_path: Path) -> None:
+    for number in range(1, 6):
+        store.commit(write(number))
+    assert journalled(store.data_dir) == 5
+    shutil.copytree(store.data_dir, tmp_path / "copy" / "data")
+    copy = open_store(tmp_path / "copy")
+    try:
+        assert journalled(copy.data_dir) == 0
+        assert {writer: seq for writer, seq, _ in copy.heads(1)} == {WRITER: 5}
+        assert [entry.dot.seq for entry in copy.entries(1)] == [5]
+        assert counters(copy) == counters_by_sum(copy)
+        assert dump(copy) == dump(store)
+    finally:
+        copy.close()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_tables_are_those_of_commits_that_go_there_at_once(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = [open_store(tmp_path / name) for name in ("journal", "direct")]
+    try:
+        for store in stores:
+            store.commit(first())
+        rng = Random(seed)
+        for number in range(1, 120):
+            made = write(number, rng)
+            stores[0].commit(made)
+            if rng.random() < 0.1:
+                stores[0].settle()
+            with monkeypatch.context() as patch:
+                patch.setattr(journal, "BATCH_BYTES_MAX", -1)
+                stores[1].commit(made)
+            assert not stores[1].has_pending
+        assert dump(stores[0]) == dump(stores[1])
+        assert counters(stores[0]) == counters_by_sum(stores[0])
+    finally:
+        for store in stores:
+            store.close()
+
+
+def test_what_waits_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "PENDING_CHANGES_MAX", 10)
+    most = 0
+    for number in range(1, 50):
+        store.commit(write(number))
+        most = max(most, journalled(store.data_dir))
+    assert 4 <= most <= 10
+    monkeypatch.setattr(journal, "PENDING_CHANGES_MAX", 1000)
+    monkeypatch.setattr(journal, "PENDING_BYTES_MAX", 5000)
+    for number in range(50, 60):
+        store.commit(write(number, value=bytes(2000)))
+    assert journalled(store.data_dir) <= 4
+
+
+def test_a_large_commit_and_one_that_does_more_go_to_the_tables_in_order(store: Store) -> None:
+    store.commit(write(1))
+    store.commit(write(2, value=bytes(journal.BATCH_BYTES_MAX)))
+    assert not store.has_pending
+    store.commit(write(3))
+    trims = write(4)
+    trims.staged_drops.append(99)
+    store.commit(trims)
+    assert not store.has_pending
+    assert [entry.dot.seq for entry in store.entries(1)] == [4]
+    assert counters(store) == counters_by_sum(store)
+
+
+def synchronous(store: Store) -> int:
+    return int(store._connection.execute("PRAGMA synchronous").fetchone()[0])
+
+
+FULL = 2
+
+
+def test_every_commit_is_synced(store: Store) -> None:
+    assert synchronous(store) == FULL
+    store.commit(write(1))
+    assert synchronous(store) == FULL
+    store.settle()
+    assert synchronous(store) == FULL
