@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import click
 
-from benchmarks import backup, counting, editing_traces, idle, make_trace, mirror, new_node, overwrites
+from benchmarks import (
+    backup,
+    counting,
+    editing_traces,
+    idle,
+    large_fleet,
+    make_trace,
+    mirror,
+    new_node,
+    overwrites,
+    profile,
+)
 from benchmarks.rivals import command as rivals
 
 
@@ -16,11 +27,13 @@ def main() -> None:
 main.add_command(backup.main, "backup")
 main.add_command(counting.main, "counting")
 main.add_command(editing_traces.main, "editing-traces")
+main.add_command(large_fleet.main, "fleet")
 main.add_command(idle.main, "idle")
 main.add_command(make_trace.main, "make-trace")
 main.add_command(mirror.main, "mirror")
 main.add_command(overwrites.main, "overwrites")
 main.add_command(new_node.main, "new-node")
+main.add_command(profile.main, "profile")
 main.add_command(rivals.main, "rivals")
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ _PROGRAM = """
 import ctypes, signal, sys
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-from crdtsyncd.main import main
+from crdtsyncd.starting import main
 main()
 """
 _LOG_LINES_SHOWN = 5
@@ -167,7 +167,7 @@ class Fleet:
         self._settings = dict(settings or {})
         # Short: the path of a unix socket may have 107 bytes.
         self.directory = Path(tempfile.mkdtemp(prefix="crdtsync-"))
-        ports = _free_ports(count)
+        ports = free_ports(count)
         self.daemons = [
             Daemon(
                 f"node-{number}",
@@ -181,7 +181,7 @@ class Fleet:
 
     def add(self, name: str, peers: Sequence[str] = ()) -> Daemon:
         """One more daemon, with no data and not started yet; it dials ``peers``, and none of the others dials it."""
-        (port,) = _free_ports(1)
+        (port,) = free_ports(1)
         daemon = Daemon(name, self.directory / str(len(self.daemons)), port, peers, self._settings)
         self.daemons.append(daemon)
         return daemon
@@ -195,21 +195,22 @@ class Fleet:
                 for daemon in self.daemons:
                     group.create_task(daemon.start())
         except BaseExceptionGroup as group_error:
-            await self._clean_up()
+            await self.clean_up()
             raise group_error.exceptions[0] from None
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._clean_up()
+        await self.clean_up()
 
-    async def _clean_up(self) -> None:
+    async def clean_up(self) -> None:
+        """Kill all that run, and remove their files."""
         try:
             await asyncio.gather(*(daemon.kill() for daemon in self.daemons), return_exceptions=True)
         finally:
             shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on now. All are held until all are known, so that they differ."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]

@@ -22,6 +22,14 @@ class CrdtSyncError(Exception):
         self.message = message
         self.details = details
 
+    @property
+    def token(self) -> str | None:
+        """Of a write that is done although its wait ended, that write's; where ``current`` is there, the point at which
+        that is what there is; else None.
+        """
+        token = self.details.get("token")
+        return token if isinstance(token, str) else None
+
 
 # -- configuration: the person who set this machine up ---------------------------------------------------
 
@@ -61,12 +69,6 @@ class Timeout(CrdtSyncError, TimeoutError):
 
     code = "timeout"
     exit_status = 5
-
-    @property
-    def token(self) -> str | None:
-        """Token of the write that was being waited for, if there was one."""
-        token = self.details.get("token")
-        return token if isinstance(token, str) else None
 
     @property
     def held_by(self) -> list[str]:

@@ -42,7 +42,8 @@ from crdtsync.wire.change import NO_HASH, Change, Codec, Kind, Op, value_hash
 from crdtsync.wire.messages import Ack, Changes, Hello, decode_message, encode_message
 from crdtsync.wire.tokens import decode_dot
 from crdtsync.wire.yjs import InvalidUpdate, Outline, UpdateSummary, advance, validate_update
-from fuzz.frames import ANSWER_S_MAX, Bystander, Totals, judge, packed, report, rss_bytes
+from fuzz.frames import ANSWER_S_MAX, Bystander, Totals, judge, report, rss_bytes
+from fuzz.mutation import packed
 from fuzz.yjs_updates import Mutator, session
 from tests.harness import Cluster, Daemon, differences, wait_until, wait_until_equal
 

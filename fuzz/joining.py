@@ -28,7 +28,8 @@ from crdtsync.wire.joining import (
     proof_of,
     secret_key,
 )
-from fuzz.frames import Mutator, Totals, packed
+from fuzz.frames import Totals
+from fuzz.mutation import Mutator, packed
 from tests.harness import Daemon
 
 ANSWER_TIMEOUT_S = 10.0

@@ -203,6 +203,21 @@ def soak(arguments: list[str]) -> NoReturn:
     _replace(["python", "-m", "pytest", "-m", "soak", "--timeout=0", *arguments], directory=ROOT)
 
 
+def nemesis(arguments: list[str]) -> NoReturn:
+    """Five hosts under cuts, kills, broken disks and clocks: ./dev nemesis --minutes 10."""
+    _replace(["python", "-m", "tests.nemesis", *arguments], directory=ROOT)
+
+
+def crash(arguments: list[str]) -> NoReturn:
+    """Kill a daemon, fail its disk, cut its power, at every point: ./dev crash --help."""
+    _replace(["python", "-m", "tests.crash", *arguments], directory=ROOT)
+
+
+def load(arguments: list[str]) -> NoReturn:
+    """1,000 agents, 10,000 spaces, some who never read: ./dev load --help."""
+    _replace(["python", "-m", "tests.load", *arguments], directory=ROOT)
+
+
 def lint(arguments: list[str]) -> int:
     """Check format, style, types and import rules; run them all, then say which failed."""
     _refuse(arguments)
@@ -238,6 +253,11 @@ def bench(arguments: list[str]) -> NoReturn:
 def fuzz(arguments: list[str]) -> NoReturn:
     """Run the fuzzers: ./dev fuzz --help."""
     _replace(["python", "-m", "fuzz", *arguments], directory=ROOT)
+
+
+def simulate(arguments: list[str]) -> NoReturn:
+    """Play random histories of simulated fleets: ./dev simulate --help."""
+    _replace(["python", "-m", "crdtsync.testing", *arguments], directory=ROOT)
 
 
 def docs(arguments: list[str]) -> NoReturn:
@@ -307,7 +327,7 @@ def help_(arguments: list[str]) -> int:
     _refuse(arguments)
     print("usage: ./dev CHORE [ARGUMENT...]\n")
     for name, chore in CHORES.items():
-        print(f"  {name:6} {(chore.__doc__ or '').splitlines()[0].rstrip('.')}")
+        print(f"  {name:8} {(chore.__doc__ or '').splitlines()[0].rstrip('.')}")
     print("\nThe first one sets up .venv from requirements.lock; so does each change of that file.")
     return 0
 
@@ -316,10 +336,14 @@ CHORES: dict[str, Callable[[list[str]], int]] = {
     "up": up,
     "test": test,
     "soak": soak,
+    "nemesis": nemesis,
+    "crash": crash,
+    "load": load,
     "lint": lint,
     "fmt": fmt,
     "bench": bench,
     "fuzz": fuzz,
+    "simulate": simulate,
     "docs": docs,
     "lock": lock,
     "build": build,

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgpack
 import uvloop
 from pycrdt import Doc, Map
+
+from benchmarks.rivals.processes import cpu_ns
 
 FRAME = {"key": "k1", "value": "x" * 100, "n": 1}
 
@@ -23,10 +25,13 @@ class _Echo(asyncio.Protocol):
     """Decodes each frame and sends it back."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.frames = msgpack.Unpacker()
+        self.pack = msgpack.Packer().pack
         self.transport = cast(asyncio.Transport, transport)  # uvloop's own says so by registering, and not always
 
     def data_received(self, data: bytes) -> None:
-        self.transport.write(msgpack.packb(msgpack.unpackb(data)))
+        self.frames.feed(data)
+        self.transport.write(b"".join([self.pack(frame) for frame in self.frames]))
 
 
 def _serve(path: str) -> None:
@@ -37,8 +42,15 @@ def _serve(path: str) -> None:
     uvloop.run(main())
 
 
-def echo(directory: Path, count: int) -> list[float]:
-    """Round trips of msgpack through a unix socket to a bare uvloop server in another process; seconds each."""
+class Echoes(NamedTuple):
+    """Seconds of each round trip; CPU seconds of the server for one of those in flight together."""
+
+    times: list[float]
+    server_s: float
+
+
+def echo(directory: Path, count: int, in_flight: int) -> Echoes:
+    """Round trips of msgpack through a unix socket to a bare uvloop server in another process."""
     path = str(directory / "echo")
     process = get_context("spawn").Process(target=_serve, args=(path,), daemon=True)
     process.start()
@@ -51,15 +63,29 @@ def echo(directory: Path, count: int) -> list[float]:
                 except OSError:
                     process.join(0.01)
             packed = msgpack.packb([1, "set", FRAME])
-            return _timed(lambda: _exchange(sock, packed), count)
+            times = _timed(lambda: _exchange(sock, packed), count)
+            before_ns, rounds = cpu_ns(process.pid), max(1, count // in_flight)
+            for _ in range(rounds):
+                _exchange(sock, packed * in_flight)
+            return Echoes(times, (cpu_ns(process.pid) - before_ns) / 1e9 / (rounds * in_flight))
     finally:
         process.kill()
         process.join()
 
 
 def _exchange(sock: socket.socket, packed: bytes) -> None:
+    """Send, and read back as many bytes: what comes back is the same."""
     sock.sendall(packed)
-    msgpack.unpackb(sock.recv(65536))
+    frames = msgpack.Unpacker()
+    left = len(packed)
+    while left:
+        data = sock.recv(left)
+        if not data:
+            raise OSError("the echo has ended")
+        left -= len(data)
+        frames.feed(data)
+    for _ in frames:
+        pass
 
 
 def fsync(directory: Path, count: int) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import hashlib
 import os
 import shutil
@@ -61,6 +62,12 @@ def install_python() -> None:
         _fresh("venv", lock)
     for packages in (CACHE / "venv" / "lib").glob("python*/site-packages"):
         site.addsitedir(str(packages))
+
+
+def compile_project() -> None:
+    """Compile the daemon's modules, as an installation does: a checkout may do without, and compile at every start."""
+    for package in ("crdtsync", "daemon/crdtsyncd"):
+        compileall.compile_dir(HERE.parents[1] / package, quiet=2)
 
 
 def install_node() -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from time import monotonic, perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from benchmarks.gauges import percentile
+from benchmarks.rivals.processes import ServerError, cpu_ns
 from benchmarks.rivals.stores import Blocking, Store
+
+T = TypeVar("T")
 
 KEYS = 1000
 VALUE = "x" * 100
 IN_FLIGHT = 16
 KILL_AFTER_S = 0.5
+LOAD_TIMEOUT_S = 20.0
+RETRY_S = 0.005
 
 
 class Figure(NamedTuple):
@@ -36,6 +41,10 @@ DISK = Figure("disk after all these writes", "MiB")
 MEMORY = Figure("memory after all these writes", "MiB")
 DISTANCE_P50 = Figure("write at one client to event at another, p50", "µs")
 DISTANCE_P99 = Figure("write at one client to event at another, p99", "µs")
+SERVER_CPU = Figure(f"CPU of the server, a durable write with {IN_FLIGHT} in flight", "µs")
+MIRROR_READ = Figure("read of a copy in the client's own process, p50", "µs")
+CATCH_UP = Figure("catch-up after 20,000 missed overwrites of 1,000 keys; of Redis, fetching the keys", "ms")
+CATCH_UP_BYTES = Figure("bytes of that", "KiB")
 FLOOR_P50 = Figure("p50", "µs")
 
 Figures = dict[Figure, float]
@@ -87,46 +96,83 @@ async def in_flight(store: Store, count: int) -> Figures:
         for number in numbers:
             await store.set(f"k{number % KEYS}", VALUE)
 
-    start_s = monotonic()
+    start_s, before_ns = monotonic(), cpu_ns(store.pid)
     await asyncio.gather(*(write() for _ in range(IN_FLIGHT)))
-    return {WRITES: count / (monotonic() - start_s)}
+    took_s = monotonic() - start_s
+    return {WRITES: count / took_s, SERVER_CPU: (cpu_ns(store.pid) - before_ns) / 1000 / count}
 
 
-async def losses(store: Store) -> Figures:
+async def within(step: str, limit_s: float, work: Awaitable[T]) -> T:
+    """What ``work`` gives. If it takes longer it is cancelled, and not waited for: a client may ignore that.
+
+    :raises ServerError: it took too long; says what did.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([task], timeout=limit_s)
+    finally:
+        if not task.done():
+            task.cancel()
+    if not task.done():
+        raise ServerError(f"{step}: not done within {limit_s:.0f} s")
+    return task.result()
+
+
+class _Writers:
+    """As many as may be in flight, each of which writes one value after another until told to stop."""
+
+    def __init__(self, store: Store) -> None:
+        self.acknowledged: dict[str, str] = {}
+        self._store = store
+        self._is_stopped = False
+        self._tasks = [asyncio.create_task(self._write_on(number)) for number in range(IN_FLIGHT)]
+
+    async def _write_on(self, number: int) -> None:
+        count = 0
+        while not self._is_stopped:  # and not for ever: a client that retries by itself may lose a cancellation
+            count += 1
+            key = f"loss-{number}-{count % 500}"
+            await self._store.set(key, str(count))
+            self.acknowledged[key] = str(count)
+
+    async def stop(self) -> None:
+        self._is_stopped = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks, timeout=LOAD_TIMEOUT_S)
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.exception()  # of a server that was killed; asked for, so that nobody complains that nobody did
+
+
+async def losses(store: Store, kill_after_s: float = KILL_AFTER_S) -> Figures:
     """Write as fast as it goes, end the server in the midst, and look for what had been acknowledged."""
     found: Figures = {}
     for figure, kill in ((LOST_BY_KILL, True), (LOST_BY_RESTART, False)):
-        acknowledged: dict[str, str] = {}
-        writers = [asyncio.create_task(_write_on(store, number, acknowledged)) for number in range(IN_FLIGHT)]
-        await asyncio.sleep(KILL_AFTER_S)
-        start_s = monotonic()
-        await store.restart(kill=kill)
-        for writer in writers:
-            writer.cancel()
-        await asyncio.gather(*writers, return_exceptions=True)
+        writers = _Writers(store)
+        await asyncio.sleep(kill_after_s)
+        took_s = await store.restart(kill=kill)
+        await writers.stop()
         with suppress(Exception):  # of a connection that is gone
-            await store.disconnect()
+            await within("closing the old connection", LOAD_TIMEOUT_S, store.disconnect())
+        start_s = monotonic()
         await store.connect()
-        while True:
-            try:
-                await store.get("k0")
-                break
-            except Exception:  # noqa: BLE001  # whatever its client raises while it loads
-                await asyncio.sleep(0.005)
+        await within("the first read after a restart", LOAD_TIMEOUT_S, _first_read(store))
         if not kill:
-            found[RESTART] = (monotonic() - start_s) * 1000
-        held = {key: await store.get(key) for key in acknowledged}
-        found[figure] = sum(int(held[key] or -1) < int(value) for key, value in acknowledged.items())
+            found[RESTART] = (took_s + monotonic() - start_s) * 1000
+        held = {key: await store.get(key) for key in writers.acknowledged}
+        found[figure] = sum(int(held[key] or -1) < int(value) for key, value in writers.acknowledged.items())
     return found
 
 
-async def _write_on(store: Store, number: int, acknowledged: dict[str, str]) -> None:
-    count = 0
+async def _first_read(store: Store) -> None:
     while True:
-        count += 1
-        key = f"loss-{number}-{count % 500}"
-        await store.set(key, str(count))
-        acknowledged[key] = str(count)
+        try:
+            await store.get("k0")
+        except Exception:  # noqa: BLE001  # whatever its client raises while it loads
+            await asyncio.sleep(RETRY_S)
+        else:
+            return
 
 
 def sizes(store: Store) -> Figures:

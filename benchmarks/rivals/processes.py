@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 20.0
 
 
 class ServerError(Exception):
@@ -65,11 +66,29 @@ class Process:
             return True
 
     async def end(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """End it, and wait until it has."""
+        """End it, and wait until it has.
+
+        :raises ServerError: it did not in time, and was killed.
+        """
         process, self._process = self._process, None
-        if process is not None and process.returncode is None:
-            process.send_signal(number)
+        if process is None or process.returncode is not None:
+            return
+        process.send_signal(number)
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
             await process.wait()
+            raise ServerError(
+                f"{self.command[0]} did not stop within {STOP_TIMEOUT_S:.0f} s of {number.name}"
+            ) from None
+
+
+def cpu_ns(pid: int | None) -> int:
+    """CPU time of all threads of a process so far; unlike time on the clock it hardly depends on what others do."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text(encoding="ascii").split()[0]) for task in tasks)
 
 
 def rss_bytes(pid: int | None) -> int:

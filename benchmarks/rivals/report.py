@@ -25,7 +25,12 @@ _OURS, _OTHERS = "#2563eb", "#94a3b8"
 
 def table(found: Found, rounds: int) -> str:
     """Markdown: a section for each figure, the best system first, with its ratio to ours."""
-    lines = [f"Medians of {rounds} rounds; {machine()}.", ""]
+    return f"Medians of {rounds} rounds; {machine()}.\n\n{tables(found)}"
+
+
+def tables(found: Found) -> str:
+    """A table for each figure."""
+    lines: list[str] = []
     for figure, by in found.items():
         ours = next((value for name, value in by.items() if name.startswith("crdtsync")), None)
         title = "Floors" if figure is measures.FLOOR_P50 else figure.name

@@ -6,14 +6,19 @@ import asyncio
 import base64
 import importlib
 import json
+from collections.abc import Sequence
 from http.client import HTTPConnection
 from pathlib import Path
 from signal import SIGTERM
+from time import perf_counter
 from typing import Any, Protocol
 
 from benchmarks.fleet import Fleet
 from benchmarks.rivals.processes import Process, ServerError, disk_bytes, free_port, rss_bytes
 from crdtsync.client import AsyncClient, Client
+
+CALL_TIMEOUT_S = 20.0
+"""Of one call of a client that has no limit of its own by default: one that hangs must not hang the benchmark."""
 
 
 class Blocking(Protocol):
@@ -31,6 +36,10 @@ class Store(Protocol):
 
     name: str
     durability: str
+
+    @property
+    def pid(self) -> int | None:
+        """Of the server's process, while it runs."""
 
     async def start(self, directory: Path) -> None:
         """Start it, empty, with its files in ``directory``."""
@@ -69,6 +78,11 @@ class Crdtsync:
     name = "crdtsync"
     durability = "fsync before the reply"
 
+    @property
+    def pid(self) -> int | None:
+        """See :class:`Store`."""
+        return self._fleet[0].pid
+
     async def start(self, directory: Path) -> None:
         """See :class:`Store`."""
         del directory  # a fleet has one of its own
@@ -86,11 +100,11 @@ class Crdtsync:
 
     def blocking(self) -> Blocking:
         """See :class:`Store`."""
-        return Client(self._fleet[0].socket)
+        return Client(self._fleet[0].socket, timeout=CALL_TIMEOUT_S)
 
     async def connect(self) -> None:
         """See :class:`Store`."""
-        self._client = AsyncClient(self._fleet[0].socket)
+        self._client = AsyncClient(self._fleet[0].socket, timeout=CALL_TIMEOUT_S)
         await self._client.get("k0")
 
     async def disconnect(self) -> None:
@@ -106,9 +120,22 @@ class Crdtsync:
         found: str | None = await self._client.get(key)
         return found
 
+    def mirror_reads(self, keys: Sequence[str], times: int) -> list[float]:
+        """Seconds of a read from a copy in this process: each the mean over ``keys``, for one takes less than to look
+        at the clock.
+        """
+        found = []
+        with Client(self._fleet[0].socket, timeout=CALL_TIMEOUT_S) as client, client.mirror("k") as mirror:
+            for _ in range(times):
+                start_s = perf_counter()
+                for key in keys:
+                    mirror[key]
+                found.append((perf_counter() - start_s) / len(keys))
+        return found
+
     def rss_bytes(self) -> int:
         """See :class:`Store`."""
-        return rss_bytes(self._fleet[0].pid)
+        return rss_bytes(self.pid)
 
     def disk_bytes(self) -> int:
         """See :class:`Store`."""
@@ -119,6 +146,11 @@ class _Served:
     """What the systems have in common whose server is one process."""
 
     process: Process
+
+    @property
+    def pid(self) -> int | None:
+        """See :class:`Store`."""
+        return self.process.pid
 
     async def restart(self, *, kill: bool) -> float:
         """See :class:`Store`."""
@@ -131,7 +163,7 @@ class _Served:
 
     def rss_bytes(self) -> int:
         """See :class:`Store`."""
-        return rss_bytes(self.process.pid)
+        return rss_bytes(self.pid)
 
     def disk_bytes(self) -> int:
         """See :class:`Store`."""
@@ -278,7 +310,7 @@ class Etcd(_Served):
 
 class _EtcdClient:
     def __init__(self, port: int) -> None:
-        self._http = HTTPConnection("127.0.0.1", port, timeout=30)
+        self._http = HTTPConnection("127.0.0.1", port, timeout=CALL_TIMEOUT_S)
 
     def _call(self, name: str, body: dict[str, str]) -> Any:
         self._http.request("POST", f"/v3/kv/{name}", json.dumps(body))

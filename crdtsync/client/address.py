@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from crdtsync.errors import DaemonUnavailable
+from crdtsync.errors import ConfigError, DaemonUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+T = TypeVar("T")
 
 SYSTEM_SOCKET = "/run/crdtsync/agent.sock"
 _NAME_CHARS_MAX = 128
+_KEY_CHARS_MAX = 1024
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
 
 
@@ -36,9 +39,31 @@ def after_token(after: str | None, environment: Mapping[str, str] = os.environ) 
     return after or environment.get("CRDTSYNC_AFTER") or None
 
 
-def agent_name(agent: str | None, environment: Mapping[str, str] = os.environ) -> str:
-    """The name to write under: the argument, CRDTSYNC_AGENT, or one made of the user and the program."""
-    return agent or environment.get("CRDTSYNC_AGENT") or default_agent_name(_user_name(environment), sys.argv[0])
+def agent_key(key: str | os.PathLike[str] | None, environment: Mapping[str, str] = os.environ) -> str | None:
+    """What the agent proves its name with: a key, or the path of a file that holds it; else CRDTSYNC_AGENT_KEY, or what
+    is in the file CRDTSYNC_AGENT_KEY_FILE. None: it proves nothing; an empty key says so whatever the environment does.
+
+    :raises ConfigError: the file cannot be read.
+    """
+    if key is None:
+        key = environment.get("CRDTSYNC_AGENT_KEY")
+    if key is not None and isinstance(key, str):
+        return key.strip() or None
+    path = key or environment.get("CRDTSYNC_AGENT_KEY_FILE")
+    if not path:
+        return None
+    try:
+        with open(path, encoding="ascii") as file:  # noqa: PTH123  # pathlib takes 5 ms to import
+            return file.read(_KEY_CHARS_MAX).strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it holds something else"
+        raise ConfigError(f"cannot read the agent key in {os.fspath(path)}: {reason}") from None
+
+
+def agent_name(agent: str | None, environment: Mapping[str, str] = os.environ, key: str | None = None) -> str:
+    """The name to write under: the argument, CRDTSYNC_AGENT, that of the key, or one of the user and the program."""
+    named = agent or environment.get("CRDTSYNC_AGENT") or (key or "").partition(".")[2].partition(".")[2]
+    return named or default_agent_name(_user_name(environment), sys.argv[0])
 
 
 def default_agent_name(user: str, program_path: str) -> str:
@@ -104,3 +129,16 @@ def _group_name(gid: int) -> str:
         return grp.getgrgid(gid).gr_name
     except (ImportError, KeyError):
         return str(gid)
+
+
+def connection_of(
+    make: Callable[[list[str], str, str, str | None, str | None], T],
+    socket: str | os.PathLike[str] | None,
+    space: str | None,
+    agent: str | None,
+    after: str | None,
+    key: str | os.PathLike[str] | None,
+) -> T:
+    """A connection to what arguments and environment say, as who they say."""
+    proof = agent_key(key)
+    return make(socket_paths(socket), agent_name(agent, key=proof), space_name(space), after_token(after), proof)

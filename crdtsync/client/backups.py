@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,17 +36,25 @@ class BackupFile:
         self.size_bytes = 0
 
     def write(self, piece: bytes) -> None:
-        """The next piece of the database."""
-        self._file.write(piece)
+        """The next piece of the database.
+
+        :raises OSError: the disk is full, or failed; it names the file.
+        """
+        with self._naming_the_file():
+            self._file.write(piece)
         self.size_bytes += len(piece)
 
     def finish(self, sha256: str) -> None:
-        """All of it is there: make it durable, and give it its name."""
-        self._file.seek(0)
-        self._file.write(header({**self._about, "bytes": self.size_bytes, "sha256": sha256}))
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        """All of it is there: make it durable, and give it its name.
+
+        :raises OSError: as :meth:`write`.
+        """
+        with self._naming_the_file():
+            self._file.seek(0)
+            self._file.write(header({**self._about, "bytes": self.size_bytes, "sha256": sha256}))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
         self._partial.rename(self._path)
         directory = os.open(self._path.parent, os.O_RDONLY)
         try:
@@ -55,8 +64,16 @@ class BackupFile:
 
     def discard(self) -> None:
         """Leave nothing of it. Does nothing once it is finished."""
-        self._file.close()
+        with suppress(OSError):  # what is still to be written finds no room
+            self._file.close()
         self._partial.unlink(missing_ok=True)
+
+    @contextmanager
+    def _naming_the_file(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from None
 
 
 def header(about: Mapping[str, Any]) -> bytes:

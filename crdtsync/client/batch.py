@@ -8,6 +8,7 @@ from crdtsync.client import writes
 from crdtsync.client.context import add_conditions, add_options, seen_or
 from crdtsync.client.memory import NOTHING_STORED, READ_LONG_AGO
 from crdtsync.client.values import encode
+from crdtsync.client.written import Written
 from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -138,6 +139,30 @@ class Batch:
         """Record the removal of a field from a map; its result is whether it was there."""
         seen = seen_or(seen, if_version)
         self._add(writes.conditional(writes.drop(self._context, key, field, seen), if_version), seen)
+
+    def apply_text(
+        self,
+        key: str,
+        update: bytes,
+        *,
+        document: str | None = None,
+        if_version: str | None = None,
+        if_absent: bool = False,
+    ) -> None:
+        """Record a Yjs update (v1) of an editor's own document, whose text is named ``text``; its result is as of
+        :meth:`Text.apply <crdtsync.client.blocking.text.Text.apply>`.
+
+        It goes to ``document`` (the name that the text's ``updates`` showed), else to the one that is there by then,
+        else it makes the text.
+        """
+        arguments: Arguments = {"key": key, "document": document, "update": bytes(update)}
+        self._waits |= add_conditions(arguments, if_version, if_absent)
+
+        def learn(reply: Any, token: str) -> Written:
+            self._context.memory.wrote(key, reply["version"])
+            return Written(token, key, reply)
+
+        self._record("text_apply", arguments, learn)
 
     def resolve(
         self,

@@ -79,7 +79,8 @@ class Context:
         self, operation: str, arguments: Arguments, w: WriteConcern, timeout_s: float, *, waits: bool = False
     ) -> Plan[Any]:
         """Send a write and remember its token; returns the reply."""
-        if w is not None and w != 1:
+        self._token_written = None
+        if w is not None and (w != 1 or type(w) is not int):  # True equals 1: the daemon refuses it
             arguments["w"] = w
             waits = True
         if waits:

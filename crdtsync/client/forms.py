@@ -23,7 +23,8 @@ class Entry:
     ``dot`` names. ``ttl`` is in seconds, from the time of writing. Of a map, whose fields each have a winner of
     their own, a sibling is another value of the one field that ``field`` names. Where there are siblings, ``seen``
     are the dots of what each took the place of, having read it; None: that is not known on this node. ``policy`` is
-    the key's read policy, by which the winner was chosen; None on a sibling.
+    the key's read policy, by which the winner was chosen; None on a sibling. ``is_cut``, of a sibling in an event: its
+    value was left out, since it did not fit.
     """
 
     key: str
@@ -41,6 +42,7 @@ class Entry:
     field: str | None = None
     seen: list[str] | None = None
     policy: str | None = None
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,9 @@ class Event:
     batch the events of its keys are in ``events``; of a conflict the other live entries are in ``siblings``, and
     ``version`` covers them all, and ``policy`` is the read policy by which ``value`` was chosen; ``seen`` is as of an
     :class:`Entry`. ``dot`` names the entry that ``value`` is of.
+
+    What does not fit into one event is left out: ``is_cut`` says so of ``value`` (which is then None) and of siblings,
+    and ``siblings_more`` counts those that are not listed at all. ``version`` covers only what is there.
     """
 
     event: str
@@ -86,6 +91,8 @@ class Event:
     dot: str | None = None
     seen: list[str] | None = None
     policy: str | None = None
+    is_cut: bool = False
+    siblings_more: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +170,7 @@ def entry_from_wire(key: str, fields: Fields) -> Entry:
         field=fields.get("field"),
         seen=fields.get("seen"),
         policy=fields.get("policy"),
+        is_cut=fields.get("cut", False),
     )
 
 
@@ -199,6 +207,8 @@ def event_from_wire(fields: Fields) -> Event:
         dot=fields.get("dot"),
         seen=fields.get("seen"),
         policy=fields.get("policy"),
+        is_cut=fields.get("cut", False),
+        siblings_more=fields.get("more", 0),
     )
 
 

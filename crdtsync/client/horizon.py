@@ -9,6 +9,7 @@ never goes back in time, and writes after what it has read, wherever it is: the 
 
 from __future__ import annotations
 
+from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,10 @@ class Horizon:
     """The points of one client, in the space ``space`` where a request names no other.
 
     What the daemon tells replaces the point of its space: it holds all that the client had seen there. Only what is
-    not known to be there is added up.
+    not known to be there is added up: what a daemon to which the client has moved may lack, and what a watch or mirror
+    has shown while the request was on its way whose answer the daemon tells it with.
+
+    Any thread may add to it, or ask.
     """
 
     def __init__(
@@ -37,19 +41,29 @@ class Horizon:
         self._points: dict[str, str] = {}
         self._unconfirmed: dict[str, str] = {}
         self._watched: dict[tuple[str, int], str] = {}
+        self.asked = 0
+        """The number of the newest request."""
+        self._folded: dict[str, int] = {}  # by space, what that was when something was added that was watched
+        self._lock = Lock()
         if after:
             self.add(after)
 
+    def restart(self) -> None:
+        """In a forked child: whoever held the lock is not here."""
+        self._lock = Lock()
+
     def token(self) -> str | None:
         """One token for all of it, over all spaces; None: nothing."""
-        self._fold()
-        points = list(self._points.values())
+        with self._lock:
+            self._fold()
+            points = list(self._points.values())
         return points[0] if len(points) == 1 else _joined(points)
 
     def point(self, space: str | None) -> str | None:
         """The token of what was seen of one space; None: nothing."""
-        self._fold()
-        return self._points.get(space or self.space)
+        with self._lock:
+            self._fold()
+            return self._points.get(space or self.space)
 
     def add(self, token: str) -> None:
         """Something was seen, or is to be, that the daemon may not hold.
@@ -58,38 +72,46 @@ class Horizon:
         """
         from crdtsync.wire.tokens import decode_token, encode_token
 
-        for space, (epoch, vector) in decode_token(token).items():
-            self._points[space] = self._unconfirmed[space] = self._with(space, encode_token([(space, epoch, vector)]))
+        with self._lock:
+            for space, (epoch, vector) in decode_token(token).items():
+                seen = self._with(space, encode_token([(space, epoch, vector)]))
+                self._points[space] = self._unconfirmed[space] = seen
 
-    def told(self, space: str, token: str) -> None:
-        """The daemon has told how far it is in ``space``, after answering what was asked before."""
-        self._points[space] = self._with(space, token) if space in self._unconfirmed else token
+    def told(self, space: str, token: str, request: int | None = None) -> None:
+        """The daemon has told how far it is in ``space`` when it answered that request, the newest if not given."""
+        with self._lock:
+            is_all = space not in self._unconfirmed and (request is None or request > self._folded.get(space, 0))
+            self._points[space] = token if is_all else self._with(space, token)
 
     def moved(self) -> None:
         """Another connection: whether who answers there holds all this is not known."""
-        self._fold()
-        self._unconfirmed = dict(self._points)
+        with self._lock:
+            self._fold()
+            self._unconfirmed = dict(self._points)
 
     def forget(self) -> None:
         """From here on nothing was seen."""
-        self._points, self._unconfirmed, self._watched = {}, {}, {}
+        with self._lock:
+            self._points, self._unconfirmed, self._watched = {}, {}, {}
 
     def need(self, space: object, after: str | None) -> str | None:
         """What a watch needs that goes on after that token, or with a snapshot: all that was seen of the space."""
         name = space if isinstance(space, str) else self.space
         point = self.point(name)
-        return point if after is None else self._with(name, after)
+        return point if after is None else _known([point, after]) or after
 
     def watched(self, space: object, watch: int, token: str) -> None:
         """The watch of that number has handed out all up to ``token``. Looked at when somebody asks."""
-        self._watched[space if isinstance(space, str) else self.space, watch] = token
-        if len(self._watched) >= _WATCHES_MAX:
-            self._fold()
+        with self._lock:
+            self._watched[space if isinstance(space, str) else self.space, watch] = token
+            if len(self._watched) >= _WATCHES_MAX:
+                self._fold()
 
     def _fold(self) -> None:
-        watched, self._watched = self._watched, {}
-        for (space, _), token in watched.items():
+        for (space, _), token in self._watched.items():
             self._points[space] = self._with(space, token)
+            self._folded[space] = self.asked
+        self._watched.clear()
 
     def prepare(self, operation: str, arguments: dict[str, Any], deadline: float) -> None:
         """Have a request say what it needs, as long as that is not known to be there."""
@@ -105,7 +127,7 @@ class Horizon:
             timeout_ms = int(1000 * max(left_s - min(_MARGIN_S_MAX, _MARGIN_PART * left_s), 0.001))
             arguments["timeout"] = min(timeout_ms, arguments.get("timeout", timeout_ms))
 
-    def done(self, operation: str, arguments: dict[str, Any], result: object) -> None:
+    def done(self, operation: str, arguments: dict[str, Any], result: object, request: int | None = None) -> None:
         """A request succeeded: what it needed is there, and a write is part of what was done."""
         space = arguments.get("space") or self.space
         need = arguments.get("need")
@@ -113,35 +135,43 @@ class Horizon:
             del self._unconfirmed[space]
         if operation == "wait":
             self._waited(str(arguments.get("token")))
-        elif isinstance(result, dict):
-            self._wrote(space, arguments, result, is_late="w" in arguments)
+        elif isinstance(result, dict) and "n" in arguments and isinstance(token := result.get("token"), str):
+            if "w" in arguments:  # answered after others that tell more, maybe
+                self._add(space, token)
+            else:
+                self.told(space, token, request)
 
     def failed(self, arguments: dict[str, Any], error: dict[str, Any]) -> None:
-        """A request failed; of a write whose write concern was not met the error has the token, of one whose condition
-        was false that of what it found.
+        """A request failed; of a write whose write concern was not met the error has the token, of one that was refused
+        for what it found, and of a read, that of what is handed over.
         """
-        self._wrote(arguments.get("space") or self.space, arguments, error, is_late=True)
-
-    def _wrote(self, space: str, arguments: dict[str, Any], answer: dict[str, Any], *, is_late: bool) -> None:
-        """``is_late``: answered after others that tell more, maybe."""
-        token = answer.get("token") if "n" in arguments else None
+        token = error.get("token") if "n" in arguments or "current" in error else None
         if isinstance(token, str):
-            self.told(space, self._with(space, token) if is_late else token)
+            self._add(arguments.get("space") or self.space, token)
 
     def _waited(self, token: str) -> None:
         from crdtsync.wire.tokens import decode_token, encode_token
 
         for space, (epoch, vector) in decode_token(token).items():
-            self.told(space, self._with(space, encode_token([(space, epoch, vector)])))
+            self._add(space, encode_token([(space, epoch, vector)]))
+
+    def _add(self, space: str, token: str) -> None:
+        with self._lock:
+            self._points[space] = self._with(space, token)
 
     def _with(self, space: str, token: str) -> str:
-        """``token`` on top of what is known of the space; alone, if they are no tokens that this version knows."""
-        from crdtsync.errors import InvalidRequest
+        """``token`` on top of what is known of the space."""
+        return _known([self._points.get(space), token]) or token
 
-        try:
-            return _joined([self._points.get(space), token]) or token
-        except InvalidRequest:
-            return token
+
+def _known(tokens: Sequence[str | None]) -> str | None:
+    """One token for what several name; None if one of them is no token that this version knows."""
+    from crdtsync.errors import InvalidRequest
+
+    try:
+        return _joined(tokens)
+    except InvalidRequest:
+        return None
 
 
 def _joined(tokens: Sequence[str | None]) -> str | None:

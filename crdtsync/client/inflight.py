@@ -79,7 +79,7 @@ class InFlight:
             pending.number = self._next_number
             self._next_number += 1
             self.writes += 1
-        pending.id = self._next_id
+        pending.id = self.horizon.asked = self._next_id
         self._next_id += 1
         self.pending[pending.id] = pending
         return frame
@@ -94,7 +94,8 @@ class InFlight:
         if request_id == 0 and status == ERROR:
             raise from_wire(content)
         if status == POINT:
-            self.horizon.told(*content)
+            space, token = content
+            self.horizon.told(space, token, request_id)
             return []
         pending = self.pending.get(request_id)
         if pending is None:
@@ -104,7 +105,7 @@ class InFlight:
             self._finish(pending, from_wire(content))
         else:
             pending.result = content
-            self.horizon.done(pending.operation, pending.arguments, content)
+            self.horizon.done(pending.operation, pending.arguments, content, request_id)
             self._finish(pending, None)
         return [pending]
 

@@ -68,7 +68,7 @@ class Operations(Context):
     def items(
         self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
     ) -> Plan[Listing[tuple[str, Any]]]:
-        """Keys and values under a prefix; logs and texts, which a scan leaves out, are read one by one."""
+        """Keys and values under a prefix; what is too long for a scan is read after it, one by one."""
         rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=True)
         items: Listing[tuple[str, Any]] = Listing(token=rows.token)
         for key, _, value, version, _ in rows:
@@ -373,6 +373,7 @@ def _check_register(key: str, entry: Entry | None) -> None:
     if entry is not None and entry.kind != "register":
         raise KindMismatch(
             f"{key!r} is a {entry.kind}, not a register: update writes whole values; use the operations of its kind",
+            key=key,
             kind=entry.kind,
         )
 

@@ -14,6 +14,7 @@ from crdtsync.errors import CrdtSyncError, InvalidValue, Timeout
 
 if TYPE_CHECKING:
     from crdtsync.client.context import Arguments
+    from crdtsync.client.horizon import Horizon
     from crdtsync.client.memory import ReadMemory
     from crdtsync.client.operations import Operations
     from crdtsync.client.plan import Plan
@@ -129,8 +130,10 @@ class ResolverState(WatchState):
     ``attachment`` counts the connections: what was asked on an earlier one the daemon asks somebody anew.
     """
 
-    def __init__(self, memory: ReadMemory, pattern: str, overrides: Arguments) -> None:
-        super().__init__(memory, pattern, None, {})
+    names = ("conflict", "resolver")
+
+    def __init__(self, memory: ReadMemory, pattern: str, overrides: Arguments, horizon: Horizon | None = None) -> None:
+        super().__init__(memory, pattern, None, overrides, horizon)
         self._arguments: Arguments = {"pattern": pattern, **overrides}
         self._request_last = WATCH_ID
         self.attachment = 0
@@ -141,7 +144,7 @@ class ResolverState(WatchState):
         """The frame that registers the resolver on a new connection."""
         self.attachment += 1
         self._events.clear()
-        return encode_request(WATCH_ID, "resolver", self._arguments)
+        return encode_request(WATCH_ID, "resolver", {**self._arguments, **self.standing.need()})
 
     def done(self, key: str, error: str | None) -> bytes:
         """The frame that says that a conflict is settled, or why it is not."""
@@ -163,6 +166,10 @@ class ResolverState(WatchState):
             return super().take(message)
         self.is_confirmed |= super().take(message)
         return self.is_confirmed
+
+    def not_taken(self) -> Timeout:
+        """The error for a daemon that has not said in time that the resolver stands."""
+        return self.standing.late("the daemon did not take the resolver in time")
 
     def next_event(self) -> Event | None:
         """The next conflict as an event, and whole in :attr:`conflict`."""

@@ -22,8 +22,8 @@ def schema_set(pattern: str, policy: str | None, refuse_lower: bool) -> Write[Wr
     else:
         arguments |= {"policy": policy, "refuse_lower": refuse_lower}
 
-    def learn(_: Any, token: str, __: bool) -> Written:
-        return Written(token, pattern, {})
+    def learn(reply: Any, token: str, _: bool) -> Written:
+        return Written(token, pattern, {name: reply[name] for name in ("existed", "nodes") if name in reply})
 
     return Write("schema_set", arguments, learn)
 

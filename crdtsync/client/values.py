@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from msgpack import packb, unpackb
+from msgpack import unpackb
 
+from crdtsync.client.packing import packb
 from crdtsync.errors import InvalidEncoding, InvalidValue, TooLarge
 from crdtsync.wire.limits import VALUE_BYTES_MAX, VALUE_DEPTH_MAX
 
@@ -39,7 +40,7 @@ def encode(value: object, root: str = "$") -> bytes:
     if kind not in _SCALARS and not (kind in _CONTAINERS and _is_plain(value, VALUE_DEPTH_MAX)):
         _refuse(value, root)
     try:
-        packed: bytes = packb(value)
+        packed = packb(value)
     except _PACK_ERRORS:
         _refuse(value, root)
     if _NOT_FINITE[0] in packed or _NOT_FINITE[1] in packed:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.forms import Event, event_from_wire
 from crdtsync.client.horizon import Horizon
+from crdtsync.client.standing import Standing
 from crdtsync.client.wire import ERROR, EVENTS, HELLO_ID, RESULT, encode_request
 from crdtsync.errors import from_wire
 
@@ -14,10 +15,9 @@ if TYPE_CHECKING:
     from crdtsync.client.context import Arguments
     from crdtsync.client.memory import ReadMemory
     from crdtsync.client.wire import Message
+    from crdtsync.errors import Timeout
 
 WATCH_ID = HELLO_ID + 1
-NEED_TIMEOUT_MS = 10_000
-"""How long a daemon is given to get what the session has seen already, before it is asked again."""
 _RESET = {"event": "reset"}
 
 
@@ -27,16 +27,19 @@ class WatchState:
     A snapshot that was cut off cannot be gone on with: it starts again, after a ``reset`` event that says so.
     """
 
+    names = ("event", "watch")
+    """What comes, and of what, in messages."""
+
     def __init__(
         self,
         memory: ReadMemory,
         prefix: str,
         after: str | None,
         overrides: Arguments,
+        horizon: Horizon | None = None,
     ) -> None:
         self.token = after
-        self.horizon = Horizon()
-        self._space = overrides.get("space")
+        self.standing = Standing(horizon or Horizon(), overrides.get("space"))
         self._memory = memory
         self._prefix = prefix
         self._overrides = overrides
@@ -55,9 +58,7 @@ class WatchState:
         arguments: Arguments = {"prefix": self._prefix, **self._overrides}
         if self._resume_after is not None:
             arguments["after"] = self._resume_after
-        need = self.horizon.need(self._space, self._resume_after)
-        if need is not None:
-            arguments |= {"need": need, "timeout": NEED_TIMEOUT_MS}
+        arguments |= self.standing.need(self._resume_after)
         self._in_snapshot = self._resume_after is None
         self._is_snapshot_begun = False
         return encode_request(WATCH_ID, "watch", arguments)
@@ -73,7 +74,18 @@ class WatchState:
         if status == EVENTS:
             for event in content:
                 self._note(event)
+        elif status == RESULT:
+            self.standing.taken()
         return status == RESULT
+
+    def nothing_came(self) -> Timeout:
+        """The error for a wait that ended first."""
+        what, where = self.names
+        return self.standing.late(f"no {what} came in time; the {where} goes on")
+
+    def nobody_there(self) -> Timeout:
+        """The same while there is no daemon."""
+        return self.standing.late(f"no daemon was there in time; the {self.names[1]} goes on when it is back")
 
     def next_event(self) -> Event | None:
         """The next event to hand out; None if there is none yet. The session has read what it holds."""
@@ -82,7 +94,7 @@ class WatchState:
         event = event_from_wire(self._events.popleft())
         if event.token is not None:
             self.token = event.token
-            self.horizon.watched(self._space, id(self), event.token)
+            self.standing.shown(self, event.token)
         self._is_complete |= event.event == "reset"
         remember(self._memory, event, event.token if self._is_complete else None)
         return event

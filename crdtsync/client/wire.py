@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from msgpack import packb, unpackb
+from msgpack import unpackb
 
+from crdtsync.client.packing import packb
 from crdtsync.errors import InvalidEncoding, InvalidRequest, TooLarge
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, PROTOCOL_VERSION
 
@@ -27,7 +28,7 @@ def encode_request(request_id: int, operation: str, arguments: dict[str, object]
     :raises TooLarge: over 8 MiB.
     """
     try:
-        body: bytes = packb((request_id, operation, arguments))
+        body = packb((request_id, operation, arguments))
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidRequest(f"an argument of {operation!r} cannot be sent: {error}") from None
     if len(body) > AGENT_FRAME_BYTES_MAX:
@@ -35,9 +36,14 @@ def encode_request(request_id: int, operation: str, arguments: dict[str, object]
     return len(body).to_bytes(_HEAD_BYTES, "big") + body
 
 
-def encode_hello(client: bytes, agent: str, space: str, *, points: bool = False) -> bytes:
-    """The first request of a connection; ``points``: it wants to be told the causal point of what it reads."""
+def encode_hello(client: bytes, agent: str, space: str, key: str | None = None, *, points: bool = False) -> bytes:
+    """The first request of a connection.
+
+    ``key``: what the agent proves its name with; ``points``: it wants to be told the causal point of what it reads.
+    """
     arguments: dict[str, object] = {"protocol": PROTOCOL_VERSION, "client": client, "agent": agent, "space": space}
+    if key is not None:
+        arguments["key"] = key
     if points:
         arguments["points"] = True
     return encode_request(HELLO_ID, "hello", arguments)

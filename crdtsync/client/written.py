@@ -60,6 +60,11 @@ class Written(str):
         return {name: entry_from_wire(self._key, fields) for name, fields in replaced.items()}
 
     @property
+    def existed(self) -> bool:
+        """For a schema: whether something was declared for the pattern before."""
+        return bool(self._reply.get("existed"))
+
+    @property
     def resolved(self) -> int:
         """For a resolution: how many concurrent values it settled."""
         return int(self._reply.get("resolved") or 0)

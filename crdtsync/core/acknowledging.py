@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from hashlib import blake2b
 
 from crdtsync.causality import VersionVector, flatten, merge
-from crdtsync.core.alarms import Alarms
 from crdtsync.core.outbox import Outbox
 from crdtsync.core.peers import Link, Peer, SpaceLink
 from crdtsync.core.replica import Applied, Replica
@@ -18,14 +17,16 @@ from crdtsync.wire.messages import Ack, SpaceAck, Want
 ACK_DELAY_S = 0.05
 """How long acknowledgements are collected for peers that are not waiting for them."""
 WANT_INTERVAL_S = 1.0
+ACK_SPACES_MAX = 1000
+ACK_WRITERS_MAX = 20_000
+"""In one message, of all its spaces; one space goes into it however many it has."""
 
 
 class Acknowledger:
     """Tells peers what this node has, and takes in what they say that they have."""
 
-    def __init__(self, replicas: Mapping[str, Replica], alarms: Alarms, outbox: Outbox) -> None:
+    def __init__(self, replicas: Mapping[str, Replica], outbox: Outbox) -> None:
         self._replicas = replicas
-        self._alarms = alarms
         self._outbox = outbox
 
     # -- what this node has ------------------------------------------------------------------------------------
@@ -64,10 +65,15 @@ class Acknowledger:
         if link.ack_due_s is None or now_s < link.ack_due_s:
             return
         link.ack_due_s = None
-        spaces = []
+        spaces: list[SpaceAck] = []
+        writers = 0
         for name in sorted(link.busy):
             here = link.spaces[name]
             if here.ack_writers:
+                writers += len(here.ack_writers)
+                if spaces and (len(spaces) >= ACK_SPACES_MAX or writers > ACK_WRITERS_MAX):
+                    link.ack_due_s = now_s  # the rest with the next turn
+                    break
                 replica = self._replicas[name]
                 vector: VersionVector = {writer: replica.vector[writer] for writer in here.ack_writers}
                 spaces.append(SpaceAck(name, replica.epoch, vector, cut_of(replica.vector), digest_of(replica)))
@@ -76,8 +82,9 @@ class Acknowledger:
 
     # -- what a peer has ---------------------------------------------------------------------------------------
 
-    def received(self, link: Link, peer: Peer, ack: Ack) -> list[tuple[SpaceLink, Replica]]:
-        """A peer acknowledges. Returns the spaces in which one that was offered a snapshot has got on.
+    def received(self, link: Link, peer: Peer, ack: Ack) -> tuple[list[tuple[SpaceLink, Replica]], list[Replica]]:
+        """A peer acknowledges. Returns the spaces in which one that was offered a snapshot has got on, and those in
+        which it has another state at the same cut.
 
         :raises PeerError: it cannot be true.
         """
@@ -85,6 +92,7 @@ class Acknowledger:
             raise PeerError("acknowledges more than it was sent")
         link.acked_bytes = max(link.acked_bytes, ack.received_bytes)
         offered: list[tuple[SpaceLink, Replica]] = []
+        differing: list[Replica] = []
         for part in ack.spaces:
             replica, here = self._replicas.get(part.space), link.spaces.get(part.space)
             if replica is None or here is None or part.epoch != replica.epoch:
@@ -93,12 +101,8 @@ class Acknowledger:
             if here.offered and part.vector:
                 offered.append((here, replica))
             if part.digest and part.cut == cut_of(replica.vector) and part.digest != digest_of(replica):
-                self._alarms.raise_once(
-                    "divergence",
-                    part.space,
-                    f"space {part.space}: {peer.name} holds the same changes but another state",
-                )
-        return offered
+                differing.append(replica)
+        return offered, differing
 
     @staticmethod
     def _take_in(peer: Peer, here: SpaceLink, part: SpaceAck) -> None:

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from crdtsync.causality import VersionVector, Writer, covers
+from crdtsync.core.access.changes import Changes
 from crdtsync.core.arguments import Arguments
-from crdtsync.core.cluster_desk import ClusterDesk
-from crdtsync.core.concerns import Concern, check_possible, is_known_elsewhere
+from crdtsync.core.attached import Agent, Done, Host, Reply, Shown, User, without_replaced
+from crdtsync.core.concerns import Concern, check_possible, is_alone
 from crdtsync.core.draft import Draft
-from crdtsync.core.fleet import Fleet
+from crdtsync.core.explain import explain_request
 from crdtsync.core.history_scan import scan_of
 from crdtsync.core.identity import Identity
+from crdtsync.core.lacking import is_known_elsewhere
 from crdtsync.core.long_reads import LongReads
 from crdtsync.core.mirrors import StateWatch, confirm
-from crdtsync.core.points import need_in, not_here, point_of, resumed_in, vector_in
+from crdtsync.core.parking import later
+from crdtsync.core.points import need_in, point_of, resumed_in, shown_at, vector_in
 from crdtsync.core.reads import READS, Reader
-from crdtsync.core.replica import Applied, Replica
+from crdtsync.core.replica import Replica
 from crdtsync.core.requests import request_of, timeout_ms
-from crdtsync.core.resolvers import Registry
 from crdtsync.core.seen import NotYet
 from crdtsync.core.service import SERVICE_OPERATIONS
 from crdtsync.core.space_requests import find_replica, space_requests, writable
-from crdtsync.core.spaces import Spaces
 from crdtsync.core.storage import OutcomeRow, Storage
-from crdtsync.core.sync import Sync
 from crdtsync.core.waits import LATER as _LATER
 from crdtsync.core.waits import Wait, Waits
 from crdtsync.core.watches import Watch, Watches
@@ -38,6 +38,7 @@ from crdtsync.errors import (
     QuotaExceeded,
     TooOld,
     UnknownSpace,
+    Unresolved,
     to_wire,
 )
 from crdtsync.wire.codec import pack, unpack
@@ -50,58 +51,6 @@ OUTCOME_BYTES_MAX = 16 * 1024
 """A larger reply is remembered without the value that the write replaced, which history keeps."""
 WATCHES_PER_AGENT_MAX = 1000
 SETTLE_BYTES_MAX = 4 * 1024 * 1024
-
-
-class Reply(NamedTuple):
-    """A frame for an agent. ``request`` is None for events. ``stands``: also if the commit under way fails."""
-
-    conn: int
-    request: int | None
-    data: bytes
-    stands: bool = False
-
-
-class Agent:
-    """One attached connection. ``told``: per space, the causal point that it was told last; None: it asked for none."""
-
-    __slots__ = ("client", "conn", "name", "pid", "since_ms", "space", "told", "uid")
-
-    def __init__(self, conn: int, uid: int, pid: int, since_ms: int) -> None:
-        self.conn = conn
-        self.uid = uid
-        self.pid = pid
-        self.since_ms = since_ms
-        self.client = b""
-        self.name = ""
-        self.space = "default"
-        self.told: dict[str, str] | None = None
-
-
-class Host(Protocol):
-    """What the agents' desk needs of its node."""
-
-    replicas: dict[str, Replica]
-    spaces: Spaces
-    sync: Sync
-    identity: Identity
-    fleet: Fleet
-    cluster_desk: ClusterDesk
-    resolvers: Registry
-    now_ms: int
-    now_s: float
-    read_only: str
-
-    def applied(self, replica: Replica, changes: list[Applied]) -> None:
-        """Changes have been applied in memory."""
-
-    def outcome(self, row: OutcomeRow) -> None:
-        """Store a write's reply with the commit."""
-
-    def status(self, reserved: bool = False) -> dict[str, Any]:
-        """The status object; ``reserved``: with the cluster's own space."""
-
-    def serve(self, name: str, agent: Agent, args: Arguments) -> object:
-        """Carry out an operation that concerns the process and not its state; see :mod:`crdtsync.core.service`."""
 
 
 class Desk:
@@ -131,23 +80,34 @@ class Desk:
             "resolver_done": lambda agent, request, args: self._standing(
                 agent, request, self.host.resolvers.done(agent, args)
             ),
-            "status": lambda _agent, _request, args: self.host.status(args.get("reserved") is True),
+            "status": lambda agent, _request, args: self.host.status(agent, args.get("reserved") is True),
+            "explain": explain_request(host),
             **host.cluster_desk.requests,
+            **host.access_desk.requests,
         }
         self.requests = dict.fromkeys((*WRITES, *READS, *self._others), 0)
         self.refusals: Counter[str] = Counter()
+        self.access_changes = Changes(self, host.guard)
 
     # -- connections ---------------------------------------------------------------------------------------
 
-    def opened(self, conn: int, uid: int, pid: int) -> None:
+    def opened(self, conn: int, user: User, pid: int) -> None:
         """An agent attached."""
-        self.agents[conn] = Agent(conn, uid, pid, self.host.now_ms)
+        self.agents[conn] = Agent(conn, user, pid, self.host.now_ms)
+
+    def expel(self, conn: int, error: CrdtSyncError) -> None:
+        """End a connection, and say why."""
+        self.closed(conn)
+        self.fail(conn, 0, error)
+        self.closes.append((conn, error.message))
 
     def closed(self, conn: int) -> None:
         """It is gone, and with it everything that it still waited for."""
         agent = self.agents.pop(conn, None)
-        if agent is not None and self._clients.get(agent.client) == conn:
-            del self._clients[agent.client]
+        if agent is not None:
+            self.host.guard.left(agent)
+            if self._clients.get(agent.client) == conn:
+                del self._clients[agent.client]
         self.waits.drop(conn)
         self.long_reads.drop(conn)
         self.watches.remove(conn)
@@ -158,21 +118,21 @@ class Desk:
         self._uncommitted.clear()
         self._held_now.clear()
         for wait in self.waits.take_unsettled():
-            self._fail(wait.conn, wait.request, error)
+            self.fail(wait.conn, wait.request, error)
         self.watches.reload(replicas)
         for agent in self.agents.values():
             agent.told = None if agent.told is None else {}
         for conn, request in self.long_reads.reload(replicas):
-            self._fail(conn, request, error)
+            self.fail(conn, request, error)
 
     def space_closed(self, name: str, reason: str, *, is_gone: bool) -> None:
         """A space, or an epoch of it, is no longer here: tell whoever waits for something of it, or watches it."""
         for wait in self.waits.take_of(name):
-            self._fail(wait.conn, wait.request, TooOld(f"{reason}: what this waited for will not come"))
+            self.fail(wait.conn, wait.request, TooOld(f"{reason}: what this waited for will not come"))
         for conn, request in self.watches.end(name) if is_gone else ():
-            self._fail(conn, request, UnknownSpace(f"{reason}: the watch has ended"))
+            self.fail(conn, request, UnknownSpace(f"{reason}: the watch has ended"))
         for resolver in self.host.resolvers.end(name) if is_gone else ():
-            self._fail(resolver.conn, resolver.request, UnknownSpace(f"{reason}: the resolver has ended"))
+            self.fail(resolver.conn, resolver.request, UnknownSpace(f"{reason}: the resolver has ended"))
 
     def committed(self) -> None:
         """What was replied is on disk, and what was done for those who wait for other nodes."""
@@ -183,42 +143,49 @@ class Desk:
 
     # -- requests --------------------------------------------------------------------------------------------
 
-    def received(self, conn: int, payload: bytes) -> None:
-        """Handle one frame."""
+    def received(self, conn: int, payload: bytes) -> bool:
+        """Handle one frame. True if it was a read, and has been answered: then nothing follows from it."""
         agent = self.agents.get(conn)
         if agent is None:
-            return
+            return False
         try:
             request, name, args = request_of(payload)
         except InvalidRequest as error:
-            self._fail(conn, 0, error)
+            self.fail(conn, 0, error)
             self.closes.append((conn, error.message))
-            return
+            return False
+        if name in self.requests:
+            self.requests[name] += 1
         try:
+            if agent.account is not None:
+                agent.account.charge(self.host.now_s, len(payload) if name in WRITES else 0)
             result = self._handle(agent, request, name, args)
         except CrdtSyncError as error:
-            self._fail(conn, request, error)
+            self.host.guard.note(agent, name, error)
+            self.fail(conn, request, error)
             if name == "hello" or not agent.name:
                 self.closes.append((conn, error.message))
-            return
-        if result is not _LATER:
-            self._answer(conn, request, result, stands=name in ("hello", "confirm"))
+            return False
+        if result is _LATER:
+            return False
+        self._answer(conn, request, result, stands=name in ("hello", "confirm"))
+        return type(result) is Shown
 
     def _handle(self, agent: Agent, request: int, name: str, args: Arguments) -> object:
         if not agent.name:
             if name != "hello":
                 raise InvalidRequest("the first request of a connection must be hello")
             return self._hello(agent, args)
+        if name in self.requests:
+            self.host.guard.check(agent, name, args)
         if "need" in args and name not in _PLACELESS:
             replica = self._replica(agent, args)
             needed = need_in(replica, args["need"])
             if not covers(replica.vector, needed):
                 rest = {argument: value for argument, value in args.items() if argument != "need"}
-                return self._later(
-                    agent, request, args, replica, needed, lambda: self._handle(agent, request, name, rest)
+                return later(
+                    self, agent, request, args, replica, needed, lambda: self._handle(agent, request, name, rest)
                 )
-        if name in self.requests:
-            self.requests[name] += 1
         if name in WRITES:
             return self._write(agent, request, name, args)
         if name in READS:
@@ -239,7 +206,12 @@ class Desk:
         if type(client) is not bytes or len(client) != 16:
             raise InvalidRequest("client must be 16 random bytes")
         name = check_name(args.get("agent"), "an agent")
-        agent.space = self._replica(agent, args).name
+        guard = self.host.guard
+        guard.admit(agent, args.get("key"))
+        guard.check_label(agent, name)
+        space = args.get("space", agent.space)
+        # One who has no right there is not told whether there is such a space: it is refused with each request.
+        agent.space = self._replica(agent, args).name if guard.sees(agent, space) else str(space)
         earlier = self._clients.get(client)
         if earlier is not None:
             self.closed(earlier)
@@ -258,7 +230,7 @@ class Desk:
 
     def _replica(self, agent: Agent, args: Arguments) -> Replica:
         space = args.get("space", agent.space)
-        return find_replica(self.host, space)
+        return find_replica(self.host, space, agent)
 
     # -- writes ------------------------------------------------------------------------------------------------
 
@@ -279,22 +251,20 @@ class Desk:
         try:
             result = self._commit(agent, author, replica, name, args, number)
         except CrdtSyncError as error:
-            if "current" in error.details:
-                error.details["token"] = point_of(replica)  # that was read there
-            raise
+            raise shown_at(replica, error) from None
         except NotYet as not_yet:
             if not_yet.otherwise is not None and not is_known_elsewhere(
                 self.host.sync.peers.values(), replica.name, not_yet.vector
             ):
-                raise not_yet.otherwise from None
-            return self._later(
-                agent, request, args, replica, not_yet.vector, lambda: self._write(agent, request, name, args)
+                raise shown_at(replica, not_yet.otherwise) from None
+            return later(
+                self, agent, request, args, replica, not_yet.vector, lambda: self._handle(agent, request, name, args)
             )
         return self._concern(agent, request, replica, args, result)
 
     def _check_concern(self, agent: Agent, replica: Replica, args: Arguments) -> None:
         """Refuse a write concern that cannot be waited for before the write is done, not after."""
-        if args.get("w") in (None, 1):
+        if is_alone(args.get("w")):
             return
         holders = self.host.spaces.holders([replica.name])
         check_possible(args.get("w"), holders, self.host.sync.dials.values(), self.identity.name)
@@ -306,6 +276,7 @@ class Desk:
         self, agent: Agent, author: str, replica: Replica, name: str, args: Arguments, number: int
     ) -> dict[str, Any]:
         draft = Draft(replica, self.host.now_ms, replica.node_of)
+        draft.is_limited = not self.host.guard.sees_all_of(agent, replica.name)
         result = WRITES[name](draft, args)
         if draft.ops:
             idempotency = agent.client[:8] + number.to_bytes(8, "big")
@@ -324,7 +295,7 @@ class Desk:
         slot = number % OUTCOMES_PER_CLIENT_MAX
         stored = pack(result)
         if len(stored) > OUTCOME_BYTES_MAX:
-            stored = pack(_without_replaced(result))
+            stored = pack(without_replaced(result))
         self.host.outcome(OutcomeRow(client, slot, number, self.host.now_ms, stored))
 
     def _earlier_outcome(self, agent: Agent, number: int) -> dict[str, Any] | None:
@@ -344,11 +315,13 @@ class Desk:
         stands: bool = False,
     ) -> object:
         """Reply now, or, with a write concern, when enough nodes hold the write."""
-        if args.get("w") in (None, 1):
+        if is_alone(args.get("w")):
             self._answer(agent.conn, request, result, stands)
             return _LATER
         token = result["token"]
-        return self._held(agent, request, args, {replica.name: decode_token(token)[replica.name][1]}, token, result)
+        return self._held(
+            agent, request, args, {replica.name: decode_token(token)[replica.name][1]}, token, result, stands
+        )
 
     # -- reads and waits -----------------------------------------------------------------------------------------
 
@@ -358,44 +331,23 @@ class Desk:
         if after is not None and name != "text_updates":
             vector = vector_in(replica, after)
             if not covers(replica.vector, vector):
-                return self._later(
-                    agent,
-                    request,
-                    args,
-                    replica,
-                    vector,
-                    lambda: self._answer_read(agent, request, replica, name, args),
+                rest = {argument: value for argument, value in args.items() if argument != "after"}
+                return later(
+                    self, agent, request, args, replica, vector, lambda: self._handle(agent, request, name, rest)
                 )
         return self._answer_read(agent, request, replica, name, args)
 
     def _answer_read(self, agent: Agent, request: int, replica: Replica, name: str, args: Arguments) -> object:
-        reader = Reader(replica, self.storage, self.host.now_ms, replica.node_of)
+        limit = self.host.guard.limit_of(agent, replica.name)
+        reader = Reader(replica, self.storage, self.host.now_ms, replica.node_of, limit)
         if name == "history" and "prefix" in args:
             if not self.long_reads.add(agent.conn, request, scan_of(reader, args)):
                 raise self._too_many_waits()
             return _LATER
-        return _Shown(replica, READS[name](reader, args))
-
-    def _later(
-        self,
-        agent: Agent,
-        request: int,
-        args: Arguments,
-        replica: Replica,
-        vector: VersionVector,
-        then: Callable[[], object],
-    ) -> object:
-        """Do ``then`` when this node holds ``vector``."""
-
-        def check() -> object | None:
-            return _Done(then())
-
-        def expire() -> CrdtSyncError:
-            here = self.host.replicas.get(replica.name, replica)
-            return not_here(here, vector, self.host.sync.peers.values(), self.identity.name)
-
-        self._park(agent, request, args, {replica.name: vector}, check, expire)
-        return _LATER
+        try:
+            return Shown(replica, READS[name](reader, args))
+        except Unresolved as refusal:
+            raise shown_at(replica, refusal) from None
 
     def _wait(self, agent: Agent, request: int, args: Arguments) -> object:
         token = args.get("token")
@@ -416,30 +368,40 @@ class Desk:
         needed: dict[str, VersionVector],
         token: str,
         result: dict[str, Any],
+        stands: bool = False,
     ) -> object:
-        """Answer when enough nodes hold ``needed``, this one among them."""
+        """Answer when enough nodes hold ``needed``, this one among them; ``stands``: here it is on disk already."""
         concern = Concern(
             self.host.spaces.holders(needed), self.identity.name, self.host.replicas, needed, args.get("w")
         )
 
         def check() -> object | None:
             held = concern.holders()
-            return _Done({**result, "nodes": len(held)}) if concern.is_met(held) else None
+            if not concern.is_met(held):
+                self.host.sync.mesh.ask(needed, self.host.now_s)
+                return None
+            return Done({**result, "nodes": len(held)})
 
-        wait = self._park(agent, request, args, needed, check, lambda: concern.unmet(token))
+        end_s = self.host.now_s + timeout_ms(args) / 1000
+        wait = self.park(agent, request, end_s, needed, check, lambda: concern.unmet(token))
+        wait.stands = stands
         self._held_now.append(wait)
         return _LATER
 
-    def _park(
+    def park(
         self,
         agent: Agent,
         request: int,
-        args: Arguments,
+        end_s: float,
         needed: dict[str, VersionVector],
         check: Callable[[], object | None],
-        expire: Callable[[], CrdtSyncError],
+        expire: Callable[[], object],
     ) -> Wait:
-        wait = Wait(agent.conn, request, self.host.now_s + timeout_ms(args) / 1000, needed, check, expire)
+        """Have a request wait until this node holds what it needs, then until ``check`` says what is to be answered.
+
+        :raises QuotaExceeded: too many of its connection wait already.
+        """
+        wait = Wait(agent.conn, request, end_s, needed, check, expire)
         if not self.waits.add(wait):
             raise self._too_many_waits()
         return wait
@@ -456,9 +418,9 @@ class Desk:
         for wait, result in self.waits.settle(self.host.now_s):
             before = len(self.replies)
             if isinstance(result, CrdtSyncError):
-                self._fail(wait.conn, wait.request, result)
-            elif isinstance(result, _Done) and result.result is not _LATER:
-                self._answer(wait.conn, wait.request, result.result)
+                self.fail(wait.conn, wait.request, result, wait.stands)
+            elif isinstance(result, Done) and result.result is not _LATER:
+                self._answer(wait.conn, wait.request, result.result, wait.stands)
             size_bytes += sum(len(reply.data) for reply in self.replies[before:])
             if size_bytes >= SETTLE_BYTES_MAX:
                 return
@@ -476,15 +438,18 @@ class Desk:
             raise InvalidRequest("prefix must be a string")
         if self.watches.count(agent.conn) >= WATCHES_PER_AGENT_MAX:
             raise QuotaExceeded(f"this connection has {WATCHES_PER_AGENT_MAX:,} watches already")
+        self._check_watches(agent)
         vector, is_dropped = (None, False) if after is None else resumed_in(replica, after)
         self._answer(agent.conn, request, {"token": encode_token([(replica.name, replica.epoch, vector or {})])}, True)
         if args.get("states"):
             mirror = StateWatch(agent.conn, request, prefix, replica)
             mirror.is_reset = is_dropped
+            mirror.limit = self.host.guard.limit_of(agent, replica.name)
             self.watches.mirrors.add(mirror, vector)
         else:
             watch = Watch(agent.conn, request, prefix, replica)
             watch.lagged = is_dropped  # a snapshot then begins with a reset
+            watch.limit = self.host.guard.limit_of(agent, replica.name)
             self.watches.add(watch, vector, self.host.now_ms)
         return _LATER
 
@@ -496,7 +461,16 @@ class Desk:
         self.host.resolvers.remove(agent.conn, watch)
         return {}
 
+    def _check_watches(self, agent: Agent) -> None:
+        """Whether an agent may have one more watch or resolver, by its quota over all its connections."""
+        account = agent.account
+        if account is not None:
+            own = [conn for conn, one in self.agents.items() if one.account is account]
+            resolvers = self.host.resolvers
+            account.check_room("watches", sum(self.watches.count(c) + len(resolvers.of_conn(c)) for c in own))
+
     def _resolver(self, agent: Agent, request: int, args: Arguments) -> object:
+        self._check_watches(agent)
         return self._standing(
             agent, request, self.host.resolvers.register(agent, request, writable(self._replica(agent, args)), args)
         )
@@ -510,7 +484,7 @@ class Desk:
 
     def _answer(self, conn: int, request: int, result: object, stands: bool = False) -> None:
         point: bytes | None = None
-        if type(result) is _Shown:
+        if type(result) is Shown:
             point = self._news(conn, request, result.replica)
             result = result.result
         payload = pack([request, 0, result])
@@ -540,38 +514,14 @@ class Desk:
     def _serve(self, name: str) -> Callable[[Agent, int, Arguments], object]:
         return lambda agent, _request, args: self.host.serve(name, agent, args)
 
-    def _fail(self, conn: int, request: int, error: CrdtSyncError) -> None:
+    def fail(self, conn: int, request: int, error: CrdtSyncError, stands: bool = False) -> None:
+        """Answer a request with an error; 0: it concerns the whole connection."""
         self.refusals[error.code] += 1
         fields = to_wire(error)
         if "current" in fields and len(pack(fields)) > AGENT_FRAME_BYTES_MAX:
             fields["current"] = None
-        self.replies.append(Reply(conn, request, frame(pack([request, 1, fields]))))
+        self.replies.append(Reply(conn, request, frame(pack([request, 1, fields])), stands))
 
 
-def _without_replaced(result: dict[str, Any]) -> dict[str, Any]:
-    """A write's reply, or a batch's, without the values that it replaced."""
-    shorter = {name: value for name, value in result.items() if name != "replaced"}
-    if "results" in shorter:
-        shorter["results"] = [_without_replaced(part) for part in shorter["results"]]
-    return shorter
-
-
-class _Shown:
-    """The result of a read, and what it was read from."""
-
-    __slots__ = ("replica", "result")
-
-    def __init__(self, replica: Replica, result: object) -> None:
-        self.replica = replica
-        self.result = result
-
-
-class _Done:
-    """A waiting request's result, which may itself be None."""
-
-    def __init__(self, result: object) -> None:
-        self.result = result
-
-
-_PLACELESS = ("wait", "unwatch", "status")
+_PLACELESS = ("wait", "unwatch", "status", "explain")
 """Requests that show nothing of a space, whatever their session has seen of it."""

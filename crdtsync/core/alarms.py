@@ -44,6 +44,10 @@ class Alarms:
         if self._raised.pop((code, scope), None) is not None:
             self._log("alarm_cleared", code=code, scope=scope)
 
+    def of(self, scope: str) -> list[Alarm]:
+        """Those of one scope."""
+        return [alarm for (_, of), alarm in sorted(self._raised.items()) if of == scope]
+
     def raised(self) -> list[Alarm]:
         """All that are raised, in order of code and scope."""
         return [alarm for _, alarm in sorted(self._raised.items())]

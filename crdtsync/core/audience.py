@@ -7,10 +7,21 @@ from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
 
+class Limit(Protocol):
+    """Which keys may be read."""
+
+    def may_read(self, key: str) -> bool:
+        """Whether a key is one of them."""
+
+
 class HasPrefix(Protocol):
-    """What can be found by its prefix."""
+    """What can be found by its prefix, and is told of no other keys than it may read."""
 
     prefix: str
+
+    @property
+    def limit(self) -> Limit | None:
+        """What bounds its reading; None: nothing."""
 
 
 Member = TypeVar("Member", bound=HasPrefix)
@@ -19,6 +30,11 @@ Member = TypeVar("Member", bound=HasPrefix)
 def is_told(key: str, prefix: str) -> bool:
     """Whether ``key`` concerns who asked for ``prefix``: reserved keys are for those alone who asked for such."""
     return key.startswith(prefix) and (key[0] != "_" or prefix[:1] == "_")
+
+
+def concerns(member: HasPrefix, key: str) -> bool:
+    """Whether a member is to be told of a key."""
+    return is_told(key, member.prefix) and (member.limit is None or member.limit.may_read(key))
 
 
 class Audience(Generic[Member]):
@@ -65,4 +81,6 @@ class Audience(Generic[Member]):
                 continue
             members = self._members.get(key[:length])
             if members:
-                yield from members
+                for member in members:
+                    if member.limit is None or member.limit.may_read(key):
+                        yield member

@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from crdtsync.causality import VersionVector, covers
+from crdtsync.core.lacking import connected, lacking, names, told
 from crdtsync.core.peers import Dial, Peer
 from crdtsync.errors import InvalidRequest, Timeout
 
 if TYPE_CHECKING:
     from crdtsync.core.replica import Replica
-
-NAMES_MAX = 20
-"""How many nodes a message names one by one."""
 
 
 class Members(Protocol):
@@ -70,25 +68,34 @@ class Concern:
         return self.is_here and len(holders) >= self.wanted
 
     def unmet(self, token: str) -> Timeout:
-        """The error that says how far it has got: who has it, and who has not."""
-        held = self.holders()
-        here = "" if self.is_here else ", this one not among them"
-        message = f"{len(held)} of the {self.wanted} nodes wanted hold it so far{here}: {names(held) or 'none known'}"
+        """The error that says how far it has got: who has it, who has not, and what this node lacks."""
         count, others = self._members.counted()
         met = others()
-        lacking = [
-            peer.name if peer.link is not None else f"{peer.name} (not connected)"
-            for peer in met
-            if not self._is_at(peer)
-        ]
-        if count - 1 > len(met):
-            lacking.append(f"{count - 1 - len(met)} never met")
-        if lacking:
-            message += f"; without it: {names(lacking)}"
-        return Timeout(message, token=token, held_by=held)
+        held = self.holders()
+        details: dict[str, object] = {"token": token, "held_by": held}
+        said = []
+        if not is_alone(self._w):
+            said.append(f"{len(held)} of the {self.wanted} nodes wanted hold it so far: {names(held) or 'none known'}")
+        if not self.is_here:
+            here = ((self._replicas[name], vector) for name, vector in self._needed.items() if name in self._replicas)
+            details["missing"] = lacks = lacking(here)
+            said.append(f"{self._name} lacks {told(lacks)}, and is connected to {connected(met)}")
+        if not is_alone(self._w):
+            without = [peer.name for peer in met if peer.link is not None and not self._is_at(peer)]
+            unknown = [f"{peer.name} (not connected)" for peer in met if peer.link is None and not self._is_at(peer)]
+            if count - 1 > len(met):
+                unknown.append(f"{count - 1 - len(met)} never met")
+            said += [f"without it: {names(without)}"] if without else []
+            said += [f"not known of: {names(unknown)}"] if unknown else []
+        return Timeout("; ".join(said), **details)
 
     def _is_at(self, peer: Peer) -> bool:
         return all(peer.holds(space, vector) for space, vector in self._needed.items())
+
+
+def is_alone(w: object) -> bool:
+    """Whether a write concern asks for no other node. (True equals 1, and is none.)"""
+    return w is None or (type(w) is int and w == 1)
 
 
 def nodes_wanted(w: object, members: int) -> int:
@@ -124,18 +131,3 @@ def check_possible(w: object, members: Members, dials: Iterable[Dial], name: str
             "nothing was done",
             members=known,
         )
-
-
-def is_known_elsewhere(peers: Iterable[Peer], space: str, vector: VersionVector) -> bool:
-    """Whether some other node has said that it holds this, so that it may be expected to come."""
-    return any(
-        peer.holds(space, vector)
-        or (peer.link is not None and space in peer.link.spaces and covers(peer.link.spaces[space].known, vector))
-        for peer in peers
-    )
-
-
-def names(nodes: list[str]) -> str:
-    """A list of nodes for a message; of many, the first."""
-    more = len(nodes) - NAMES_MAX
-    return ", ".join(nodes) if more <= 0 else f"{', '.join(nodes[:NAMES_MAX])} and {more:,} more"

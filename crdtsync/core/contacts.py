@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from crdtsync.causality import Frontier
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.identity import Identity
 from crdtsync.core.outbox import Outbox
@@ -11,10 +12,15 @@ from crdtsync.core.peers import Dial, Link, Peer
 from crdtsync.core.replica import Replica
 from crdtsync.core.storage import PeerRow
 from crdtsync.errors import PeerError
+from crdtsync.wire.comparing import DIGESTS
 from crdtsync.wire.limits import PROTOCOL_VERSION
-from crdtsync.wire.messages import PROBES, RESOLVERS, SNAPSHOTS, Hello, Links
+from crdtsync.wire.messages import MESH, PROBES, RESOLVERS, SNAPSHOTS, Hello, Links
 
 HELLO_TIMEOUT_S = 10.0
+HELLO_SPACES_MAX = 256
+"""Spaces of which a hello tells, and that are introduced in one turn after it: some ms."""
+HELLO_WRITERS_MAX = 20_000
+"""Their writers, of all together; one space goes into a hello however many it has."""
 PEERS_KNOWN_MAX = 10_000
 COPIES_WINDOW_S = 60.0
 COPIES_REPLACEMENTS_MIN = 10
@@ -37,14 +43,21 @@ class Contacts:
         self._log = log
 
     def opened(self, link: Link, replicas: Iterable[Replica], now_ms: int) -> None:
-        """A connection stands: introduce ourselves, and what we have of these spaces."""
+        """A connection stands: introduce ourselves, and what we have of these spaces: as many as one message may tell.
+
+        The rest follows when the other side has introduced itself, some in each turn.
+        """
         self.links[link.conn] = link
-        spaces = {}
+        spaces: dict[str, tuple[int, Frontier]] = {}
+        writers = 0
         for replica in replicas:
+            writers += len(replica.vector)
+            if spaces and (len(spaces) >= HELLO_SPACES_MAX or writers > HELLO_WRITERS_MAX):
+                break
             spaces[replica.name] = (replica.epoch, replica.frontier)
             link.introduced[replica.name] = dict(replica.vector)
         me = self.identity
-        features = (SNAPSHOTS, RESOLVERS, PROBES)
+        features = (SNAPSHOTS, RESOLVERS, PROBES, MESH, DIGESTS)
         hello = Hello(me.node, me.name, me.cluster, me.database, spaces, now_ms, features=features)
         self._outbox.send(link, hello)
 
@@ -67,7 +80,11 @@ class Contacts:
         """
         self._check_hello(hello)
         if link.node and hello.node != link.node:
-            raise PeerError(f"the peer says that it is {hello.node[:12]}, and has the key of {link.node[:12]}")
+            raise PeerError(
+                f"the peer {hello.name} says that it is {hello.node[:12]}, and its key is that of the member "
+                f"{link.node[:12]}: its database is another one than the key goes with. Put back the one or the other, "
+                "or stop it, move its data directory away and join it anew"
+            )
         link.hello = hello
         peer = self.peers.setdefault(hello.node, Peer(hello.node, hello.name))
         if link.dialled:
@@ -130,11 +147,6 @@ class Contacts:
         for link in self.links.values():
             if link.hello is not None:
                 self._outbox.send(link, Links(nodes))
-
-    def live_nodes(self) -> set[str]:
-        """The other nodes that are up, as far as is known: those that are connected, and those connected to them."""
-        links = [(peer.node, peer.link.nodes) for peer in self.peers.values() if peer.link is not None]
-        return {node for peer, nodes in links for node in (peer, *nodes)} - {self.identity.node}
 
     def seen_ms(self, node: str) -> int:
         """When a node was connected last, in ms since 1970; 0: never."""

@@ -32,8 +32,9 @@ class Counts:
                 self.changes_received += 1
             if entries.plural:
                 for effect in item.effects:
-                    if effect.added is not None and effect.added.key in entries.plural:
-                        self.conflicts += is_conflicting(entries, effect.added)
+                    added = effect.added
+                    if added is not None and added.key in entries.plural and added.key[0] != "_":
+                        self.conflicts += is_conflicting(entries, added)
 
     def described(self) -> dict[str, Any]:
         """As the status shows them."""

@@ -11,11 +11,10 @@ never one of which something is not yet on disk.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, KeysView, Sequence
 from hashlib import blake2b
-from typing import TypeVar
-
-from pycrdt import Doc, Text
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.entries import Entry
@@ -24,6 +23,9 @@ from crdtsync.errors import CrdtSyncError, InvalidEncoding, InvalidValue
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.state_vector import decode_state_vector
 from crdtsync.wire.yjs import InvalidUpdate, Outline, UpdateSummary, advance, holds_only_text, validate_update
+
+if TYPE_CHECKING:
+    from pycrdt import Doc, Text
 
 ROOT = "text"
 NO_CHANGE = b"\0\0"
@@ -150,7 +152,21 @@ class Document:
 
     def read(self) -> str:
         """The text."""
-        return self._read(lambda doc: str(doc.get(ROOT, type=Text)))
+        return self._read(lambda doc: str(_root(doc)))
+
+    def text_bytes(self) -> int:
+        """How long the text is in UTF-8, without putting it together."""
+        return self._read(lambda doc: len(_root(doc)))
+
+    def content(self) -> list[object]:
+        """What it holds, in a form that does not depend on how it came about: who has inserted how much, and the text,
+        which shows what has been deleted.
+        """
+        try:
+            clocks = sorted(self._clocks().items())
+            return [[part for pair in clocks for part in pair], self.read()] if clocks else []
+        except CrdtSyncError:
+            return ["unreadable"]
 
     def updates_after(self, state: bytes | None) -> bytes:
         """What a replica with Yjs state vector ``state`` lacks; all of it for None.
@@ -205,12 +221,12 @@ class Document:
         if self._doc is None:
             state, updates = self._load(self.dot)
             self._outline = None
-            doc: Doc[Text] = Doc()
+            doc = _new()
             try:
                 for update in (*([state] if state else ()), *updates, *self._uncommitted):
                     doc.apply_update(update)
                 state_bytes = len(doc.get_update())
-                text_bytes = len(str(doc.get(ROOT, type=Text)).encode())
+                text_bytes = len(str(_root(doc)).encode())
             except BaseException as error:  # noqa: BLE001  # raised again, or as an error of ours
                 raise self._failed(error, "the text cannot be read", CrdtSyncError) from None
             self.updates_since_state = len(updates)
@@ -263,11 +279,12 @@ class Documents:
     """The documents of one space, by the dot of the marker that created them.
 
     ``now_s`` (monotonic) is set from outside, by ``wake`` too, which is called when one is used. ``load`` and
-    ``is_stored`` look at what is on disk.
+    ``is_stored`` look at what is on disk. ``opened_total``: how many were not in memory when they were wanted.
     """
 
     def __init__(self, load: Load, is_stored: Callable[[Dot], bool]) -> None:
         self.now_s = 0.0
+        self.opened_total = 0
         self.wake: Callable[[], None] = _nobody
         self._load = load
         self._is_stored = is_stored
@@ -278,6 +295,7 @@ class Documents:
         self._dirty: dict[Dot, None] = {}
         self._edited: OrderedDict[Dot, float] = OrderedDict()
         self._markers: dict[bytes, tuple[int, str]] = {}
+        self.hashes: dict[bytes, int] = {}  # of what the documents hold, as far as known: by name, as in a marker
 
     def __len__(self) -> int:
         """How many are in memory."""
@@ -295,6 +313,7 @@ class Documents:
         if document is None:
             self._make_room(OPEN_DOCUMENTS_MAX - 1)
             self._has_new = True
+            self.opened_total += 1
             document = self._open[dot] = Document(dot, self._load)
         else:
             self._open.move_to_end(dot)
@@ -314,20 +333,26 @@ class Documents:
     def apply(self, dot: Dot, update: bytes) -> None:
         """Take in an edit; see :meth:`Document.apply`."""
         self.get(dot).apply(update)
-        self._dirty[dot] = None
+        self._changed(dot)
         self._note_edited(dot)
 
     def absorb(self, dot: Dot, state: bytes) -> bytes:
         """Take in the whole document of another replica, after :func:`check_state`; see :meth:`Document.absorb`."""
         is_new = not self.exists(dot)
         whole = self.get(dot).absorb(state, is_new)
-        self._dirty[dot] = None
+        self._changed(dot)
         return whole
+
+    def _changed(self, dot: Dot) -> None:
+        self._dirty[dot] = None
+        if self.hashes:
+            self.hashes.pop(pack(list(dot)), None)
 
     def undo(self, dot: Dot) -> None:
         """See :meth:`Document.undo`."""
         document = self.get(dot)
         document.undo()
+        self.hashes.pop(pack(list(dot)), None)
         if not document.is_uncommitted:
             self._dirty.pop(dot, None)
 
@@ -340,6 +365,7 @@ class Documents:
         for dot in self._dirty:
             self._open[dot].committed()
         self._dirty.clear()
+        self._make_room(OPEN_DOCUMENTS_MAX)  # none could go before it was on disk
 
     # -- unloading -----------------------------------------------------------------------------------------
 
@@ -371,9 +397,9 @@ class Documents:
         self._edited.pop(dot, None)
 
     def _make_room(self, count_max: int) -> None:
-        if len(self._open) > count_max:
-            victim = next((dot for dot in self._open if dot not in self._dirty), None)
-            if victim is not None:
+        excess = min(len(self._open) - count_max, len(self._open) - len(self._dirty))
+        if excess > 0:
+            for victim in [*islice((dot for dot in self._open if dot not in self._dirty), excess)]:
                 del self._open[victim]
 
     def _shrink(self) -> None:
@@ -424,6 +450,20 @@ class Documents:
         self._markers.pop(name, None)
         return named_document(marker.value)
 
+    def names(self) -> KeysView[bytes]:
+        """The documents that live markers name, as these name them."""
+        return self._markers.keys()
+
+    def content_hash(self, dot: Dot) -> int:
+        """A hash of what a document holds: equal on all nodes that have taken in the same edits. Loads it for that."""
+        is_open = dot in self._open
+        parts: list[object] = [list(dot)]
+        if self.exists(dot):
+            parts += self.get(dot, is_use=False).content()
+        if not is_open and dot not in self._dirty:
+            self._open.pop(dot, None)
+        return int.from_bytes(blake2b(pack(parts), digest_size=16, person=b"crdtsync-text").digest(), "big")
+
     def is_named(self, dot: Dot) -> bool:
         """Whether a live marker names the document."""
         return pack(list(dot)) in self._markers
@@ -438,10 +478,23 @@ def _nobody() -> None:
     """Nobody needs to be woken."""
 
 
+def _new(client: int | None = None) -> Doc[Text]:
+    """An empty document."""
+    from pycrdt import Doc  # noqa: PLC0415  # with the first text: many daemons hold none, and it takes 5 MB and a while
+
+    return Doc() if client is None else Doc(client_id=client)
+
+
+def _root(doc: Doc[Text]) -> Text:
+    from pycrdt import Text  # noqa: PLC0415  # as above
+
+    return doc.get(ROOT, type=Text)
+
+
 def fresh_updates(text: str, seed: bytes, chunk_chars_max: int) -> list[bytes]:
     """Yjs updates that make ``text`` in an empty document, in parts of about so many characters."""
-    doc: Doc[Text] = Doc(client_id=_client_of(seed, text.encode()))
-    root = doc.get(ROOT, type=Text)
+    doc = _new(_client_of(seed, text.encode()))
+    root = _root(doc)
     updates: list[bytes] = []
     subscription = doc.observe(lambda event: updates.append(event.update))
     for start in range(0, len(text), chunk_chars_max):
@@ -451,9 +504,9 @@ def fresh_updates(text: str, seed: bytes, chunk_chars_max: int) -> list[bytes]:
 
 
 def _make_edit(state: bytes, changes: Sequence[Edit], client: int) -> bytes:
-    doc: Doc[Text] = Doc(client_id=client)
+    doc = _new(client)
     doc.apply_update(state)
-    root = doc.get(ROOT, type=Text)
+    root = _root(doc)
     content = str(root)
     updates: list[bytes] = []
     subscription = doc.observe(lambda event: updates.append(event.update))
@@ -496,7 +549,7 @@ def whole_state(state: bytes | None, updates: list[bytes]) -> bytes:
     """A stored document as one update; empty if there is none."""
     if not updates:
         return state or b""
-    doc: Doc[Text] = Doc()
+    doc = _new()
     for update in (*([state] if state else ()), *updates):
         doc.apply_update(update)
     return doc.get_update()

@@ -14,7 +14,7 @@ from crdtsync.core.policies import Policy
 from crdtsync.core.replica import Applied, Replica
 from crdtsync.core.seen import NOTHING, READ_LONG_AGO, NotYet
 from crdtsync.core.values import describe, describe_key, grouped, kind_name, readable_value, siblings, version_of
-from crdtsync.errors import KindMismatch, VersionMismatch
+from crdtsync.errors import InvalidRequest, KindMismatch, VersionMismatch
 from crdtsync.wire.change import Kind, Op
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.tokens import Version, decode_version, encode_version
@@ -31,6 +31,7 @@ class Draft:
         self.replica = replica
         self.now_ms = now_ms
         self.node_of = node_of
+        self.is_limited = False  # whether its author may not read everything in the space
         self.ops: list[Op] = []
         self._keys: dict[str, KeyEntries] = {}
         self._expiring: set[str] = set()
@@ -157,6 +158,7 @@ class Draft:
             raise KindMismatch(
                 f"{key!r} is a {found}; {instead} works on a {kind_name(kind)}: "
                 "use another key, or delete this one first",
+                key=key,
                 kind=found,
             )
 
@@ -164,9 +166,12 @@ class Draft:
         """Refuse a write whose ``if_version`` or ``if_absent`` is false.
 
         :raises NotYet: the version names what this node does not hold yet.
+        :raises InvalidRequest: it has both: no key can be at a version and not be there.
         """
         wanted = args.get("if_version")
         if wanted is not None:
+            if args.get("if_absent"):
+                raise InvalidRequest("if_version and if_absent cannot both be true: give one of them", key=key)
             version = self._version(wanted)
             behind = seen_rules.ahead(self.replica.vector, version)
             if behind:

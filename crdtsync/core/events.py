@@ -17,17 +17,15 @@ from crdtsync.core.kinds.rules import Sibling, intact
 from crdtsync.core.kinds.sets import element_of
 from crdtsync.core.operation_names import WRITTEN, operation_of
 from crdtsync.core.replica import Applied, Replica
+from crdtsync.core.told_values import told_value, told_values
 from crdtsync.core.values import (
-    describe,
     is_conflict,
     kind_name,
-    packed_value,
     policy_of,
     siblings,
     version_of,
-    with_seen,
 )
-from crdtsync.errors import CrdtSyncError, InvalidEncoding
+from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.change import Change, Op
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import frame
@@ -163,12 +161,12 @@ def live_event(replica: Replica, applied: Applied, unit: Unit, now_ms: int, ahea
         has_part = operation in _PARTIAL or (is_ahead and operation in _GROWTHS)
         event |= _newest(replica, groups) | {"op": "state" if has_part else operation}
     elif operation in _RESULTS:
-        event["value"] = _state_value(replica, groups[0])
+        event |= _state_value(replica, groups[0])
     elif operation == "discard" and event["value"] is None and removed:
         event["value"] = removed[-1].value
     if len(groups) > 1:
         ahead.add(unit.key)
-        return event | _conflict(replica, groups, live)
+        return event | _conflict(replica, groups)
     if shown and operation not in _REWRITTEN and not is_ahead:
         event |= _handed_over([entry.dot for entry in shown], applied.change.hlc)
     return event
@@ -238,7 +236,7 @@ def hidden_event(replica: Replica, entry: Entry, now_ms: int) -> Event:
     groups = siblings(replica.entries, live)
     if groups:
         event = {"event": "set", "key": entry.key, **_newest(replica, groups), "op": EXPIRE}
-        return event | _conflict(replica, groups, live) if len(groups) > 1 else event
+        return event | _conflict(replica, groups) if len(groups) > 1 else event
     return {
         "event": "expired",
         "key": entry.key,
@@ -260,18 +258,17 @@ def state_event(replica: Replica, key: str, now_ms: int, snapshot: bool) -> Even
         name = "expired" if entries.held(key) else "delete"
         return {"event": name, "key": key, "kind": None, "value": None, "op": EXPIRE if name == "expired" else "delete"}
     event = {"event": "snapshot" if snapshot else "set", "key": key, **_newest(replica, groups), "op": "state"}
-    if len(groups) > 1:
-        event["siblings"] = [_described(replica, group) for group in groups[1:]]
-        event["version"] = encode_version(version_of(live))
-        event["policy"] = policy_of(entries, groups).name
-    return event
+    if len(groups) == 1:
+        return event
+    conflict = _conflict(replica, groups)
+    return event | conflict | ({"event": "snapshot"} if snapshot else {})
 
 
 def _newest(replica: Replica, groups: list[Sibling]) -> Event:
     newest = groups[0][-1]
     return {
         "kind": kind_name(newest.kind),
-        "value": _state_value(replica, groups[0]),
+        **_state_value(replica, groups[0]),
         "version": encode_version(version_of(groups[0])),
         "dot": encode_dot(newest.dot),
         "agent": newest.agent,
@@ -280,30 +277,31 @@ def _newest(replica: Replica, groups: list[Sibling]) -> Event:
     }
 
 
-def _conflict(replica: Replica, groups: list[Sibling], live: list[Entry]) -> Event:
-    winner, *others = with_seen(replica, groups, [_described(replica, group) for group in groups])
-    return {
+def _conflict(replica: Replica, groups: list[Sibling]) -> Event:
+    told = told_values(replica, groups)
+    winner, *others = told.parts
+    event = {
         **{name: winner[name] for name in ("kind", "value", "dot", "agent", "node", "time", "seen")},
         "event": "conflict",
-        "version": encode_version(version_of(live)),
+        "version": encode_version(told.version),
         "siblings": others,
         "policy": policy_of(replica.entries, groups).name,
     }
+    if "cut" in winner:
+        event["cut"] = True
+    if told.more:
+        event["more"] = told.more
+    return event
 
 
 def _handed_over(dots: list[Dot], hlc: int) -> Event:
     return {"version": encode_version(Version(dots=tuple(dots), hlc=hlc)), "dot": encode_dot(dots[-1])}
 
 
-def _described(replica: Replica, group: Sibling) -> Event:
-    return describe(replica, group, replica.node_of, _state_value)
-
-
-def _state_value(replica: Replica, group: Sibling) -> bytes | None:
-    try:
-        return packed_value(replica, group)
-    except CrdtSyncError:
-        return None  # too large for an event: the watcher reads it in parts
+def _state_value(replica: Replica, group: Sibling) -> Event:
+    """``value``: null, with ``cut``, if it is too large for an event; the watcher reads it in parts."""
+    value, cut = told_value(replica, group)
+    return {"value": value, **cut}
 
 
 # -- as bytes ------------------------------------------------------------------------------------------------

@@ -33,6 +33,8 @@ class Fate(IntEnum):
     TRIMMED = 5
 
 
+_REPLACED, _LOST = Fate.REPLACED, Fate.LOST
+
 IsOwn = Callable[[Entry], bool]
 """Whether an entry was written by the author of the change in question, who then knew it."""
 
@@ -45,6 +47,8 @@ _ACCUMULATING = frozenset({Kind.SET, Kind.COUNTER, Kind.LOG})
 def fates_of(change: Change, n: int, removed: Sequence[Entry], is_own: IsOwn, policy_of: PolicyOf) -> list[Fate]:
     """What becomes of the entries that operation ``n`` of a change has removed; ``policy_of``: a key's read policy."""
     op = change.ops[n]
+    if n == 0 and op.attrs is None and op.value_hash is not None and len(removed) == 1 and removed[0].attrs is None:
+        return [_LOST if op.blind and not is_own(removed[0]) else _REPLACED]  # as below, and nearly always
     is_resolution = _is_resolution(change, n)
     if op.value_hash is None and not is_resolution:
         return [_removal(op)] * len(removed)

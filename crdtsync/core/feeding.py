@@ -14,6 +14,7 @@ from crdtsync.causality import Writer, covers
 from crdtsync.core.giving import Giver
 from crdtsync.core.outbox import Outbox
 from crdtsync.core.peers import Link, Peer, SpaceLink
+from crdtsync.core.relaying import Relaying
 from crdtsync.core.replica import Applied, Replica
 from crdtsync.core.storage import Storage
 from crdtsync.wire.messages import FRAME_CHANGES_MAX, Changes
@@ -28,8 +29,15 @@ class Feeder:
     """Feeds every peer of a node. ``node`` is this node's id."""
 
     def __init__(
-        self, node: str, replicas: Mapping[str, Replica], storage: Storage, giver: Giver, outbox: Outbox
+        self,
+        node: str,
+        replicas: Mapping[str, Replica],
+        storage: Storage,
+        giver: Giver,
+        outbox: Outbox,
+        relaying: Relaying,
     ) -> None:
+        self._relaying = relaying
         self._node = node
         self._replicas = replicas
         self._storage = storage
@@ -47,6 +55,13 @@ class Feeder:
         """Set the cursor to the first change that the peer lacks. What it knows covers the log's floor."""
         here.offered = False
         here.position = self._storage.position_missing(replica.id, here.known, replica.vector)
+
+    def rewind_to_lacking(self, link: Link, replica: Replica) -> None:
+        """A peer wants to be relayed what was left to others so far."""
+        here = link.spaces[replica.name]
+        if not here.offered and not here.stopped:
+            here.position = min(here.position, self._storage.position_missing(replica.id, here.known, replica.vector))
+            link.busy.add(replica.name)
 
     def push(
         self, link: Link, here: SpaceLink, replica: Replica, news: Iterable[Applied], durable: int, now_s: float
@@ -87,15 +102,15 @@ class Feeder:
             return False  # it has this one, or an earlier one was left to others, and so is this
         if writer != replica.writer and position > here.relay_until:
             origin = replica.origins.get(writer)
-            if origin is not None and origin[0] != self._node and self._is_near(link, origin[0]):
+            if origin is not None and origin[0] != self._node and self._is_left(link, replica, origin[0]):
                 return False
         here.known[writer] = seq
         return True
 
-    @staticmethod
-    def _is_near(link: Link, node: str) -> bool:
-        """Whether the peer is that node, or is connected to it."""
-        return node in link.nodes or (link.hello is not None and link.hello.node == node)
+    def _is_left(self, link: Link, replica: Replica, node: str) -> bool:
+        """Whether others bring a node's changes: the peer is that node, or is connected to it, or has said so."""
+        is_near = node in link.nodes or node == link.peer_node
+        return is_near or self._relaying.is_unwanted(link, replica.name, node)
 
     def _send_changes(self, link: Link, replica: Replica, bodies: list[bytes]) -> None:
         part: list[bytes] = []
@@ -137,6 +152,9 @@ class Feeder:
             here.mark_position = replica.position
         elif not here.progressed and not covers(here.known, here.mark_vector):
             here.relay_until = here.mark_position
+            lacking = [w for w, seq in here.mark_vector.items() if here.known.get(w, 0) < seq and w in replica.origins]
+            assert peer.link is not None
+            self._relaying.lacked(peer.link, replica.name, {replica.origins[w][0] for w in lacking})
             here.position = min(here.position, self._storage.position_missing(replica.id, here.known, replica.vector))
         here.progressed = False
 

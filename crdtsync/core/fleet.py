@@ -13,6 +13,7 @@ from crdtsync.core.alarms import Alarms
 from crdtsync.core.cluster import Cluster, RecordType
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
 from crdtsync.core.invitations import Invitations
+from crdtsync.core.invite_addresses import check_invite_address
 from crdtsync.core.membership import (
     NOBODY,
     Member,
@@ -65,7 +66,7 @@ class Reach:
 
     ``keys``: its pin and certificate, and those of the next key while it changes keys. ``unreachable``: why no other
     host could reach it, if so. ``expires_ms``: when its certificate expires. ``operators``: the users who run this
-    node.
+    node. ``is_listening``: whether it accepts peers anywhere.
     """
 
     keys: tuple[tuple[str, bytes], ...] = ()
@@ -73,6 +74,7 @@ class Reach:
     unreachable: str = ""
     expires_ms: int = 0
     operators: tuple[int, ...] = ()
+    is_listening: bool = True
 
 
 class Host(Protocol):
@@ -194,7 +196,10 @@ class Fleet:
         mine = self.membership.members.get(self._identity.node)
         if mine is None or mine.keys != self.reach.keys:
             return [self._identity.name]
-        vector, peers = self._host.cluster.replica.vector, self._host.sync.peers
+        replica, peers = self._host.cluster.replica, self._host.sync.peers
+        own = replica.writer
+        vector = replica.vector if own is None else {own: replica.vector.get(own, 0)}
+        self._host.sync.mesh.ask({CLUSTER_SPACE: vector}, self._host.now_s)
         return [
             member.name
             for member in self.others()
@@ -244,12 +249,17 @@ class Fleet:
     def invite(self, ttl_ms: int, uses: int, addresses: tuple[str, ...], local: bool) -> dict[str, Any]:
         """A new invite.
 
+        :raises InvalidRequest: one of ``addresses`` is none.
         :raises Refused: nobody could use it.
         """
         me = self._identity
         if not self.is_member:
             raise Refused("this node belongs to no cluster yet: crdtsync cluster init begins one", "no_cluster")
         found = addresses or self.reach.addresses
+        if addresses and not self.reach.is_listening:
+            raise Refused(self.reach.unreachable or "this node does not listen for peers", "unreachable")
+        for address in addresses:
+            check_invite_address(address, is_local=local)
         if self.reach.unreachable and not addresses and not (local and found):
             raise Refused(self.reach.unreachable, "unreachable")
         invite, secret = self._random.randbytes(INVITE_ID_BYTES), self._random.randbytes(SECRET_BYTES)
@@ -286,12 +296,12 @@ class Fleet:
         rows = []
         for node, member in self.membership.members.items():
             peer = peers.get(node)
-            connected = node == me.node or (peer is not None and peer.link is not None)
+            hops = self._host.sync.mesh.reach.hops(node)
             rows.append(
                 {
                     "id": node,
                     "name": member.name,
-                    "state": "self" if node == me.node else "connected" if connected else "down",
+                    "state": "self" if node == me.node else _STATES.get(hops, "indirect"),
                     "addresses": list(member.addresses),
                     "joined": member.joined_ms,
                     "by": member.by,
@@ -385,6 +395,10 @@ class Fleet:
     def reload(self) -> None:
         """What was not committed is gone."""
         self.invitations = Invitations(self._storage.metas(INVITES_META))
+
+
+_STATES: Mapping[int | None, str] = {None: "down", 1: "connected"}
+"""Of a member, by the number of connections over which it is reached."""
 
 
 def pack_told(members: Mapping[str, Mapping[str, Any]]) -> bytes:

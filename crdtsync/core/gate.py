@@ -78,6 +78,15 @@ class CausalGate:
             del self._waiting[writer]
         return released
 
+    def holds(self, writer: Writer, seq: int) -> bool:
+        """Whether a change waits here."""
+        return seq in self._held.get(writer, ())
+
+    def held(self) -> list[Change]:
+        """All that waits here, by writer and number."""
+        waiting = [change for heap in self._waiting.values() for _, _, _, change in heap]
+        return sorted(waiting, key=lambda change: (change.writer, change.seq))
+
     def missing(self) -> list[tuple[Writer, int]]:
         """What the waiting changes wait for, lowest first per writer."""
         return [(writer, heap[0][0]) for writer, heap in sorted(self._waiting.items())]

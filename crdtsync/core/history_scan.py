@@ -13,6 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, Writer, hlc_ms
+from crdtsync.core.access.rules import Grant
 from crdtsync.core.arguments import Arguments
 from crdtsync.core.entries import Entry
 from crdtsync.core.fates import Fate
@@ -71,7 +72,17 @@ class _Edits(NamedTuple):
 class HistoryScan:
     """One such read: of keys that begin with ``prefix`` the newest ``limit`` values, or of those that were lost."""
 
-    def __init__(self, replica: Replica, storage: Storage, prefix: str, limit: int, *, is_lost: bool) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        storage: Storage,
+        prefix: str,
+        limit: int,
+        *,
+        is_lost: bool,
+        rights: Grant | None,
+    ) -> None:
+        self.rights = rights
         self.prefix = prefix
         self.limit = limit
         self.is_lost = is_lost
@@ -100,9 +111,8 @@ class HistoryScan:
     def _look_at_living(self, start: str) -> None:
         entries, looked_at = self.replica.entries, 0
         for key in entries.keys(self.prefix, start, hidden=True):
-            if not self._is_wanted(key):
-                continue
-            for entry in reversed(entries.held(key)):
+            looked_at += 1
+            for entry in reversed(entries.held(key)) if self._is_wanted(key) else ():
                 looked_at += 1
                 if not self._offer(Candidate(entry.order, entry)):
                     break  # those before it are older still
@@ -132,8 +142,11 @@ class HistoryScan:
         self._place = None
 
     def _is_wanted(self, key: str) -> bool:
-        """Reserved keys are shown to those who ask for them."""
-        return not key.startswith("_") or self.prefix.startswith("_")
+        """Reserved keys are shown to those who ask for them, and no key to who may not read it."""
+        return (not key.startswith("_") or self.prefix.startswith("_")) and self._may_read(key)
+
+    def _may_read(self, key: str) -> bool:
+        return self.rights is None or self.rights.may_read(key)
 
     def _join(self, row: ScannedRow) -> None:
         edits = self._edits
@@ -170,7 +183,7 @@ class HistoryScan:
         size_bytes = 0
         more = False
         for candidate, row in self._rows():
-            if row.entry.dot in seen_dots:
+            if row.entry.dot in seen_dots or not self._may_read(row.entry.key):
                 continue
             seen_dots.add(row.entry.dot)
             last = newest_of_key.get(row.entry.key)
@@ -230,4 +243,11 @@ def scan_of(reader: Reader, args: Arguments) -> HistoryScan:
     prefix = args.get("prefix")
     if type(prefix) is not str or "key" in args or "before" in args:
         raise InvalidRequest("history takes either a key, and before if it is not the first page, or a prefix")
-    return HistoryScan(reader.replica, reader.storage, prefix, page_limit(args), is_lost=bool(args.get("lost")))
+    return HistoryScan(
+        reader.replica,
+        reader.storage,
+        prefix,
+        page_limit(args),
+        is_lost=bool(args.get("lost")),
+        rights=reader.limit,
+    )

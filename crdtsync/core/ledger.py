@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crdtsync.core.storage import Batch
+from crdtsync.core.storage import NOTHING, Batch
 
 
 class Ledger:
@@ -18,5 +18,8 @@ class Ledger:
 
     def take(self) -> Batch:
         """The rows collected since the last call."""
-        batch, self.batch = self.batch, Batch()
+        batch = self.batch
+        if not batch and not batch.clocks:
+            return NOTHING
+        self.batch = Batch()
         return batch

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
+from crdtsync.core.access.rules import Grant
 from crdtsync.core.replica import Replica
 
 
@@ -12,6 +13,8 @@ class LongRead(Protocol):
     """One such read."""
 
     replica: Replica
+    rights: Grant | None
+    """What bounds what it may show."""
 
     def begin(self, replica: Replica) -> None:
         """Begin again, with a replica that was read anew."""
@@ -51,6 +54,14 @@ class LongReads:
     def drop(self, conn: int) -> None:
         """Forget what a closed connection had asked for."""
         self._running = [running for running in self._running if running.conn != conn]
+
+    def of_conn(self, conn: int) -> list[tuple[int, LongRead]]:
+        """Those of a connection, with their requests."""
+        return [(one.request, one.read) for one in self._running if one.conn == conn]
+
+    def end(self, conn: int, request: int) -> None:
+        """End one of them."""
+        self._running = [one for one in self._running if (one.conn, one.request) != (conn, request)]
 
     def reload(self, replicas: Mapping[str, Replica]) -> list[tuple[int, int]]:
         """The replicas have been read anew: begin again. Returns connections and requests whose space is gone."""

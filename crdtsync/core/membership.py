@@ -162,6 +162,14 @@ def membership_of(members: Iterable[Member], removed: Iterable[Removed], told: I
     return Membership({member.node: member for member in remaining[:MEMBERS_MAX]}, dict(sorted(gone.items())))
 
 
+def known_as(members: Mapping[str, Record], pin: str) -> str:
+    """Under which id a cluster's records have the owner of a key; empty: under none.
+
+    A node that has changed its key keeps the id of its first one, also when its database is lost and it joins anew.
+    """
+    return next((node for node, plain in sorted(members.items()) if any(pin == key[0] for key in _keys(plain))), "")
+
+
 def _all_keys(*lists: Sequence[Key]) -> tuple[Key, ...]:
     found: dict[str, bytes] = {}
     for keys in lists:

@@ -7,21 +7,23 @@ behind (new, resumed, slow) is told the newest state of what it lacks, from a se
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import VersionVector, covers, merge, missing
-from crdtsync.core.audience import Audience, is_told
+from crdtsync.core.audience import Audience, concerns
 from crdtsync.core.events import event_frames
 from crdtsync.core.kinds.rules import Sibling
 from crdtsync.core.parts import part_of
 from crdtsync.core.showing import flat, handed_over, value_handed_over
-from crdtsync.core.values import concerned, describe, describe_key, packed_value, policy_of, siblings, version_of
+from crdtsync.core.values import describe, describe_key, packed_value, policy_of, siblings, version_of
 from crdtsync.errors import InvalidRequest, TooLarge
 from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import encode_token, encode_version
 
 if TYPE_CHECKING:
+    from crdtsync.core.access.rules import Grant
     from crdtsync.core.agents import Desk
     from crdtsync.core.entries import Entry
     from crdtsync.core.peers import Peer
@@ -44,10 +46,13 @@ class StateWatch:
     """One state watch of one agent connection.
 
     ``position``: how far it has read the log for what changed since its token, None: to its end; ``scan``: the last key
-    that its snapshot has told, None: all; ``dirty``: keys whose newest state is to be told.
+    that its snapshot has told, None: all; ``dirty``: keys whose newest state is to be told; ``limit``: what its agent
+    may do there, if that is not to read everything.
     """
 
-    __slots__ = ("blocked", "conn", "dirty", "held", "is_reset", "position", "prefix", "replica", "request", "scan")
+    __slots__ = (
+        "blocked", "conn", "dirty", "held", "is_reset", "limit", "position", "prefix", "replica", "request", "scan"
+    )  # fmt: skip
 
     def __init__(self, conn: int, request: int, prefix: str, replica: Replica) -> None:
         self.conn = conn
@@ -55,11 +60,12 @@ class StateWatch:
         self.prefix = prefix
         self.replica = replica
         self.blocked = False
+        self.limit: Grant | None = None
         self.is_reset = False
         self.held: VersionVector = {}
         self.position: int | None = None
         self.scan: str | None = None
-        self.dirty: dict[str, None] = {}
+        self.dirty: OrderedDict[str, None] = OrderedDict()
 
     @property
     def is_behind(self) -> bool:
@@ -122,6 +128,15 @@ class StateWatches:
         """How many watches a connection has."""
         return len(self._by_conn.get(conn, ()))
 
+    def of_conn(self, conn: int) -> list[StateWatch]:
+        """The watches of a connection."""
+        return list(self._by_conn.get(conn, {}).values())
+
+    def start_over(self, watch: StateWatch) -> None:
+        """Tell a watcher everything anew."""
+        watch.start_over(is_reset=True)
+        self._behind[watch] = None
+
     def set_blocked(self, conn: int, blocked: bool) -> None:
         """The connection's consumer is too slow, or has caught up."""
         for watch in self._by_conn.get(conn, {}).values():
@@ -167,19 +182,19 @@ class StateWatches:
     ) -> None:
         end = b""
         events: dict[str, bytes] = {}
-        frames: dict[tuple[str, int], list[bytes]] = {}  # equal prefixes see equal keys
+        frames: dict[tuple[str, int, Grant | None], list[bytes]] = {}  # equal prefixes and rights see equal keys
         for watch, keys in found.items():
             if watch.blocked or watch.is_behind:
                 self._defer(watch, keys)
                 continue
-            ready = frames.get((watch.prefix, watch.request))
+            ready = frames.get((watch.prefix, watch.request, watch.limit))
             if ready is None:
                 end = end or current_event(replica)
                 for key in keys:
                     if key not in events:
                         events[key] = changed_event(replica, key, touched[key], now_ms)
                 ready = event_frames(watch.request, [*(events[key] for key in keys), end])
-                frames[watch.prefix, watch.request] = ready
+                frames[watch.prefix, watch.request, watch.limit] = ready
             for data in ready:
                 self._send(watch.conn, data)
 
@@ -211,7 +226,7 @@ class StateWatches:
             if watch.blocked:
                 continue
             if watch.position is not None:
-                self._look_back(watch, now_ms)
+                self._look_back(watch)
             else:
                 self._send_states(watch, now_ms)
             if not watch.is_behind:
@@ -222,7 +237,7 @@ class StateWatches:
         """Whether :meth:`advance` has something to do at once."""
         return any(not watch.blocked for watch in self._behind)
 
-    def _look_back(self, watch: StateWatch, now_ms: int) -> None:
+    def _look_back(self, watch: StateWatch) -> None:
         """Read a slice of the log for the keys that changed since the watcher's token.
 
         What the commit under way and later ones change is deferred as they happen.
@@ -241,8 +256,9 @@ class StateWatches:
                 continue
             merge(watch.held, {row.writer: row.seq})
             keys = {op.key for op in replica.codec.decode(row.body).ops}
-            keys.update(*(concerned(replica, key, watch.prefix, now_ms) for key in keys if key[0] == "_"))
-            self._defer(watch, sorted(key for key in keys if is_told(key, watch.prefix)))
+            # Not those in conflict alone: the log does not tell whether one value was read as a list before, or is now.
+            keys.update(*(replica.schemas.matching(key, watch.prefix) for key in keys if key[0] == "_"))
+            self._defer(watch, sorted(key for key in keys if concerns(watch, key)))
             if watch.scan is not None:
                 return  # so much has changed that it starts over
         if len(rows) < SLICE_CHANGES_MAX and size_bytes < SLICE_BYTES_MAX:
@@ -275,13 +291,14 @@ class StateWatches:
                 if found == SLICE_KEYS_MAX:
                     return
                 watch.scan = key
-                if is_told(key, watch.prefix):
+                if concerns(watch, key):
                     yield key
             watch.scan = None
             return
         for _ in range(min(SLICE_KEYS_MAX, len(watch.dirty))):
-            key = next(iter(watch.dirty))
-            del watch.dirty[key]
+            key, _ = watch.dirty.popitem(last=False)  # of a dict it would take longer for each key gone before
+            if not concerns(watch, key):
+                continue
             yield key
 
     def _emit(self, watch: StateWatch, events: Sequence[bytes]) -> None:

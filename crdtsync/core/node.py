@@ -7,19 +7,41 @@ safety argument: nothing leaves before what it shows is on disk. (The shape is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from crdtsync.core.agents import Agent, Desk, Reply
+from crdtsync.core.access.guard import Guard
+from crdtsync.core.access.quotas import DEFAULT_LIMITS, Limits
+from crdtsync.core.access.requests import AccessDesk
+from crdtsync.core.agents import Desk
 from crdtsync.core.alarms import Alarms
+from crdtsync.core.attached import Agent, Reply, User
 from crdtsync.core.cluster import Cluster
-from crdtsync.core.cluster_desk import Chore, ChoreDone, ClusterDesk
+from crdtsync.core.cluster_desk import ChoreDone, ClusterDesk
 from crdtsync.core.counts import Counts
 from crdtsync.core.fleet import Fleet, Reach
 from crdtsync.core.identity import Identity
+from crdtsync.core.inputs import (
+    AgentClosed,
+    AgentFlow,
+    AgentFrame,
+    AgentOpened,
+    DialState,
+    DiskSpace,
+    Event,
+    JoinAsked,
+    JoinOpened,
+    LookAtUsage,
+    Now,
+    PeerClosed,
+    PeerFlowed,
+    PeerFrame,
+    PeerOpened,
+    Ready,
+    TakeBack,
+    Tick,
+)
 from crdtsync.core.ledger import Ledger
-from crdtsync.core.membership import Membership
 from crdtsync.core.peers import Dial
 from crdtsync.core.reaper import Reaper
 from crdtsync.core.replica import Applied, Replica
@@ -27,178 +49,22 @@ from crdtsync.core.resolvers import Registry
 from crdtsync.core.retention import DEFAULT_CAPS, Caps, Retention
 from crdtsync.core.service import Service, serve
 from crdtsync.core.spaces import ALWAYS, Spaces
-from crdtsync.core.status import build_status
+from crdtsync.core.status import build_status, limited_status
 from crdtsync.core.storage import Batch, OutcomeRow, SpaceRow, Storage
 from crdtsync.core.sync import Sync
+from crdtsync.core.taking_back import take_back
 from crdtsync.core.text_keeping import TextKeeper
-from crdtsync.core.usage import Usage, UsageAlarms, usages
+from crdtsync.core.usage import Crowds, Stats, Usage, UsageAlarms, pressing, usages
 from crdtsync.errors import CrdtSyncError, PeerError, to_wire
 from crdtsync.wire.change import Codec
 from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import frame
-from crdtsync.wire.joining import Join
 from crdtsync.wire.limits import CLUSTER_SPACE
 
 if TYPE_CHECKING:
     from random import Random
 
 Log = Callable[..., None]
-
-
-class Now(NamedTuple):
-    """The time, from outside: wall clock in ms since 1970 UTC, and a monotonic clock in seconds."""
-
-    wall_ms: int
-    mono_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class AgentOpened:
-    """An agent attached on connection ``conn``."""
-
-    conn: int
-    uid: int
-    pid: int
-
-
-@dataclass(frozen=True, slots=True)
-class AgentFrame:
-    """An agent sent a frame."""
-
-    conn: int
-    payload: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class AgentFlow:
-    """An agent's connection takes no more for now (``blocked``), or does so again."""
-
-    conn: int
-    blocked: bool
-
-
-@dataclass(frozen=True, slots=True)
-class AgentClosed:
-    """An agent's connection is gone."""
-
-    conn: int
-
-
-@dataclass(frozen=True, slots=True)
-class PeerOpened:
-    """A connection to another daemon stands; ``dialled``: this side made it.
-
-    ``node`` is the node whose key the other side has proven to have; empty in plain text.
-    """
-
-    conn: int
-    url: str
-    dialled: bool
-    node: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PeerFrame:
-    """Another daemon sent a message."""
-
-    conn: int
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class PeerClosed:
-    """A connection to another daemon is gone."""
-
-    conn: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class PeerFlowed:
-    """Bytes flow over a connection to a peer, at a rate worth the name."""
-
-    conn: int
-
-
-@dataclass(frozen=True, slots=True)
-class DialState:
-    """How the attempts to reach a configured address go."""
-
-    url: str
-    state: str
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class DiskSpace:
-    """Whether there is room to write; ``reason`` is what refused writers are told, empty if there is."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class LookAtUsage:
-    """It is time to look how full everything is, and to raise alarms; ``disk``: what there is to say of that."""
-
-    disk: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Time has passed."""
-
-
-@dataclass(frozen=True, slots=True)
-class JoinOpened:
-    """A connection stands to a node that asks to join. It ends with a :class:`PeerClosed`."""
-
-    conn: int
-
-
-@dataclass(frozen=True, slots=True)
-class JoinAsked:
-    """What it asked; ``pin`` is that of the certificate in it, ``is_signed`` whether its key has signed it."""
-
-    conn: int
-    join: Join
-    pin: str
-    is_signed: bool
-
-
-Event = (
-    AgentOpened
-    | AgentFrame
-    | AgentFlow
-    | AgentClosed
-    | PeerOpened
-    | PeerFrame
-    | PeerClosed
-    | PeerFlowed
-    | DialState
-    | DiskSpace
-    | JoinOpened
-    | JoinAsked
-    | Reach
-    | ChoreDone
-    | LookAtUsage
-    | Tick
-)
-
-
-class Ready(NamedTuple):
-    """What the caller must do, in this order: persist (one durable commit), then send and reply, then close.
-
-    ``membership``: who belongs to the cluster from now on, if that has changed. ``chores`` end with a
-    :class:`~crdtsync.core.cluster_desk.ChoreDone`.
-    """
-
-    persist: Batch
-    sends: list[tuple[int, bytes]]
-    replies: list[Reply]
-    peer_closes: list[tuple[int, str]]
-    agent_closes: list[tuple[int, str]]
-    membership: Membership | None = None
-    chores: Sequence[Chore] = ()
 
 
 class Node:
@@ -214,6 +80,7 @@ class Node:
         caps: Caps = DEFAULT_CAPS,
         services: Mapping[str, Service] | None = None,
         shell_usages: Callable[[], Iterable[Usage]] = tuple,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.identity = identity
         self.storage = storage
@@ -226,12 +93,15 @@ class Node:
         self._services = services or {}
         self._shell_usages = shell_usages
         self._usage_alarms = UsageAlarms(self.alarms)
+        self.crowds = Crowds()
+        self._calm_until_s = 0.0
         self._random = random
         self._ledger = Ledger(0, 0)
         self.spaces = Spaces(self)
         self._applied: dict[str, list[Applied]] = {}
         self._durable: dict[str, int] = {}
         self._restless: set[str] = set()
+        self.barred: set[tuple[int, int, int]] = set()  # changes that no table takes: space, writer, number
         self.replicas: dict[str, Replica] = {}
         self.cluster = Cluster(self)
         self.reaper = Reaper(self)
@@ -242,8 +112,11 @@ class Node:
         self.fleet = Fleet(self, identity, storage, random, log)
         self.cluster_desk = ClusterDesk(self.fleet, self.data)
         self.resolvers = Registry(self)
+        self.guard = Guard(self, limits)
+        self.access_desk = AccessDesk(self, self.guard, random)
         self.desk = Desk(self, identity, storage)
         self.spaces.start()
+        self.desk.access_changes.reload()
         self._handlers: dict[type, Callable[[Any], None]] = {
             AgentOpened: self._agent_opened,
             AgentFrame: self._agent_frame,
@@ -257,9 +130,10 @@ class Node:
             DiskSpace: self._disk_space,
             JoinOpened: lambda event: self.fleet.join_opened(event.conn),
             JoinAsked: lambda event: self.fleet.join_asked(event.conn, event.join, event.pin, event.is_signed),
-            Reach: self.fleet.reached,
+            Reach: self._reached,
             ChoreDone: self.cluster_desk.done,
             LookAtUsage: self._look_at_usage,
+            TakeBack: lambda event: take_back(self, event.space, event.body),
             Tick: self._tick,
         }
 
@@ -292,6 +166,7 @@ class Node:
 
     def _wake(self, replica: Replica) -> None:
         replica.documents.now_s = self.now_s
+        self._calm_until_s = 0.0
         if self.replicas.get(replica.name) is replica:
             self._restless.add(replica.name)
 
@@ -304,6 +179,7 @@ class Node:
         me = (self.identity.node, self.identity.name)
         replica = Replica(row, codec, self.storage, ledger, self._random, me, self.alarms)
         replica.documents.now_s = self.now_s
+        replica.barred = self.barred
         return replica
 
     def _is_restless(self, name: str) -> bool:
@@ -339,13 +215,23 @@ class Node:
         """Take in one event. What follows from it shows in the next :meth:`ready`."""
         self.now_ms, self.now_s = now
         self._tell_time()
-        self._handlers[type(event)](event)
+        kind = type(event)
+        if kind is not AgentFrame and kind is not PeerFrame:
+            self._calm_until_s = 0.0
+        self._handlers[kind](event)
 
     def _agent_opened(self, event: AgentOpened) -> None:
-        self.desk.opened(event.conn, event.uid, event.pid)
+        self.desk.opened(event.conn, User(event.uid, event.gids, event.is_local), event.pid)
+
+    def _reached(self, event: Reach) -> None:
+        operators = self.fleet.reach.operators
+        self.fleet.reached(event)
+        if event.operators != operators:
+            self.desk.access_changes.reload()
 
     def _agent_frame(self, event: AgentFrame) -> None:
-        self.desk.received(event.conn, event.payload)
+        if not self.desk.received(event.conn, event.payload) or self.now_s >= self._calm_until_s:
+            self._calm_until_s = 0.0
 
     def _agent_flow(self, event: AgentFlow) -> None:
         self.desk.watches.set_blocked(event.conn, event.blocked)
@@ -363,6 +249,7 @@ class Node:
             applied = self.sync.received(event.conn, event.data, self.now_s, self.now_ms)
         except PeerError as error:
             self.sync.outbox.closes.append((event.conn, error.message))
+            self._calm_until_s = 0.0
             return
         for name, merged in self.sync.transfers.taker.take_merges():
             self._applied.setdefault(name, [])
@@ -371,6 +258,12 @@ class Node:
             if len(self.desk.watches):
                 self.desk.watches.retell(name, merged.keys())
             self._tell_cluster(name, merged.keys())
+        self.received(applied)
+        if not self.sync.heard_ack or self.now_s >= self._calm_until_s or self.has_work():
+            self._calm_until_s = 0.0
+
+    def received(self, applied: Iterable[Applied]) -> None:
+        """Changes that were not made here have been applied in memory."""
         for item in applied:
             self._applied.setdefault(item.space, []).append(item)
             self._restless.add(item.space)
@@ -406,7 +299,7 @@ class Node:
             self.alarms.raise_once("disk_filling", "", event.disk)
         else:
             self.alarms.clear("disk_filling", "")
-        self._usage_alarms.look(self.usages())
+        self._usage_alarms.look([*pressing(self), *self._shell_usages()])
 
     def _tick(self, _event: Tick) -> None:
         """Nothing but the passing of time, which :meth:`ready` looks at."""
@@ -424,11 +317,11 @@ class Node:
 
     def serve(self, name: str, agent: Agent, args: Mapping[str, Any]) -> object:
         """An operation that the shell carries out."""
-        return serve(self._services, name, agent.conn, agent.uid, args)
+        return serve(self._services, name, agent.conn, args)
 
-    def usages(self) -> list[Usage]:
-        """How full everything is that has a bound."""
-        return [*usages(self), *self._shell_usages()]
+    def usages(self, stats: Stats) -> list[Usage]:
+        """How full everything is that has a bound; ``stats``: those of all spaces' logs."""
+        return [*usages(self, stats), *self._shell_usages()]
 
     def tell_agent(self, conn: int, request: int, events: list[dict[str, Any]]) -> int:
         """Send events to an agent; how many bytes that is."""
@@ -436,9 +329,13 @@ class Node:
         self.desk.replies.append(Reply(conn, None, data))
         return len(data)
 
-    def status(self, reserved: bool = False) -> dict[str, Any]:
-        """The object that ``crdtsync status --json`` prints; with the reserved space if that is asked for."""
-        return build_status(self, reserved)
+    def status(self, agent: Agent | None = None, reserved: bool = False) -> dict[str, Any]:
+        """The object that ``crdtsync status --json`` prints; with the reserved space if that is asked for.
+
+        Of what an ``agent`` may not see nothing is in it.
+        """
+        is_limited = agent is not None and not self.guard.sees_everything(agent)
+        return limited_status(self, agent) if is_limited and agent is not None else build_status(self, reserved)
 
     def document_memory_bytes(self) -> int:
         """About how much memory the loaded documents of all spaces take."""
@@ -509,6 +406,19 @@ class Node:
         if not self.read_only and self.now_s >= self.retention.due_s:
             self.retention.run(self.replicas, self._ledger.batch, self.now_ms, self.now_s)
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether the last event brought at most replies, which show nothing but what is on disk: then
+        :meth:`take_replies` does instead of a turn. So it is with most reads, which need not wait for one, and with
+        acknowledgements that nobody waits for.
+        """
+        return self._calm_until_s > 0.0
+
+    def take_replies(self) -> list[Reply]:
+        """The replies that :attr:`is_calm` speaks of; they may go out at once."""
+        replies, self.desk.replies = self.desk.replies, []
+        return replies
+
     def advance(self) -> None:
         """What :meth:`ready` asked to persist is on disk."""
         for name in self._applied:
@@ -556,14 +466,26 @@ class Node:
         self.fleet.reload()
         self.resolvers.reload()
         self.cluster.reload()
-        return Ready(Batch(), [], [*replies, *self._take_replies()], closes, ready.agent_closes)
-
-    def _take_replies(self) -> list[Reply]:
-        replies, self.desk.replies = self.desk.replies, []
-        return replies
+        self.desk.access_changes.reload()
+        return Ready(Batch(), [], [*replies, *self.take_replies()], closes, ready.agent_closes)
 
     def deadline_s(self) -> float | None:
-        """Until when (on the monotonic clock) the caller may wait before it steps a :class:`Tick`; None: for ever."""
+        """Until when (on the monotonic clock) the caller may wait before it steps a :class:`Tick`; None: for ever.
+
+        To be called when what is :meth:`ready` has been done, and nothing has been stepped since.
+        """
+        due_s = self._due_s()
+        self._calm_until_s = float("inf") if due_s is None else due_s
+        return due_s
+
+    def has_work(self) -> bool:
+        """Whether the next turn has something to do at once. Quicker to tell than all of :meth:`deadline_s`."""
+        desk = self.desk
+        return bool(self._applied or desk.watches.has_more() or len(desk.long_reads) or desk.waits.is_settling) or (
+            self.sync.has_more(self._durable)
+        )
+
+    def _due_s(self) -> float | None:
         if self._applied or self.desk.watches.has_more() or len(self.desk.long_reads):
             return self.now_s
         due = [self.desk.waits.deadline_s(), self.sync.deadline_s(self._durable), self.reaper.deadline_s()]

@@ -25,6 +25,11 @@ class Outbox:
         """Close a connection."""
         self.closes.append((link.conn, reason))
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to take."""
+        return not (self.sends or self.closes or self.met)
+
     def take(self) -> tuple[list[tuple[int, bytes]], list[tuple[int, str]], list[PeerRow]]:
         """Everything since the last call."""
         taken = self.sends, self.closes, self.met

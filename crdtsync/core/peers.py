@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from crdtsync.causality import VersionVector, Writer, covers
+from crdtsync.wire.comparing import Digests
 from crdtsync.wire.messages import Hello
 
 
@@ -24,7 +26,7 @@ class SpaceLink:
 
     ``offered``: the peer was told to take a snapshot, and the log waits; ``serving``: the one that it takes;
     ``floor_lag``: how far it was below the log's floor when that was last looked at. The other way: ``has_offer``,
-    and ``was_asked`` for a snapshot.
+    and ``was_asked`` for a snapshot. ``told`` and ``heard``: what the replicas add up to, as last said.
     """
 
     __slots__ = (
@@ -32,6 +34,7 @@ class SpaceLink:
         "epoch",
         "floor_lag",
         "has_offer",
+        "heard",
         "known",
         "mark_position",
         "mark_vector",
@@ -42,6 +45,7 @@ class SpaceLink:
         "relay_until",
         "serving",
         "stopped",
+        "told",
         "was_asked",
     )
 
@@ -61,6 +65,8 @@ class SpaceLink:
         self.floor_lag = 0
         self.has_offer = False
         self.was_asked = False
+        self.told: Digests | None = None
+        self.heard: Digests | None = None
 
 
 class Link:
@@ -69,13 +75,15 @@ class Link:
     ``busy``: the spaces for which there is something to send or to acknowledge; ``unsettled``: those of which the peer
     has not said that it holds all. A turn looks at no others, however many spaces there are.
 
-    ``node``: whose key the other side has proven to have; empty in plain text.
+    ``node``: whose key the other side has proven to have; empty in plain text. ``unwanted``: the nodes whose changes it
+    gets from others, see :mod:`crdtsync.core.relaying`. ``unintroduced``: the spaces that it has still to be told of.
     """
 
     __slots__ = (
         "ack_due_s", "acked_bytes", "busy", "conn", "dialled", "dropped_bytes", "dropped_spaces", "flowed_s", "hello",
         "introduced", "is_given_up", "node", "nodes", "probe_due_s", "probe_number", "probe_sent_s", "received_bytes",
-        "rtt_ms", "sent_bytes", "since_s", "spaces", "unsettled", "url", "wants",
+        "rtt_ms", "sent_bytes", "since_s", "spaces", "unintroduced", "unsettled",
+        "unwanted", "url", "wants",
     )  # fmt: skip
 
     def __init__(self, conn: int, url: str, dialled: bool, now_s: float, node: str = "") -> None:
@@ -89,6 +97,8 @@ class Link:
         self.spaces: dict[str, SpaceLink] = {}
         self.busy: set[str] = set()
         self.unsettled: set[str] = set()
+        self.unwanted: dict[str, set[str]] = {}
+        self.unintroduced: deque[str] = deque()
         self.nodes: frozenset[str] = frozenset()
         self.sent_bytes = 0
         self.acked_bytes = 0
@@ -103,6 +113,11 @@ class Link:
         self.probe_sent_s: float | None = None
         self.flowed_s = 0.0
         self.is_given_up = False
+
+    @property
+    def peer_node(self) -> str:
+        """Who is at the other end; empty until it has said so."""
+        return self.node if self.hello is None else self.hello.node
 
 
 @dataclass(slots=True)

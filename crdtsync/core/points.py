@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from crdtsync.causality import VersionVector, missing
-from crdtsync.core.concerns import names
+from crdtsync.causality import VersionVector
+from crdtsync.core.lacking import connected, lacking, told
 from crdtsync.core.peers import Peer
 from crdtsync.core.replica import Replica
-from crdtsync.errors import Timeout, TooOld
+from crdtsync.errors import CrdtSyncError, Timeout, TooOld
 from crdtsync.wire.tokens import decode_token, encode_token
-
-UNHEARD = "a node never heard of here"
-"""Whose changes they are, of a writer that has not written anything that has come here."""
 
 
 def point_of(replica: Replica) -> str:
     """A short token for all that the replica holds: its own newest change, which covers what came before it, and what
     has come since.
     """
-    return encode_token([(replica.name, replica.epoch, replica.tips())])
+    at = (replica.position, replica.writer)  # with either of them it changes, and with nothing else
+    if replica.point is None or replica.point[0] != at:
+        replica.point = (at, encode_token([(replica.name, replica.epoch, replica.tips())]))
+    return replica.point[1]
+
+
+def shown_at(replica: Replica, error: CrdtSyncError) -> CrdtSyncError:
+    """An error, with the point at which it shows what there is, if it does."""
+    if "current" in error.details:
+        error.details["token"] = point_of(replica)
+    return error
 
 
 def vector_in(replica: Replica, token: object) -> VersionVector:
@@ -65,20 +72,23 @@ def resumed_in(replica: Replica, token: object) -> tuple[VersionVector | None, b
         return None, True
 
 
-def not_here(replica: Replica, wanted: VersionVector, peers: Iterable[Peer], name: str) -> Timeout:
-    """The error for a request that waited in vain at the node ``name``: what it lacks, and who is there to give it."""
-    by_node: dict[str, int] = {}
-    for writer, seq in sorted(wanted.items()):
-        lacking = missing(replica.vector, {writer: seq})
-        if lacking:
-            node = replica.node_of(writer) if writer in replica.origins else UNHEARD
-            by_node[node] = by_node.get(node, 0) + lacking
-    lacks = [f"{count:,} change{'s' if count > 1 else ''} of {node}" for node, count in sorted(by_node.items())]
-    connected = sorted(peer.name for peer in peers if peer.link is not None)
-    return Timeout(
-        f"{name} did not get in time what the request refers to: it lacks {names(lacks) or 'nothing any more'} "
-        f"in space {replica.name}, and is connected to {names(connected) or 'no other node'}; nothing was done: "
-        "try again with a longer timeout, or see with crdtsync peers what keeps the nodes apart",
-        held_by=[],
-        missing=by_node,
+def not_here(replica: Replica, wanted: VersionVector, peers: Iterable[Peer], name: str, *, is_vain: bool) -> Timeout:
+    """The error for a request that waited in vain at the node ``name``: what it lacks, and who is there to give it.
+
+    ``is_vain``: it could hardly come, so that it was not waited for any longer.
+    """
+    by_node = lacking([(replica, wanted)])
+    lacks = (
+        f"{name} did not get in time what the request refers to: it lacks {told(by_node)} in space {replica.name}, and "
+        f"is connected to {connected(peers)}"
     )
+    if is_vain:
+        why = (
+            ": nobody known here has that. It is of another fleet, or of a node that is quite new, or that lost its "
+            "disk before others had it; nothing was done: read again here, or go on without the token"
+        )
+    else:
+        why = (
+            "; nothing was done: try again with a longer timeout, or see with crdtsync peers what keeps the nodes apart"
+        )
+    return Timeout(lacks + why, held_by=[], missing=by_node)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from crdtsync.causality import Dot, Writer, covers, hlc_ms, merge
+from crdtsync.core.access.rules import Grant
 from crdtsync.core.audience import is_told
 from crdtsync.core.documents import UNKNOWN_WRITER
 from crdtsync.core.entries import Entry
@@ -45,16 +46,30 @@ from crdtsync.wire.tokens import (
 
 PAGE_ROWS_MAX = 1000
 PAGE_BYTES_MAX = 1024 * 1024
+PAGE_OPENED_TEXTS_MAX = 32
+"""Texts that one page of a scan reads from disk: each may take some milliseconds, in which nobody else is served."""
 
 
 class Reader:
-    """Where a read looks: one space of one node at one time."""
+    """Where a read looks: one space of one node at one time. ``limit``: what bounds which keys it may show."""
 
-    def __init__(self, replica: Replica, storage: Storage, now_ms: int, node_of: Callable[[Writer], str]) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        storage: Storage,
+        now_ms: int,
+        node_of: Callable[[Writer], str],
+        limit: Grant | None = None,
+    ) -> None:
         self.replica = replica
         self.storage = storage
         self.now_ms = now_ms
         self.node_of = node_of
+        self.limit = limit
+
+    def may_read(self, key: str) -> bool:
+        """Whether a key may be shown."""
+        return self.limit is None or self.limit.may_read(key)
 
     def groups(self, key: str) -> list[list[Entry]]:
         """The live values of ``key``, the winner first."""
@@ -68,7 +83,7 @@ class Reader:
         groups = self.groups(key)
         if groups and groups[0][-1].kind != kind:
             found = kind_name(groups[0][-1].kind)
-            raise KindMismatch(f"{key!r} is a {found}, not a {kind_name(kind)}: read it with get", kind=found)
+            raise KindMismatch(f"{key!r} is a {found}, not a {kind_name(kind)}: read it with get", key=key, kind=found)
         return groups
 
     def winner(self, key: str, kind: Kind) -> list[Entry]:
@@ -123,10 +138,12 @@ def _scan(reader: Reader, args: Arguments) -> object:
     items: list[object] = []
     size_bytes = 0
     more = False
+    documents = reader.replica.documents
+    opened_max = documents.opened_total + PAGE_OPENED_TEXTS_MAX
     for key in find(reader, prefix, start):
-        row = describe_row(reader, key, read)
-        size_bytes += len(pack(row))
-        more = len(items) == limit or (bool(items) and size_bytes > PAGE_BYTES_MAX)
+        row = None if len(items) == limit or documents.opened_total >= opened_max else describe_row(reader, key, read)
+        size_bytes += 0 if row is None else len(pack(row))
+        more = row is None or (bool(items) and size_bytes > PAGE_BYTES_MAX)
         if more:
             break
         items.append(row)
@@ -135,7 +152,9 @@ def _scan(reader: Reader, args: Arguments) -> object:
 
 def _living(reader: Reader, prefix: str, start: str) -> Iterator[str]:
     entries = reader.replica.entries
-    found = (key for key in entries.keys(prefix, start) if is_told(key, prefix))
+    places = [prefix] if reader.limit is None else reader.limit.readable_prefixes(prefix)
+    keys = (key for place in places for key in entries.keys(place, start))
+    found = (key for key in keys if is_told(key, prefix) and reader.may_read(key))
     return (key for key in found if entries.live(key, reader.now_ms))
 
 
@@ -143,7 +162,7 @@ def _conflicting(reader: Reader, prefix: str, start: str) -> Iterator[str]:
     """Conflicts are few: among the keys with several entries alone, not among all."""
     entries = reader.replica.entries
     plural = sorted(key for key in entries.plural if key > start and key.startswith(prefix) and is_told(key, prefix))
-    return (key for key in plural if is_conflict(entries, entries.live(key, reader.now_ms)))
+    return (key for key in plural if reader.may_read(key) and is_conflict(entries, entries.live(key, reader.now_ms)))
 
 
 def _row(reader: Reader, key: str, read: ReadValue) -> object:

@@ -40,6 +40,7 @@ def check_rank(
         raise RanksLower(
             f"{where} keeps its value, which ranks higher under the read policy {schema.policy.name}"
             f"{_compared(schema.policy, first, later)}: to put a lower one in its place use resolve, or delete it",
+            key=key,
             current=draft.describe_current(key),
             policy=schema.policy.name,
             pattern=schema.pattern,

@@ -6,11 +6,13 @@ What is early waits at the causal gate, what is repeated is dropped, what contra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import WRITER_MAX, Dot, Frontier, HybridClock, VersionVector, Writer
 from crdtsync.core.alarms import Alarms
+from crdtsync.core.arrivals import Arrivals
 from crdtsync.core.documents import NO_CHANGE, UNKNOWN_WRITER, Documents, check_marker
 from crdtsync.core.entries import Entries, Entry
 from crdtsync.core.gate import CausalGate, blocker
@@ -75,10 +77,12 @@ class Merged(NamedTuple):
     gone: list[Entry]
     applied: list[Applied]
     kept: bool
+    texts: Collection[str] = ()
+    """Keys of which nothing has changed but the text."""
 
     def keys(self) -> set[str]:
         """The keys that it changed."""
-        return {entry.key for entry in (*self.come, *self.gone)}
+        return {*(entry.key for entry in (*self.come, *self.gone)), *self.texts}
 
 
 class Replica:
@@ -104,6 +108,7 @@ class Replica:
         self.entries = Entries()
         self.schemas = Schemas(self.entries)
         self.gate = CausalGate()
+        self.arrivals = Arrivals()
         self.clock = HybridClock()
         self.alarms = alarms
         self.documents = Documents(
@@ -121,12 +126,14 @@ class Replica:
         self._ledger = ledger
         self._random = random
         self._since_own: set[Writer] = set()
+        self.point: tuple[tuple[int, Writer | None], str] | None = None  # see crdtsync.core.points
         self._texts_touched: set[str] = set()
         self._recent: dict[tuple[Writer, int], bytes] = {}
         self.staging = Staging(self, ledger)
         self._undurable: VersionVector = {}
         self._skipped_documents: set[Dot] = set()
         self.unknown: tuple[Change, Dot] | None = None
+        self.barred: AbstractSet[tuple[int, int, int]] = frozenset()
         self._load(row)
 
     def _load(self, row: SpaceRow) -> None:
@@ -250,6 +257,8 @@ class Replica:
                 if self._is_repeat(candidate):
                     continue
                 waits_for = blocker(candidate, self.vector)
+                if self.barred and (self.id, candidate.writer, candidate.seq) in self.barred:
+                    waits_for = candidate.writer, candidate.seq
                 if waits_for is not None:
                     kept = self.gate.hold(candidate, waits_for) and kept
                     continue
@@ -484,8 +493,7 @@ class Replica:
         states = self._absorb_documents(taken)
         advanced = {writer for writer, row in taken.writers.items() if row.seq > self.vector.get(writer, 0)}
         if advanced:
-            self._ledger.position += 1  # no change stands there in the log; what the merge did is as of it
-            self.position = self._ledger.position
+            self.advance_position()  # what the merge did is as of it
         batch = self._ledger.batch
         batch.document_states.extend(DocumentStateRow(self.id, *dot, self.position, state) for dot, state in states)
         if advanced:  # what came with the states is not on disk edit by edit: an empty one of nobody's stands for it
@@ -496,7 +504,7 @@ class Replica:
         self.staging.adopt(taken, found.come)
         self.past.bury_unknown(found.gone, self.position, now_ms)
         self.entries.exchange(found.gone, found.incoming, found.digest)
-        self._note_merged_markers(found)
+        self.note_merged_markers(found)
         self.schemas.note_entries((*found.come, *found.gone))
         self._advance_heads(taken, advanced)
         if advanced:
@@ -522,7 +530,19 @@ class Replica:
                 raise
         return states
 
-    def _note_merged_markers(self, found: Difference) -> None:
+    @property
+    def ledger(self) -> Ledger:
+        """What the next commit must write."""
+        return self._ledger
+
+    def advance_position(self) -> int:
+        """A place in the log at which no change stands."""
+        self._ledger.position += 1
+        self.position = self._ledger.position
+        return self.position
+
+    def note_merged_markers(self, found: Difference) -> None:
+        """Keep count of the markers that have come and gone, not by changes."""
         text = int(Kind.TEXT)
         for entry in [entry for entry in found.come if entry.kind == text]:
             self._note_markers(entry, [], self.position, entry.dot, entry.agent)

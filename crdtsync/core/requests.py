@@ -21,8 +21,9 @@ def request_of(payload: bytes) -> tuple[int, str, Arguments]:
         plain = unpack(payload)
     except InvalidEncoding as error:
         raise InvalidRequest(error.message) from None
-    match plain:
-        case [int(request), str(name), dict(args)] if 1 <= request < 2**63:
+    if type(plain) is list and len(plain) == 3:
+        request, name, args = plain
+        if type(request) is int and type(name) is str and type(args) is dict and 1 <= request < 2**63:
             return request, name, args
     raise InvalidRequest("a request is [id, operation, arguments]")
 

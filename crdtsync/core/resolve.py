@@ -72,7 +72,9 @@ def _value(conflict: Conflict, args: Arguments) -> int:
     kinds = {group[-1].kind for group in conflict.groups}
     if len(conflict.groups) == 1 and kinds != {Kind.REGISTER}:
         kind = kind_name(kinds.pop())
-        raise KindMismatch(f"{conflict.key!r} is a {kind} without a conflict: there is nothing to resolve", kind=kind)
+        raise KindMismatch(
+            f"{conflict.key!r} is a {kind} without a conflict: there is nothing to resolve", key=conflict.key, kind=kind
+        )
     resolved = sum(map(conflict.is_seen, conflict.groups))
     if len(conflict.groups) - resolved >= KEY_SIBLINGS_MAX:
         raise TooManySiblings(f"{conflict.key!r} has too many siblings that were not read: read it, then resolve")
@@ -154,6 +156,7 @@ def _merge(conflict: Conflict, _args: Arguments) -> int:
         found = " and ".join(sorted({kind_name(group[-1].kind) for group in groups}))
         raise KindMismatch(
             f"{conflict.key!r} is a {found}, and merge joins texts: take one of its values, or write a new one",
+            key=conflict.key,
             kind=kind_name(groups[0][-1].kind),
         )
     if merge is None or len(groups) < 2:

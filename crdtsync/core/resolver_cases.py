@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict  # what is first in a dict costs a look at all that went before it
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 
 from crdtsync.causality import Dot
@@ -19,8 +18,9 @@ from crdtsync.core.kinds.rules import Sibling
 from crdtsync.core.marks import RESOLVED_ATTR
 from crdtsync.core.replica import Applied, Replica
 from crdtsync.core.resolver_news import Ahead, ResolverNews
+from crdtsync.core.resolver_rounds import Rounds
 from crdtsync.core.timeline import Timeline
-from crdtsync.core.values import describe_key, is_conflict, packed_value, siblings
+from crdtsync.core.values import describe_key, is_conflict, packed_value
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.patterns import Pattern
 
@@ -46,12 +46,6 @@ RETRY_S_MIN, RETRY_S_MAX = 30.0, 3600.0
 UNRESOLVED_S = 300.0
 """How old a conflict may get that a resolver is there for, before an alarm says so."""
 UNRESOLVED_ALARMS_MAX = 100
-ROUNDS_FREE = 1
-ROUNDS_ALARM = 4
-"""How often in a row the answers of resolvers may contradict each other before an alarm says so."""
-ROUND_BACKOFF_S_MIN, ROUND_BACKOFF_S_MAX = 1.0, 3600.0
-ROUNDS_FORGOTTEN_S = 7200.0
-ROUNDS_KEYS_MAX = 10_000
 
 
 class Members(Protocol):
@@ -116,8 +110,7 @@ class Docket:
         self._waiting: dict[Pattern, OrderedDict[str, None]] = {}
         self._times: Timeline[str] = Timeline()
         self._progress_s: dict[str, float] = {}
-        self._rounds: dict[str, int] = {}
-        self._quiet: Timeline[str] = Timeline()
+        self._rounds = Rounds(host.identity.node, space, host.alarms)
         self._alarmed: set[str] = set()
         self._is_over = False
         self._is_changed = False
@@ -155,8 +148,7 @@ class Docket:
         """Nobody is left to ask."""
         for key in list(self._cases):
             self._settle(key)
-        for key in list(self._rounds):
-            self._host.alarms.clear("resolvers_disagree", self._scope(key))
+        self._rounds.close()
 
     def rescan(self) -> None:
         """Look at all keys that may have conflicts, in slices."""
@@ -176,7 +168,11 @@ class Docket:
         for item in applied:
             change = item.change
             self.touched({op.key: None for op in change.ops})
-            if any(op.attrs and op.attrs.get(RESOLVED_ATTR) for op in change.ops):
+            answered = {op.key for op in change.ops if op.attrs and op.attrs.get(RESOLVED_ATTR)}
+            for key in filter(self._matching, answered):
+                removed = [entry for effect in item.effects if effect.op.key == key for entry in effect.removed]
+                self._rounds.answered(key, change, removed, self._host.now_s)
+            if answered:
                 origin = replica.origins.get(change.writer)
                 if origin is not None and origin[0] != self._host.identity.node:
                     self._progress_s[origin[0]] = self._host.now_s
@@ -226,9 +222,6 @@ class Docket:
         now_s = self._host.now_s
         while (key := self._times.take(now_s)) is not None:
             self._todo[key] = None
-        while (quiet := self._quiet.take(now_s)) is not None:
-            del self._rounds[quiet]
-            self._host.alarms.clear("resolvers_disagree", self._scope(quiet))
         for _ in range(min(LOOK_KEYS_MAX, len(self._todo))):
             key, _ = self._todo.popitem(last=False)
             self._look(key)
@@ -238,12 +231,17 @@ class Docket:
             key = self._scan.pop()
             if key not in self._cases and self._matching(key):
                 self._look(key)
+        while (quiet := self._rounds.due(now_s)) is not None:
+            if quiet in self._cases or quiet in self._todo:
+                self._rounds.still_open(quiet, now_s)
+            else:
+                self._rounds.forget(quiet)
 
     def deadline_s(self, now_s: float, may_ask: bool) -> float | None:
         """When there is something to do by itself."""
         if self._todo or self._scan or (may_ask and self._can_ask()):
             return now_s
-        return min((due for due in (self._times.next_due(), self._quiet.next_due()) if due is not None), default=None)
+        return min((due for due in (self._times.next_due(), self._rounds.next_due()) if due is not None), default=None)
 
     def waiting_count(self, pattern: Pattern) -> int:
         """How many conflicts wait for a resolver of this pattern."""
@@ -260,6 +258,7 @@ class Docket:
         matching = self._matching(key) if is_conflict(replica.entries, live) else []
         case = self._cases.get(key)
         if not matching:
+            self._rounds.take_hold(key)
             if case is not None:
                 self._settle(key)
             return
@@ -272,44 +271,17 @@ class Docket:
             case.asked = None
         dots = frozenset(entry.dot for entry in live)
         if dots != case.dots:
-            self._news(key, case, dots, siblings(replica.entries, live))
+            self._news(case, dots)
+        case.hold_s = max(case.hold_s, self._rounds.take_hold(key))
         self._plan(key, case, matching)
 
-    def _news(self, key: str, case: Case, dots: frozenset[Dot], groups: list[Sibling]) -> None:
+    def _news(self, case: Case, dots: frozenset[Dot]) -> None:
         """The conflict is another one than it was."""
         if case.dots and not case.dots <= dots:
             case.since_s = self._host.now_s  # not only grown: somebody is at work
         case.dots = dots
         case.failed.clear()
         case.attempts, case.retry_s = 0, 0.0
-        if sum(map(_is_resolution, groups)) >= 2:
-            case.hold_s = self._host.now_s + self._contradiction(key)
-
-    def _contradiction(self, key: str) -> float:
-        """Answers of resolvers contradict each other; how long to wait before the next.
-
-        Two sides whose resolvers never agree would otherwise answer each other for ever, where they do not know of
-        each other's resolvers. Each node waits another time, so that sooner or later only one answers.
-        """
-        rounds = self._rounds[key] = self._rounds.get(key, 0) + 1
-        if len(self._rounds) > ROUNDS_KEYS_MAX:
-            oldest = next(iter(self._quiet))
-            self._quiet.discard(oldest)
-            self._rounds.pop(oldest, None)
-        self._quiet.add(key, self._host.now_s + ROUNDS_FORGOTTEN_S)
-        if rounds >= ROUNDS_ALARM:
-            self._host.alarms.raise_once(
-                "resolvers_disagree",
-                self._scope(key),
-                f"space {self._space}: resolvers have answered {rounds} times in a row for {key!r}, each time against "
-                "another's answer: make them agree, or let one of them go",
-            )
-        if rounds <= ROUNDS_FREE:
-            return 0.0
-        longest_s = min(ROUND_BACKOFF_S_MAX, ROUND_BACKOFF_S_MIN * 2.0 ** min(rounds - ROUNDS_FREE, 40))
-        seed = f"{self._host.identity.node} {rounds} {key}".encode()
-        part = int.from_bytes(blake2b(seed, digest_size=4).digest(), "big") / 2**32
-        return longest_s * part
 
     def _plan(self, key: str, case: Case, matching: list[Pattern]) -> None:
         """Who is to be asked, and when."""
@@ -394,6 +366,7 @@ class Docket:
     def _settle(self, key: str) -> None:
         """There is no conflict any more, or nobody for it."""
         self._cases.pop(key).asked = None
+        self._rounds.settled(key, self._host.now_s)
         for waiting in self._waiting.values():
             waiting.pop(key, None)
         self._times.discard(key)
@@ -483,7 +456,3 @@ class _Reading:
 def _is_open(replica: Replica, live: list[Entry], asked: frozenset[Dot]) -> bool:
     """Whether what a resolver was shown is still in conflict, whatever came beside it."""
     return is_conflict(replica.entries, [entry for entry in live if entry.dot in asked])
-
-
-def _is_resolution(group: Sibling) -> bool:
-    return any(entry.attrs and entry.attrs.get(RESOLVED_ATTR) for entry in group)

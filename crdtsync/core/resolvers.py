@@ -35,7 +35,7 @@ from crdtsync.wire.messages import (
 from crdtsync.wire.patterns import Pattern, check_pattern
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents import Agent
+    from crdtsync.core.attached import Agent
 
 RESOLVER_TAKEOVER_MS = 30_000
 """How long a resolver may take over one conflict before another is asked, unless it says otherwise."""
@@ -123,6 +123,10 @@ class Registry:
 
     def __iter__(self) -> Iterator[Resolver]:
         return (one for _, of_conn in sorted(self._by_conn.items()) for one in of_conn.values())
+
+    def of_conn(self, conn: int) -> list[Resolver]:
+        """The resolvers of a connection."""
+        return list(self._by_conn.get(conn, {}).values())
 
     # -- requests ----------------------------------------------------------------------------------------------
 

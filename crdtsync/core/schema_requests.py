@@ -33,7 +33,7 @@ def schema_set(draft: Draft, args: Arguments) -> Result:
     key = SCHEMA_PREFIX + pattern
     held = draft.held(key)
     before = schema_of(pattern, held)
-    result: Result = {"replaced": None if before is None else pack(before.plain)}
+    result: Result = {"replaced": None if before is None else pack(before.plain), "existed": bool(held)}
     if args.get("remove"):
         if held:
             draft.add(Op(key, None, Kind.REGISTER, None, None, tuple(entry.dot for entry in held), None))
@@ -77,7 +77,7 @@ def schemas(reader: Reader, args: Arguments) -> object:
     pattern, key = args.get("pattern"), args.get("key")
     if pattern is not None and key is not None:
         raise InvalidRequest("schemas takes a pattern or a key, not both")
-    found = known.all()
+    found = [schema for schema in known.all() if reader.may_read(SCHEMA_PREFIX + schema.pattern)]
     if pattern is not None:
         text = check_pattern(pattern).text
         found = [schema for schema in found if schema.pattern == text]
@@ -85,7 +85,7 @@ def schemas(reader: Reader, args: Arguments) -> object:
         fault = key_fault(key)
         if fault is not None:
             raise InvalidRequest(f"the key {shown(key)} {fault}")
-        found = [schema] if (schema := known.of(str(key))).pattern else []
+        found = [schema] if reader.may_read(str(key)) and (schema := known.of(str(key))).pattern else []
     return {"items": [_described(reader, schema) for schema in found], "token": reader.token()}
 
 

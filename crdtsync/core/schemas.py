@@ -61,6 +61,39 @@ def _plain(value: bytes | None) -> dict[str, Any] | None:
     return plain if type(plain) is dict else None
 
 
+class SchemaTable:
+    """Schemas by pattern, as they were at one moment."""
+
+    def __init__(self, by_pattern: dict[str, tuple[Pattern, Schema]]) -> None:
+        self.by_pattern = by_pattern
+        self._exact = {text: schema for text, (pattern, schema) in by_pattern.items() if pattern.is_exact}
+        self._by_prefix: dict[str, list[tuple[PatternRank, Pattern, Schema]]] = {}
+        for pattern, schema in by_pattern.values():
+            if not pattern.is_exact:
+                self._by_prefix.setdefault(pattern.prefix, []).append((pattern.rank, pattern, schema))
+        self._prefix_lengths = sorted({len(prefix) for prefix in self._by_prefix})
+
+    def find(self, key: str) -> Schema:
+        """A key's own is the most specific. Of the others only those whose prefix the key has need to be looked at."""
+        exact = self._exact.get(key)
+        if exact is not None:
+            return exact
+        best: tuple[PatternRank, Schema] | None = None
+        for length in self._prefix_lengths:
+            for rank, pattern, schema in self._by_prefix.get(key[:length], ()):
+                if (best is None or rank < best[0]) and pattern.matches(key):
+                    best = (rank, schema)
+        return DEFAULT if best is None else best[1]
+
+    @property
+    def hands_over_all(self) -> bool:
+        """Whether there are keys that are read as lists."""
+        return any(schema.policy.is_whole for _, schema in self.by_pattern.values())
+
+
+NO_SCHEMAS = SchemaTable({})
+
+
 class Schemas:
     """The schemas of one space, kept in step with its entries: who changes them says so with :meth:`note`."""
 
@@ -68,11 +101,7 @@ class Schemas:
         self._entries = entries
         self._noted: set[str] = set()
         self._retold: set[str] = set()
-        self._is_reshaped = False
-        self._by_pattern: dict[str, tuple[Pattern, Schema]] = {}
-        self._exact: dict[str, Schema] = {}
-        self._by_prefix: dict[str, list[tuple[PatternRank, Pattern, Schema]]] = {}
-        self._prefix_lengths: list[int] = []
+        self._table = self._told = NO_SCHEMAS
         self._found: dict[str, Schema] = {}
 
     def note(self, key: str) -> None:
@@ -91,63 +120,43 @@ class Schemas:
         """What applies to ``key``."""
         if self._noted:
             self._refresh()
-        if not self._by_pattern:
+        if not self._table.by_pattern:
             return DEFAULT
         found = self._found.get(key)
         if found is None:
             if len(self._found) >= CACHED_KEYS_MAX:
                 self._found.clear()
-            found = self._found[key] = self._find(key)
+            found = self._found[key] = self._table.find(key)
         return found
 
     def _policy_of(self, key: str) -> Policy:
         return self.of(key).policy
 
-    def _find(self, key: str) -> Schema:
-        """A key's own is the most specific. Of the others only those whose prefix the key has need to be looked at."""
-        exact = self._exact.get(key)
-        if exact is not None:
-            return exact
-        best: tuple[PatternRank, Schema] | None = None
-        for length in self._prefix_lengths:
-            for rank, pattern, schema in self._by_prefix.get(key[:length], ()):
-                if (best is None or rank < best[0]) and pattern.matches(key):
-                    best = (rank, schema)
-        return DEFAULT if best is None else best[1]
-
     def all(self) -> list[Schema]:
         """Every schema, by pattern."""
         if self._noted:
             self._refresh()
-        return [self._by_pattern[text][1] for text in sorted(self._by_pattern)]
+        by_pattern = self._table.by_pattern
+        return [by_pattern[text][1] for text in sorted(by_pattern)]
 
     def __len__(self) -> int:
         if self._noted:
             self._refresh()
-        return len(self._by_pattern)
+        return len(self._table.by_pattern)
 
     def _refresh(self) -> None:
-        self._is_reshaped |= self._hands_over_all()
+        by_pattern = dict(self._table.by_pattern)
         for key in self._noted:
-            self._read(key.removeprefix(SCHEMA_PREFIX))
-        self._is_reshaped |= self._hands_over_all()
+            text, pattern = key.removeprefix(SCHEMA_PREFIX), _pattern_of(key)
+            schema = schema_of(text, self._entries.held(key))
+            by_pattern.pop(text, None)
+            if pattern is not None and schema is not None:
+                by_pattern[text] = (pattern, schema)
+        self._table = SchemaTable(by_pattern)
         self._noted.clear()
         self._found.clear()
-        self._exact = {text: schema for text, (pattern, schema) in self._by_pattern.items() if pattern.is_exact}
-        self._by_prefix = {}
-        for pattern, schema in self._by_pattern.values():
-            if not pattern.is_exact:
-                self._by_prefix.setdefault(pattern.prefix, []).append((pattern.rank, pattern, schema))
-        self._prefix_lengths = sorted({len(prefix) for prefix in self._by_prefix})
-        if not self._by_pattern:
+        if not by_pattern:
             self._entries.policy_of = newest_wins
-
-    def _read(self, text: str) -> None:
-        self._by_pattern.pop(text, None)
-        pattern = _pattern_of(SCHEMA_PREFIX + text)
-        schema = schema_of(text, self._entries.held(SCHEMA_PREFIX + text))
-        if pattern is not None and schema is not None:
-            self._by_pattern[text] = (pattern, schema)
 
     # -- whom it concerns --------------------------------------------------------------------------------------
 
@@ -156,19 +165,21 @@ class Schemas:
         """Whether :meth:`take_retold` has something."""
         return bool(self._retold)
 
-    def take_retold(self) -> tuple[list[str], bool]:
-        """The reserved keys that have been noted since the last call; and whether keys with one value may be read in
-        another way now, too: as a list, or no longer.
-        """
+    def take_retold(self) -> tuple[list[str], SchemaTable]:
+        """The reserved keys that have been noted since the last call, and the schemas as they were then."""
         if self._noted:
             self._refresh()
-        taken, is_reshaped = sorted(self._retold), self._is_reshaped
+        taken, before = sorted(self._retold), self._told
         self._retold.clear()
-        self._is_reshaped = False
-        return taken, is_reshaped
+        self._told = self._table
+        return taken, before
 
-    def _hands_over_all(self) -> bool:
-        return any(schema.policy.is_whole for _, schema in self._by_pattern.values())
+    @property
+    def table(self) -> SchemaTable:
+        """All of them, as they are now."""
+        if self._noted:
+            self._refresh()
+        return self._table
 
     def matching(self, schema_key: str, prefix: str = "") -> Iterator[str]:
         """All keys that a schema is for."""

@@ -9,11 +9,11 @@ from crdtsync.errors import InvalidRequest
 
 SERVICE_OPERATIONS = ("backup", "log_level", "metrics")
 
-Service = Callable[[int, int, Mapping[str, Any]], object]
-"""Called with connection, uid and arguments; returns the result, or raises what the agent is told."""
+Service = Callable[[int, Mapping[str, Any]], object]
+"""Called with connection and arguments; returns the result, or raises what the agent is told."""
 
 
-def serve(services: Mapping[str, Service], name: str, conn: int, uid: int, args: Mapping[str, Any]) -> object:
+def serve(services: Mapping[str, Service], name: str, conn: int, args: Mapping[str, Any]) -> object:
     """Hand an operation to the shell.
 
     :raises InvalidRequest: there is no shell that knows it, as in a simulated world.
@@ -21,4 +21,4 @@ def serve(services: Mapping[str, Service], name: str, conn: int, uid: int, args:
     service = services.get(name)
     if service is None:
         raise InvalidRequest(f"{name} is not served here")
-    return service(conn, uid, args)
+    return service(conn, args)

@@ -39,7 +39,8 @@ def value_handed_over(replica: Replica, policy: Policy, groups: list[Sibling], r
 
 def listed_value(replica: Replica, policy: Policy, groups: list[Sibling]) -> bytes | None:
     """The same where many keys are listed: None for what may be long, and for what somebody has to choose from."""
-    is_left_out = (policy.is_manual and len(groups) > 1) or not rules_of(groups[0][-1].kind).is_inline(groups[0])
+    is_short = rules_of(groups[0][-1].kind).is_inline
+    is_left_out = (policy.is_manual and len(groups) > 1) or not is_short(replica, groups[0])
     try:
         return None if is_left_out else value_handed_over(replica, policy, handed_over(policy, groups)[0], inline_value)
     except TooLarge:
@@ -58,6 +59,7 @@ def check_settled(
         raise Unresolved(
             f"{shown(key)} has {len(groups)} values and the read policy manual: see them with entry or conflicts "
             f"(crdtsync get --siblings), and settle them with resolve, or write what shall stand in their place",
+            key=key,
             current=describe_key(replica, key, live, node_of, readable_value),
         )
     return policy

@@ -14,7 +14,8 @@ from crdtsync.wire.limits import CLUSTER_SPACE, archive_of, check_name, is_name,
 from crdtsync.wire.tokens import encode_token
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents import Agent
+    from crdtsync.core.access.guard import Guard
+    from crdtsync.core.attached import Agent
     from crdtsync.core.fleet import Fleet
     from crdtsync.core.identity import Identity
     from crdtsync.core.replica import Replica
@@ -31,6 +32,7 @@ class Host(Protocol):
     spaces: Spaces
     sync: Sync
     fleet: Fleet
+    guard: Guard
 
 
 def space_requests(host: Host) -> Mapping[str, Handler]:
@@ -38,11 +40,11 @@ def space_requests(host: Host) -> Mapping[str, Handler]:
     return {
         "space_create": lambda agent, _request, args: _create(host, agent, args),
         "space_drop": lambda agent, _request, args: _drop(host, agent, args),
-        "space_list": lambda _agent, _request, _args: _list(host),
+        "space_list": lambda agent, _request, _args: _list(host, agent),
     }
 
 
-def find_replica(host: Host, space: object) -> Replica:
+def find_replica(host: Host, space: object, agent: Agent) -> Replica:
     """The space that a request names, or an archive of one.
 
     :raises UnknownSpace: it is not on this node.
@@ -57,7 +59,7 @@ def find_replica(host: Host, space: object) -> Replica:
         names = node_names(host)
         where = ", ".join(sorted(names.get(node) or node[:12] for node in record.nodes))
         raise UnknownSpace(f"the space {space} is not on this node; it is on {where}")
-    here = ", ".join(name for name in sorted(host.replicas) if is_name(name))
+    here = ", ".join(name for name in sorted(host.replicas) if is_name(name) and host.guard.sees(agent, name))
     raise UnknownSpace(
         f"there is no space {shown(space)} on this node; it has {here}. To make one: crdtsync space create"
     )
@@ -113,10 +115,11 @@ def _drop(host: Host, agent: Agent, args: Arguments) -> dict[str, Any]:
     }
 
 
-def _list(host: Host) -> dict[str, Any]:
-    archives = host.spaces.archives
+def _list(host: Host, agent: Agent) -> dict[str, Any]:
+    """Those of which the agent may know; of archives, those of which it may read everything."""
+    archives, guard = host.spaces.archives, host.guard
     return {
-        "spaces": [_described(host, name, record) for name, record in host.spaces.listed()],
+        "spaces": [_described(host, *listed) for listed in host.spaces.listed() if guard.sees(agent, listed[0])],
         "archives": [
             {
                 "name": f"{row.name}@{row.epoch}",
@@ -127,6 +130,7 @@ def _list(host: Host) -> dict[str, Any]:
                 "until": archives.until_ms(row),
             }
             for row in sorted(archives.rows.values(), key=lambda row: (row.name, row.epoch))
+            if guard.sees_all_of(agent, row.name)
         ],
     }
 

@@ -83,6 +83,7 @@ class Spaces:
         self._host = host
         self._records: dict[str, SpaceRecord] = {}
         self.archives = Archives(host)
+        self._number_last = 0  # 0: not looked for yet
 
     def start(self) -> None:
         """Everything else of the node is there: look at all records, now and whenever one changes."""
@@ -110,6 +111,11 @@ class Spaces:
         """Whether a node may hold a space: be told what is in it, or how far it has got."""
         record = self.record(name)
         return record is not None and record.exists and record.admits(node)
+
+    def groups(self) -> list[frozenset[str]]:
+        """The nodes of the spaces that are here and not for all, each set of nodes once."""
+        found = {frozenset(record.nodes) for record in self._records.values() if record.exists and record.nodes}
+        return sorted((nodes for nodes in found if self._host.identity.node in nodes), key=sorted)
 
     def listed(self) -> Iterable[tuple[str, SpaceRecord]]:
         """All spaces of the cluster that exist, in order of name."""
@@ -199,8 +205,11 @@ class Spaces:
 
     def _next_number(self) -> int:
         host = self._host
-        used = {replica.id for replica in host.replicas.values()} | self.archives.numbers()
-        return max(used | {number for number, _, _ in host.ledger.batch.spaces}) + 1
+        if not self._number_last:  # looked for once: 10,000 spaces would each look at all others
+            used = {replica.id for replica in host.replicas.values()} | self.archives.numbers()
+            self._number_last = max(used | {number for number, _, _ in host.ledger.batch.spaces})
+        self._number_last += 1
+        return self._number_last
 
     def _archive(self, replica: Replica, record: SpaceRecord) -> None:
         host, name = self._host, replica.name

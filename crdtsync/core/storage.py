@@ -7,6 +7,7 @@ As in etcd's raft library, the reads are answered at once, from what has been co
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from crdtsync.causality import Dot, VersionVector, Writer, flatten
@@ -382,10 +383,12 @@ class Batch:
         self.own_changes = 0
 
     def __bool__(self) -> bool:
-        return any(getattr(self, name) for name in _REASONS)
+        return any(_reasons(self))
 
 
-_REASONS = tuple(name for name in Batch.__slots__ if name not in ("clocks", "own_changes"))
+_reasons = attrgetter(*(name for name in Batch.__slots__ if name not in ("clocks", "own_changes")))
+NOTHING = Batch()
+"""For a turn that writes nothing, as most do that only read. Nobody adds to it."""
 
 
 def pack_vector(vector: VersionVector) -> bytes:
@@ -506,3 +509,9 @@ class Storage(Protocol):
 
     def log_stats(self, space: int) -> dict[str, int]:
         """``log_changes``, ``log_bytes``, ``history_bytes`` and ``document_bytes`` of a space."""
+
+    def is_buried(self, space: int, key: str, dot: Dot) -> bool:
+        """Whether history knows that this entry was removed."""
+
+    def all_log_stats(self) -> dict[int, dict[str, int]]:
+        """The same of every space, by number."""

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 from crdtsync.causality import Frontier
 from crdtsync.core.acknowledging import Acknowledger
 from crdtsync.core.alarms import Alarms
-from crdtsync.core.contacts import Contacts
+from crdtsync.core.comparing import Comparer
+from crdtsync.core.contacts import HELLO_SPACES_MAX, PEERS_KNOWN_MAX, Contacts
 from crdtsync.core.feeding import RELAY_DELAY_S, Feeder
 from crdtsync.core.identity import Identity
 from crdtsync.core.liveness import Liveness
+from crdtsync.core.meshwork import Meshwork
 from crdtsync.core.outbox import Outbox
 from crdtsync.core.peers import Link, SpaceLink
 from crdtsync.core.replica import Applied, Replica
@@ -23,6 +25,10 @@ from crdtsync.core.resolver_news import ResolverNews
 from crdtsync.core.storage import Storage
 from crdtsync.core.transfer import Transfers
 from crdtsync.errors import ForkDetected, InvalidEncoding, PeerError
+from crdtsync.wire.change import Change
+from crdtsync.wire.comparing import Digests, Removed
+from crdtsync.wire.limits import CLUSTER_SPACE
+from crdtsync.wire.meshing import Ask, Holding, Reached, Relays
 from crdtsync.wire.messages import (
     Ack,
     Changes,
@@ -85,17 +91,25 @@ class Sync:
         self.peers = self.contacts.peers
         self.dials = self.contacts.dials
         self.read_only = False
+        self.received_count = 0
         self._check_due_s = 0.0
+        self.heard_ack = False
+        """Whether the last message was an acknowledgement that changed nothing but what a peer is known to have."""
         self.transfers = Transfers(replicas, storage, alarms, random, log, self.links, self.outbox.send, now_s)
-        self.feeder = Feeder(identity.node, replicas, storage, self.transfers.giver, self.outbox)
-        self._acks = Acknowledger(replicas, alarms, self.outbox)
+        self.mesh = Meshwork(
+            identity, self.links, self.peers, replicas, self.outbox, audience.is_public, PEERS_KNOWN_MAX
+        )
+        self.feeder = Feeder(identity.node, replicas, storage, self.transfers.giver, self.outbox, self.mesh.relaying)
+        self._acks = Acknowledger(replicas, self.outbox)
+        self.comparer = Comparer(replicas, self.links, self.outbox, alarms, log, self.transfers.taker)
         self.resolver_news = ResolverNews(identity.node, self.links, self.outbox)
 
     # -- connections -------------------------------------------------------------------------------------
 
     def opened(self, conn: int, url: str, dialled: bool, now_s: float, now_ms: int, node: str = "") -> None:
         """A connection stands: introduce ourselves. ``node``: whose key the other side has proven to have."""
-        public = [replica for name, replica in self.replicas.items() if self._audience.is_public(name)]
+        public = [replica for _, replica in sorted(self.replicas.items()) if self._audience.is_public(replica.name)]
+        public.sort(key=lambda replica: replica.name != CLUSTER_SPACE)
         self.contacts.opened(Link(conn, url, dialled, now_s, node), public, now_ms)
 
     def closed(self, conn: int, reason: str, now_s: float, now_ms: int) -> None:
@@ -105,15 +119,17 @@ class Sync:
             return
         self.transfers.taker.closed(link, now_s)
         self.contacts.closed(link, reason, now_ms)
+        self.mesh.closed(conn)
         self.resolver_news.is_stale = True
 
-    def received(  # noqa: C901  # a case for each message
+    def received(  # noqa: C901, PLR0912  # a case for each message
         self, conn: int, data: bytes, now_s: float, now_ms: int
     ) -> list[Applied]:
         """Handle one message. Returns the changes that could be applied.
 
         :raises PeerError: the connection must be closed, with this reason.
         """
+        self.heard_ack = False
         link = self.links.get(conn)
         if link is None:
             return []
@@ -132,13 +148,19 @@ class Sync:
             case Changes():
                 return self._changes(link, message, now_s, now_ms)
             case Ack():
-                self._ack(link, message, now_s)
+                self.heard_ack = not self._ack(link, message, now_s)
             case Want():
                 self._want(link, message, now_s)
             case Offer() | Take() | Part():
                 return self._transfer(link, message, now_s, now_ms)
             case Links() | Resolvers():
                 self.resolver_news.heard(link, message)
+                self.mesh.reach.is_stale = True
+            case Digests() | Removed():
+                self._compare(link, message, now_s, now_ms)
+            case Relays() | Reached() | Ask() | Holding():
+                for name in self.mesh.heard(link, message, now_s):
+                    self.feeder.rewind_to_lacking(link, self.replicas[name])
             case Stop():
                 self._stop(link, message)
             case Probe() | Probed():
@@ -153,10 +175,11 @@ class Sync:
         for name, (epoch, frontier) in sorted(hello.spaces.items()):
             if name in told and self._audience.may_hold(name, hello.node):
                 self._start(link, self.replicas[name], epoch, frontier, now_s)
-        for name, replica in sorted(self.replicas.items()):
-            if name not in told and self._audience.may_hold(name, hello.node):
-                self._acks.introduce(link, replica)
+        link.unintroduced.extend(
+            name for name in sorted(self.replicas) if name not in told and self._audience.may_hold(name, hello.node)
+        )
         self.contacts.tell_links()
+        self.mesh.reach.is_stale = True
         self.resolver_news.is_stale = True
 
     def _start(self, link: Link, replica: Replica, epoch: int, frontier: Frontier, now_s: float) -> None:
@@ -178,6 +201,7 @@ class Sync:
         link.unsettled.add(replica.name)
         self.resolver_news.is_stale = True
         self.peers[link.hello.node].acked[replica.name] = dict(known)
+        self.comparer.note([replica.name], now_s)
         if is_first:
             self._acks.note_since_introduction(link, replica)
         try:
@@ -207,6 +231,7 @@ class Sync:
         try:
             for body in message.bodies:
                 change = replica.codec.decode(body)
+                self._came(link, replica, change, now_ms)
                 done, kept = replica.receive(change, now_ms)
                 applied.extend(done)
                 if replica.unknown is not None:
@@ -222,7 +247,17 @@ class Sync:
             self.outbox.close(link, error.message)
         except ForkDetected as error:
             self._forked(link, message.space, error)
+        self.mesh.relaying.answer(link)
         return applied
+
+    def _came(self, link: Link, replica: Replica, change: Change, now_ms: int) -> None:
+        is_new = change.seq > replica.vector.get(change.writer, 0) and not replica.gate.holds(change.writer, change.seq)
+        origin = change.origin or replica.origins.get(change.writer)
+        if origin is not None:
+            self.mesh.relaying.came(link, replica.name, origin[0], is_new=is_new)
+        if is_new:
+            replica.arrivals.note(change.writer, change.seq, link.peer_node, now_ms)
+        self.received_count += 1
 
     def _seek_document(
         self, link: Link, here: SpaceLink, replica: Replica, applied: list[Applied], now_s: float, now_ms: int
@@ -253,6 +288,7 @@ class Sync:
             link.ack_due_s = now_s
         if replica is None or here is None or here.stopped or message.epoch != replica.epoch:
             return []
+        before = dict(replica.vector) if isinstance(message, Part) and message.is_last else {}
         try:
             merged = self.transfers.received(link, here, replica, message, now_s, now_ms)
         except ForkDetected as error:
@@ -260,14 +296,30 @@ class Sync:
             return []
         if merged is None:
             return []
+        came = {writer: replica.vector[writer] for writer in merged.advanced}
+        replica.arrivals.merged(before, came, link.peer_node, now_ms)
         if not merged.kept:
             self._acks.want(link, replica.name, now_s)
         return merged.applied
 
-    def _ack(self, link: Link, ack: Ack, now_s: float) -> None:
+    def _ack(self, link: Link, ack: Ack, now_s: float) -> bool:
+        """Whether something follows from it, beside what may be sent now."""
         assert link.hello is not None
-        for here, replica in self._acks.received(link, self.peers[link.hello.node], ack):
+        offered, differing = self._acks.received(link, self.peers[link.hello.node], ack)
+        for here, replica in offered:
             self.feeder.reconsider(here, replica, now_s)
+        for replica in differing:
+            self.comparer.differs(link, replica, now_s)
+        return bool(offered or differing)
+
+    def _compare(self, link: Link, message: Digests | Removed, now_s: float, now_ms: int) -> None:
+        replica, here = self.replicas.get(message.space), link.spaces.get(message.space)
+        if replica is None or here is None or here.stopped or message.epoch != replica.epoch:
+            return
+        if isinstance(message, Digests):
+            self.comparer.heard(link, here, replica, message, now_s)
+        elif self.comparer.is_differing(replica.name, link.peer_node) and not self.read_only:
+            self.transfers.taker.removed(replica, message, now_ms)
 
     def set_read_only(self, read_only: bool, now_s: float) -> None:
         """Take no changes while there is no room: they are dropped, earn no credit, and are asked for later."""
@@ -312,6 +364,7 @@ class Sync:
         for peer in self.peers.values():
             peer.acked.pop(replica.name, None)
         self.transfers.forget(replica)
+        self.comparer.forget(replica.name)
 
     def audience_changed(self, replica: Replica) -> None:
         """Other nodes than before may hold a space, perhaps."""
@@ -329,6 +382,8 @@ class Sync:
                 if name not in self.replicas or self.replicas[name].epoch != here.epoch:
                     self._part(link, name)
         self.transfers.reload(now_s)
+        self.comparer.reload()
+        self.mesh.inquiries.questions.clear()  # what they know of this node may not have come to its disk
 
     def _linked(self) -> list[Link]:
         return [link for link in self.links.values() if link.hello is not None]
@@ -358,8 +413,8 @@ class Sync:
     # -- for others of this node -----------------------------------------------------------------------------
 
     def live_nodes(self) -> set[str]:
-        """See :meth:`Contacts.live_nodes`."""
-        return self.contacts.live_nodes()
+        """The other nodes that are up, as far as is known: that are connected, or reached over others."""
+        return set(self.mesh.reach.ways())
 
     def seen_ms(self, node: str) -> int:
         """See :meth:`Contacts.seen_ms`."""
@@ -373,11 +428,15 @@ class Sync:
         ``applied`` are the changes of the commit under way; ``durable``, per space, the log position before it.
         """
         self.transfers.tick(now_s)
+        self.mesh.run(applied, now_s)
         self.contacts.check_silence(now_s)
         self.liveness.check(self.links.values(), now_s)
+        self.comparer.note(applied, now_s)
+        self.comparer.run(now_s)
         for link in list(self.links.values()):
             if link.hello is None:
                 continue
+            self._introduce_more(link)
             link.unsettled.update(name for name in applied if name in link.spaces)
             link.busy.update(name for name in applied if name in link.spaces)
             for name in sorted(link.busy):
@@ -392,10 +451,23 @@ class Sync:
             self._check_due_s = now_s + RELAY_DELAY_S
             self.feeder.check_relays(self.peers.values(), now_s)
 
+    def _introduce_more(self, link: Link) -> None:
+        """Tell a peer of some of the spaces that the hello had no room for."""
+        for _ in range(min(HELLO_SPACES_MAX, len(link.unintroduced))):
+            replica = self.replicas.get(link.unintroduced.popleft())
+            if replica is not None and replica.name not in link.introduced:
+                assert link.hello is not None
+                if self._audience.may_hold(replica.name, link.hello.node):
+                    self._acks.introduce(link, replica)
+
     @staticmethod
     def _is_busy(here: SpaceLink, replica: Replica) -> bool:
         """Whether the next turn has to look at a space of a connection, whatever happens until then."""
         return bool(here.ack_writers) or (not here.stopped and (here.offered or here.position < replica.position))
+
+    def has_more(self, durable: dict[str, int]) -> bool:
+        """Whether there is something to send to a peer that can take it."""
+        return not self.outbox.is_empty or any(self.feeder.has_more(link, durable) for link in self.links.values())
 
     def deadline_s(self, durable: dict[str, int]) -> float | None:
         """When :meth:`pump` wants to be called again."""
@@ -403,12 +475,13 @@ class Sync:
         due += [due_s for link in self.links.values() for due_s in link.wants.values()]
         silence_s = self.contacts.deadline_s()
         probe_s = self.liveness.deadline_s(self.links.values())
-        due += [due_s for due_s in (silence_s, probe_s) if due_s is not None]
-        if any(link.hello for link in self.links.values()):
+        due += [due_s for due_s in (silence_s, probe_s, self.comparer.deadline_s()) if due_s is not None]
+        if any(link.unsettled for link in self.links.values() if link.hello):
             due.append(self._check_due_s)
-        if any(self.feeder.has_more(link, durable) for link in self.links.values()):
+        if any(link.unintroduced for link in self.links.values()) or self.has_more(durable):
             due.append(0.0)
         due += self.transfers.deadlines_s()
+        due += self.mesh.deadlines_s()
         return min(due, default=None)
 
 

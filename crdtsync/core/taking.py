@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from crdtsync.causality import Dot, merge
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.peers import Link, SpaceLink
+from crdtsync.core.repair import Repaired, remove, repair
 from crdtsync.core.replica import Merged, Replica
 from crdtsync.core.snapshot import Taking
 from crdtsync.core.storage import SnapshotPartRow, Storage
 from crdtsync.errors import CrdtSyncError, ForkDetected, InvalidEncoding, PeerError
 from crdtsync.wire.change import SHORT_HASH_BYTES
+from crdtsync.wire.comparing import REMOVED_ENTRIES_MAX, Removed
 from crdtsync.wire.messages import SNAPSHOTS, Message, Part, Take, Want
 from crdtsync.wire.snapshot import part_hash
 
@@ -48,6 +50,7 @@ class Receipt:
     asked_again: int = 0
     stray_bytes: int = 0
     documents: set[Dot] = field(default_factory=set)
+    is_repair: bool = False
 
 
 class Taker:
@@ -146,6 +149,16 @@ class Taker:
         receipt.documents.add(document)
         return True
 
+    def want_repair(self, link: Link, replica: Replica, now_s: float) -> bool:
+        """The peer at ``link`` has another state: take its snapshot to compare. False: there is something else to take
+        first. It is not kept on disk meanwhile: a restart forgets it.
+        """
+        if self.read_only or replica.name in self.receipts:
+            return False
+        self.receipts[replica.name] = receipt = Receipt(replica, _node(link), link, now_s, now_s, is_repair=True)
+        self._ask(replica.name, receipt, now_s)
+        return True
+
     def _choose_all(self, now_s: float) -> None:
         for name in sorted(self._offered | self.receipts.keys()):
             self._choose(name, now_s)
@@ -236,6 +249,9 @@ class Taker:
                 self._stage(receipt, message, now_s)
                 return None
             taking.finish()
+            if receipt.is_repair:
+                self._repaired(link, receipt, repair(replica, taking), now_s)
+                return None
             merged = replica.merge_snapshot(taking, now_ms)
         except ForkDetected:
             self._give_up(replica.name, receipt)
@@ -263,9 +279,38 @@ class Taker:
                 peer=receipt.link and receipt.link.hello and receipt.link.hello.name,
                 entries=receipt.taking.header and receipt.taking.header.entries,
             )
+        receipt.deadline_s = now_s + PROGRESS_TIMEOUT_S
+        if receipt.is_repair:
+            return
         row = SnapshotPartRow(replica.id, message.part, message.snapshot, message.short_hash + message.data)
         replica.staging.stage(row, receipt.taking.arrived)
-        receipt.deadline_s = now_s + PROGRESS_TIMEOUT_S
+
+    def _repaired(self, link: Link, receipt: Receipt, done: Repaired, now_s: float) -> None:
+        """What the peer has in common with this node, it has now. What it must remove it is told."""
+        replica = receipt.replica
+        self._give_up(replica.name, receipt)
+        link.ack_due_s = now_s
+        self._send(link, Want(replica.name, replica.epoch, replica.frontier))  # as if nothing had been taken
+        for start in range(0, len(done.removed), REMOVED_ENTRIES_MAX):
+            entries = done.removed[start : start + REMOVED_ENTRIES_MAX]
+            self._send(link, Removed(replica.name, replica.epoch, entries))
+        self.merges.append((replica.name, done.merged))
+        self._log(
+            "repaired",
+            level="warning",
+            space=replica.name,
+            peer=link.hello and link.hello.name,
+            came=len(done.merged.come),
+            texts=len(done.merged.texts),
+            removed_there=len(done.removed),
+        )
+
+    def removed(self, replica: Replica, message: Removed, now_ms: int) -> None:
+        """A peer that repairs itself knows that these entries were removed."""
+        merged = remove(replica, message.entries, now_ms)
+        if merged.gone:
+            self.merges.append((replica.name, merged))
+            self._log("repaired", level="warning", space=replica.name, gone=len(merged.gone))
 
     def _merged(self, link: Link, here: SpaceLink, receipt: Receipt, merged: Merged, now_s: float) -> None:
         replica, taking = receipt.replica, receipt.taking
@@ -329,7 +374,7 @@ class Taker:
             if receipt.link is link:
                 receipt.link = None
                 receipt.deadline_s = now_s + RESUME_WAIT_S
-                if receipt.taking is None:
+                if receipt.taking is None or receipt.is_repair:
                     del self.receipts[name]
                 self._choose(name, now_s)
 

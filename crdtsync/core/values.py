@@ -28,18 +28,19 @@ def kind_name(kind: int) -> str:
     return KIND_NAMES.get(kind, f"kind-{kind}")
 
 
-def siblings(entries: Entries, live: list[Entry]) -> list[Sibling]:
+def siblings(entries: Entries, live: list[Entry], policy: Policy | None = None) -> list[Sibling]:
     """The concurrent values among the live entries of a key, the winner first.
 
-    By the key's read policy; by default highest hybrid time, then highest writer.
+    By the key's read policy, or another one; by default highest hybrid time, then highest writer.
     """
     if len(live) < 2:
         return [live] if live else []
-    if live[0].key in entries.mixed:
-        return grouped(live, entries.policy_of(live[0].key))
+    key = live[0].key
+    if key in entries.mixed:
+        return grouped(live, policy or entries.policy_of(key))
     if rules_of(live[0].kind).split is None:
         return [live]
-    return _in_order(live, entries.policy_of(live[0].key))
+    return _in_order(live, policy or entries.policy_of(key))
 
 
 def grouped(live: list[Entry], policy: Policy = LWW) -> list[Sibling]:
@@ -128,7 +129,7 @@ def readable_value(replica: Replica, group: Sibling) -> bytes | None:
 def inline_value(replica: Replica, group: Sibling) -> bytes | None:
     """The value of one sibling where many are listed: None for what may be long."""
     rules = rules_of(group[-1].kind)
-    return rules.read(replica, group) if rules.is_inline(group) else None
+    return rules.read(replica, group) if rules.is_inline(replica, group) else None
 
 
 def describe(

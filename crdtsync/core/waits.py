@@ -24,7 +24,7 @@ LATER = object()
 @dataclass(slots=True, eq=False)
 class Wait:
     """``needed``: what this node must hold, by space; then ``check`` returns the result once it is there; None: not
-    yet. ``expire`` makes the error when time runs out.
+    yet. ``expire`` makes the error when time runs out, or files another wait.
 
     ``stands``: what it belongs to is on disk, so that a later commit that fails does not concern it. ``number``: those
     that are done at once are answered in the order in which they were asked.
@@ -35,7 +35,7 @@ class Wait:
     deadline_s: float
     needed: Mapping[str, VersionVector]
     check: Callable[[], object | None]
-    expire: Callable[[], CrdtSyncError]
+    expire: Callable[[], object]
     stands: bool = False
     topic: Topic | None = None
     number: int = 0
@@ -125,6 +125,11 @@ class Waits:
         while (late := self._deadlines.take(now_s)) is not None:
             self._remove(late)
             yield late, late.expire()
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether :meth:`settle` has something to do at once."""
+        return bool(self._ready)
 
     def deadline_s(self) -> float | None:
         """When :meth:`settle` has something to do by itself."""

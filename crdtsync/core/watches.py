@@ -7,10 +7,12 @@ consumer is a set of keys, never a queue of events.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from crdtsync.causality import VersionVector, covers, merge
-from crdtsync.core.audience import Audience, is_told
+from crdtsync.core.access.rules import Grant
+from crdtsync.core.audience import Audience, concerns
 from crdtsync.core.entries import Entry
 from crdtsync.core.events import (
     Unit,
@@ -26,9 +28,11 @@ from crdtsync.core.events import (
     units_of,
     upshot,
 )
-from crdtsync.core.mirrors import StateWatches
+from crdtsync.core.mirrors import StateWatch, StateWatches
 from crdtsync.core.replica import Applied, Replica
+from crdtsync.core.rereading import Reread
 from crdtsync.core.storage import Storage
+from crdtsync.core.told_values import fitting
 from crdtsync.core.values import concerned
 from crdtsync.wire.tokens import encode_token
 
@@ -47,6 +51,7 @@ class Watch:
 
     ``held``: what it had been told when it began; ``position``: how far it has read the log, None: to its end;
     ``scan``: the last key that its snapshot has told, None: all; ``dirty``: keys whose newest state is to be told.
+    ``limit``: what its agent may do there, if that is not to read everything.
     """
 
     __slots__ = (
@@ -55,11 +60,13 @@ class Watch:
         "dirty",
         "held",
         "lagged",
+        "limit",
         "position",
         "prefix",
         "replica",
         "request",
         "retold",
+        "retold_last",
         "scan",
         "snapshot",
     )
@@ -70,13 +77,15 @@ class Watch:
         self.prefix = prefix
         self.replica = replica
         self.blocked = False
+        self.limit: Grant | None = None
         self.lagged = False
         self.held: VersionVector = {}
         self.position: int | None = None
         self.scan: str | None = None
         self.snapshot = False
-        self.dirty: dict[str, None] = {}
+        self.dirty: OrderedDict[str, None] = OrderedDict()
         self.retold: dict[str, int] = {}  # while it reads the log: the position of keys whose state it was told ahead
+        self.retold_last = 0
 
     @property
     def is_behind(self) -> bool:
@@ -90,8 +99,13 @@ class Watch:
 
     @property
     def token(self) -> str | None:
-        """Names :attr:`told`. While keys wait to be told there is no point at which to go on without them."""
-        return None if self.dirty else _token(self.replica, self.told)
+        """Names :attr:`told`, where that is what this node held at one moment, batches whole.
+
+        It is not, and there is no going on from there, while keys wait to be told, or were told with what the log has
+        still to tell of others.
+        """
+        is_ahead = self.position is not None and self.retold_last > self.position
+        return None if self.dirty or is_ahead else _token(self.replica, self.told)
 
     def start_snapshot(self, is_reset: bool) -> None:
         """Send the state of every key, then go on live. ``is_reset``: the watcher must forget what it holds."""
@@ -146,6 +160,18 @@ class Watches:
     def count(self, conn: int) -> int:
         """How many watches a connection has."""
         return len(self._by_conn.get(conn, ())) + self.mirrors.count(conn)
+
+    def of_conn(self, conn: int) -> list[Watch | StateWatch]:
+        """The watches of a connection."""
+        return [*self._by_conn.get(conn, {}).values(), *self.mirrors.of_conn(conn)]
+
+    def start_over(self, watch: Watch | StateWatch) -> None:
+        """Tell a watcher everything anew: it may read more than it was told of."""
+        if isinstance(watch, Watch):
+            watch.start_snapshot(is_reset=True)
+            self._behind[watch] = None
+        else:
+            self.mirrors.start_over(watch)
 
     def missed(self) -> list[tuple[int, int]]:
         """Connections of watchers that are behind, and how many keys each has still to be told."""
@@ -250,20 +276,18 @@ class Watches:
             self._emit(watch, events)
 
     def reranked(self, replica: Replica, now_ms: int) -> set[str]:
-        """The keys of which another value may come first, since schemas have changed. To be called before
-        :meth:`notify`, and the keys told after it: copies are then told the commit as a whole.
+        """The keys with siblings of which plain reads give something else now, since schemas have changed. To be called
+        before :meth:`notify`, and the keys told after it: copies are then told the commit as a whole.
         """
         if not replica.schemas.is_retold:
             return set()
-        changed, is_reshaped = replica.schemas.take_retold()
+        changed, before = replica.schemas.take_retold()
         if not len(self):
             return set()
-        keys = {key for schema_key in changed for key in concerned(replica, schema_key, "", now_ms)}
-        self.mirrors.retell(replica.name, keys)
-        if is_reshaped and len(self.mirrors):
-            for schema_key in changed:
-                self.mirrors.retell(replica.name, replica.schemas.matching(schema_key))
-        return keys
+        reread = Reread(replica, before, now_ms)
+        if len(self.mirrors):
+            self.mirrors.retell(replica.name, reread.shown_otherwise(changed))
+        return reread.read_otherwise(changed)
 
     def retell(self, name: str, keys: Iterable[str], is_lagging: bool = True) -> None:
         """Tell the newest state of these keys, which something else than a change of the log has brought about.
@@ -271,7 +295,8 @@ class Watches:
         Watchers are told that they lagged, unless nothing that happened to a key was left out.
         """
         keys = sorted(keys)  # told in that order
-        self.mirrors.retell(name, keys)
+        if is_lagging:
+            self.mirrors.retell(name, keys)
         audience = self._by_space.get(name)
         if not audience:
             return
@@ -333,7 +358,7 @@ class Watches:
             merge(watch.held, {row.writer: row.seq})
             change = replica.codec.decode(row.body)
             units = units_of(change)
-            matching = [unit for unit in units if is_told(unit.key, watch.prefix) and _is_news(watch, unit, after)]
+            matching = [unit for unit in units if concerns(watch, unit.key) and _is_news(watch, unit, after)]
             for unit in units:
                 if unit.key[0] == "_":
                     self._defer(watch, concerned(replica, unit.key, watch.prefix, now_ms))
@@ -392,15 +417,16 @@ class Watches:
                 if found == SLICE_KEYS_MAX:
                     return
                 watch.scan = key
-                if is_told(key, watch.prefix):
+                if concerns(watch, key):
                     yield key
             watch.scan = None
             return
         for _ in range(min(SLICE_KEYS_MAX, len(watch.dirty))):
-            key = next(iter(watch.dirty))
-            del watch.dirty[key]
+            key, _ = watch.dirty.popitem(last=False)  # of a dict it would take longer for each key gone before
+            if not concerns(watch, key):
+                continue
             if watch.position is not None:
-                watch.retold[key] = watch.replica.position
+                watch.retold[key] = watch.retold_last = watch.replica.position
             yield key
 
     def _emit(self, watch: Watch, events: list[bytes]) -> None:
@@ -453,7 +479,7 @@ class _Story:
         told = self._told.get(numbers)
         if told is None:
             events = [event for number in numbers if (event := self.event(number))]
-            told = pack_batch(self.applied.change, self._replica, events, self._token) if events else b""
+            told = pack_batch(self.applied.change, self._replica, fitting(events), self._token) if events else b""
             self._told[numbers] = told
         return told
 

@@ -6,6 +6,7 @@ All nodes must agree on these: a change within them is valid everywhere.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from crdtsync.errors import InvalidRequest, TooLarge
 
@@ -25,6 +26,8 @@ REQUEST_ITEMS_MAX = 65_536
 """Items of all arrays and maps of one request. Values travel as bytes and are not counted."""
 MESSAGE_ITEMS_MAX = 1_000_000
 SHOWN_CHARS_MAX = 80
+NAMES_REMEMBERED_MAX = 1024
+"""How many names are known to be valid or not without another look."""
 
 CLUSTER_SPACE = "_cluster"
 """The one reserved space: the cluster's own records, on every node and out of reach for agents."""
@@ -83,7 +86,13 @@ def check_key(key: object) -> str:
 
 def is_name(name: object) -> bool:
     """Whether ``name`` can name a space, an agent or a node."""
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+    return isinstance(name, str) and len(name) <= NAME_CHARS_MAX and _fits(name)
+
+
+@lru_cache(NAMES_REMEMBERED_MAX)
+def _fits(name: str) -> bool:
+    """Remembered of the names seen last: those of agents and spaces come with every request."""
+    return _NAME.fullmatch(name) is not None
 
 
 def archive_of(name: object) -> tuple[str, int] | None:

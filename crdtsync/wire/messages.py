@@ -13,10 +13,20 @@ PART        ``[9, space, epoch, snapshot, part, bytes, hash8, is_last]``: one pa
 RESOLVERS   ``[10, node id, [[space, pattern, ms], …], [[space, key, asked], …]]``: who resolves what at a node
 PROBE       ``[11, number]``: are you getting anywhere?
 PROBED      ``[12, number, time_ms]``: yes; and it is so late here
+
+OFFER, TAKE and PART go only to a node whose HELLO names the feature ``snapshots``, RESOLVERS to one that names
+``resolvers``, PROBE and PROBED to one that names ``probes``, DIGESTS and REMOVED to one that names ``digests``. What a
+part holds is :mod:`crdtsync.wire.snapshot`.
+=======
+RELAYS      ``[13, wanted, [[space, [node id, …]], …]]``: do, or do not, relay changes of these nodes to me
+ASK         ``[14, node id, round, [[space, epoch, [writer, …]], …]]``: that node asks all how much they have of these
+HOLDING     ``[15, node id, [[space, epoch, [[node id, name, database, [writer, seq, …]], …]], …]]``: what nodes that
+            the sender has heard of have on disk, for the one that asked
 ==========  =======================================================================================
 
 OFFER, TAKE and PART go only to a node whose HELLO names the feature ``snapshots``, RESOLVERS to one that names
-``resolvers``, PROBE and PROBED to one that names ``probes``. What a part holds is :mod:`crdtsync.wire.snapshot`.
+``resolvers``, PROBE and PROBED to one that names ``probes``, RELAYS, ASK, HOLDING and REACHED to one that names
+``mesh``. What a part holds is :mod:`crdtsync.wire.snapshot`. Two more are in :mod:`crdtsync.wire.comparing`.
 
 Unknown types, and elements after the known ones, come from newer versions and are ignored.
 """
@@ -27,21 +37,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from crdtsync.causality import SEQ_MAX, WRITER_MAX, Frontier, VersionVector, Writer, flatten
+from crdtsync.causality import Frontier, VersionVector, flatten
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.change import SHORT_HASH_BYTES
 from crdtsync.wire.codec import check_items, pack, unpack
-from crdtsync.wire.limits import (
-    CHANGE_DEPS_MAX,
-    CLUSTER_SPACE,
-    KEY_BYTES_MAX,
-    MESSAGE_ITEMS_MAX,
-    NAME_CHARS_MAX,
-    PEER_FRAME_BYTES_MAX,
-    PROTOCOL_VERSION,
-    is_name,
-    shown,
-)
+from crdtsync.wire.comparing import DECODERS as _COMPARING_DECODERS
+from crdtsync.wire.comparing import Digests, Removed, encode_comparing
+from crdtsync.wire.limits import MESSAGE_ITEMS_MAX, PEER_FRAME_BYTES_MAX, PROTOCOL_VERSION
+from crdtsync.wire.meshing import DECODERS as _MESH_DECODERS
+from crdtsync.wire.meshing import Ask, Holding, Reached, Relays, encode_mesh_message
+from crdtsync.wire.parts import flat_frontier as _flat_frontier
+from crdtsync.wire.parts import read_blob as _blob
+from crdtsync.wire.parts import read_count as _count
+from crdtsync.wire.parts import read_frontier as _frontier
+from crdtsync.wire.parts import read_key as _key
+from crdtsync.wire.parts import read_name as _name
+from crdtsync.wire.parts import read_space as _space
+from crdtsync.wire.parts import read_text as _text
+from crdtsync.wire.parts import read_vector as _vector
 
 FRAME_CHANGES_MAX = 256
 LINKS_MAX = 10_000
@@ -57,6 +70,8 @@ RESOLVERS_KEYS_MAX = 256
 RESOLVER_TAKEOVER_MS_MAX = 3600 * 1000
 PROBES = "probes"
 """The feature of a node that answers probes."""
+MESH = "mesh"
+"""The feature of a node that can do with few connections: it takes hints about relays, and passes on questions."""
 STOP_CHARS_MAX = 1000
 
 
@@ -206,10 +221,13 @@ class Probed:
     time_ms: int
 
 
-Message = Hello | Changes | Ack | Want | Links | Stop | Offer | Take | Part | Resolvers | Probe | Probed
+Message = (
+    Hello | Changes | Ack | Want | Links | Stop | Offer | Take | Part | Resolvers | Probe | Probed
+    | Relays | Ask | Holding | Reached | Digests | Removed
+)  # fmt: skip
 
 
-def encode_message(message: Message) -> bytes:  # noqa: C901  # a case for each message
+def encode_message(message: Message) -> bytes:  # noqa: C901, PLR0912  # a case for each message
     """The message as it goes into one websocket frame."""
     match message:
         case Hello():
@@ -236,6 +254,10 @@ def encode_message(message: Message) -> bytes:  # noqa: C901  # a case for each 
             return pack([11, number])
         case Probed(number, time_ms):
             return pack([12, number, time_ms])
+        case Relays() | Ask() | Holding() | Reached():
+            return encode_mesh_message(message)
+        case Digests() | Removed():
+            return encode_comparing(message)
 
 
 def decode_message(data: bytes) -> Message | None:
@@ -363,6 +385,8 @@ def _resolvers(plain: list[Any]) -> Resolvers:
 
 
 _DECODERS: dict[object, Callable[[list[Any]], Message]] = {
+    **_MESH_DECODERS,
+    **_COMPARING_DECODERS,
     1: _hello,
     2: _changes,
     3: _ack,
@@ -376,56 +400,3 @@ _DECODERS: dict[object, Callable[[list[Any]], Message]] = {
     11: lambda plain: Probe(_count(plain[1])),
     12: lambda plain: Probed(_count(plain[1]), _count(plain[2])),
 }
-
-
-def _flat_frontier(frontier: Frontier) -> list[object]:
-    return [part for writer, (seq, short) in sorted(frontier.items()) for part in (writer, seq, short)]
-
-
-def _frontier(flat: list[Any]) -> Frontier:
-    if len(flat) % 3 or len(flat) > 3 * CHANGE_DEPS_MAX:
-        raise ValueError("frontier")
-    return {
-        Writer(_count(flat[i], WRITER_MAX)): (_count(flat[i + 1]), _blob(flat[i + 2], SHORT_HASH_BYTES))
-        for i in range(0, len(flat), 3)
-    }
-
-
-def _vector(flat: list[Any]) -> VersionVector:
-    if len(flat) % 2 or len(flat) > 2 * CHANGE_DEPS_MAX:
-        raise ValueError("version vector")
-    return {Writer(_count(flat[i], WRITER_MAX)): _count(flat[i + 1]) for i in range(0, len(flat), 2)}
-
-
-def _count(number: Any, highest: int = SEQ_MAX) -> int:
-    if type(number) is not int or not 0 <= number <= highest:
-        raise ValueError(f"{shown(number)} is not a count")
-    return number
-
-
-def _text(text: Any) -> str:
-    if type(text) is not str or not 1 <= len(text) <= NAME_CHARS_MAX:
-        raise ValueError("not a short string")
-    return text
-
-
-def _key(key: Any) -> str:
-    if type(key) is not str or not 1 <= len(key) <= KEY_BYTES_MAX:
-        raise ValueError("not a key or pattern")
-    return key
-
-
-def _name(name: Any) -> str:
-    if not is_name(name):
-        raise ValueError("not a name")
-    return str(name)
-
-
-def _space(name: Any) -> str:
-    return CLUSTER_SPACE if name == CLUSTER_SPACE else _name(name)
-
-
-def _blob(data: Any, bytes_max: int) -> bytes:
-    if type(data) is not bytes or len(data) > bytes_max:
-        raise ValueError("not bytes of an allowed length")
-    return data

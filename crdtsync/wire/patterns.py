@@ -38,6 +38,22 @@ class Pattern:
             return key == self.text
         return key[:1] != "_" and key.startswith(self.prefix) and _matches(self.parts, key.split("/"))
 
+    def covers(self, other: Pattern) -> bool:
+        """Whether every key that ``other`` matches is one of this pattern's, as far as their parts tell."""
+        if other.is_exact:
+            return self.matches(other.text)
+        if self.is_exact:
+            return False
+        # What `**` stands for may have any number of parts, of any name: if none and two will do, all others do.
+        return all(_matches(self.parts, _example(other.parts, times)) for times in (0, 2))
+
+    def meets(self, prefix: str) -> bool:
+        """Whether keys that begin with ``prefix`` may be among those that match."""
+        if prefix[:1] == "_":
+            return False
+        own = self.text if self.is_exact else self.prefix
+        return own.startswith(prefix) or (not self.is_exact and prefix.startswith(own))
+
     @property
     def rank(self) -> tuple[tuple[int, ...], str]:
         """Of two patterns the more specific one has the lower rank.
@@ -91,6 +107,12 @@ def _prefix(parts: tuple[str, ...], literals: int) -> str:
     # `a/**` means `a` too, `a/*` does not.
     needs_more = any(part != ANY_PARTS for part in parts[literals:])
     return prefix + "/" if literals and needs_more else prefix
+
+
+def _example(pattern: tuple[str, ...], times: int) -> list[str]:
+    """A key that matches a pattern, of parts that no pattern names where it has wildcards; so many for each ``**``."""
+    counts = {ANY_PARTS: times, ONE_PART: 1}
+    return [word for part in pattern for word in (["\0"] * counts[part] if part in counts else [part])]
 
 
 def _matches(pattern: tuple[str, ...], parts: list[str]) -> bool:

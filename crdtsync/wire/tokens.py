@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import binascii
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ TOKEN_PREFIX = "c1."
 VERSION_PREFIX = "v1."
 TOKEN_CHARS_MAX = 2 * 1024 * 1024
 VERSION_DOTS_MAX = 1000
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def decode_dot(text: object) -> Dot:
 
 
 def _encode(plain: object) -> str:
-    return urlsafe_b64encode(pack(plain)).rstrip(b"=").decode("ascii")
+    return binascii.b2a_base64(pack(plain), newline=False).rstrip(b"=").translate(_URL_SAFE).decode("ascii")
 
 
 def _decode(text: object, prefix: str) -> list[Any]:

@@ -6,7 +6,8 @@ import ipaddress
 from collections.abc import Sequence
 
 import ifaddr
-from crdtsyncd.config import is_loopback, split_address
+from crdtsyncd.hostport import is_loopback, split_address
+from crdtsyncd.telemetry import log
 
 from crdtsync.wire.invites import ADDRESSES_MAX
 
@@ -51,7 +52,12 @@ def _interfaces(wildcard: str) -> list[str]:
     """The addresses of this machine's interfaces, of the family of ``wildcard``; IPv6's stands for its family alone."""
     wants_v4 = ipaddress.ip_address(wildcard).version == 4
     found = []
-    for adapter in ifaddr.get_adapters():
+    try:
+        adapters = list(ifaddr.get_adapters())
+    except OSError as error:  # a service may be kept from asking
+        log("interfaces_unknown", level="error", reason=str(error.strerror))
+        return []
+    for adapter in adapters:
         for each in adapter.ips:
             text = each.ip if isinstance(each.ip, str) else each.ip[0]
             address = ipaddress.ip_address(text)

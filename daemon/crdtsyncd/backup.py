@@ -52,8 +52,9 @@ class Backups:
         self._free_bytes_min = free_bytes_min
         self._open: dict[int, _Backup] = {}
         self._pool: ThreadPoolExecutor | None = None
-        for rest in database.parent.glob(f"{PREFIX}*{SUFFIX}"):  # of a process that was killed
-            rest.unlink(missing_ok=True)
+        with suppress(OSError):  # a disk that fails: who reads or writes the database says so
+            for rest in database.parent.glob(f"{PREFIX}*{SUFFIX}"):  # of a process that was killed
+                rest.unlink(missing_ok=True)
 
     def serve(self, conn: int, args: Mapping[str, Any]) -> object:
         """One request of the conversation: none of ``offset`` and ``end`` begins, ``offset`` reads, ``end`` forgets.

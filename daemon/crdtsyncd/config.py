@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import socket as sockets
 import tomllib
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
+from crdtsyncd.hostport import PEER_PORT_DEFAULT, PLAIN_JOINS_NONE, is_loopback, split_address
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from crdtsync.core.access.quotas import Limits
 from crdtsync.core.retention import Caps
 from crdtsync.errors import ConfigError, InvalidRequest
 from crdtsync.wire.invites import decode_invite
 from crdtsync.wire.limits import is_name
 
-PEER_PORT_DEFAULT = 7420
 SOCKET_PATH_BYTES_MAX = 107
 LOG_BYTES_MAX_MIN = 64 * 1024
 
@@ -109,12 +110,35 @@ class Config(BaseSettings):
         "", description="HOST:PORT on loopback that serves /metrics for Prometheus; empty: none"
     )
     agents_max: int = Field(4096, ge=1, le=1_000_000, description="how many agents may be attached at once")
+    agent_requests_per_s_max: int = Field(
+        100_000, ge=1, le=1 << 50, description="requests a second of one agent, over all its connections"
+    )
+    agent_bytes_per_s_max: int = Field(
+        256 * 1024 * 1024, ge=1, le=1 << 50, description="bytes of writes a second of one agent"
+    )
+    agent_watches_max: int = Field(10_000, ge=1, le=1 << 50, description="watches and resolvers of one agent")
+    agent_connections_max: int = Field(1024, ge=1, le=1 << 50, description="connections of one agent")
     peers_max: int = Field(256, ge=1, le=100_000, description="how many peer connections may be open at once")
+
+    @property
+    def version(self) -> str:
+        """Of this daemon; here, since to look it up takes longer than all else that a start does with it."""
+        return version("crdtsync")
 
     @property
     def caps(self) -> Caps:
         """What a space keeps beside its live state."""
         return Caps(self.log_bytes_max, self.log_age_max, self.history_bytes_max, self.history_age_max)
+
+    @property
+    def limits(self) -> Limits:
+        """The quotas of each agent."""
+        return Limits(
+            self.agent_requests_per_s_max,
+            self.agent_bytes_per_s_max,
+            self.agent_watches_max,
+            self.agent_connections_max,
+        )
 
     @classmethod
     def settings_customise_sources(
@@ -197,6 +221,8 @@ class Config(BaseSettings):
                     "between hosts there is TLS alone (wss://HOST:PORT)"
                 )
             return self
+        if self.join:
+            raise ValueError(f"join: {PLAIN_JOINS_NONE}")
         hosts = [split_address(address)[0] for address in self.listen] + [
             str(urlsplit(url).hostname) for url in self.peers
         ]
@@ -208,31 +234,10 @@ class Config(BaseSettings):
         return self
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """``HOST:PORT`` or ``HOST`` in parts; ``[::1]:7420`` for IPv6."""
-    try:
-        parts = urlsplit(f"//{address}")
-        if not parts.hostname or parts.path or parts.username:
-            raise ValueError(address)
-        return parts.hostname, PEER_PORT_DEFAULT if parts.port is None else parts.port
-    except ValueError:
-        raise ValueError(f"{address!r} is not HOST:PORT, such as 127.0.0.1:{PEER_PORT_DEFAULT}") from None
-
-
 def _is_peer_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-
-
-def is_loopback(host: str) -> bool:
-    """Whether ``host`` is this machine's loopback, by its form alone."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.split("%", 1)[0]).is_loopback
     except ValueError:
         return False
 

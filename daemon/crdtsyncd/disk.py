@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from crdtsync.errors import StorageError
@@ -49,7 +50,7 @@ class DiskGuard:
                 self._make_ballast()
             return ""
         if free_bytes < self._free_bytes_min // 2:
-            self._ballast.unlink(missing_ok=True)
+            self._give_up_ballast()
         return (
             f"the disk that holds {self._data_dir} has {free_bytes:,} bytes free, "
             f"and {self._free_bytes_min:,} are kept in reserve: "
@@ -74,10 +75,14 @@ class DiskGuard:
         return ""
 
     def _make_ballast(self) -> None:
-        if not self._ballast_bytes or self._ballast.exists():
-            return
         try:
+            if not self._ballast_bytes or self._ballast.exists():
+                return
             with self._ballast.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, self._ballast_bytes)
         except OSError:
-            self._ballast.unlink(missing_ok=True)
+            self._give_up_ballast()
+
+    def _give_up_ballast(self) -> None:
+        with suppress(OSError):  # a disk that has become read-only: the next commit says so
+            self._ballast.unlink()

@@ -13,29 +13,31 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from random import SystemRandom
 from traceback import format_exception
+from typing import TYPE_CHECKING
 
 from crdtsyncd.backup import Backups
-from crdtsyncd.config import Config
 from crdtsyncd.disk import DiskGuard
 from crdtsyncd.growth import Growth
 from crdtsyncd.ipc import AgentConnection
 from crdtsyncd.joining import is_signed, pin_of_join
 from crdtsyncd.mark import machine_id
 from crdtsyncd.memory import MemoryGuard, release_start_pages
+from crdtsyncd.quarantine import RowsRefused
 from crdtsyncd.services import services
 from crdtsyncd.shell_usage import shell_usages
 from crdtsyncd.store import WAL_BYTES_MAX, WAL_CHECKPOINT_BYTES, WAL_REST_BYTES_MAX, Store
+from crdtsyncd.taking_back import look, take_back
 from crdtsyncd.telemetry import log
 from crdtsyncd.transport import DUPLICATE, Credentials, Guest, PeerConnection
 from crdtsyncd.trust import Trust
 
-from crdtsync.core.agents import Reply
+from crdtsync.core.attached import Reply, User
 from crdtsync.core.cluster_desk import Chore, ChoreDone
 from crdtsync.core.identity import Identity
-from crdtsync.core.membership import Membership
-from crdtsync.core.node import (
+from crdtsync.core.inputs import (
     AgentClosed,
     AgentFlow,
     AgentFrame,
@@ -46,7 +48,6 @@ from crdtsync.core.node import (
     JoinAsked,
     JoinOpened,
     LookAtUsage,
-    Node,
     Now,
     PeerClosed,
     PeerFlowed,
@@ -55,11 +56,16 @@ from crdtsync.core.node import (
     Ready,
     Tick,
 )
+from crdtsync.core.membership import Membership
+from crdtsync.core.node import Node
 from crdtsync.core.storage import Batch
 from crdtsync.core.usage import Usage
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, NoSpace, QuotaExceeded, StorageError
 from crdtsync.wire.invites import Invite
 from crdtsync.wire.joining import Join, decode_join_message
+
+if TYPE_CHECKING:
+    from crdtsyncd.config import Config
 
 HOUSEKEEPING_S = 1.0
 SETTLE_DELAY_S = 0.1
@@ -71,12 +77,17 @@ USAGE_INTERVAL_S = 10.0
 DISK_INTERVAL_S = 0.02
 """How often free space is looked at while there are commits: a fast disk takes some MB in that time."""
 RELEASE_INTERVAL_S = 0.05
+PLAN_DELAY_S = 0.001
+"""What is due by time alone may come so much late: to work out when that is takes longer than many a turn."""
+WAL_LOOK_COMMITS = 8
+"""The size of the write-ahead log is looked at once in so many commits: asking for it costs a system call."""
 CHECKPOINT_PASSES_MAX = 4
 CHECKPOINT_RETRY_S = 1.0
 JOIN_TIMEOUT_S = 15.0
 ARCHIVE_NAME = "archive"
 
-OpenStore = Callable[[bytes], Store]
+OpenStore = Callable[..., Store]
+"""Opens a new database, of a cluster and perhaps of the node with this id."""
 """Opens the database, which belongs to the cluster given if it is new."""
 
 
@@ -112,19 +123,28 @@ class Driver:
         self._turns: dict[AgentConnection, None] = {}
         self._checkpoint: asyncio.Task[None] | None = None
         self._settling: asyncio.TimerHandle | None = None
-        self._flushed = asyncio.Event()
+        self._flushed: asyncio.Event | None = None  # set at the end of the turn under way, if anybody waits for that
+        self._planning: asyncio.TimerHandle | None = None
         self._refusal = ""
+        self._is_delivering = False
+        self._met_meanwhile: list[Event] = []
         self._is_stopped = False
         self._checkpoint_due_s = 0.0
+        self._wal_look_due = 0
         self._disk_due_s = 0.0
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.progress = 0
+        if store.quarantine.count:
+            log("quarantined", level="error", reason=store.quarantine.why)
+        self._take_back()
         self._flush()
 
     def _make_node(self) -> Node:
         store, config = self._store, self._config
         identity = Identity(store.node, config.node_name, store.cluster, store.database, self._version, os.getpid())
-        return Node(identity, store, SystemRandom(), log, _now(), config.caps, self._offered, self._usages)
+        return Node(
+            identity, store, SystemRandom(), log, _now(), config.caps, self._offered, self._usages, config.limits
+        )
 
     # -- one turn ----------------------------------------------------------------------------------------------
 
@@ -132,11 +152,16 @@ class Driver:
         """Step the node, and see to it that what follows is committed and let out."""
         if self.failed.done() or self._is_stopped:
             return
+        if self._is_delivering:
+            self._met_meanwhile.append(event)
+            return
         try:
             self._node.step(event, _now())
+            is_calm = self._node.is_calm
         except Exception as error:  # noqa: BLE001  # a bug must not leave a state that nobody meant, nor stop the service
             self._recover(event, error)
-        if self._flush_due is None:
+            is_calm = False
+        if not is_calm and self._flush_due is None:
             self._flush_due = asyncio.get_running_loop().call_soon(self._flush)
 
     def _recover(self, event: Event, error: Exception) -> None:
@@ -144,13 +169,45 @@ class Driver:
         try:
             if isinstance(error, sqlite3.Error):
                 raise self._store.unreadable(error)
-            log("bug", level="error", during=type(event).__name__, error="".join(format_exception(error)))
+            if isinstance(error, StorageError):  # reading brings in what waits in the journal, and that has failed
+                raise error
+            _log_failure(error, type(event).__name__)
+            self._settle_for_reload()
             self._deliver(self._node.step_failed(event, f"{type(error).__name__}: {error}"))
+            self._take_back()
             self._plan()
         except sqlite3.Error as second:
             self._fail(self._store.unreadable(second))
         except CrdtSyncError as second:
             self._fail(second)
+
+    def _commit_failed(self, ready: Ready, error: Exception) -> None:
+        """The same, where nothing of a commit is on disk: whoever waits for it hears so."""
+        _log_failure(error, "commit")
+        refusal = CrdtSyncError(f"this could not be stored, and was not done: {type(error).__name__}: {error}")
+        try:
+            self._settle_for_reload()
+            self._deliver(self._node.persist_failed(ready, refusal))
+            self._take_back()
+            self._plan()
+        except Exception as second:  # noqa: BLE001  # as above
+            self._recover(Tick(), second)
+
+    def _settle_for_reload(self) -> None:
+        """See to it that reading everything anew is not interrupted by what no table takes."""
+        with suppress(RowsRefused):
+            self._store.settle()
+        self._store.is_behind = False
+
+    def _take_back(self) -> None:
+        """What is in quarantine into memory and the tables again, as far as that can be done."""
+        try:
+            take_back(self._node, self._store, _now, self._let_out)
+        except NoSpace as error:
+            log("commit_refused", level="error", reason=error.message)
+            self._deliver(self._node.step_failed(Tick(), error.message))
+        except StorageError as error:
+            self._fail(error)
 
     def _fail(self, error: CrdtSyncError) -> None:
         """The disk cannot be trusted: this process must end, and start over from it."""
@@ -162,6 +219,9 @@ class Driver:
         """Commit what has been stepped, then let it out."""
         self._flush_due = None
         if self.failed.done() or self._is_stopped:
+            return
+        if self._store.is_behind:  # somebody who only wanted to read found that out
+            self._recover(Tick(), RowsRefused(self._store.quarantine.why))
             return
         try:
             ready = self._node.ready()
@@ -179,32 +239,61 @@ class Driver:
                 self._recover(Tick(), second)
                 return
             self._check_disk()
+            self._deliver(ready)
         except StorageError as error:
             self._fail(error)
             return
         except Exception as error:  # noqa: BLE001  # as above
-            self._recover(Tick(), error)
+            self._commit_failed(ready, error)
             return
         else:
-            self._node.advance()
-            self._mind_wal()
-            self._mind_journal()
-            if ready.persist and not self._refusal and time.monotonic() >= self._disk_due_s:
-                self._check_disk()  # the writes themselves may fill it, faster than housekeeping looks
-            if ready.persist.snapshot_parts or ready.persist.adoptions:
-                gc.freeze()  # as above: 100,000 entries that come at once set off collections of 0.1 s and more
+            try:
+                self._deliver(ready)  # first of all: somebody waits for it
+            finally:
+                self._node.advance()
+            self._mind_store(ready.persist)
         self.progress += 1
+        self._announce(ready)
+        if self._flushed is not None:
+            self._flushed.set()
+            self._flushed = None
+        self._plan_soon()
+
+    def _mind_store(self, persisted: Batch) -> None:
+        if not persisted:
+            return
+        self._mind_wal()
+        self._mind_journal()
+        if not self._refusal and time.monotonic() >= self._disk_due_s:
+            self._check_disk()  # the writes themselves may fill it, faster than housekeeping looks
+        if persisted.snapshot_parts or persisted.adoptions:
+            gc.freeze()  # as above: 100,000 entries that come at once set off collections of 0.1 s and more
+
+    def _let_out(self, ready: Ready) -> None:
+        """What follows once it is on disk."""
         self._deliver(ready)
+        self._announce(ready)
+
+    def _announce(self, ready: Ready) -> None:
         if ready.membership is not None:
             self.trust.update(ready.membership)
             self.on_membership(ready.membership)
         for chore in ready.chores:
             self.on_chore(chore)
-        self._flushed.set()
-        self._flushed = asyncio.Event()
-        self._plan()
 
     def _deliver(self, ready: Ready) -> None:
+        """Let out what is done. What that brings about (a connection takes no more, or ends) is for the next turn."""
+        self._is_delivering = True
+        try:
+            self._send_all(ready)
+        finally:
+            self._is_delivering = False
+        if self._met_meanwhile:
+            met, self._met_meanwhile = self._met_meanwhile, []
+            for event in met:
+                asyncio.get_running_loop().call_soon(self.feed, event)
+
+    def _send_all(self, ready: Ready) -> None:
         for conn, data in ready.sends:
             if conn in self._peers:
                 self._peers[conn].send(data)
@@ -221,8 +310,20 @@ class Driver:
                 log("agent_closed", level="warning", conn=conn, reason=reason)
                 self._agents[conn].close()
 
+    def _plan_soon(self) -> None:
+        """Arrange for the next turn: at once if there is work left; else once for all turns of a little while."""
+        if self._turns or self._node.has_work():
+            self._plan()
+        elif self._planning is None:
+            self._planning = asyncio.get_running_loop().call_later(PLAN_DELAY_S, self._plan)
+
     def _plan(self) -> None:
         """Arrange for the next turn, if time alone calls for one."""
+        if self._planning is not None:
+            self._planning.cancel()
+            self._planning = None
+        if self.failed.done() or self._is_stopped:
+            return
         loop = asyncio.get_running_loop()
         if self._turns:
             turns, self._turns = self._turns, {}
@@ -238,18 +339,26 @@ class Driver:
 
     # -- agents --------------------------------------------------------------------------------------------------
 
-    def agent_opened(self, connection: AgentConnection, uid: int, pid: int) -> int:
+    def agent_opened(self, connection: AgentConnection, user: User, pid: int) -> int:
         """See :class:`crdtsyncd.ipc.Sink`, as for all of these."""
         conn = self._next_conn()
         self._agents[conn] = connection
-        self.feed(AgentOpened(conn, uid, pid))
+        self.feed(AgentOpened(conn, user.uid, pid, user.gids, user.is_local))
         return conn
 
     def agent_frame(self, conn: int, payload: bytes) -> int:
         replies = self._node.desk.replies
         before = len(replies)
         self.feed(AgentFrame(conn, payload))
-        return sum(len(reply.data) for reply in replies[before:])
+        after = len(replies)
+        if after == before + 1:
+            return len(replies[before].data)
+        return sum([len(reply.data) for reply in replies[before:]])
+
+    def agent_served(self) -> None:
+        if self._flush_due is None:  # reads alone, of what is on disk: nothing to wait for
+            self.progress += 1
+            _write_replies(self._agents, self._node.take_replies())
 
     def agent_flow(self, conn: int, blocked: bool) -> None:
         self.feed(AgentFlow(conn, blocked))
@@ -313,6 +422,10 @@ class Driver:
     def recognise(self, certificate: bytes | None, asked: str) -> Guest:
         return self.trust.recognise(certificate, asked)
 
+    def space_groups(self) -> list[frozenset[str]]:
+        """The nodes of each space that is here and not for all, which must be connected among themselves."""
+        return self._node.spaces.groups()
+
     def is_node_linked(self, node: str) -> bool:
         """Whether a node is connected."""
         return self._node.is_node_linked(node)
@@ -334,12 +447,17 @@ class Driver:
         return self._node.is_linked(url)
 
     async def breathe(self) -> None:
+        if self._flush_due is None and not self._is_delivering:
+            await asyncio.sleep(0)  # nothing has come of it
+            return
+        if self._flushed is None:
+            self._flushed = asyncio.Event()
         await self._flushed.wait()
 
     async def turn(self) -> None:
         """See :class:`crdtsyncd.supervisor.Worker`."""
         self.feed(Tick())
-        await self._flushed.wait()
+        await self.breathe()
 
     def summary(self) -> str:
         """One line for people who ask the service manager."""
@@ -366,9 +484,10 @@ class Driver:
             return ""
         return self._node.fleet.other_cluster() or self._node.data() or None
 
-    async def join(self, cluster: bytes, metas: Mapping[str, bytes], number: int, members: int) -> None:
+    async def join(self, cluster: bytes, metas: Mapping[str, bytes], number: int, members: int, node: str = "") -> None:
         """Go on as a member of another cluster, on a new database; what the old one holds is set aside.
 
+        ``node`` is the id under which the cluster knows this node's key; empty: the one that the key gives.
         ``number`` is the chore that this ends, if not 0. Every connection is closed.
 
         :raises CrdtSyncError: the disk failed, and the process must end.
@@ -388,7 +507,7 @@ class Driver:
             old.set_aside(place)
             if not has_data:
                 shutil.rmtree(place, ignore_errors=True)
-            self._store = self._open_store(cluster)
+            self._store = self._open_store(cluster, node)
             batch = Batch()
             batch.metas.extend(metas.items())
             self._store.commit(batch)
@@ -430,7 +549,9 @@ class Driver:
         store = self._store
         self._growth.note(time.monotonic(), store.size_bytes())
         store.growth_bytes_per_hour = self._growth.bytes_per_hour()
-        self.feed(LookAtUsage(self._disk.forecast(store.growth_bytes_per_hour)))
+        self.feed(LookAtUsage(self._disk.forecast(self._growth.lasting_bytes_per_hour())))
+        if store.quarantine.count:
+            look(self._node, store)
 
     def _usages(self) -> Iterable[Usage]:
         return shell_usages(self._config, self._store, self._agents.values(), len(self._peers))
@@ -488,11 +609,15 @@ class Driver:
             self._store.settle()
         except StorageError as error:
             self._fail(error)
+        except RowsRefused as error:
+            self._recover(Tick(), error)
 
     def _mind_wal(self) -> None:
         """Begin a checkpoint of the write-ahead log if it has become large."""
-        is_large = self._store.wal_bytes() > WAL_CHECKPOINT_BYTES
-        if is_large and self._checkpoint is None and time.monotonic() >= self._checkpoint_due_s:
+        if self._checkpoint is not None or self._store.commits < self._wal_look_due:
+            return
+        self._wal_look_due = self._store.commits + WAL_LOOK_COMMITS
+        if self._store.wal_bytes() > WAL_CHECKPOINT_BYTES and time.monotonic() >= self._checkpoint_due_s:
             self._checkpoint = asyncio.create_task(self._checkpoint_wal())
 
     async def _checkpoint_wal(self) -> None:
@@ -536,14 +661,22 @@ class Driver:
             self._flush()
         self._is_stopped = True
         self._backups.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._planning):
+            if timer is not None:
+                timer.cancel()
         if self._checkpoint is not None:
             await asyncio.wait([self._checkpoint])
 
     def _next_conn(self) -> int:
         self._conn_last += 1
         return self._conn_last
+
+
+def _log_failure(error: Exception, during: str) -> None:
+    if isinstance(error, RowsRefused):
+        log("quarantined", level="error", reason=str(error))
+    else:
+        log("bug", level="error", during=during, error="".join(format_exception(error)))
 
 
 def _write_replies(agents: dict[int, AgentConnection], replies: list[Reply]) -> None:

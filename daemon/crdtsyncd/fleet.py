@@ -12,29 +12,33 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from crdtsyncd.addresses import reachable
-from crdtsyncd.config import Config, is_loopback, split_address
 from crdtsyncd.driver import Driver
+from crdtsyncd.hostport import PLAIN_JOINS_NONE, is_loopback, split_address
 from crdtsyncd.joining import ask_to_join
 from crdtsyncd.keys import load_or_make_key, make_next_key, pending_key, use_next_key
 from crdtsyncd.listening import addresses, listen
+from crdtsyncd.meshing import Mesh
 from crdtsyncd.telemetry import log
 from crdtsyncd.transport import Sink, attempt, backoff_s, dial_forever
 from websockets.asyncio.server import Server
 
 from crdtsync.core.cluster_desk import Chore, ChoreDone
 from crdtsync.core.fleet import EXPIRY_ALARM_MS, LISTEN_META, Reach, pack_told
-from crdtsync.core.membership import Membership
+from crdtsync.core.membership import Membership, known_as
 from crdtsync.errors import ConfigError, CrdtSyncError, DaemonUnavailable, InvalidRequest, Refused
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.invites import Invite, decode_invite
 from crdtsync.wire.joining import Admitted
 
 if TYPE_CHECKING:
+    from crdtsyncd.config import Config
     from crdtsyncd.mdns import Neighbours
 
 REACH_INTERVAL_S = 10.0
 """How often this machine's addresses are looked at."""
 MDNS_INTERVAL_S = 2.0
+MESH_INTERVAL_S = 1.0
+"""How often it is looked whom to dial, where not all are."""
 JOIN_RETRY_S = 5.0
 STOP_TIMEOUT_S = 5.0
 
@@ -50,6 +54,8 @@ class Fleet:
         self._seeds: dict[str, asyncio.Task[None]] = {}
         self._members: dict[str, asyncio.Task[None]] = {}
         self._membership = driver.trust.membership
+        self._mesh = Mesh(driver.is_node_linked)
+        self._has_mesh = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._reach: Reach | None = None
         self._neighbours: Neighbours | None = None
@@ -87,6 +93,7 @@ class Fleet:
         self.dial(self._config.peers)
         self._membership_changed(self._trust.membership)
         self._spawn(self._watch_reach())
+        self._spawn(self._keep_mesh())
         if self._config.mdns and not plain:
             self._spawn(self._meet_neighbours())
         if self._config.join:
@@ -126,9 +133,11 @@ class Fleet:
 
     def _tell_reach(self) -> None:
         """Tell the node how others can reach it, if that has changed."""
-        found, unreachable = reachable(self.listening(), self._config.advertise)
+        listening = self.listening()
+        found, unreachable = reachable(listening, self._config.advertise)
         keys = tuple((key.pin, key.certificate) for key in self._driver.trust.keys)
-        reach = Reach(keys, found, unreachable, self._driver.trust.key.expires_ms, (0, os.geteuid()))
+        expires_ms = self._driver.trust.key.expires_ms
+        reach = Reach(keys, found, unreachable, expires_ms, (0, os.geteuid()), is_listening=bool(listening))
         if reach != self._reach or reach.expires_ms < time.time() * 1000 + EXPIRY_ALARM_MS:
             self._reach = reach
             self._driver.feed(reach)
@@ -178,13 +187,22 @@ class Fleet:
         is_member = self._driver.node in membership.members
         has_mdns = self._neighbours is not None
         reachable_nodes = {node for node, member in membership.members.items() if member.addresses or has_mdns}
-        wanted = reachable_nodes - {self._driver.node} if is_member else set()
+        me, groups = self._driver.node, self._driver.space_groups()
+        wanted = self._mesh.choose(me, reachable_nodes, groups) if is_member else set()
         for node in set(self._members) - wanted:
             self._members.pop(node).cancel()
         for node in sorted(wanted - set(self._members)):
             self._members[node] = asyncio.create_task(
                 dial_member_forever(node, self._driver, self._driver.is_node_linked, self._addresses_of)
             )
+        self._has_mesh.set() if self._mesh.is_partial else self._has_mesh.clear()
+
+    async def _keep_mesh(self) -> None:
+        """In a large cluster see now and then who has not answered, and which spaces there are by now."""
+        while True:
+            await self._has_mesh.wait()
+            await asyncio.sleep(MESH_INTERVAL_S)
+            self._membership_changed(self._membership)
 
     def _addresses_of(self, node: str) -> tuple[str, ...]:
         member = self._membership.members.get(node)
@@ -198,11 +216,7 @@ class Fleet:
     async def _do(self, chore: Chore) -> None:
         try:
             if self._trust.is_plain:
-                raise Refused(
-                    "this daemon runs with --insecure-loopback, in plain text: start it without that option to make "
-                    "it part of a cluster",
-                    "not_possible",
-                )
+                raise Refused(PLAIN_JOINS_NONE, "not_possible")
             if chore.name in self._rotating:
                 self._rotating[chore.name]()
             await self._listen_on(chore.addresses)
@@ -221,7 +235,8 @@ class Fleet:
         directory = self._config.data_dir
         if self._trust.key.key_path.parent != directory:
             raise Refused(
-                f"this node's key is handed over by its service manager ({self._trust.key.key_path}): change it there",
+                f"this node's key is handed over by its service manager ({self._trust.key.key_path}): put it into "
+                f"{directory} for as long as it is changed",
                 "not_possible",
             )
         self._trust.next_key = make_next_key(directory)
@@ -258,7 +273,8 @@ class Fleet:
         kept = [*listen_on]
         if kept:
             metas[LISTEN_META] = pack(kept)
-        await self._driver.join(admitted.cluster, metas, number, len(admitted.members))
+        node = known_as(admitted.members, self._trust.key.pin)
+        await self._driver.join(admitted.cluster, metas, number, len(admitted.members), node)
         self._reach = None
         self._tell_reach()
         log("joined", cluster=admitted.cluster.hex(), by=admitted.node, members=len(admitted.members))

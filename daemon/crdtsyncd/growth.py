@@ -7,6 +7,8 @@ from collections import deque
 SAMPLE_INTERVAL_S = 60.0
 SAMPLES_MAX = 61
 _HOUR_S = 3600.0
+LASTING_S = 1800.0
+"""What has grown for less than this may have been filled for the first time: nobody can say where that leads."""
 
 
 class Growth:
@@ -24,5 +26,17 @@ class Growth:
         """The difference between the newest reading and the oldest, for an hour; None: not known yet."""
         if len(self._samples) < 2:
             return None
-        (first_s, first_bytes), (last_s, last_bytes) = self._samples[0], self._samples[-1]
-        return round((last_bytes - first_bytes) * _HOUR_S / (last_s - first_s))
+        return _rate(self._samples[0], self._samples[-1])
+
+    def lasting_bytes_per_hour(self) -> int | None:
+        """The rate at which it has grown all the time: the lower one of the older and the newer half of the readings.
+        None: it has been looked at for less than :data:`LASTING_S`.
+        """
+        if len(self._samples) < 2 or self._samples[-1][0] - self._samples[0][0] < LASTING_S:
+            return None
+        middle = self._samples[len(self._samples) // 2]
+        return min(_rate(self._samples[0], middle), _rate(middle, self._samples[-1]))
+
+
+def _rate(first: tuple[float, int], last: tuple[float, int]) -> int:
+    return round((last[1] - first[1]) * _HOUR_S / (last[0] - first[0]))

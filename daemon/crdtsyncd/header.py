@@ -1,12 +1,14 @@
 """What a database file says of itself, read without SQLite: opening it would already change it.
 
 SQLite keeps an application's number for its format in the file's first page (https://www.sqlite.org/fileformat.html,
-§1.3), whose newest version may stand in the write-ahead log (§4.1).
+§1.3), whose newest version may stand in the write-ahead log (§4.1). That ends at the first frame whose checksum is
+wrong (§4.2): a kill leaves the head of a frame and behind it what stood there before.
 """
 
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,8 +41,30 @@ def read_header(path: Path) -> Header | None:
         return None
     if len(page) < _HEADER_BYTES or not page.startswith(_MAGIC):
         raise ValueError("file is not a database")
-    page = _newest_first_page(path.with_name(f"{path.name}-wal")) or page
+    log = path.with_name(f"{path.name}-wal")
+    if any(_said(start) != _said(page) for start in _first_pages(log)):  # else it need not be known which one counts
+        page = _newest_first_page(log) or page
+    return _said(page)
+
+
+def _said(page: bytes) -> Header:
     return Header(int.from_bytes(page[60:64], "big"), int.from_bytes(page[68:72], "big"))
+
+
+def _first_pages(wal: Path) -> list[bytes]:
+    """The start of page 1 wherever it stands in the log, committed and whole or not; fast, for there are no sums."""
+    found: list[bytes] = []
+    with suppress(FileNotFoundError), wal.open("rb") as file:
+        header = file.read(_WAL_HEADER.size)
+        if len(header) < _WAL_HEADER.size:
+            return found
+        page_bytes = _WAL_HEADER.unpack(header)[2]
+        while len(head := file.read(_WAL_FRAME.size)) == _WAL_FRAME.size:
+            start = file.read(min(_HEADER_BYTES, page_bytes))
+            if int.from_bytes(head[:4], "big") == 1:
+                found.append(start)
+            file.seek(page_bytes - len(start), 1)
+    return found
 
 
 def _newest_first_page(wal: Path) -> bytes | None:
@@ -53,18 +77,34 @@ def _newest_first_page(wal: Path) -> bytes | None:
         header = file.read(_WAL_HEADER.size)
         if len(header) < _WAL_HEADER.size:
             return None
-        magic, _, page_bytes, _, *salts, _, _ = _WAL_HEADER.unpack(header)
+        magic, _, page_bytes, _, *salts, first, second = _WAL_HEADER.unpack(header)
         if magic not in _WAL_MAGICS:
+            return None
+        order = ">" if magic & 1 else "<"
+        sums = _checksum(order, header[:24], (0, 0))
+        if sums != (first, second):
             return None
         newest = committed = None
         while len(head := file.read(_WAL_FRAME.size)) == _WAL_FRAME.size:
-            number, size_after_commit, *frame_salts, _, _ = _WAL_FRAME.unpack(head)
+            number, size_after_commit, *frame_salts, first, second = _WAL_FRAME.unpack(head)
             if frame_salts != salts:
                 break  # left over from before the log was last begun anew
-            start = file.read(_HEADER_BYTES)
-            if number == 1 and len(start) == _HEADER_BYTES:
-                newest = start
+            page = file.read(page_bytes)
+            sums = _checksum(order, head[:8] + page, sums)
+            if len(page) < page_bytes or sums != (first, second):
+                break
+            if number == 1:
+                newest = page[:_HEADER_BYTES]
             if size_after_commit:
                 committed = newest
-            file.seek(page_bytes - len(start), 1)
         return committed
+
+
+def _checksum(order: str, data: bytes, sums: tuple[int, int]) -> tuple[int, int]:
+    """Fibonacci weights in reverse order over pairs of 32-bit numbers (§4.2)."""
+    words = struct.unpack(f"{order}{len(data) // 8 * 2}I", data[: len(data) // 8 * 8])
+    first, second = sums
+    for one, other in zip(words[::2], words[1::2], strict=True):
+        first = (first + one + second) & 0xFFFFFFFF
+        second = (second + other + first) & 0xFFFFFFFF
+    return first, second

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import stat
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, cast
 
+from crdtsync.core.attached import User
 from crdtsync.errors import ConfigError, CrdtSyncError, QuotaExceeded, to_wire
 from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import FrameReader, frame
@@ -22,16 +24,51 @@ BACKLOG_REQUESTS_MAX = 256
 WRITE_BUFFER_BYTES_MAX = 1024 * 1024
 HELLO_TIMEOUT_S = 10.0
 PROBE_TIMEOUT_S = 1.0
+SO_PEERGROUPS = 59
+"""All groups of the process at the other end, as Linux has it since 4.13; Python has no name for it."""
+PEER_GROUPS_BYTES = 1024
+
+
+class Connected(Protocol):
+    """A connected socket."""
+
+    def getsockopt(self, level: int, option: int, size: int, /) -> bytes:
+        """As :meth:`socket.socket.getsockopt`."""
+
+    def getsockname(self) -> object:
+        """As :meth:`socket.socket.getsockname`."""
+
+
+def user_of(connected: Connected) -> tuple[User, int]:
+    """Whose process is at the other end of a unix socket, as the kernel says, and its pid."""
+    pid, uid, gid = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    gids = {gid}
+    with contextlib.suppress(OSError):  # of an old kernel, or over 256 groups: the first one is known all the same
+        packed = connected.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, PEER_GROUPS_BYTES)
+        gids.update(struct.unpack(f"{len(packed) // 4}I", packed))
+    return User(uid, tuple(sorted(gids)), _is_local(connected.getsockname(), uid, gids)), pid
+
+
+def _is_local(path: object, uid: int, gids: set[int]) -> bool:
+    """Whether somebody owns the socket, or is in its group."""
+    try:
+        about = Path(str(path)).stat()
+    except (OSError, ValueError):
+        return False  # it has been removed
+    return uid == about.st_uid or about.st_gid in gids
 
 
 class Sink(Protocol):
     """Where the agents' connections report to."""
 
-    def agent_opened(self, connection: AgentConnection, uid: int, pid: int) -> int:
+    def agent_opened(self, connection: AgentConnection, user: User, pid: int) -> int:
         """A new connection; returns its number."""
 
     def agent_frame(self, conn: int, payload: bytes) -> int:
         """One frame from it; returns how many bytes it was answered with."""
+
+    def agent_served(self) -> None:
+        """That was all of them for this turn."""
 
     def agent_flow(self, conn: int, blocked: bool) -> None:
         """It cannot take more for now, or can again."""
@@ -79,9 +116,8 @@ class AgentConnection(asyncio.Protocol):
             self._refuse(refusal)
             return
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
-        credentials = self._transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        pid, uid, _gid = struct.unpack("3i", credentials)
-        self.conn = self._sink.agent_opened(self, uid, pid)
+        user, pid = user_of(self._transport.get_extra_info("socket"))
+        self.conn = self._sink.agent_opened(self, user, pid)
         self._timer = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._no_hello)
 
     def data_received(self, data: bytes) -> None:
@@ -101,15 +137,16 @@ class AgentConnection(asyncio.Protocol):
         answered_bytes = 0
         for _ in range(min(TURN_REQUESTS_MAX, len(backlog))):
             if not self.conn or self._paused_by_peer:
-                return
+                break
             if answered_bytes >= WRITE_BUFFER_BYTES_MAX:
                 break  # whether it takes its replies shows when these are written
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
             answered_bytes += self._sink.agent_frame(self.conn, backlog.popleft())
-        if backlog:
+        if backlog and self.conn and not self._paused_by_peer:
             self._sink.take_turns_later(self)
+        self._sink.agent_served()
         self._throttle()
 
     def pause_writing(self) -> None:

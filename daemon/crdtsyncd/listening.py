@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from crdtsyncd.config import is_loopback, split_address
+from crdtsyncd.hostport import is_loopback, split_address
 from crdtsyncd.tls import name_asked_for, reason_of
 from crdtsyncd.transport import (
     CLOSE_TIMEOUT_S,

@@ -1,4 +1,4 @@
-"""``crdtsyncd``: parse options, open the store, serve until told to stop."""
+"""``crdtsyncd``: open the store, serve until told to stop. :mod:`crdtsyncd.starting` is where it begins."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ import signal
 import sqlite3
 import sys
 from contextlib import suppress
-from importlib.metadata import version as package_version
 from pathlib import Path
-from traceback import format_exception
 from typing import TYPE_CHECKING, Any
 
-import click
 import uvloop
 from crdtsyncd import supervisor, telemetry
-from crdtsyncd.config import Config, load_config
 from crdtsyncd.driver import Driver
 from crdtsyncd.fleet import Fleet
 from crdtsyncd.ipc import AgentConnection, serve_agents, serve_agents_on
 from crdtsyncd.keys import load_or_make_key
+from crdtsyncd.settings import changed_settings
+from crdtsyncd.starting import cli, main
 from crdtsyncd.store import Store
 from crdtsyncd.trust import Trust
 
@@ -29,66 +27,15 @@ from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.errors import ConfigError, CrdtSyncError
 from crdtsync.wire.invites import CLUSTER_BYTES
 
+__all__ = ["Service", "cli", "main", "serve"]
+
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable, Coroutine
 
-EXIT_FAILED = 1
-EXIT_CONFIG = 2
-EXIT_BUG = 70
+    from crdtsyncd.config import Config
+
 STOP_TIMEOUT_S = 5.0
-
-PATH = click.Path(readable=False, path_type=Path)  # who opens it says better what is wrong with it
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--config", "config_file", type=PATH, metavar="FILE", help="TOML file with settings.")
-@click.option("--data-dir", type=PATH, metavar="DIR", help="Where the database lives.")
-@click.option("--socket", type=PATH, metavar="PATH", help="Unix socket for agents.")
-@click.option("--listen", multiple=True, metavar="HOST:PORT", help="Accept peers here. May be repeated.")
-@click.option("--advertise", multiple=True, metavar="HOST:PORT", help="Where peers reach this node. May be repeated.")
-@click.option("--peer", "peers", multiple=True, metavar="URL", help="Connect to this peer. May be repeated.")
-@click.option("--join", metavar="INVITE", help="Join a cluster by this invite, unless this node is a member already.")
-@click.option("--node-name", metavar="NAME", help="Name of this node, shown to people.")
-@click.option("--insecure-loopback", is_flag=True, default=None, help="Allow plain ws:// between loopback addresses.")
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Least severe events to log."
-)
-@click.option("--check-config", is_flag=True, help="Say whether the configuration is valid, and exit.")
-@click.version_option(package_version("crdtsync"), prog_name="crdtsyncd")
-def cli(config_file: Path | None, check_config: bool, **options: Any) -> None:
-    """Hold this host's replica of the shared state, and keep it in sync with its peers."""
-    given = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in options.items()
-        if value not in (None, ())
-    }
-    config = load_config(config_file, given)
-    if check_config:
-        click.echo("the configuration is valid")
-        return
-    telemetry.configure(config.log_level, config.log_format)
-    uvloop.run(_serve(config, lambda: load_config(config_file, given)))
-
-
-def main() -> None:
-    """Entry point: errors become one sentence and an exit status."""
-    try:
-        cli.main(standalone_mode=False)
-    except (click.exceptions.Abort, KeyboardInterrupt):
-        sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(EXIT_CONFIG)
-    except ConfigError as error:
-        click.echo(f"crdtsyncd: {error.message}", err=True)
-        sys.exit(EXIT_CONFIG)
-    except CrdtSyncError as error:
-        click.echo(f"crdtsyncd: {error.message}", err=True)
-        sys.exit(EXIT_FAILED)
-    except Exception as error:  # noqa: BLE001  # a bug: the log tells all, the person gets a sentence
-        telemetry.log("bug", level="error", during="run", error="".join(format_exception(error)))
-        click.echo(f"crdtsyncd: failed inside, please report it: {type(error).__name__}: {error}", err=True)
-        sys.exit(EXIT_BUG)
 
 
 def _raise_open_files_max() -> None:
@@ -103,19 +50,26 @@ def _log_ignored(ignored: Any) -> None:
     telemetry.log("ignored", level="warning", error=f"{type(ignored.exc_value).__name__}: {ignored.exc_value}")
 
 
-async def _serve(config: Config, reload: Any) -> None:
+def serve(config: Config, reload: Callable[[], Config]) -> None:
+    """Serve until told to stop; ``reload`` reads the settings again."""
+    os.umask(0o077)  # what is made in the data directory is nobody else's, even where others may look into that
+    telemetry.configure(config.log_level, config.log_format)
+    uvloop.run(_serve(config, reload))
+
+
+async def _serve(config: Config, reload: Callable[[], Config]) -> None:
     _raise_open_files_max()
     sys.unraisablehook = _log_ignored
     runtime_dir = config.socket.parent
     _make_dir(runtime_dir)
 
-    def open_store(cluster: bytes) -> Store:
-        return Store(config.data_dir, runtime_dir, lambda: load_or_make_key(config.data_dir).node, cluster)
+    def open_store(cluster: bytes, node: str = "") -> Store:
+        return Store(config.data_dir, runtime_dir, lambda: node or load_or_make_key(config.data_dir).node, cluster)
 
     store = open_store(LOOPBACK_CLUSTER if config.insecure_loopback else os.urandom(CLUSTER_BYTES))
     try:
         trust = Trust(load_or_make_key(config.data_dir), store.cluster, config.insecure_loopback)
-        driver = Driver(config, store, open_store, trust, package_version("crdtsync"))
+        driver = Driver(config, store, open_store, trust, config.version)
         try:
             await Service(config, driver, reload).run()
             driver.store.truncate()
@@ -136,6 +90,8 @@ class Service:
         self._reload = reload
         self._fleet = Fleet(config, driver)
         self._stop = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._rereading = asyncio.Lock()
         self._own_socket: int | None = None  # its inode; None: the socket is not ours to remove
 
     async def run(self) -> None:
@@ -208,21 +164,27 @@ class Service:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self._reread)
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._spawn(self._reread()))
 
-    def _reread(self) -> None:
-        supervisor.notify_reloading()
-        try:
-            self._apply(self._reload())
-        except ConfigError as error:
-            telemetry.log("reload_refused", level="error", reason=error.message)
-        finally:
-            supervisor.notify("READY=1")
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _reread(self) -> None:
+        async with self._rereading:
+            supervisor.notify_reloading()
+            try:
+                self._apply(await asyncio.to_thread(self._reload))
+            except ConfigError as error:
+                telemetry.log("reload_refused", level="error", reason=error.message)
+            finally:
+                supervisor.notify("READY=1")
 
     def _apply(self, config: Config) -> None:
         telemetry.configure(config.log_level, config.log_format)
         fixed = {"log_level", "log_format", "peers"}
-        changed = {name for name in Config.model_fields if getattr(config, name) != getattr(self._config, name)} - fixed
+        changed = changed_settings(self._config, config) - fixed
         self._fleet.dial(config.peers)
         telemetry.log("reloaded", needs_restart=sorted(changed))
 

@@ -9,7 +9,7 @@ import asyncio
 import ipaddress
 from collections.abc import Sequence
 
-from crdtsyncd.config import split_address
+from crdtsyncd.hostport import split_address
 from crdtsyncd.telemetry import log
 from zeroconf import IPVersion, ServiceStateChange, Zeroconf
 from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf

@@ -130,7 +130,10 @@ def _spaces(spaces: Iterable[Fields]) -> Iterator[Metric]:
 
 def _peers(peers: Iterable[Fields]) -> Iterator[Metric]:
     known = [({"peer": _peer_name(peer)}, peer) for peer in peers if peer["id"] is not None]
-    yield from _family("peer_connected", "Whether a peer is connected.", known, lambda p: p["state"] == "connected")
+    yield from _family(
+        "peer_connected", "Whether a peer is connected, or reached over others.", known,
+        lambda p: p["state"] in ("connected", "indirect"),
+    )  # fmt: skip
     yield from _family("peer_rtt_seconds", "Round trip to a peer.", known, lambda p: _scaled(p["rtt_ms"]))
     yield from _family(
         "peer_clock_skew_seconds", "How far its clock is ahead.", known, lambda p: _scaled(p["clock_skew_ms"])

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from crdtsyncd.config import is_loopback, split_address
+from crdtsyncd.hostport import is_loopback, split_address
 from crdtsyncd.metrics import CONTENT_TYPE
 
 from crdtsync.errors import ConfigError

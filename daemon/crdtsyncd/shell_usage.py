@@ -5,13 +5,16 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from crdtsyncd.config import Config
 from crdtsyncd.ipc import BACKLOG_REQUESTS_MAX, WRITE_BUFFER_BYTES_MAX, AgentConnection
 from crdtsyncd.outcomes import OUTCOMES_BYTES_MAX, OUTCOMES_MAX
 from crdtsyncd.store import WAL_BYTES_MAX, Store
 
 from crdtsync.core.usage import BUFFER, CAP, LIMIT, Usage, fullest
+
+if TYPE_CHECKING:
+    from crdtsyncd.config import Config
 
 
 def shell_usages(config: Config, store: Store, agents: Iterable[AgentConnection], peers: int) -> tuple[Usage, ...]:

@@ -23,6 +23,7 @@ from crdtsyncd.journal import Journal, packed
 from crdtsyncd.mark import Mark
 from crdtsyncd.migration import migrate
 from crdtsyncd.outcomes import Outcomes
+from crdtsyncd.quarantine import Quarantine, RowsRefused, is_of_rows
 from crdtsyncd.schema import APPLICATION_ID, FORMAT, SCHEMA
 from crdtsyncd.store_reads import Reads
 from crdtsyncd.store_writes import write_batch
@@ -35,6 +36,8 @@ DATABASE_NAME = "crdtsync.db"
 WAL_CHECKPOINT_BYTES = 4 * 1024 * 1024
 WAL_REST_BYTES_MAX = 1024 * 1024
 WAL_BYTES_MAX = 64 * 1024 * 1024
+WAL_EXTENSION_FREE_BYTES_MIN = 256 * 1024 * 1024
+"""With less room than this on its disk the write-ahead log is not made longer ahead of time."""
 BUSY_TIMEOUT_MS = 2000
 FREE_PAGES_MIN = 1024
 """So many free pages, and a quarter of those in use, are kept in the database file."""
@@ -42,9 +45,14 @@ VACUUM_PAGES = 64
 """How many pages go back to the file system at once: with their commit some ms, measured."""
 
 _INCREMENTAL = 2
+_ZEROS_BYTES = 256 * 1024
 
 _NO_CHECKPOINT_ON_CLOSE = 1006  # SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, which Python names from 3.12 on
 _TRY_AGAIN = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL")
+
+
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError)
+"""What comes of rows that hold what nobody wrote: SQLite hands out whatever flipped bits have made of them."""
 
 
 class Store(Reads):
@@ -56,8 +64,11 @@ class Store(Reads):
         runtime_dir: Path,
         node: Callable[[], str] = lambda: os.urandom(16).hex(),
         cluster: bytes = LOOPBACK_CLUSTER,
+        entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:
         """Open, creating what is missing: a new database belongs to the node that ``node`` names, and to ``cluster``.
+
+        ``entropy``: where the id of a new database comes from.
 
         :raises StorageError: the directory cannot be used, another daemon uses it, or a newer daemon wrote it.
         """
@@ -68,45 +79,68 @@ class Store(Reads):
         self.commit_times = CommitTimes()
         self.growth_bytes_per_hour: int | None = None  # told from outside, where there is a clock
         self._is_broken = False
+        self.is_behind = False  # whether what was read from here before is ahead of the tables, after a RowsRefused
         self._is_shown = False  # whether a transaction is open that brings the pending rows in and cannot be committed
         with ExitStack() as undo:
             self._lock = _lock(data_dir)
             undo.callback(os.close, self._lock)
             try:
                 _check_header(self.path)
+                _make_private(self.path)
                 super().__init__(_open(self.path))
                 undo.callback(self._connection.close)
                 _set_up(self._connection)
-                _prepare(self._connection, self.path)
+                _prepare(self._connection)
                 self._journal = Journal(self._connection)
                 self._checkpointer = _open(self.path)
                 undo.callback(self._checkpointer.close)
                 _set_up(self._checkpointer)
                 self._can_shrink = self._one("PRAGMA auto_vacuum", ())[0] == _INCREMENTAL
                 self._outcomes = Outcomes(self._connection)
+                self._may_resume = False
+                self._made_here: set[tuple[int, int]] = set()  # own writers, by space, that began in this process
+                self.quarantine = Quarantine(self._connection)
                 self._journal.load()
-                self.settle()
-                self.database = self._meta_or("database", os.urandom(16))
+                with suppress(RowsRefused):
+                    self.settle()
+                self.is_behind = False
+                self.database = self._meta_or("database", entropy(16))
                 self.node = (self.meta("node") or self._meta_or("node", node().encode())).decode()
                 self.cluster = self._first_cluster(cluster)
                 self._own_changes = self._count_own_changes()
             except sqlite3.Error as error:
                 raise StorageError(f"cannot use the database {self.path}: {error}; {_remedy(error)}") from None
+            except _DAMAGE as error:
+                raise self.damaged(error) from None
             self._mark = Mark(runtime_dir, self.database)
             undo.pop_all()
         self._may_resume = self._mark.allows(self._own_changes)
-        self._made_here: set[tuple[int, int]] = set()  # own writers, by space, that began while this process ran
         if self._may_resume:
             self._mark.write(self._own_changes)
+        self._extend_wal()
+
+    def _extend_wal(self) -> None:
+        """Give the write-ahead log the size that it will have, all zeros, which no frame of it is.
+
+        A commit that makes the file longer waits for the file system's own journal too. Where there is no room it grows
+        as it is written to.
+        """
+        with suppress(OSError), self.path.with_name(f"{self.path.name}-wal").open("r+b", buffering=0) as wal:
+            size_bytes = os.fstat(wal.fileno()).st_size
+            usage = os.fstatvfs(wal.fileno())
+            if usage.f_bavail * usage.f_frsize > WAL_EXTENSION_FREE_BYTES_MIN:
+                for place in range(size_bytes, WAL_CHECKPOINT_BYTES, _ZEROS_BYTES):
+                    os.pwrite(wal.fileno(), bytes(min(_ZEROS_BYTES, WAL_CHECKPOINT_BYTES - place)), place)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def commit(self, batch: Batch) -> None:
-        """Make ``batch`` durable: on return it is on disk.
+    def commit(self, batch: Batch, is_direct: bool = False) -> None:
+        """Make ``batch`` durable: on return it is on disk. ``is_direct``: and in the tables.
 
         :raises NoSpace: the disk is full; nothing of the batch is stored.
         :raises StorageError: the disk failed. What it holds is unknown, so this process must end and start over
         from it.
+        :raises RowsRefused: as in :meth:`settle`; nothing of the batch is stored.
         """
         if not batch:
             return
@@ -115,7 +149,7 @@ class Store(Reads):
             raise StorageError(
                 f"the database {self.path} has failed before: check the disk, then start crdtsyncd again"
             )
-        row = packed(batch) if self._may_resume else None
+        row = packed(batch) if self._may_resume and not is_direct else None
         try:
             self._hide()
             if row is None or self._journal.is_full:
@@ -126,10 +160,10 @@ class Store(Reads):
             else:
                 self._journal.append(row)
             self._connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise self._failed(error) from None
-        except Exception:  # a row that no table can hold: a bug, and not the disk's
-            self._connection.rollback()
+        except Exception as error:
+            if isinstance(error, sqlite3.Error) and not is_of_rows(error):
+                raise self._failed(error) from None
+            self._connection.rollback()  # a row that no table can hold: a bug, and not the disk's
             self._outcomes.count()
             raise
         if row is not None:
@@ -164,6 +198,7 @@ class Store(Reads):
         """Bring into the tables what was committed to the journal. Where there is no room it stays there.
 
         :raises StorageError: the disk failed, as in :meth:`commit`.
+        :raises RowsRefused: some of it no table takes; it is in quarantine, and memory must be read anew.
         """
         if self._is_shown:
             return
@@ -185,17 +220,45 @@ class Store(Reads):
             self._bring_in()
             self._journal.clear()
             db.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             self._outcomes.count()
-            raise
+            if not is_of_rows(error):
+                raise
+        else:
+            self._journal.cleared()
+            return
         finally:
             db.execute("PRAGMA synchronous = FULL")  # which SQLite takes outside of transactions alone
+        self._put_aside()
+
+    def _put_aside(self) -> None:
+        """Something in the journal fits into no table: that goes to quarantine, with what came after it."""
+        db = self._connection
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            why = self.quarantine.fill(self._journal, self._write_in, self._outcomes.write)
+            self._journal.clear()
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        finally:
+            self._outcomes.count()
+            self.quarantine.look()
         self._journal.cleared()
+        if why:
+            self._may_resume = False
+            self._made_here.clear()
+            self.is_behind = True
+            raise RowsRefused(why)
 
     def _bring_in(self) -> None:
-        batch = self._journal.together()
+        self._write_in(self._journal.together())
+
+    def _write_in(self, batch: Batch) -> None:
         write_batch(self._connection, batch)
         self._outcomes.write(batch.outcomes)
 
@@ -246,9 +309,25 @@ class Store(Reads):
             f"cannot read the database {self.path}: {error}; check the disk, or restore the database from a backup"
         )
 
+    def damaged(self, error: Exception) -> StorageError:
+        """What it means that rows hold what nobody wrote."""
+        return StorageError(
+            f"the database {self.path} is damaged ({type(error).__name__}: {error}); "
+            "restore it from a backup, or move it away"
+        )
+
     def size_bytes(self) -> int:
-        """Size of the database with its write-ahead log."""
-        return os.stat(self.path).st_size + self.wal_bytes()
+        """Size of the database with its write-ahead log.
+
+        :raises StorageError: it cannot be looked at.
+        """
+        try:
+            return os.stat(self.path).st_size + self.wal_bytes()
+        except OSError as error:
+            raise StorageError(
+                f"cannot use the database {self.path} any more: {error.strerror}; check the disk, then start crdtsyncd "
+                "again"
+            ) from None
 
     def wal_bytes(self) -> int:
         """Size of the write-ahead log."""
@@ -289,7 +368,7 @@ class Store(Reads):
         """How many frames the log has, and how many of them are in the database now; (0, -1): not done."""
         try:
             is_busy, frames, moved = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             if getattr(error, "sqlite_errorname", "") in _TRY_AGAIN:
                 return 0, -1
             self._is_broken = True
@@ -328,7 +407,7 @@ class Store(Reads):
         would fold it in and delete it, must not be trusted with that before the next start has read it anew.
         """
         if not self._is_broken:
-            with suppress(StorageError):  # then it is broken, and the journal keeps what it has
+            with suppress(StorageError, RowsRefused):  # it is broken, and the journal or quarantine keeps what it has
                 self._hide()
                 self.settle()
         for db in (self._checkpointer, self._connection):
@@ -437,6 +516,18 @@ def _abandon(db: sqlite3.Connection) -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))  # so that not even the end of the process closes it
 
 
+def _make_private(path: Path) -> None:
+    """Let nobody but the owner read the database, from its first moment: SQLite gives its other files its mode.
+
+    What fails here SQLite finds as well, and says it better.
+    """
+    with suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    for each in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm"))):
+        with suppress(OSError):
+            each.chmod(0o600)
+
+
 def _open(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
 
@@ -480,7 +571,7 @@ def _remedy(error: sqlite3.Error) -> str:
     return "restore it from a backup, or move it away"
 
 
-def _prepare(db: sqlite3.Connection, path: Path) -> None:
+def _prepare(db: sqlite3.Connection) -> None:
     found = db.execute("PRAGMA user_version").fetchone()[0]
     if 0 < found < FORMAT:
         migrate(db, found)
@@ -488,4 +579,3 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
         db.executescript(
             f"BEGIN;{SCHEMA}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {FORMAT};COMMIT;"
         )
-        os.chmod(path, 0o600)

@@ -32,6 +32,8 @@ from crdtsync.wire.codec import unpack
 
 _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
 
+_STATS = ("log_changes", "log_bytes", "history_bytes", "document_bytes")
+
 
 class Reads:
     """Every method is described at :class:`crdtsync.core.storage.Storage`."""
@@ -117,8 +119,11 @@ class Reads:
         row = self._one(
             "SELECT log_changes, log_bytes, history_bytes, document_bytes FROM spaces WHERE id = ?", (space,)
         )
-        names = ("log_changes", "log_bytes", "history_bytes", "document_bytes")
-        return dict(zip(names, row or (0, 0, 0, 0), strict=True))
+        return dict(zip(_STATS, row or (0, 0, 0, 0), strict=True))
+
+    def all_log_stats(self) -> dict[int, dict[str, int]]:
+        rows = self._db.execute("SELECT id, log_changes, log_bytes, history_bytes, document_bytes FROM spaces")
+        return {space: dict(zip(_STATS, row, strict=True)) for space, *row in rows}
 
     # -- live state --------------------------------------------------------------------------------------------
 
@@ -323,6 +328,14 @@ class Reads:
             rows = self._db.execute(f"{_PAST} {_REMOVERS} WHERE h.id IN ({', '.join('?' * len(some))})", some)
             found += [_past_row(row) for row in rows.fetchall()]
         return found
+
+    def is_buried(self, space: int, key: str, dot: Dot) -> bool:
+        found = self._one(
+            "SELECT 1 FROM history INDEXED BY history_by_key WHERE space = ? AND key = ? "
+            "AND writer = ? AND seq = ? AND n = ? LIMIT 1",
+            (space, key, *dot),
+        )
+        return found is not None
 
     def scan_dead(self, space: int, after: DeadPlace, *, is_lost: bool, rows_max: int) -> list[ScannedRow]:
         rows = self._db.execute(

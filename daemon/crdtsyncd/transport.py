@@ -15,6 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.connection import Connection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidURI
 from websockets.frames import CloseCode
+from websockets.protocol import State
 
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 
@@ -125,9 +126,19 @@ class PeerConnection:
         self._flow = (0, 0)
 
     def send(self, data: bytes) -> None:
-        """Queue a message. The queue is bounded by the credit that the peer's acknowledgements give."""
-        self._outbox.append(data)
-        self._wake.set()
+        """Send a message, at once if it can be: a task would be woken only when the turn under way has ended.
+
+        Else it is queued. The queue is bounded by the credit that the peer's acknowledgements give.
+        """
+        socket = self._socket
+        is_open = socket.protocol.state is State.OPEN and not socket.transport.is_closing()
+        if self._outbox or socket.paused or self.close_reason or not is_open:
+            self._outbox.append(data)
+            self._wake.set()
+            return
+        self._sent_bytes += len(data)
+        socket.protocol.send_binary(data)
+        socket.send_data()
 
     def close(self, reason: str) -> None:
         """Close with a reason that the peer gets to read; if it reads nothing, without."""

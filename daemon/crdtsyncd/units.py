@@ -18,6 +18,10 @@ from typing import NamedTuple
 from crdtsync.errors import ConfigError
 
 UNITS = ("crdtsyncd.socket", "crdtsyncd.service")
+ON_DEMAND = ("crdtsyncd-peers.socket",)
+"""Put in place as well, for who wants to enable them."""
+SERVICE_DATA = Path("/var/lib/crdtsync")
+"""Where the service keeps its data; see ``StateDirectory`` in its unit."""
 CALL_TIMEOUT_S = 120.0
 _HIDDEN_FROM_SERVICES = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108  # by ProtectHome and PrivateTmp
 
@@ -48,6 +52,11 @@ class UnitState(NamedTuple):
     text: str
 
 
+def is_service_here() -> bool:
+    """Whether the service is installed for this machine, or has left its data."""
+    return SERVICE_DATA.is_dir() or Path("/etc/systemd/system", UNITS[1]).exists()
+
+
 def place_of(user: bool) -> Place:
     """The place for the whole machine, or for the calling user alone.
 
@@ -71,7 +80,7 @@ def install(place: Place, report: Report) -> None:
     changed = False
     if place.sysusers is not None and _write(place.sysusers, _template("sysusers", "crdtsync.conf"), report):
         _call(["systemd-sysusers", str(place.sysusers)])
-    for unit in UNITS:
+    for unit in (*UNITS, *ON_DEMAND):
         text = _template(place.templates, unit).replace("@crdtsyncd@", str(program))
         changed |= _write(place.units / unit, text, report)
     if changed:
@@ -94,7 +103,7 @@ def uninstall(place: Place, report: Report) -> None:
     :raises ConfigError: a file cannot be removed, or the manager refuses.
     """
     _check_rights(place)
-    for unit in reversed(UNITS):
+    for unit in reversed((*UNITS, *ON_DEMAND)):
         before = state(place, unit)
         if before.active in ("active", "activating", "failed"):
             _call([*place.manager, "stop", unit])
@@ -102,7 +111,11 @@ def uninstall(place: Place, report: Report) -> None:
         if before.enabled == "enabled":
             _call([*place.manager, "disable", "--quiet", unit])
             report("disabled", unit)
-    found = [path for path in (*(place.units / unit for unit in UNITS), place.sysusers) if path and path.exists()]
+    found = [
+        path
+        for path in (*(place.units / unit for unit in (*UNITS, *ON_DEMAND)), place.sysusers)
+        if path and path.exists()
+    ]
     for path in found:
         try:
             path.unlink()

@@ -20,9 +20,11 @@ from weakref import WeakSet
 
 from crdtsync import Client
 from tests.harness.raw import RawAgent
+from tests.harness.warm import WarmProcess, warm_start
 
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 15.0
+PROGRAM = "from crdtsyncd.main import main; main()"
 _LINUX = sys.platform == "linux"
 # Each test process has a loopback address of its own, so that no other test and no outgoing connection takes its ports.
 HOST = (
@@ -39,7 +41,8 @@ class Daemon:
     """One daemon on one data directory. It can be killed, stopped and started again on the same data.
 
     ``settings`` are those of the configuration file. All its files are in ``base``: ``data`` is the data directory,
-    ``run`` the runtime directory with the socket and the mark. ``prefix`` are words that its command line begins with.
+    ``run`` the runtime directory with the socket and the mark. ``prefix`` are words that its command line begins with,
+    ``program`` the Python that it runs: another one plants a fault.
     """
 
     def __init__(
@@ -49,9 +52,11 @@ class Daemon:
         start: bool = True,
         base: Path | None = None,
         prefix: Sequence[str] = (),
+        program: str = PROGRAM,
         **settings: Any,
     ) -> None:
         self.prefix = prefix
+        self.program = program
         self.name = name or f"host-{next(_numbers)}"
         self.base = base or Path(tempfile.mkdtemp(prefix="cs", dir="/tmp"))
         self.data = self.base / "data"
@@ -70,7 +75,7 @@ class Daemon:
             "log_format": "json",
             **settings,
         }
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | WarmProcess | None = None
         self._lines: list[str] = []
         self._news = threading.Condition()
         self._reader: threading.Thread | None = None
@@ -103,15 +108,7 @@ class Daemon:
         config.write_text("".join(f"{name} = {_toml(value)}\n" for name, value in self.settings.items()))
         seen = len(self._lines)
         self._ended = False
-        command = [sys.executable, "-P", "-c", "from crdtsyncd.main import main; main()", "--config", str(config)]
-        self.process = subprocess.Popen(
-            [*self.prefix, *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env={name: value for name, value in os.environ.items() if not name.startswith("CRDTSYNC_")},
-            start_new_session=True,
-        )
+        self.process = self._spawn(["--config", str(config)])
         self._reader = threading.Thread(target=self._read_log, args=(self.process,), daemon=True)
         self._reader.start()
         if wait:
@@ -229,6 +226,20 @@ class Daemon:
 
     # -- inside ------------------------------
 
+    def _spawn(self, arguments: list[str]) -> subprocess.Popen[bytes] | WarmProcess:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("CRDTSYNC_")}
+        if not self.prefix and self.program == PROGRAM and (warm := warm_start(environment)):
+            return warm.start("crdtsyncd", arguments, environment=environment)
+        command = [*self.prefix, sys.executable, "-P", "-c", self.program, *arguments]
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+
     def _signal(self, number: signal.Signals) -> None:
         assert self.process is not None
         if self.process.poll() is None:
@@ -249,7 +260,7 @@ class Daemon:
             self._reader.join(STOP_TIMEOUT_S)
             self._reader = None
 
-    def _read_log(self, process: subprocess.Popen[bytes]) -> None:
+    def _read_log(self, process: subprocess.Popen[bytes] | WarmProcess) -> None:
         assert process.stderr is not None
         with process.stderr as stream:
             for line in stream:

@@ -173,4 +173,4 @@ def _copy(package: Distribution, target: Path) -> None:
         if ".." not in file.parts and source.is_file():
             place = target / file
             place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, place)
+            shutil.copy2(source, place)  # with its time: else what was compiled is compiled again at every start

@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 from collections import deque
+from socket import socket as Socket  # noqa: N812  # an attribute has that name
 from time import monotonic
 from typing import Any, Self
 
@@ -25,6 +26,10 @@ class RawError(Exception):
 class RawAgent:
     """One connection. ``send`` and ``receive`` move frames; ``call`` does both; ``events`` collect aside."""
 
+    socket: Socket
+    client: bytes
+    hello: dict[str, Any]
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -34,16 +39,7 @@ class RawAgent:
         space: str = "default",
         timeout_s: float = 20.0,
     ) -> None:
-        self.client = client or os.urandom(16)
-        self.timeout_s = timeout_s
-        self.events: deque[tuple[int, Any]] = deque()
-        self.hello: dict[str, Any] = {}
-        self._ids = itertools.count(1)
-        self._numbers = itertools.count(1)
-        self._buffer = bytearray()
-        self._replies: dict[int, tuple[int, Any]] = {}
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.settimeout(timeout_s)
+        self.begin(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), client, timeout_s)
         try:
             self.socket.connect(os.fspath(path))
             if agent is not None:
@@ -51,6 +47,19 @@ class RawAgent:
         except BaseException:
             self.socket.close()
             raise
+
+    def begin(self, connection: Socket, client: bytes | None = None, timeout_s: float = 20.0) -> None:
+        """Start afresh on this connection."""
+        self.client = client or os.urandom(16)
+        self.timeout_s = timeout_s
+        self.events: deque[tuple[int, Any]] = deque()
+        self.hello = {}
+        self._ids = itertools.count(1)
+        self._numbers = itertools.count(1)
+        self._buffer = bytearray()
+        self._replies: dict[int, tuple[int, Any]] = {}
+        self.socket = connection
+        self.socket.settimeout(timeout_s)
 
     def send(self, operation: str, /, **arguments: Any) -> int:
         """Send a request without waiting; its id."""
@@ -128,10 +137,14 @@ class RawAgent:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def receive_bytes(self) -> bytes:
+        """What has come, some of it at least; empty at the end."""
+        return self.socket.recv(1 << 16)
+
     def _exactly(self, count: int, timeout_s: float | None) -> bytes:
         self.socket.settimeout(self.timeout_s if timeout_s is None else timeout_s)
         while len(self._buffer) < count:
-            more = self.socket.recv(1 << 16)
+            more = self.receive_bytes()
             if not more:
                 raise EOFError("the daemon closed the connection")
             self._buffer += more

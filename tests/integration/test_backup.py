@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from pathlib import Path
 
 import pytest
+from crdtsyncd.mark import machine_id
 
 from tests.harness import wait_until, wait_until_equal
 from tests.harness.shell import Shell
-from tests.integration.test_clusters import hosts, wait_connected
+from tests.integration.test_clusters import hosts, invite, run, wait_connected
 
 __all__ = ["hosts"]
 
@@ -211,3 +213,64 @@ def test_as_another_node_it_has_another_key(hosts, tmp_path):
     assert first.client().get("key") == 1
     (aside,) = first.data.glob("replaced-*")
     assert (aside / "node.key").read_bytes() == key
+
+
+def move_to_another_machine(backup: Path) -> None:
+    """Make a backup one of another machine than this."""
+    content, here = backup.read_bytes(), machine_id().encode()
+    assert content.count(here) >= 1
+    backup.write_bytes(content.replace(here, here[::-1], 1))
+
+
+def test_on_another_machine_it_joins_again_and_brings_along_what_only_it_had(hosts, tmp_path):
+    first, second = hosts.cluster("host-a", "host-b")
+    first.client().set("shared", 1, w="all")
+    first.stop()
+    second.client().set("only/there", 1)
+    Shell(second.socket, tmp_path).ok("backup", "backup")
+    node = second.status()["node"]["id"]
+    second.close()
+    first.start()
+    run(first, "cluster", "remove", "host-b")
+    first.client().set("while away", 1)
+    move_to_another_machine(tmp_path / "backup")
+    third = hosts.start("host-c", start=False)
+    crdtsync = Shell(third.socket, tmp_path)
+    assert "another node" in crdtsync.ok("restore", "backup", "--data-dir", str(third.data))
+    third.start()
+    assert third.status()["node"]["id"] != node
+    assert third.client().get("only/there") == 1, "before it has joined, too"
+    refused = run(third, "cluster", "join", invite(first), status=4)
+    assert "--merge" in refused
+    run(third, "cluster", "join", invite(first), "--merge")
+    wait_connected([first, third])
+    wait_until_equal([first, third])
+    for daemon in (first, third):
+        state = daemon.client()
+        assert [state.get(key) for key in ("shared", "only/there", "while away")] == [1, 1, 1]
+        assert not daemon.alarms()
+
+
+def test_in_the_place_of_a_machine_that_never_comes_back_it_is_the_same_node(hosts, tmp_path):
+    first, second = hosts.cluster("host-a", "host-b")
+    second.client().append("log", "before")
+    wait_until_equal([first, second])
+    Shell(second.socket, tmp_path).ok("backup", "backup")
+    second.client().append("log", "after the backup", w="all")
+    writers = set(second.space()["version_vector"])
+    before = second.status()["node"]
+    second.kill()
+    shutil.rmtree(second.base)
+    move_to_another_machine(tmp_path / "backup")
+    again = hosts.start("host-b", start=False)
+    Shell(again.socket, tmp_path).ok("restore", "backup", "--data-dir", str(again.data), "--same-node")
+    again.start()
+    wait_connected([first, again])
+    wait_until_equal([first, again])
+    assert again.status()["node"]["id"] == before["id"]
+    assert again.client().log("log") == ["before", "after the backup"]
+    again.client().append("log", "again", w="all")
+    wait_until_equal([first, again])
+    assert len(set(again.space()["version_vector"]) - writers) == 1, "a writer of its own, and none used before"
+    assert not first.alarms()
+    assert not again.alarms()

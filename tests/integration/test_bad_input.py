@@ -127,6 +127,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "timeout text": ("wait", {"token": encode_token([("default", 0, {})]), "timeout": "5s"}, "invalid_request"),
     "timeout negative": ("wait", {"token": encode_token([("default", 0, {})]), "timeout": -1}, "invalid_request"),
     "w of a write": ("set", {"key": "k", "value": NIL, "n": 1, "w": "most"}, "invalid_request"),
+    "w true of a write": ("set", {"key": "k", "value": NIL, "n": 1, "w": True}, "invalid_request"),
+    "w 1.0 of a write": ("set", {"key": "k", "value": NIL, "n": 1, "w": 1.0}, "invalid_request"),
     "w 0 of a write": ("set", {"key": "k", "value": NIL, "n": 1, "w": 0}, "invalid_request"),
     "timeout of a write": ("set", {"key": "k", "value": NIL, "n": 1, "w": 2, "timeout": "5s"}, "invalid_request"),
     "author": ("set", {"key": "k", "value": NIL, "n": 1, "agent": "Not A Name"}, "invalid_request"),
@@ -257,6 +259,7 @@ def test_an_operation_of_another_kind_is_refused(witness: Witness, agent: RawAge
     with pytest.raises(RawError) as refusal:
         agent.call(second, key=key, n=2, **arguments.get(second, {}))
     assert refusal.value.code == "kind_mismatch"
+    assert refusal.value.fields["key"] == key
     assert_sentence(refusal.value.fields["message"])
     assert repr(key) in refusal.value.fields["message"]
 

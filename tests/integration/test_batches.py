@@ -7,6 +7,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from pycrdt import Doc, Text
 
 from crdtsync import Client
 from crdtsync.client import Batch
@@ -38,6 +39,7 @@ def read_all(state: Client) -> tuple[Any, ...]:
     fields = found["b/map"]
     return (
         found["b/register"], found["b/other"], fields["f"], fields["g"], found["b/counter"], len(found["b/set"]),
+        len(found["b/log"]),
     )  # fmt: skip
 
 
@@ -116,6 +118,7 @@ SPOILERS: dict[str, tuple[type[CrdtSyncError], Any]] = {
     "a condition": (VersionMismatch, lambda batch: batch.set("there", 1, if_absent=True)),
     "a version": (VersionMismatch, lambda batch: batch.set("there", 1, if_version="v1.kwAAkA")),
     "another kind": (KindMismatch, lambda batch: batch.append("there", 1)),
+    "an edit": (KindMismatch, lambda batch: batch.apply_text("there", b"\0\0")),
     "a key": (InvalidRequest, lambda batch: batch.set("_reserved", 1)),
     "a field": (InvalidRequest, lambda batch: batch.merge("m", {"": 1})),
     "a dot": (VersionMismatch, lambda batch: batch.resolve("there", take="1.2.3")),
@@ -161,6 +164,27 @@ def test_later_operations_see_what_earlier_ones_did(daemon: Daemon) -> None:
         batch.append("k", "a log now", if_absent=True)
     assert batch.results[1:6] == [2, 5, 1, 2, 1]
     assert dict(state.items()) == {"c": 5, "k": ["a log now"], "l": ["b"]}
+
+
+def test_edits_of_texts_are_part_of_a_batch(daemon: Daemon) -> None:
+    state = daemon.client()
+    editor: Doc[Text] = Doc()
+    notes = editor.get("text", type=Text)
+    notes += "first"
+    with state.batch() as batch:
+        batch.set("k", 1)
+        batch.apply_text("t", editor.get_update(), if_absent=True)
+    document = batch.results[1].document
+    with state.batch() as batch:
+        batch.set("k", 2)
+        for word in (", second", ", third"):
+            seen = editor.get_state()
+            notes += word
+            batch.apply_text("t", editor.get_update(seen), document=document)
+    assert batch.results[1].document == document
+    assert dict(state.items()) == {"k": 2, "t": "first, second, third"}
+    with pytest.raises(VersionMismatch), state.batch() as batch:
+        batch.apply_text("t", editor.get_update(), if_absent=True)
 
 
 def test_two_batches_of_cut_off_hosts_are_both_kept(pair: Cluster) -> None:

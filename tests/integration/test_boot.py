@@ -55,6 +55,14 @@ def wait_restarted(machine: Machine, before: int, timeout_s: float) -> float:
     pytest.fail(f"not restarted within {timeout_s} s: {machine.run('systemctl', 'status', UNIT, '--no-pager')}")
 
 
+def wait_logged(machine: Machine, text: str) -> None:
+    """Until the service has logged it: systemctl reload may return when the signal is sent."""
+    deadline = monotonic() + GRACE_S
+    while text not in machine.run("journalctl", "--unit", UNIT, "--no-pager", "--output", "cat"):
+        assert monotonic() < deadline, text
+        sleep(0.1)
+
+
 def status(machine: Machine) -> dict[str, Any]:
     return json.loads(machine.run("crdtsync", "status", "--json"))
 
@@ -104,12 +112,31 @@ def test_reload_keeps_the_process_and_the_attached_agents(machine):
     machine.run("sh", "-c", "echo 'log_level = \"debug\"' > /etc/crdtsync/crdtsyncd.toml")
     machine.run("systemctl", "reload", UNIT)
     assert pid(machine) == before
-    assert '"reloaded"' in machine.run("journalctl", "--unit", UNIT, "--no-pager", "--output", "cat")
+    wait_logged(machine, '"reloaded"')
     machine.run("sh", "-c", "echo 'log_level = 5' > /etc/crdtsync/crdtsyncd.toml")
     machine.run("systemctl", "reload", UNIT)
-    assert "reload_refused" in machine.run("journalctl", "--unit", UNIT, "--no-pager", "--output", "cat")
+    wait_logged(machine, "reload_refused")
     assert machine.run("crdtsync", "get", "booted") == "true\n"
     machine.run("rm", "/etc/crdtsync/crdtsyncd.toml")
+
+
+def test_peers_find_their_port_and_the_daemon_its_key_where_systemd_keeps_them(machine):
+    """By the commands of the page, but for what they move."""
+    section = (ROOT / "docs" / "service.md").read_text().partition("## Peers' port")[2].partition("\n## ")[0]
+    commands = re.findall(r"^    sudo (.*)$", section, re.MULTILINE)
+    assert len(commands) == 7
+    key, certificate = (machine.run("cat", f"/var/lib/crdtsync/node.{what}") for what in ("key", "crt"))
+    machine.run("ip", "address", "add", "10.9.8.7/32", "dev", "lo")  # the only one that others could reach
+    for command in commands:
+        machine.run("sh", "-c", command)
+    assert machine.call("test", "-e", "/var/lib/crdtsync/node.key").returncode != 0
+    assert machine.run("cat", "/etc/credstore/crdtsync.node.key") == key
+    assert machine.run("crdtsync", "get", "booted") == "true\n"
+    assert machine.run("cat", "/var/lib/crdtsync/node.crt") == certificate, "that of the key which was handed over"
+    machine.run("crdtsync", "cluster", "init")
+    assert json.loads(machine.run("crdtsync", "cluster", "invite", "--json"))["addresses"] == ["10.9.8.7:7420"]
+    refused = machine.call("crdtsync", "cluster", "rotate-key")
+    assert "service manager" in refused.stderr
 
 
 def test_stop_and_start_keep_the_data_and_the_writer(machine):
@@ -142,8 +169,10 @@ def test_the_unit_is_hardened(machine):
 
 
 def test_the_how_to_works_as_it_is_written(machine):
-    """Every command of the page but those that install packages, follow a log for ever, or need somebody logged in."""
-    page = (ROOT / "docs" / "service.md").read_text()
+    """Every command of the page but those that install packages, follow a log for ever, or need somebody logged in,
+    and those that another test runs.
+    """
+    page = re.sub(r"\n## Peers' port.*?(?=\n## )", "", (ROOT / "docs" / "service.md").read_text(), flags=re.DOTALL)
     lines = [line.partition("  #")[0].strip() for line in re.findall(r"^    (\S.*)$", page, re.MULTILINE)]
     skipped = ("pip", "venv", "ln -s", "--follow", "--user", "loginctl", "alice", "uninstall")
     commands = [line.removeprefix("sudo ") for line in lines if not any(word in line for word in skipped)]
@@ -151,6 +180,20 @@ def test_the_how_to_works_as_it_is_written(machine):
     for command in commands:
         machine.run("sh", "-c", command)
     assert machine.run("crdtsync", "get", "booted") == "true\n"
+
+
+def test_a_backup_is_restored_by_the_commands_of_the_page(machine):
+    page = (ROOT / "docs" / "backup.md").read_text()
+    commands = re.findall(r"^    sudo (.*)$", page, re.MULTILINE)
+    (backup,) = {word for command in commands for word in command.split() if word.startswith("/srv/backup/")}
+    (nightly,) = re.findall(r"^    30 3 \* \* \*  root  (.*)$", page, re.MULTILINE)
+    machine.run("sh", "-c", f"mkdir /srv/backup && crdtsync backup {backup} && crdtsync set booted false")
+    for command in commands:
+        machine.run("sh", "-c", command)
+    machine.run("systemctl", "start", UNIT)  # the next command would do so too, and not wait for it as long
+    assert machine.run("crdtsync", "get", "booted") == "true\n"
+    machine.run("sh", "-c", nightly.replace("\\%", "%"))  # as cron reads it
+    assert len(machine.run("ls", "/srv/backup").split()) == 2
 
 
 def test_uninstall_keeps_the_data(machine):

@@ -27,8 +27,10 @@ pytestmark = pytest.mark.integration
 WITHOUT_RIGHTS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = [DOCS / name for name in ("command-line.md", "configuration.md", "backup.md")]
+PAGES = [DOCS / name for name in ("command-line.md", "configuration.md", "backup.md", "rights.md")]
 """The README and the tutorial are run by test_documentation.py, on three daemons as they say."""
+PAGE_TIMEOUT_S = 110
+"""The longest of them has some hundred commands, each a process."""
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ def test_every_documented_example_prints_what_is_shown(crdtsync: Shell, page: Pa
         stdout=subprocess.PIPE,
         cwd=crdtsync.directory,
         env=crdtsync.environment,
-        timeout=TIMEOUT_S,
+        timeout=PAGE_TIMEOUT_S,
         check=False,
     )
     results = done.stdout.decode().split("@@@\n")[1:]
@@ -93,7 +95,13 @@ def test_exit_statuses(crdtsync: Shell) -> None:
     expected: dict[int, list[tuple[str, ...]]] = {
         0: [("get", "key"), ("ls", "nothing/")],
         1: [("get", "none"), ("del", "none"), ("log", "none"), ("text", "none"), ("set", "key", "2", "--if-absent")],
-        2: [("get",), ("set", "key", "{"), ("ls", "--space", "NO")],
+        2: [
+            ("get",),
+            ("set", "key", "{"),
+            ("ls", "--space", "NO"),
+            ("set", "key", "1", "--confidence", "nan"),
+            ("resolver", "**", "--takeover", "2h", "--merge"),
+        ],
         3: [("get", "key", "--socket", "/nonesuch")],
         4: [
             ("append", "key", "1"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from crdtsync.errors import Refused, Timeout
+from crdtsync import AsyncClient
+from crdtsync.errors import NotAllowed, Refused, Timeout
 from tests.harness.cluster import wait_until, wait_until_equal
 from tests.harness.daemon import Daemon
 
@@ -209,6 +212,26 @@ def test_a_key_is_changed_without_a_gap(hosts: Hosts) -> None:
     wait_connected([a, b, c])
     assert [len(member["pins"]) for member in a.client().cluster_members()["members"]] == [1, 1, 1]
     b.client().set("k", 1, w="all")
+    c.kill()  # once more, without waiting for it
+    assert "host-c" in run(b, "cluster", "rotate-key")
+    second = (b.data / "node.key").read_bytes()
+    run(b, "cluster", "rotate-key", "--finish")
+    assert (b.data / "node.key").read_bytes() != second
+    c.start()  # it knows a key of host-b that is worth nothing, and hears of the new one from host-a
+    wait_connected([a, b, c], 30)
+    assert re.search(r"certificate valid until 20\d\d-", run(c, "status"))
+    c.client().set("k", 2, w="all")
+
+    # Its database is lost: with the changed key it comes back as the node that it was.
+    node = b.status()["node"]["id"]
+    b.kill()
+    for path in b.data.glob("crdtsync.db*"):
+        path.unlink()
+    b.start()
+    run(b, "cluster", "join", invite(a))
+    wait_connected([a, b, c])
+    assert b.status()["node"]["id"] == node
+    b.client().set("k", 2, w="all")
 
 
 # -- what a node brings along -----------------------------------------------------------------------------------------
@@ -248,6 +271,28 @@ def test_merging_keeps_what_both_held(hosts: Hosts) -> None:
         assert {entry.value, *(sibling.value for sibling in entry.siblings)} == {"a", "b"}
         assert client.get("count") == 5
         assert client.log("log") == ["from b"]
+
+
+def test_what_does_not_come_along_is_told_and_a_refusal_leaves_no_copy(
+    hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    a, b = hosts.start("host-a"), hosts.start("host-b")
+    run(a, "cluster", "init")
+    b.client().set("secret", 1)
+    run(b, "space", "create", "team")
+    run(b, "--space", "team", "set", "plan", "1")
+    used = invite(a)
+    run(hosts.start("host-c", listens=False), "cluster", "join", used)
+    assert "used already" in run(b, "cluster", "join", used, "--merge", status=4)
+    assert not list(tmp_path.glob("crdtsync-merge-*"))
+    assert b.client().get("secret") == 1
+    told = run(b, "cluster", "join", invite(a), "--merge", status=4)
+    assert "access rules" in told
+    assert "not all came along" in told
+    assert [path.name for path in tmp_path.glob("crdtsync-merge-*/*")] == ["team.ndjson"]
+    assert str(next(tmp_path.glob("crdtsync-merge-*/*"))) in told
+    assert b.client().get("secret") == 1
 
 
 def test_a_member_does_not_wander_off_to_another_cluster(hosts: Hosts) -> None:
@@ -292,10 +337,13 @@ def test_an_invite_that_nobody_could_use_is_not_given(hosts: Hosts) -> None:
     assert "cluster init" in run(a, "cluster", "invite", status=4)
     run(a, "cluster", "init")
     assert "does not listen" in run(a, "cluster", "invite", status=4)
+    assert "does not listen" in run(a, "cluster", "invite", "--address", "host-a.example:7420", status=4)
     run(a, "cluster", "init", "--listen", "127.0.0.1:0")
     assert "loopback only" in run(a, "cluster", "invite", status=4)
     invite(a)
     run(a, "cluster", "invite", "--address", "host-a.example:7420")
+    assert "not HOST:PORT" in run(a, "cluster", "invite", "--address", "nonsense", status=4)
+    assert "--local" in run(a, "cluster", "invite", "--address", "localhost:7420", status=4)
 
 
 def test_where_it_listens_is_kept_over_restarts(hosts: Hosts) -> None:
@@ -323,3 +371,31 @@ def test_whom_to_remove_must_be_clear(hosts: Hosts) -> None:
     a, _ = hosts.cluster("host-a", "host-b")
     assert "host-b" in run(a, "cluster", "remove", "nobody", status=4)
     assert "another member" in run(a, "cluster", "remove", "host-a", status=4)
+
+
+async def test_the_asyncio_client_does_all_of_it_and_an_agents_key_is_good_on_every_host(hosts: Hosts) -> None:
+    a, b = hosts.start("host-a"), hosts.start("host-b")
+    async with AsyncClient(a.socket, agent="one") as one:
+        cluster = (await one.cluster_init())["cluster"]
+        word = (await one.cluster_invite(ttl=600, uses=1, local=True))["invite"]
+        async with AsyncClient(b.socket, agent="other") as other:
+            assert (await other.cluster_join(word))["cluster"] == cluster
+        async with AsyncClient(b.socket, agent="other") as other:
+            await asyncio.to_thread(wait_connected, [a, b])
+            assert {member["name"] for member in (await other.cluster_members())["members"]} == {"host-a", "host-b"}
+            assert (await other.cluster_rotate_key())["keys"]
+            await asyncio.to_thread(b.wait_log, "key_changed", 30)
+            await asyncio.to_thread(wait_connected, [a, b])
+            key = (await one.agent_create("critic"))["key"]
+            granted = await one.access_grant("agent:critic", "read", "plan/**")
+            await other.wait(granted["token"], timeout=20)
+            async with AsyncClient(b.socket, agent_key=key) as critic:
+                assert await critic.get("plan/goal") is None
+                with pytest.raises(NotAllowed):
+                    await critic.get("other")
+                watch = critic.watch("plan/")
+                assert (await anext(watch)).key is None
+                await one.access_revoke("agent:critic", "plan/**")
+                with pytest.raises(NotAllowed, match="may no longer read"):
+                    await asyncio.wait_for(anext(watch), 20)
+            assert (await one.cluster_remove("host-b"))["members"] == 1

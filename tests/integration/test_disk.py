@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from crdtsyncd.store import Store
 from crdtsync.core.storage import Batch, ChangeRow, EntryRow
 from crdtsync.errors import NoSpace
 from tests.harness import Daemon, RawAgent, RawError, wait_until, wait_until_equal
+from tests.harness.tracing import CannotTraceError, inject, stop
 from tests.integration.witness import assert_clean, assert_sentence
 
 pytestmark = pytest.mark.integration
@@ -302,6 +302,14 @@ def bin32(size_bytes: int) -> bytes:
     return b"\xc6" + len(data).to_bytes(4, "big") + data
 
 
+def failing(strace: str, daemon: Daemon, fault: str) -> subprocess.Popen[bytes]:
+    """Have its system calls fail."""
+    try:
+        return inject(strace, daemon, fault)
+    except CannotTraceError as error:
+        pytest.skip(f"strace cannot attach here: {error}")
+
+
 # -- a disk that is broken ---------------------------------------------------------------------------------------------
 
 
@@ -339,29 +347,6 @@ def strace() -> str:
     return path
 
 
-def inject(strace: str, daemon: Daemon, fault: str) -> subprocess.Popen[bytes]:
-    """Have system calls of a running daemon fail."""
-    tracer = subprocess.Popen(
-        [strace, "-f", "-qq", "-o", "/dev/null", "-e", f"trace={fault.split(':', 1)[0]}", "-e", f"inject={fault}",
-         "-p", str(daemon.pid)],
-        stderr=subprocess.PIPE,
-    )  # fmt: skip
-    tasks = Path(f"/proc/{daemon.pid}/task")
-    wait_until(
-        lambda: (
-            tracer.poll() is not None
-            or all(f"TracerPid:\t{tracer.pid}" in (task / "status").read_text() for task in tasks.iterdir())
-        ),
-        what="strace is attached",
-    )
-    if tracer.poll() is not None:
-        assert tracer.stderr is not None
-        reason = tracer.stderr.read().decode().strip()
-        tracer.stderr.close()
-        pytest.skip(f"strace cannot attach here: {reason}")
-    return tracer
-
-
 @pytest.mark.parametrize("fault", ["fdatasync,fsync:error=EIO", "pwrite64:error=EIO"])
 def test_an_error_of_the_disk_ends_it_with_a_sentence_and_nothing_is_falsely_acknowledged(
     daemon: Daemon, strace: str, fault: str
@@ -369,7 +354,7 @@ def test_an_error_of_the_disk_ends_it_with_a_sentence_and_nothing_is_falsely_ack
     with daemon.raw("writer") as agent, daemon.raw("bystander") as bystander:
         for i in range(20):
             agent.write("set", key=f"good/{i}", value=i)
-        tracer = inject(strace, daemon, fault)
+        tracer = failing(strace, daemon, fault)
         try:
             with pytest.raises((RawError, EOFError, OSError)):
                 agent.write("set", key="bad", value=1)
@@ -392,7 +377,7 @@ def test_an_error_of_the_disk_ends_it_with_a_sentence_and_nothing_is_falsely_ack
 def test_a_slow_disk_makes_writes_slow_and_nothing_else(daemon: Daemon, strace: str) -> None:
     with daemon.raw("writer") as agent:
         agent.write("set", key="k", value=0)
-        tracer = inject(strace, daemon, "fdatasync,fsync:delay_enter=20000")
+        tracer = failing(strace, daemon, "fdatasync,fsync:delay_enter=20000")
         try:
             started = time.monotonic()
             for i in range(10):
@@ -406,11 +391,3 @@ def test_a_slow_disk_makes_writes_slow_and_nothing_else(daemon: Daemon, strace: 
         finally:
             stop(tracer)
     assert_clean(daemon)
-
-
-def stop(tracer: subprocess.Popen[bytes]) -> None:
-    if tracer.poll() is None:
-        tracer.send_signal(signal.SIGTERM)
-    tracer.wait(10)
-    assert tracer.stderr is not None
-    tracer.stderr.close()

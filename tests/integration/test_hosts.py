@@ -6,7 +6,6 @@ Needs root, ``ip`` and network namespaces.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,106 +15,16 @@ import pytest
 
 from tests.harness.cluster import wait_until, wait_until_equal
 from tests.harness.daemon import Daemon
-
-
-def _has_namespaces() -> bool:
-    if shutil.which("ip") is None:
-        return False
-    return subprocess.run(["ip", "netns", "list"], capture_output=True, check=False).returncode == 0
-
+from tests.harness.lan import Lan, has_namespaces, ip
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(
-        os.geteuid() != 0 or not _has_namespaces(),
+        not has_namespaces(),
         reason="needs root and ip netns",
     ),
 ]
 CUT_S = 3.0
-
-
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=20)
-
-
-class Lan:
-    """A bridge, and hosts ``10.99.x.n`` on it, each in a namespace of its own."""
-
-    def __init__(self, names: list[str]) -> None:
-        self.tag = f"{os.getpid() % 0xFFFF:x}"
-        self.bridge = f"csb{self.tag}"
-        self.names = names
-        self.daemons: dict[str, Daemon] = {}
-        try:
-            self._build()
-        except BaseException:
-            self.close()
-            raise
-
-    def _build(self) -> None:
-        ip("link", "add", self.bridge, "type", "bridge")
-        ip("link", "set", self.bridge, "up")
-        for number, name in enumerate(self.names, 1):
-            space = self.space(name)
-            ip("netns", "add", space)
-            ip("link", "add", self.wire(name), "type", "veth", "peer", "name", "eth0", "netns", space)
-            ip("link", "set", self.wire(name), "master", self.bridge, "up")
-            ip("-n", space, "addr", "add", f"10.99.{os.getpid() % 250}.{number}/24", "dev", "eth0")
-            ip("-n", space, "link", "set", "eth0", "up")
-            ip("-n", space, "link", "set", "lo", "up")
-
-    def space(self, name: str) -> str:
-        return f"cs{self.tag}{name}"
-
-    def wire(self, name: str) -> str:
-        return f"csv{self.tag}{name}"
-
-    def address(self, name: str) -> str:
-        return f"10.99.{os.getpid() % 250}.{self.names.index(name) + 1}"
-
-    def start(self, name: str) -> Daemon:
-        """A daemon as it is started without any setting, but for its directories."""
-        prefix = ["ip", "netns", "exec", self.space(name)]
-        daemon = Daemon(f"host-{name}", prefix=prefix, insecure_loopback=False, listen=[])
-        self.daemons[name] = daemon
-        return daemon
-
-    def cut(self, name: str) -> None:
-        ip("link", "set", self.wire(name), "down")
-
-    def heal(self, name: str) -> None:
-        ip("link", "set", self.wire(name), "up")
-
-    def mute(self, name: str, other: str) -> None:
-        """What ``name`` sends to ``other`` is lost, and not the other way."""
-        ip(
-            "-n",
-            self.space(name),
-            "neigh",
-            "replace",
-            self.address(other),
-            "lladdr",
-            "02:00:00:00:00:01",
-            "dev",
-            "eth0",
-        )
-
-    def reaches(self, name: str, other: str) -> bool:
-        """Whether a TCP connection comes about."""
-        code = f"import socket; socket.create_connection(('{self.address(other)}', 7420), 1)"
-        command = ["ip", "netns", "exec", self.space(name), sys.executable, "-c", code]
-        return subprocess.run(command, capture_output=True, timeout=20, check=False).returncode == 0
-
-    def unmute(self, name: str, other: str) -> None:
-        ip("-n", self.space(name), "neigh", "del", self.address(other), "dev", "eth0")
-
-    def close(self) -> None:
-        for daemon in self.daemons.values():
-            daemon.close()
-        for name in self.names:  # the link by itself: with its namespace it would go at some later time
-            subprocess.run(["ip", "link", "del", self.wire(name)], check=False, capture_output=True)
-            subprocess.run(["ip", "netns", "del", self.space(name)], check=False, capture_output=True)
-        subprocess.run(["ip", "link", "del", self.bridge], check=False, capture_output=True)
 
 
 @pytest.fixture

@@ -201,7 +201,7 @@ def test_each_kind_has_its_own_operations(client: Client) -> None:
             read("register")
     assert [(entry.key, entry.kind, entry.value) for entry in client.entries()] == [
         ("counter", "counter", 2),
-        ("log", "log", None),
+        ("log", "log", [1, 1]),
         ("map", "map", {"a": 1}),
         ("register", "register", 1),
         ("set", "set", [1]),

@@ -80,16 +80,19 @@ def make_siblings(daemon: Daemon, key: str) -> None:
     two.set(key, "two")
 
 
-def test_entries_are_those_that_entry_gives_but_for_logs_and_texts(daemon: Daemon) -> None:
+def test_entries_are_those_that_entry_gives_but_for_long_values(daemon: Daemon) -> None:
     client = daemon.client()
     fill(client)
     make_siblings(daemon, "k/siblings")
     client.set("other", 1)
+    client.append("k/long-log", "x" * 70_000)
+    client.text("k/long-text").set("x" * 70_000)
     listed = {entry.key: entry for entry in client.entries("k/")}
-    assert list(listed) == ["k/log", "k/plain", "k/siblings", "k/text"]
-    for key in ("k/plain", "k/siblings"):
+    assert list(listed) == ["k/log", "k/long-log", "k/long-text", "k/plain", "k/siblings", "k/text"]
+    for key in ("k/log", "k/plain", "k/siblings", "k/text"):
         assert listed[key] == client.entry(key)
-    for key in ("k/log", "k/text"):
+    assert dict(client.items("k/")) == {key: client.get(key) for key in listed}
+    for key in ("k/long-log", "k/long-text"):
         whole = client.entry(key)
         assert whole is not None
         assert listed[key].value is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import permutations, product
 from pathlib import Path
@@ -257,6 +258,9 @@ def test_the_command_line_follows_the_policy(crdtsync: Shell) -> None:
     assert run("schema", "set", "sc*", "--policy", "max").status == 4
     assert run("schema", "set", "score").status == 2
     assert run("schema", "show", "nothing").status == 1
+    removed = run("schema", "set", "nothing", "--none", "--json")
+    assert (removed.status, removed.out) == (1, "")
+    assert json.loads(removed.err)["error"]["code"] == "absent"
     assert [row["pattern"] for row in run.json("schema", "show", "--json")] == ["decision", "score", "vote"]
     assert run.ok("ls").split() == ["decision", "score", "vote"]
     assert run.ok("ls", "_schema/").split() == ["_schema/decision", "_schema/score", "_schema/vote"]

@@ -19,9 +19,9 @@ from crdtsyncd.store import Store
 from tests.harness.powercut import Call, Disk, trace
 from tests.unit.daemon.counting import counters, counters_by_sum
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-
 CUTS = int(os.environ.get("CRDTSYNC_POWER_CUTS", "60"))
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300 + 3 * CUTS)]
+
 WRITES = 300
 
 WRITER = """

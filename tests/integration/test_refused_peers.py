@@ -166,7 +166,7 @@ MATRIX: list[tuple[Case, str]] = [
     (removed, "to-be-removed was removed from this cluster by host-a"),
     (of_a_foreign_cluster, "it belongs to another cluster"),
     (that_names_a_foreign_cluster, "belongs to another cluster"),
-    (with_the_key_of_another_member, "and has the key of"),
+    (with_the_key_of_another_member, "and its key is that of the member"),
     (downgraded, "it offers no TLS 1.3"),
     (in_plain_text, "it speaks plain text"),
 ]

@@ -189,7 +189,9 @@ def test_fields_of_maps_and_texts_are_settled_in_their_own_way(pair: Cluster) ->
         assert sorted(client.text("notes").read().splitlines()) == ["from a", "from b"]
 
 
-def test_a_value_that_cannot_be_the_answer_is_a_failure_that_the_status_shows(daemon: Daemon, asking: Any) -> None:
+def test_a_value_that_cannot_be_the_answer_is_a_failure_that_the_status_shows(
+    daemon: Daemon, asking: Any, tmp_path: Path
+) -> None:
     asked = asking(daemon, "k", {1, 2})
     conflict(daemon, "k", "a", "b")
     wait_until(lambda: "resolver_failed" in daemon.alarms())
@@ -199,6 +201,10 @@ def test_a_value_that_cannot_be_the_answer_is_a_failure_that_the_status_shows(da
     (shown,) = daemon.status()["resolvers"]
     assert (shown["pattern"], shown["agent"], shown["failed"]) == ("k", f"resolver-{daemon.name}", 1)
     assert len(asked.calls) == 1
+    told = [line.split() for line in Shell(daemon.socket, tmp_path).ok("status").splitlines()]
+    name = f"resolver-{daemon.name}"
+    assert ["k", name, "idle", "0", "0", "1"] in told, told
+    assert sum(line[:1] == [name] for line in told) == 1, "one client, whatever connections it has"
 
 
 def test_another_resolver_of_the_host_is_asked_when_one_raises(daemon: Daemon, asking: Any) -> None:

@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from crdtsync import AsyncClient, Client, NotAllowed, UnknownSpace
+from crdtsync import AsyncClient, Client, NotAllowed, Timeout, UnknownSpace
+from crdtsync.client import absence
 from tests.harness import Cluster, Daemon
 from tests.harness.cluster import wait_until
 from tests.harness.shell import Shell
@@ -26,7 +27,8 @@ def client(daemon: Daemon, space: str = "default") -> Client:
     return Client(socket=daemon.socket, space=space, agent="tester")
 
 
-def test_a_space_from_its_making_to_its_archive(trio):
+def test_a_space_from_its_making_to_its_archive(trio, monkeypatch):
+    monkeypatch.setattr(absence, "SPACE_RETURN_S", 0.3)
     with client(trio[0]) as state:
         made = state.create_space("team")
         assert made.created
@@ -53,6 +55,48 @@ def test_a_space_from_its_making_to_its_archive(trio):
             assert old.get("k") == 1
             with pytest.raises(NotAllowed):
                 old.set("k", 2)
+
+
+def test_a_space_that_is_made_anew_has_its_watchers_mirrors_and_resolvers_again():
+    """Both clients', and the connection may break meanwhile."""
+    with Daemon() as daemon, client(daemon) as admin:
+        admin.create_space("team")
+        with client(daemon, "team") as state:
+            state.set("k", "old")
+            watch, mirror = state.watch(), state.mirror()
+            resolver = state.resolver("**", lambda conflict: max(conflict.values))
+            assert [next(watch).key, next(watch).key] == ["k", None]
+            with resolver, mirror:
+                asyncio.run(made_anew(daemon, admin))
+                told = [next(watch) for _ in range(3)]
+                assert [event.event for event in told[:2]] == ["reset", "snapshot"]
+                wait_until(lambda: mirror.get("late") == "new")
+                assert mirror.error is None
+                assert "k" not in mirror
+                for value in (1, 7, 5):
+                    with client(daemon, "team") as author:
+                        author.set("conflict", value, seen="?")
+                wait_until(lambda: mirror.get("conflict") == 7)
+            watch.close()
+
+
+async def made_anew(daemon, admin):
+    async with (
+        AsyncClient(socket=daemon.socket, space="team") as state,
+        state.watch() as watch,
+        state.mirror() as mirror,
+    ):
+        assert [(await anext(watch)).key, (await anext(watch)).key] == ["k", None]
+        admin.drop_space("team")
+        with pytest.raises(Timeout, match="made anew"):
+            await watch.next(timeout=0.3)
+        daemon.kill()
+        daemon.start()
+        admin.create_space("team")
+        written = admin.session(space="team").set("late", "new")
+        assert [(await anext(watch)).event for _ in range(2)] == ["reset", "snapshot"]
+        await mirror.wait(written, timeout=10)
+        assert {**mirror} == {"late": "new"}
 
 
 def test_a_host_that_was_cut_off_follows_and_says_what_it_archived(trio):

@@ -35,7 +35,7 @@ def test_one_that_is_not_met_names_who_has_it_and_who_has_not(cluster: Cluster) 
     cluster.isolate(2)
     for other in (0, 1):
         cluster.wait_parted(other, 2)
-    with pytest.raises(Timeout, match=r"2 of the 3 nodes wanted.*without it: host-c \(not connected\)") as late:
+    with pytest.raises(Timeout, match=r"2 of the 3 nodes wanted.*not known of: host-c \(not connected\)") as late:
         state.append("log", 1, w="all", timeout=SHORT_S)
     assert late.value.held_by == ["host-a", "host-b"]
     assert late.value.token is not None
@@ -96,6 +96,8 @@ def test_a_host_alone_is_all_there_is(daemon: Daemon) -> None:
     with pytest.raises(InvalidRequest, match="this node knows of 1 node "):
         state.set("k", 3, w=2)
     assert state.get("k") == 2
+    with pytest.raises(InvalidRequest, match="w must be a number"):
+        daemon.client().set("k", 2, w=True)
 
 
 def test_a_configured_peer_that_was_never_met_is_waited_for(daemon: Daemon, tmp_path: Path) -> None:

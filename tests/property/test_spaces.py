@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from crdtsync.core.archives import Archives
-from crdtsync.core.node import PeerFrame
+from crdtsync.core.inputs import PeerFrame
 from crdtsync.core.space_records import SpaceRecord
 from crdtsync.core.spaces import Spaces
 from crdtsync.core.sync import Sync

@@ -73,7 +73,8 @@ def first_cells(text: str, beginning: str = "") -> set[str]:
 
 def alarm_codes() -> set[str]:
     """The codes of all alarms that the source raises."""
-    source = "".join(path.read_text() for path in (ROOT / "crdtsync" / "core").rglob("*.py"))
+    places = (ROOT / "crdtsync" / "core", ROOT / "daemon" / "crdtsyncd")
+    source = "".join(path.read_text() for place in places for path in place.rglob("*.py"))
     return set(re.findall(r"raise_once\(\s*\"(\w+)\"", source))
 
 

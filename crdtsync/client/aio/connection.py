@@ -9,6 +9,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from crdtsync.client.address import unavailable
+from crdtsync.client.aio.channel import HELLO_TIMEOUT_S
+from crdtsync.client.aio.receiving import Receiver
 from crdtsync.client.backoff import Backoff
 from crdtsync.client.horizon import Horizon
 from crdtsync.client.inflight import WRITES_MAX, InFlight, Pending, closed, timed_out
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from crdtsync.client.plan import Call
     from crdtsync.client.wire import Message
 
-HELLO_TIMEOUT_S = 10.0
 _TIMER_STEP_S = 0.005
 """Deadlines are checked no more often than this."""
 
@@ -32,10 +33,11 @@ def time_limit(limit_s: float) -> asyncio.Timeout:
     return asyncio.timeout(None if limit_s == float("inf") else limit_s)
 
 
-class Link(asyncio.Protocol):
+class Link(Receiver):
     """One socket, from its connection to its end."""
 
     def __init__(self, owner: AsyncConnection) -> None:
+        super().__init__()
         self._owner = owner
         self._frames = FrameReader()
         self.answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -87,8 +89,11 @@ class Link(asyncio.Protocol):
 class AsyncConnection:
     """The connection of a client and its sessions, in one event loop."""
 
-    def __init__(self, paths: Sequence[str], agent: str, space: str, after: str | None = None) -> None:
+    def __init__(
+        self, paths: Sequence[str], agent: str, space: str, after: str | None = None, key: str | None = None
+    ) -> None:
         self.paths = paths
+        self.key = key
         self.agent = agent
         self.space = space
         self.horizon = Horizon(space, after)
@@ -278,7 +283,7 @@ class AsyncConnection:
     async def _connect(self, path: str) -> Link:
         transport, link = await asyncio.get_running_loop().create_unix_connection(lambda: Link(self), path)
         try:
-            transport.write(encode_hello(self._client, self.agent, self.space, points=True))
+            transport.write(encode_hello(self._client, self.agent, self.space, self.key, points=True))
             await link.answer
         except BaseException:
             transport.abort()

@@ -9,13 +9,13 @@ import os
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from crdtsync.client.address import unavailable
-from crdtsync.client.aio.connection import HELLO_TIMEOUT_S, time_limit
+from crdtsync.client.aio.channel import AsyncChannel, dial
+from crdtsync.client.aio.connection import time_limit
 from crdtsync.client.backoff import Backoff
-from crdtsync.client.mirror.state import CONFIRM_INTERVAL_S, MirrorState, report
+from crdtsync.client.mirror.state import CONFIRM_INTERVAL_S, PATIENCE_S, MirrorState, report
 from crdtsync.client.plan import limit_s
-from crdtsync.client.wire import ERROR, FrameReader, encode_hello
-from crdtsync.errors import CrdtSyncError, DaemonUnavailable, Timeout, from_wire
+from crdtsync.client.wire import encode_hello
+from crdtsync.errors import CrdtSyncError, DaemonUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from crdtsync.client.aio.connection import AsyncConnection
     from crdtsync.client.aio.session import AsyncSession
     from crdtsync.client.durations import Seconds
-
-_PATIENCE_S = 0.02
-"""So long what a write has done is waited for before the daemon is asked whether there was anything to tell."""
-_RECEIVE_BYTES = 256 * 1024
 
 
 class AsyncMirror(MirrorState):
@@ -49,21 +45,19 @@ class AsyncMirror(MirrorState):
     ) -> None:
         self._session = session
         self._connection = connection
-        self._names = (connection.agent, connection.space)
+        self._names = (connection.agent, connection.space, connection.key)
         self._on_change = on_change
         self._timeout_s = timeout_s
         self._client = os.urandom(16)
         self._backoff = Backoff()
-        self._frames = FrameReader()
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._channel: AsyncChannel | None = None
         self._moved: asyncio.Event = asyncio.Event()
         self._confirm_due_s = 0.0
         self._task: asyncio.Task[None] | None = None
         self._is_calling = False
         overrides = session.overrides
-        super().__init__(
-            str(overrides.get("space", connection.space)), session.memory, prefix, overrides, keys_max, bytes_max
-        )
+        space = str(overrides.get("space", connection.space))
+        super().__init__(space, session.memory, prefix, overrides, keys_max, bytes_max, connection.horizon)
 
     async def attach(self) -> None:
         """Start it; returns when it shows what there is.
@@ -78,7 +72,7 @@ class AsyncMirror(MirrorState):
             await self._connect()
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mirror of {self.prefix!r}")
             if not await self._until(lambda: bool(self._token or self._error), monotonic() + self._timeout_s):
-                raise Timeout(f"the keys under {self.prefix!r} did not come in time")
+                raise self.unopened()
             if self._error is not None:
                 raise self._error.with_traceback(None)
         except BaseException:
@@ -113,17 +107,11 @@ class AsyncMirror(MirrorState):
         """Wait until it shows ``wanted``, which the daemon holds; at once if it has ended. As of :class:`Mirror`."""
         if self._task is asyncio.current_task():
             return
-        if await self._until(lambda: self._has_shown(wanted), min(monotonic() + _PATIENCE_S, deadline)):
+        if await self._until(lambda: self.has_shown(wanted), min(monotonic() + PATIENCE_S, deadline)):
             return
         self._ask()
-        if not await self._until(lambda: self._has_shown(wanted), deadline):
-            raise Timeout(
-                f"the mirror of {self.prefix!r} did not show that in time; a write that it waited for is done",
-                token=token,
-            )
-
-    def _has_shown(self, wanted: VersionVector) -> bool:
-        return self._error is not None or self.shows(wanted)
+        if not await self._until(lambda: self.has_shown(wanted), deadline):
+            raise self.unseen(token)
 
     async def _until(self, condition: Callable[[], bool], deadline: float) -> bool:
         try:
@@ -154,33 +142,34 @@ class AsyncMirror(MirrorState):
             raise
 
     async def _turn(self) -> None:
-        if self._streams is None:
+        channel = self._channel
+        if channel is None:
             await self._reconnect()
             return
-        if self.wants_confirmation or (not self._asked and monotonic() >= self._confirm_due_s):
+        if self.is_confirmation_due(self._confirm_due_s):
             self._ask()
-        due_s = monotonic() + CONFIRM_INTERVAL_S if self._asked else self._confirm_due_s
+        due_s = self._confirm_due_s if self.may_confirm else monotonic() + CONFIRM_INTERVAL_S
         try:
             async with asyncio.timeout(max(due_s - monotonic(), 0)):
-                data = await self._streams[0].read(_RECEIVE_BYTES)
+                data = await channel.receive()
         except TimeoutError:
             return
-        except OSError:
-            data = b""
         if data:
-            self._take(data)
+            self._take(channel, data)
         else:
             self._drop()
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, channel: AsyncChannel, data: bytes) -> None:
         try:
-            for message in self._frames.feed(data):
+            for message in channel.frames.feed(data):
                 changed = self.take(message)
                 if changed is not None:
                     self._move()
                     self._tell(changed)
         except DaemonUnavailable:
             self._drop()
+        if self._standing.is_taken:
+            self._backoff.reset()
         self._move()
 
     def _tell(self, changed: set[str]) -> None:
@@ -195,61 +184,30 @@ class AsyncMirror(MirrorState):
             self._is_calling = False
 
     def _ask(self) -> None:
-        self._confirm_due_s = monotonic() + CONFIRM_INTERVAL_S
-        if self._streams is not None:
-            self._streams[1].write(self.confirmation())
+        if self._channel is not None and self._standing.is_taken:
+            self._confirm_due_s = monotonic() + CONFIRM_INTERVAL_S
+            self._channel.send(self.confirmation())
 
     async def _connect(self) -> None:
-        try:
-            async with asyncio.timeout(HELLO_TIMEOUT_S):
-                await self._dial()
-        except TimeoutError:
-            self._drop()
-            raise DaemonUnavailable("the daemon took the connection and did not answer in time: see its log") from None
+        channel = await dial(self._connection.paths, encode_hello(self._client, *self._names))
         if self._error is not None:
-            self._drop()
-        if self._streams is not None:
-            self._streams[1].write(self.request())
+            channel.close()
+            return
+        self._channel = channel
+        channel.send(self.request())
         self._confirm_due_s = 0.0
-        self._backoff.reset()
-
-    async def _dial(self) -> None:
-        failures: list[tuple[str, OSError]] = []
-        for path in self._connection.paths:
-            try:
-                self._streams = await asyncio.open_unix_connection(path)
-                await self._greet(*self._streams)
-            except CrdtSyncError:
-                self._drop()
-                raise
-            except OSError as error:
-                self._drop()
-                failures.append((path, error))
-            else:
-                return
-        raise unavailable(failures)
-
-    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._frames = FrameReader()
-        writer.write(encode_hello(self._client, *self._names))
-        while data := await reader.read(_RECEIVE_BYTES):
-            for _, status, content in self._frames.feed(data):
-                if status == ERROR:
-                    raise from_wire(content)
-                return
-        raise DaemonUnavailable("the daemon closed the connection at once: see its log")
 
     async def _reconnect(self) -> None:
         await asyncio.sleep(self._backoff.next_s())
         try:
             await self._connect()
-        except DaemonUnavailable:
-            return
+        except CrdtSyncError as error:
+            self._standing.outlast(error)
 
     def _drop(self) -> None:
-        if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
 
     def _finish(self, error: CrdtSyncError) -> None:
         self._connection.mirrors = [mirror for mirror in self._connection.mirrors if mirror is not self]

@@ -11,6 +11,7 @@ import asyncio
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
+from crdtsync.client.aio.connection import time_limit
 from crdtsync.client.aio.watch import AsyncWatch
 from crdtsync.client.durations import milliseconds, seconds
 from crdtsync.client.plan import limit_s
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from crdtsync.client.aio.connection import AsyncConnection
     from crdtsync.client.context import Arguments
     from crdtsync.client.durations import Seconds
+    from crdtsync.client.horizon import Horizon
     from crdtsync.client.memory import ReadMemory
     from crdtsync.client.operations import Operations
     from crdtsync.client.plan import Plan
@@ -37,21 +39,29 @@ class _Stream(AsyncWatch):
 
     asking: ResolverState
 
-    def _begin(self, memory: ReadMemory, prefix: str, _after: str | None, overrides: Arguments) -> WatchState:
-        self.asking = ResolverState(memory, prefix, overrides)
+    def _begin(
+        self, memory: ReadMemory, prefix: str, _after: str | None, overrides: Arguments, horizon: Horizon
+    ) -> WatchState:
+        self.asking = ResolverState(memory, prefix, overrides, horizon)
         return self.asking
 
     async def confirm(self, timeout_s: float) -> None:
-        """Wait for the daemon's word that the resolver stands."""
+        """Wait for the daemon's word that the resolver stands.
+
+        :raises Timeout: it did not come in time.
+        """
         await self.attach()
-        async with asyncio.timeout(timeout_s):
-            while not self.asking.is_confirmed and not self._closed.is_set():
-                await self._receive()
+        try:
+            async with time_limit(timeout_s):
+                while not self.asking.is_confirmed and not self._closed.is_set():
+                    await self._receive()
+        except TimeoutError:
+            raise self.asking.not_taken() from None
 
     def done(self, conflict: Conflict, attachment: int, error: str | None) -> None:
         """Say that a conflict is settled, or why not, unless the daemon has asked somebody else since."""
-        if self._streams is not None and attachment == self.asking.attachment:
-            self._streams[1].write(self.asking.done(conflict.key, error))
+        if self._channel is not None and attachment == self.asking.attachment:
+            self._channel.send(self.asking.done(conflict.key, error))
 
 
 class Runner(Protocol):

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
 from crdtsync.client import writes
-from crdtsync.client.address import after_token, agent_name, socket_paths, space_name
+from crdtsync.client.address import connection_of
+from crdtsync.client.aio.access import AsyncAccessMethods
 from crdtsync.client.aio.cluster import AsyncClusterMethods
 from crdtsync.client.aio.connection import AsyncConnection
+from crdtsync.client.aio.explaining import AsyncExplainMethods
 from crdtsync.client.aio.history import AsyncHistoryMethods
 from crdtsync.client.aio.kinds import AsyncKindMethods
 from crdtsync.client.aio.mirroring import AsyncMirrorMethods
@@ -48,7 +50,9 @@ T = TypeVar("T")
 
 
 class AsyncSession(
+    AsyncAccessMethods,
     AsyncClusterMethods,
+    AsyncExplainMethods,
     AsyncHistoryMethods,
     AsyncKindMethods,
     AsyncMirrorMethods,
@@ -349,8 +353,9 @@ class AsyncClient(AsyncSession):
         *,
         after: str | None = None,
         timeout: Seconds = 30.0,
+        agent_key: str | os.PathLike[str] | None = None,
     ) -> None:
-        connection = AsyncConnection(socket_paths(socket), agent_name(agent), space_name(space), after_token(after))
+        connection = connection_of(AsyncConnection, socket, space, agent, after, agent_key)
         super().__init__(connection, limit_s(timeout, 0), {})
 
     async def __aenter__(self) -> Self:

@@ -9,22 +9,22 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Self
 
-from crdtsync.client.address import unavailable
-from crdtsync.client.aio.connection import HELLO_TIMEOUT_S, time_limit
+from crdtsync.client.aio.channel import AsyncChannel, dial
+from crdtsync.client.aio.connection import time_limit
 from crdtsync.client.backoff import Backoff
 from crdtsync.client.plan import limit_s
 from crdtsync.client.watching import WatchState
-from crdtsync.client.wire import ERROR, FrameReader, encode_hello
-from crdtsync.errors import CrdtSyncError, DaemonUnavailable, Timeout, from_wire
+from crdtsync.client.wire import encode_hello
+from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
     from crdtsync.client.aio.connection import AsyncConnection
     from crdtsync.client.context import Arguments
     from crdtsync.client.durations import Seconds
     from crdtsync.client.forms import Event
+    from crdtsync.client.horizon import Horizon
     from crdtsync.client.memory import ReadMemory
 
-_RECEIVE_BYTES = 64 * 1024
 _FOREVER = float("inf")
 
 
@@ -44,20 +44,19 @@ class AsyncWatch:
         timeout: Seconds | None,
     ) -> None:
         self._paths = connection.paths
-        self._names = (connection.agent, connection.space)
-        self._state = self._begin(memory, prefix, after, overrides)
-        self._state.horizon = connection.horizon
+        self._names = (connection.agent, connection.space, connection.key)
+        self._state = self._begin(memory, prefix, after, overrides, connection.horizon)
         self._timeout_s = limit_s(timeout, _FOREVER)
         self._client = os.urandom(16)
         self._backoff = Backoff()
-        self._frames = FrameReader()
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._channel: AsyncChannel | None = None
         self._was_attached = False
-        self._lagging: Timeout | None = None
         self._closed = asyncio.Event()
 
-    def _begin(self, memory: ReadMemory, prefix: str, after: str | None, overrides: Arguments) -> WatchState:
-        return WatchState(memory, prefix, after, overrides)
+    def _begin(
+        self, memory: ReadMemory, prefix: str, after: str | None, overrides: Arguments, horizon: Horizon
+    ) -> WatchState:
+        return WatchState(memory, prefix, after, overrides, horizon)
 
     @property
     def token(self) -> str | None:
@@ -87,7 +86,7 @@ class AsyncWatch:
             async with time_limit(limit_s(timeout, self._timeout_s)):
                 return await self._wait()
         except TimeoutError:
-            raise self._lagging or Timeout("no event came in time; the watch goes on") from None
+            raise self._state.nothing_came() from None
 
     async def attach(self) -> None:
         """Start the watch now rather than at the first event.
@@ -127,76 +126,40 @@ class AsyncWatch:
         return None
 
     async def _receive(self) -> None:
-        if self._streams is None:
+        channel = self._channel
+        if channel is None:
             await self._reattach()
             return
-        reader, _ = self._streams
-        try:
-            data = await reader.read(_RECEIVE_BYTES)
-        except OSError:
-            data = b""
+        data = await channel.receive()
         if not data:
             self._drop()
             return
         try:
-            for message in self._frames.feed(data):
+            for message in channel.frames.feed(data):
                 self._state.take(message)
-            self._lagging = None
-        except Timeout as error:  # the daemon lacks what this session has seen: it is asked again
-            self._drop()
-            self._lagging = error
         except CrdtSyncError as error:
             self._drop()
-            if not isinstance(error, DaemonUnavailable):
-                raise
+            self._state.standing.outlast(error)
+        if self._state.standing.is_taken:
+            self._backoff.reset()
 
     async def _attach(self) -> None:
-        try:
-            async with asyncio.timeout(HELLO_TIMEOUT_S):
-                await self._dial()
-        except TimeoutError:
-            raise DaemonUnavailable("the daemon took the connection and did not answer in time: see its log") from None
+        channel = await dial(self._paths, encode_hello(self._client, *self._names))
         if self._closed.is_set():
-            self._drop()
-        if self._streams is not None:
-            self._streams[1].write(self._state.request())
+            channel.close()
+        else:
+            channel.send(self._state.request())
+            self._channel = channel
         self._was_attached = True
-        self._backoff.reset()
-
-    async def _dial(self) -> None:
-        failures: list[tuple[str, OSError]] = []
-        for path in self._paths:
-            try:
-                self._streams = await asyncio.open_unix_connection(path)
-                await self._greet(*self._streams)
-            except CrdtSyncError:
-                self._drop()
-                raise
-            except OSError as error:
-                self._drop()
-                failures.append((path, error))
-            else:
-                return
-        raise unavailable(failures)
-
-    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._frames = FrameReader()
-        writer.write(encode_hello(self._client, *self._names))
-        while data := await reader.read(_RECEIVE_BYTES):
-            for _, status, content in self._frames.feed(data):
-                if status == ERROR:
-                    raise from_wire(content)
-                return
-        raise DaemonUnavailable("the daemon closed the connection at once: see its log")
 
     async def _reattach(self) -> None:
         await asyncio.sleep(self._backoff.next_s())
         try:
             await self._attach()
-        except DaemonUnavailable:
-            return
+        except CrdtSyncError as error:
+            self._state.standing.outlast(error)
 
     def _drop(self) -> None:
-        if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None

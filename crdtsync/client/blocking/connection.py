@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 class Connection:
     """The connection of a client and its sessions. Thread-safe, and afresh in each child process."""
 
-    def __init__(self, paths: Sequence[str], agent: str, space: str, after: str | None = None) -> None:
+    def __init__(
+        self, paths: Sequence[str], agent: str, space: str, after: str | None = None, key: str | None = None
+    ) -> None:
         self.paths = paths
+        self.key = key
         self.agent = agent
         self.space = space
         self.horizon = Horizon(space, after)
@@ -60,6 +63,7 @@ class Connection:
         """In a child: the socket is the parent's, and so is what is in flight."""
         if self._channel is not None:
             self._channel.close()  # without a shutdown, which the parent would feel
+        self.horizon.restart()
         self._start()
 
     def call(self, call: Call, deadline: float) -> Any:  # Any: the reply's shape depends on the operation
@@ -87,7 +91,7 @@ class Connection:
 
         :raises DaemonUnavailable: nobody answers; the message says what to do. Or :meth:`close` came first.
         """
-        hello = encode_hello(self._client, self.agent, self.space, points=True)
+        hello = encode_hello(self._client, self.agent, self.space, self.key, points=True)
         with self._sending:
             channel, frames, answer = dial(self.paths, hello, deadline)
             with self._mutex:

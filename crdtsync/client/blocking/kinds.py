@@ -214,8 +214,8 @@ class KindMethods:
     ) -> Written:
         """Write some fields of a map, and leave the others as they are; returns the token.
 
-        Each field is like a key of its own: the new value supersedes what this session last read or wrote of that
-        field, and what it had not seen lives on as a sibling. ``get`` gives the dict of all fields. ``seen``,
+        Each field is like a key of its own: the new value supersedes what this session last read of that field, and
+        wrote since, and what it had not seen lives on as a sibling. ``get`` gives the dict of all fields. ``seen``,
         ``confidence`` and ``meta`` as for :meth:`set`; the latter two are said of each of these values.
 
         :param fields: at most 1,000 of them; a name has 1 to 1,024 bytes and no control characters.

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Self
 from crdtsync.client.backoff import Backoff
 from crdtsync.client.blocking.channel import Channel, dial
 from crdtsync.client.blocking.forking import restart_in_children
-from crdtsync.client.mirror.state import CONFIRM_INTERVAL_S, MirrorState, report
+from crdtsync.client.mirror.state import CONFIRM_INTERVAL_S, PATIENCE_S, MirrorState, report
 from crdtsync.client.plan import limit_s
 from crdtsync.client.wire import FrameReader, encode_hello
-from crdtsync.errors import CrdtSyncError, DaemonUnavailable, InvalidRequest, Timeout
+from crdtsync.errors import CrdtSyncError, DaemonUnavailable, InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from crdtsync.client.blocking.session import Session
     from crdtsync.client.durations import Seconds
 
-_PATIENCE_S = 0.02
-"""So long what a write has done is waited for before the daemon is asked whether there was anything to tell."""
 _DIAL_S = 2.0
 _JOIN_S = 10.0
 
@@ -51,7 +49,7 @@ class Mirror(MirrorState):
     ) -> None:
         self._session = session
         self._connection = connection
-        self._names = (connection.agent, connection.space)
+        self._names = (connection.agent, connection.space, connection.key)
         self._on_change = on_change
         self._client = os.urandom(16)
         self._backoff = Backoff()
@@ -62,9 +60,8 @@ class Mirror(MirrorState):
         self._stopping = Event()
         self._confirm_due_s = 0.0
         overrides = session.overrides
-        super().__init__(
-            str(overrides.get("space", connection.space)), session.memory, prefix, overrides, keys_max, bytes_max
-        )
+        space = str(overrides.get("space", connection.space))
+        super().__init__(space, session.memory, prefix, overrides, keys_max, bytes_max, connection.horizon)
         restart_in_children(self)
         self._thread = Thread(target=self._run, name=f"mirror of {prefix!r}", daemon=True)
         self._open(monotonic() + timeout_s)
@@ -110,18 +107,12 @@ class Mirror(MirrorState):
         if self._thread is current_thread():
             return  # its own callback: it shows that as soon as the callback returns
         with self._moved:
-            if self._moved.wait_for(lambda: self._has_shown(wanted), min(_PATIENCE_S, max(deadline - monotonic(), 0))):
+            if self._moved.wait_for(lambda: self.has_shown(wanted), min(PATIENCE_S, max(deadline - monotonic(), 0))):
                 return
         self._ask()
         with self._moved:
-            if not self._moved.wait_for(lambda: self._has_shown(wanted), max(deadline - monotonic(), 0)):
-                raise Timeout(
-                    f"the mirror of {self.prefix!r} did not show that in time; a write that it waited for is done",
-                    token=token,
-                )
-
-    def _has_shown(self, wanted: VersionVector) -> bool:
-        return self._error is not None or self.shows(wanted)
+            if not self._moved.wait_for(lambda: self.has_shown(wanted), max(deadline - monotonic(), 0)):
+                raise self.unseen(token)
 
     # -- its life -------------------------------------------------------------------------------------------
 
@@ -134,7 +125,7 @@ class Mirror(MirrorState):
             if self._error is not None:
                 raise self._error.with_traceback(None)
             if not is_shown:
-                raise Timeout(f"the keys under {self.prefix!r} did not come in time")
+                raise self.unopened()
         except BaseException:
             self.close()
             raise
@@ -157,10 +148,9 @@ class Mirror(MirrorState):
         if channel is None:
             self._reattach()
             return
-        if self.wants_confirmation or (not self._asked and monotonic() >= self._confirm_due_s):
+        if self.is_confirmation_due(self._confirm_due_s):
             self._ask()
-        due_s = monotonic() + CONFIRM_INTERVAL_S if self._asked else self._confirm_due_s
-        data = channel.receive(due_s)
+        data = channel.receive(self._confirm_due_s if self.may_confirm else monotonic() + CONFIRM_INTERVAL_S)
         if data is None:
             return
         if not data:
@@ -173,6 +163,8 @@ class Mirror(MirrorState):
                     self._tell(changed)
         except DaemonUnavailable:
             self._drop()
+        if self._standing.is_taken:
+            self._backoff.reset()
         with self._moved:
             self._moved.notify_all()
 
@@ -188,8 +180,8 @@ class Mirror(MirrorState):
 
     def _ask(self) -> None:
         with self._sending:
-            self._confirm_due_s = monotonic() + CONFIRM_INTERVAL_S
-            if self._channel is not None:
+            if self._channel is not None and self._standing.is_taken:
+                self._confirm_due_s = monotonic() + CONFIRM_INTERVAL_S
                 self._channel.send(self.confirmation(), monotonic() + CONFIRM_INTERVAL_S)
 
     def _attach(self, deadline: float) -> None:
@@ -202,15 +194,14 @@ class Mirror(MirrorState):
             self._channel = channel
             channel.send(self.request(), deadline)
             self._confirm_due_s = 0.0
-        self._backoff.reset()
 
     def _reattach(self) -> None:
         if self._stopping.wait(self._backoff.next_s()):
             return
         try:
             self._attach(monotonic() + _DIAL_S)
-        except DaemonUnavailable:
-            return
+        except CrdtSyncError as error:
+            self._standing.outlast(error)
 
     def _drop(self) -> None:
         with self._sending:

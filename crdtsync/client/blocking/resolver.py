@@ -11,7 +11,7 @@ from crdtsync.client.durations import milliseconds, seconds
 from crdtsync.client.plan import limit_s
 from crdtsync.client.resolving import TAKEOVER_S, Conflict, Decline, ResolverState, answering, reason_of
 from crdtsync.client.watching import WatchState
-from crdtsync.errors import CrdtSyncError
+from crdtsync.errors import CrdtSyncError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from crdtsync.client.blocking.connection import Connection
     from crdtsync.client.context import Arguments
     from crdtsync.client.durations import Seconds
+    from crdtsync.client.horizon import Horizon
     from crdtsync.client.memory import ReadMemory
     from crdtsync.client.operations import Operations
     from crdtsync.client.plan import Plan
@@ -35,14 +36,22 @@ class _Stream(Watch):
 
     asking: ResolverState
 
-    def _begin(self, memory: ReadMemory, prefix: str, _after: str | None, overrides: Arguments) -> WatchState:
-        self.asking = ResolverState(memory, prefix, overrides)
+    def _begin(
+        self, memory: ReadMemory, prefix: str, _after: str | None, overrides: Arguments, horizon: Horizon
+    ) -> WatchState:
+        self.asking = ResolverState(memory, prefix, overrides, horizon)
         return self.asking
 
     def confirm(self, deadline: float) -> None:
-        """Wait for the daemon's word that the resolver stands."""
+        """Wait for the daemon's word that the resolver stands.
+
+        :raises Timeout: it did not come in time.
+        """
         while not self.asking.is_confirmed and not self._is_closed:
-            self._receive(deadline)
+            try:
+                self._receive(deadline)
+            except Timeout:
+                raise self.asking.not_taken() from None
 
     def done(self, conflict: Conflict, attachment: int, error: str | None, deadline: float) -> None:
         """Say that a conflict is settled, or why not, unless the daemon has asked somebody else since."""

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
 from crdtsync.client import writes
-from crdtsync.client.address import after_token, agent_name, socket_paths, space_name
+from crdtsync.client.address import connection_of
+from crdtsync.client.blocking.access import AccessMethods
 from crdtsync.client.blocking.cluster import ClusterMethods
 from crdtsync.client.blocking.connection import Connection
+from crdtsync.client.blocking.explaining import ExplainMethods
 from crdtsync.client.blocking.forking import restart_in_children
 from crdtsync.client.blocking.history import HistoryMethods
 from crdtsync.client.blocking.kinds import KindMethods
@@ -43,7 +45,9 @@ T = TypeVar("T")
 
 
 class Session(
+    AccessMethods,
     ClusterMethods,
+    ExplainMethods,
     HistoryMethods,
     KindMethods,
     MirrorMethods,
@@ -121,7 +125,12 @@ class Session(
         after: str | None = None,
         timeout: Seconds | None = None,
     ) -> Listing[tuple[str, Any]]:
-        """Keys and their values (as :meth:`get` gives them), like :meth:`keys`. Each counts as read."""
+        """Keys and their values (as :meth:`get` gives them), like :meth:`keys`. Each counts as read.
+
+        What comes in one page is of one moment, so no batch is seen by halves: a page ends at 1,000 keys, 1 MiB, or
+        32 texts that nobody had used for a minute. Logs, sets, maps and texts over 64 KiB or 1,000 parts are read
+        after it, one by one, as they are by then.
+        """
         timeout_s = limit_s(timeout, self.timeout_s)
         return self.run(self._operations.items(prefix, start, limit, after, timeout_s), timeout_s)
 
@@ -137,7 +146,7 @@ class Session(
     ) -> Listing[Entry]:
         """What :meth:`entry` gives of each key, like :meth:`keys` in few requests.
 
-        Of kinds that may be long, such as logs and texts, the ``value`` is None: read them one by one. With
+        Of logs, sets, maps and texts over 64 KiB or 1,000 parts the ``value`` is None: read them one by one. With
         ``values=False`` it is None of all keys, and none of them counts as read.
         """
         timeout_s = limit_s(timeout, self.timeout_s)
@@ -192,10 +201,10 @@ class Session(
         """Write ``value`` and return the token of the write, a str that knows more (:class:`~crdtsync.client.Written`).
 
         On return it is on this node's disk; with ``w`` (a number, ``"majority"``, ``"all"``) on so many nodes'. It
-        supersedes what this session last read or wrote of the key, and nothing newer: what it had not seen lives on
-        as a sibling. A session that never read the key replaces the winner blindly. ``seen`` (a version) says instead
-        what the author had seen; None writes blind; ``"?"`` supersedes nothing, so that what is there lives on as a
-        sibling.
+        supersedes what this session last read of the key, and wrote since, and nothing newer: what it had not seen
+        lives on as a sibling. A session that never read the key, if it wrote it or not, replaces the winner blindly.
+        ``seen`` (a version) says instead what the author had seen; None writes blind; ``"?"`` supersedes nothing, so
+        that what is there lives on as a sibling.
 
         :param value: None, bool, int (64 bit), float, str, bytes, or lists and dicts of them; at most 1 MiB.
         :param ttl: forget the value after this time.
@@ -423,7 +432,10 @@ class Client(Session):
         daemon first waits until it holds what that names; an operation that waits in vain raises Timeout and says
         what is missing. The client asks the same by itself of a daemon that it comes to by reconnecting.
     :param timeout: the time limit of every operation that is given none, in seconds or as a timedelta.
+    :param agent_key: what the agent proves its name with, or the path of a file that holds it; else
+        CRDTSYNC_AGENT_KEY, or the file CRDTSYNC_AGENT_KEY_FILE. With a key its rights are those of that agent.
     :raises DaemonUnavailable: no daemon answers there; the message says what to do.
+    :raises NotAllowed: the key is that of no agent, or the name is that of an agent with a key.
     """
 
     def __init__(
@@ -434,9 +446,10 @@ class Client(Session):
         *,
         after: str | None = None,
         timeout: Seconds = 30.0,
+        agent_key: str | os.PathLike[str] | None = None,
     ) -> None:
         timeout_s = limit_s(timeout, 0)
-        connection = Connection(socket_paths(socket), agent_name(agent), space_name(space), after_token(after))
+        connection = connection_of(Connection, socket, space, agent, after, agent_key)
         connection.attach(monotonic() + timeout_s)
         super().__init__(connection, timeout_s, {})
 

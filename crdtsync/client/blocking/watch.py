@@ -13,13 +13,14 @@ from crdtsync.client.blocking.forking import restart_in_children
 from crdtsync.client.plan import limit_s
 from crdtsync.client.watching import WatchState
 from crdtsync.client.wire import FrameReader, encode_hello
-from crdtsync.errors import CrdtSyncError, DaemonUnavailable, Timeout
+from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
     from crdtsync.client.blocking.connection import Connection
     from crdtsync.client.context import Arguments
     from crdtsync.client.durations import Seconds
     from crdtsync.client.forms import Event
+    from crdtsync.client.horizon import Horizon
     from crdtsync.client.memory import ReadMemory
 
 _FOREVER = float("inf")
@@ -43,9 +44,8 @@ class Watch:
         attach_timeout_s: float,
     ) -> None:
         self._paths = connection.paths
-        self._names = (connection.agent, connection.space)
-        self._state = self._begin(memory, prefix, after, overrides)
-        self._state.horizon = connection.horizon
+        self._names = (connection.agent, connection.space, connection.key)
+        self._state = self._begin(memory, prefix, after, overrides, connection.horizon)
         self._timeout_s = limit_s(timeout, _FOREVER)
         self._client = os.urandom(16)
         self._backoff = Backoff()
@@ -53,12 +53,13 @@ class Watch:
         self._channel: Channel | None = None
         self._closing = Lock()
         self._is_closed = False
-        self._lagging: Timeout | None = None
         restart_in_children(self)
         self._attach(monotonic() + attach_timeout_s)
 
-    def _begin(self, memory: ReadMemory, prefix: str, after: str | None, overrides: Arguments) -> WatchState:
-        return WatchState(memory, prefix, after, overrides)
+    def _begin(
+        self, memory: ReadMemory, prefix: str, after: str | None, overrides: Arguments, horizon: Horizon
+    ) -> WatchState:
+        return WatchState(memory, prefix, after, overrides, horizon)
 
     @property
     def token(self) -> str | None:
@@ -121,21 +122,18 @@ class Watch:
             return
         data = channel.receive(deadline)
         if data is None:
-            raise self._lagging or Timeout("no event came in time; the watch goes on")
+            raise self._state.nothing_came()
         if not data:
             self._drop()
             return
         try:
             for message in self._frames.feed(data):
                 self._state.take(message)
-            self._lagging = None
-        except Timeout as error:  # the daemon lacks what this session has seen: it is asked again
-            self._drop()
-            self._lagging = error
         except CrdtSyncError as error:
             self._drop()
-            if not isinstance(error, DaemonUnavailable):
-                raise
+            self._state.standing.outlast(error)
+        if self._state.standing.is_taken:
+            self._backoff.reset()
 
     def _attach(self, deadline: float) -> None:
         channel, self._frames, _ = dial(self._paths, encode_hello(self._client, *self._names), deadline)
@@ -145,16 +143,15 @@ class Watch:
                 return
             self._channel = channel
         channel.send(self._state.request(), deadline)
-        self._backoff.reset()
 
     def _reattach(self, deadline: float) -> None:
         sleep(min(self._backoff.next_s(), max(deadline - monotonic(), 0)))
         if monotonic() >= deadline:
-            raise self._lagging or Timeout("no daemon was there in time; the watch goes on when it is back")
+            raise self._state.nobody_there()
         try:
             self._attach(deadline)
-        except DaemonUnavailable:
-            return
+        except CrdtSyncError as error:
+            self._state.standing.outlast(error)
 
     def _drop(self) -> None:
         with self._closing:

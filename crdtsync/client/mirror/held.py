@@ -53,7 +53,9 @@ class Held:
             raise Unresolved(
                 f"{fields['key']!r} has {1 + self.siblings} values and the read policy manual: see them with entry or "
                 "conflicts, and settle them with resolve",
+                key=fields["key"],
                 current=self.entry(fields["key"]),
+                token=self.point,
             )
         shown = fields.get("shown")
         self.plain = self._decoded() if shown is None else decode(shown)

@@ -11,10 +11,20 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from crdtsync.causality import covers
+from crdtsync.client.horizon import Horizon
 from crdtsync.client.mirror.held import Held, held_from_wire
 from crdtsync.client.mirror.view import Holding, Reads, View
+from crdtsync.client.standing import Standing
 from crdtsync.client.wire import ERROR, EVENTS, HELLO_ID, RESULT, encode_request
-from crdtsync.errors import CrdtSyncError, DaemonUnavailable, InvalidRequest, TooLarge, from_wire
+from crdtsync.errors import (
+    CrdtSyncError,
+    DaemonUnavailable,
+    InvalidRequest,
+    Timeout,
+    TooLarge,
+    UnknownSpace,
+    from_wire,
+)
 from crdtsync.wire.tokens import decode_token
 
 if TYPE_CHECKING:
@@ -27,6 +37,8 @@ if TYPE_CHECKING:
 
 READS_MAX = 100_000
 CONFIRM_INTERVAL_S = 1.0
+PATIENCE_S = 0.02
+"""So long what a write has done is waited for before the daemon is asked whether there was anything to tell."""
 RETELL_KEYS_MAX = 1000
 LOOK_AGAIN_S = 10.0
 """After so long a key that was too large is asked for again when it changes."""
@@ -40,7 +52,14 @@ class MirrorState(View):
     __hash__ = object.__hash__  # it equals a dict with the same content, but is itself no value
 
     def __init__(
-        self, space: str, memory: ReadMemory, prefix: str, overrides: Arguments, keys_max: int, bytes_max: int
+        self,
+        space: str,
+        memory: ReadMemory,
+        prefix: str,
+        overrides: Arguments,
+        keys_max: int,
+        bytes_max: int,
+        horizon: Horizon | None = None,
     ) -> None:
         super().__init__({}, None, Reads())
         if keys_max < 1 or bytes_max < 1:
@@ -48,6 +67,7 @@ class MirrorState(View):
         self.prefix = prefix
         """What its keys begin with."""
         self._space = space
+        self._standing = Standing(horizon or Horizon(space), space)
         self._memory = memory
         self._overrides = overrides
         self._keys_max = keys_max
@@ -83,6 +103,14 @@ class MirrorState(View):
         return self._lag.get("away")
 
     @property
+    def missing(self) -> dict[str, int]:
+        """How many changes of which nodes its daemon lacks of what this client has seen. Empty: none.
+
+        Until they are there it shows what it has. If they will never come, see :meth:`Client.forget_token`.
+        """
+        return {} if self._standing.lacking is None else self._standing.lacking.missing
+
+    @property
     def error(self) -> CrdtSyncError | None:
         """Why it has ended; None: it has not. While its daemon is away it goes on showing what it has."""
         return self._error
@@ -98,9 +126,13 @@ class MirrorState(View):
     # -- the connection -------------------------------------------------------------------------------------
 
     def request(self) -> bytes:
-        """The frame that starts the watch, or goes on with it, on a new connection."""
+        """The frame that starts the watch, or goes on with it, on a new connection.
+
+        What is shown counts as seen by the client. So the daemon need not be asked to hold the point that it stands
+        for: once the client has forgotten what it had seen, any state will do.
+        """
         self._start_connection()
-        arguments: Arguments = {"prefix": self.prefix, "states": True, **self._overrides}
+        arguments: Arguments = {"prefix": self.prefix, "states": True, **self._overrides, **self._standing.need()}
         self._is_resuming = self._token is not None
         if self._token is not None:
             arguments["after"] = self._token
@@ -127,8 +159,17 @@ class MirrorState(View):
         return encode_request(self._last_id, "confirm", arguments)
 
     @property
+    def may_confirm(self) -> bool:
+        """Whether the daemon can say how fresh it is: it has begun to tell, and is not asked already."""
+        return self._standing.is_taken and not self._asked
+
+    def is_confirmation_due(self, due_s: float) -> bool:
+        """Whether to ask now, if it is due at ``due_s`` at the latest."""
+        return self.wants_confirmation or (self.may_confirm and monotonic() >= due_s)
+
+    @property
     def wants_confirmation(self) -> bool:
-        """Whether to ask at once: something is missing."""
+        """Whether to ask at once: something is to be told anew."""
         return bool(self._retell)
 
     def take(self, message: Message) -> set[str] | None:
@@ -141,6 +182,8 @@ class MirrorState(View):
             if request_id in self._asked:
                 raise DaemonUnavailable(f"the daemon cannot say how fresh the mirror is: {content.get('message')}")
             self._refused(from_wire(content))
+        if status == RESULT and request_id == _WATCH_ID:
+            self._standing.taken()
         changed: set[str] | None = None
         if status == EVENTS:
             for event in content:
@@ -152,7 +195,12 @@ class MirrorState(View):
         return changed
 
     def _refused(self, error: CrdtSyncError) -> NoReturn:
-        """A token that the daemon knows nothing of (a space that was dropped, say): start over, once."""
+        """The daemon lacks what the client has seen, or has the space no longer: ask again. It knows nothing of a token
+        (of a space that was dropped, say): start over, once.
+        """
+        if isinstance(error, Timeout | UnknownSpace):
+            self._standing.outlast(error)
+            raise DaemonUnavailable(f"the mirror must wait: {error.message}")
         if self._is_resuming and not isinstance(error, DaemonUnavailable):
             with self._publishing:
                 self._token = None
@@ -236,6 +284,7 @@ class MirrorState(View):
             else:
                 self._holding = shown
             self._token = token
+        self._standing.shown(self, token)
         self._staged = {}
         self._staged_bytes = 0
         self._is_replacing = False
@@ -272,6 +321,20 @@ class MirrorState(View):
             vector = self.point_of(token)
             self._vector = (token, vector)
         return covers(vector, wanted)
+
+    def has_shown(self, wanted: VersionVector) -> bool:
+        """Whether there is nothing left to wait for: it shows that, or has ended."""
+        return self._error is not None or self.shows(wanted)
+
+    def unseen(self, token: str) -> Timeout:
+        """The error for one who waited until it shows ``token``, which the daemon holds, in vain."""
+        return self._standing.late(
+            f"the mirror of {self.prefix!r} did not show that in time; a write that it waited for is done", token=token
+        )
+
+    def unopened(self) -> Timeout:
+        """The error for one who waited for the first keys."""
+        return self._standing.late(f"the keys under {self.prefix!r} did not come in time")
 
     def concerns(self, space: object, keys: Iterable[object]) -> bool:
         """Whether it shows a write to one of these keys."""

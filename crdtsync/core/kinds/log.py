@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from crdtsync.causality import vector_of
 from crdtsync.core.arguments import Arguments, Result, packed_argument
 from crdtsync.core.entries import Entry
-from crdtsync.core.kinds.rules import Rules, Sibling, check_readable, never, packed_array
+from crdtsync.core.kinds.rules import Rules, Sibling, check_readable, packed_array, when_short
 from crdtsync.core.marks import TRIMMED_ATTR
 from crdtsync.core.seen import Removes
 from crdtsync.errors import InvalidRequest
@@ -69,4 +69,4 @@ def _read(_replica: Replica, group: Sibling) -> bytes:
     return packed_array(items)
 
 
-RULES = Rules(None, _read, is_inline=never, writes={"append": _append, "trim": _trim})
+RULES = Rules(None, _read, is_inline=when_short, writes={"append": _append, "trim": _trim})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 INLINE_ENTRIES_MAX = 1000
 INLINE_BYTES_MAX = 64 * 1024
-"""What a scan shows of a set or map in the key's row; larger ones are read one by one."""
+"""What a scan shows of a log, set, map or text in the key's row; larger ones are read one by one."""
 
 _NULL = b"\xc0"
 
@@ -66,7 +66,7 @@ class Rules(NamedTuple):
     """A key's entries of this kind as values, each in causal order; None: all of them are one value."""
     read: Callable[[Replica, Sibling], bytes | None]
     """The value as msgpack, None if it was purged; raises TooLarge if it does not fit into one reply."""
-    is_inline: Callable[[Sibling], bool]
+    is_inline: Callable[[Replica, Sibling], bool]
     """Whether a scan shows the value in the key's row."""
     writes: Mapping[str, Write]
     """Its operations, by the name of the request."""
@@ -89,17 +89,12 @@ def check_readable(items: Sequence[bytes], name: str, instead: str) -> None:
         )
 
 
-def always(_group: Sibling) -> bool:
+def always(_replica: Replica, _group: Sibling) -> bool:
     """A kind whose values a scan shows."""
     return True
 
 
-def never(_group: Sibling) -> bool:
-    """A kind whose values a scan leaves out."""
-    return False
-
-
-def when_short(group: Sibling) -> bool:
+def when_short(_replica: Replica, group: Sibling) -> bool:
     """A kind whose values a scan shows if that costs no more than a register of moderate size."""
     return len(group) <= INLINE_ENTRIES_MAX and sum(len(entry.value or b"") for entry in group) <= INLINE_BYTES_MAX
 

@@ -8,11 +8,11 @@ from crdtsync.causality import Dot
 from crdtsync.core.arguments import Arguments, Result
 from crdtsync.core.documents import NO_CHANGE
 from crdtsync.core.entries import Entry
-from crdtsync.core.kinds.rules import Copied, Rules, Sibling, never
+from crdtsync.core.kinds.rules import INLINE_BYTES_MAX, Copied, Rules, Sibling
 from crdtsync.core.kinds.text_join import compact, edit_absorbed, merge_siblings, text_op
 from crdtsync.core.kinds.text_lineage import LINEAGE, attributes_of, by_document, document_of, lineage_of
 from crdtsync.core.seen import NotYet
-from crdtsync.errors import InvalidRequest, Refused
+from crdtsync.errors import CrdtSyncError, InvalidRequest, Refused
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import check_key, check_value_size, shown
@@ -76,8 +76,10 @@ def _document(draft: Draft, live: list[Entry], named: object) -> Dot | None:
     """Which document an edit is for. An author who saw no text edits the one that there is by now, if any."""
     if named is not None:
         document = decode_dot(named)
-        known = any(document_of(entry) == document for entry in live if entry.kind == Kind.TEXT)
-        if not known and not draft.replica.documents.exists(document):
+        texts = [entry for entry in live if entry.kind == Kind.TEXT]
+        known = any(document_of(entry) == document for entry in texts) or document in lineage_of(texts)
+        # The document of another key must not be had by naming it: it would be read under this one then.
+        if not known and (draft.is_limited or not draft.replica.documents.exists(document)):
             if document.seq <= draft.replica.vector.get(document.writer, 0):
                 raise InvalidRequest(
                     f"this node does not hold a text {shown(named)}, or no longer: read the text again"
@@ -107,10 +109,18 @@ def _read(replica: Replica, group: Sibling) -> bytes:
     return pack(replica.documents.get(document_of(group[-1])).read())
 
 
+def _is_short(replica: Replica, group: Sibling) -> bool:
+    """Whether a scan shows the text; one that cannot be read must not take the other keys of the scan with it."""
+    try:
+        return replica.documents.get(document_of(group[-1])).text_bytes() <= INLINE_BYTES_MAX
+    except CrdtSyncError:
+        return False
+
+
 RULES = Rules(
     _split,
     _read,
-    is_inline=never,
+    is_inline=_is_short,
     writes={"text_apply": _apply, "text_compact": _compact},
     copy=_copy,
     merge=merge_siblings,

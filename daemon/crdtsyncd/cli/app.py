@@ -59,12 +59,17 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Spaces": {
         "space": "spaces:space",
     },
+    "Rights": {
+        "access": "access:access",
+        "agent": "agents:agent",
+    },
     "Clusters": {
         "cluster": "cluster:cluster",
     },
     "This node": {
         "status": "status:status",
         "peers": "status:peers",
+        "explain": "explain:explain",
         "top": "top:top",
         "doctor": "doctor:doctor",
         "metrics": "metrics:metrics",

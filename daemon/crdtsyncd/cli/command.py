@@ -30,6 +30,7 @@ class Settings:
     json: bool = False
     timeout: float | None = None
     after: str | None = None
+    agent_key_file: str | None = None
 
 
 pass_settings = click.make_pass_decorator(Settings, ensure=True)
@@ -42,6 +43,12 @@ def common_options() -> list[click.Parameter]:
         _common(["--space"], "NAME", "Space to work in.  [env: CRDTSYNC_SPACE; default: default]", SPACE_NAME),
         _common(["--agent"], "NAME", "Name to write under.  [env: CRDTSYNC_AGENT]", NAME),
         _common(
+            ["--agent-key-file"],
+            "FILE",
+            "File with the key that proves the name.  [env: CRDTSYNC_AGENT_KEY, CRDTSYNC_AGENT_KEY_FILE]",
+            SOCKET,
+        ),
+        _common(
             ["--after"], "TOKEN", "First wait until this node holds what TOKEN names.  [env: CRDTSYNC_AFTER]", TEXT
         ),
         _common(["--json"], None, "Print JSON, errors too.", None),
@@ -50,7 +57,7 @@ def common_options() -> list[click.Parameter]:
 
 
 def _common(names: list[str], metavar: str | None, text: str, kind: click.ParamType[Any] | None) -> click.Option:
-    field = names[0].lstrip("-")
+    field = names[0].lstrip("-").replace("-", "_")
 
     def store(context: click.Context, _: click.Parameter, given: object) -> None:
         settings = context.find_root().ensure_object(Settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -9,41 +10,72 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsyncd.cli import ndjson, output
 from crdtsyncd.cli.commands.export import line_of
+from crdtsyncd.cli.failures import REFUSED, CommandFailed
 from crdtsyncd.cli.importing import Importer
 from crdtsyncd.cli.records import record_of
 from crdtsyncd.cli.session import all_entries, connect
 
-from crdtsync.errors import CrdtSyncError
+from crdtsync.errors import CrdtSyncError, InvalidRequest, NotAllowed, QuotaExceeded, Refused
 
 if TYPE_CHECKING:
     from crdtsyncd.cli.command import Settings
+
+STAY_BEHIND = "the access rules, quotas and agents' keys of this node do not come along: give them again in the cluster"
+_NOTHING_DONE = (Refused, InvalidRequest, NotAllowed, QuotaExceeded)
+"""After these answers the node holds what it held."""
 
 
 def join_and_merge(settings: Settings, invite: str, listen: tuple[str, ...]) -> dict[str, Any]:
     """As the command ``cluster join --merge``.
 
     What the cluster holds of a key too becomes a sibling, or is counted on, added and appended in the way of the key's
-    kind. If this stops half way, all is still in the archive, and the exported lines are where the message says.
+    kind. If this stops half way, all is still in the archive, and the exported lines are where the message says; where
+    the node does not join, no such lines are left.
+
+    :raises CommandFailed: it has joined, and not all that it held is in the cluster.
     """
     with connect(settings) as client:
         spaces = [str(space["name"]) for space in client.status()["spaces"] if space["keys"]]
+    output.warning(STAY_BEHIND)
     place = Path(tempfile.mkdtemp(prefix="crdtsync-merge-"))
-    for space in spaces:
-        with connect(replace(settings, space=space)) as client, (place / f"{space}.ndjson").open("w") as file:
-            for listed in all_entries(client, "", values=True):
-                line = line_of(client, listed)
-                if line is not None:
-                    file.write(f"{line}\n")
-    with connect(settings) as client:
-        fields = client.cluster_join(invite, listen=listen, archive=True)
-    for space in spaces:
-        _import(settings, space, place / f"{space}.ndjson")
+    try:
+        for space in spaces:
+            _export(settings, space, place / f"{space}.ndjson")
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    try:
+        with connect(settings) as client:
+            fields = client.cluster_join(invite, listen=listen, archive=True)
+    except _NOTHING_DONE:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    except BaseException:
+        output.warning(f"whether this node has joined is not known; what it held is in {place}, for crdtsync import")
+        raise
+    left = [space for space in spaces if not _import(settings, space, place / f"{space}.ndjson")]
     if not list(place.iterdir()):
         place.rmdir()
+    if left:
+        raise CommandFailed(
+            f"joined {fields['cluster']}, but not all came along: what this node held in {', '.join(left)} is in "
+            f"{place}, readable by you alone; import it and remove it",
+            status=REFUSED,
+            code="not_all_merged",
+        )
     return fields
 
 
-def _import(settings: Settings, space: str, path: Path) -> None:
+def _export(settings: Settings, space: str, path: Path) -> None:
+    with connect(replace(settings, space=space)) as client, path.open("w") as file:
+        for listed in all_entries(client, "", values=True):
+            line = line_of(client, listed)
+            if line is not None:
+                file.write(f"{line}\n")
+
+
+def _import(settings: Settings, space: str, path: Path) -> bool:
+    """Whether all of it is in the cluster now."""
     try:
         with connect(replace(settings, space=space)) as client, path.open("rb") as file:
             for _ in Importer(client, "sibling").write(map(record_of, ndjson.lines(file, str(path)))):
@@ -53,5 +85,6 @@ def _import(settings: Settings, space: str, path: Path) -> None:
             f"this node has joined, but what it held in the space {space} is not in the cluster yet: {error.message}; "
             f"it is in {path}, for crdtsync --space {space} import --on-conflict sibling"
         )
-    else:
-        path.unlink()
+        return False
+    path.unlink()
+    return True

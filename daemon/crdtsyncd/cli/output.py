@@ -102,7 +102,11 @@ def entry_fields(entry: Entry) -> dict[str, object]:
 
 def _sibling_fields(sibling: Entry) -> dict[str, object]:
     of_map = {} if sibling.field is None else {"field": sibling.field}
-    return {**of_map, **_fields(sibling, SIBLING_FIELDS), "seen": sibling.seen}
+    return {**of_map, **_fields(sibling, SIBLING_FIELDS), "seen": sibling.seen, **_cut(sibling)}
+
+
+def _cut(source: Entry | Event) -> dict[str, object]:
+    return {"cut": True} if source.is_cut else {}
 
 
 def shown_value(entry: Entry) -> object:
@@ -112,11 +116,13 @@ def shown_value(entry: Entry) -> object:
 
 def event_fields(event: Event) -> dict[str, object]:
     """An event of a watch as the object that is printed of it."""
-    fields = _fields(event, EVENT_FIELDS)
-    if event.event == "conflict":
+    fields = {**_fields(event, EVENT_FIELDS), **_cut(event)}
+    if event.event == "conflict" or event.siblings:
         fields["seen"] = event.seen
         fields["siblings"] = [_sibling_fields(sibling) for sibling in event.siblings]
         fields["policy"] = event.policy
+        if event.siblings_more:
+            fields["more"] = event.siblings_more
     if event.event == "batch":
         fields["events"] = [event_fields(part) for part in event.events]
     return fields

@@ -15,17 +15,19 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _YEAR_S = 365 * 86400
 _TTL_MAX_S = (1 << 48) / 1000  # as the daemon has it
+_TAKEOVER_MAX_S = 3600.0  # as the daemon has it
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
 _COMPLETIONS_MAX = 200
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """``500ms 30s 10m 2h 7d``, as seconds: more than none, and no more than ``seconds_max``."""
+    """``500ms 30s 10m 2h 7d``, as seconds: more than none, and no more than ``seconds_max``, in words ``most``."""
 
     name = "duration"
 
-    def __init__(self, seconds_max: float = math.inf) -> None:
+    def __init__(self, seconds_max: float = math.inf, most: str = "") -> None:
         self._seconds_max = seconds_max
+        self._most = most
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Seconds, or a usage error that shows the form or what is allowed."""
@@ -33,8 +35,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since clic
         if seconds <= 0:
             self.fail(f"{str(value)!r} is no time at all: it must be more than 0, such as 500ms or 30s.", param, ctx)
         if seconds > self._seconds_max:
-            most = f"{self._seconds_max * 1000:.0f}ms, some {self._seconds_max / _YEAR_S:,.0f} years"
-            self.fail(f"{str(value)!r} is too long: at most {most}.", param, ctx)
+            self.fail(f"{str(value)!r} is too long: at most {self._most}.", param, ctx)
         return seconds
 
     def _parsed(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
@@ -137,8 +138,26 @@ class WriteConcern(click.ParamType):  # type: ignore[type-arg]  # generic since 
         return self.fail(f"{word!r} is neither a number of nodes from 1 on, nor 'majority', nor 'all'.", param, ctx)
 
 
+class Confidence(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """How sure an author is: a number from 0 to 1. (click's own range lets NaN through, which is in no range.)"""
+
+    name = "f"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number, or a usage error."""
+        try:
+            confidence = float(str(value))
+        except ValueError:
+            confidence = math.nan
+        if not 0 <= confidence <= 1:
+            self.fail(f"{str(value)!r} is not a number from 0 to 1.", param, ctx)
+        return confidence
+
+
 DURATION = Duration()
-TTL = Duration(_TTL_MAX_S)
+TTL = Duration(_TTL_MAX_S, f"{_TTL_MAX_S * 1000:.0f}ms, some {_TTL_MAX_S / _YEAR_S:,.0f} years")
+TAKEOVER = Duration(_TAKEOVER_MAX_S, "1h")
+CONFIDENCE = Confidence()
 FILE = InputFile()
 NAME = Name()
 SPACE_NAME = SpaceName()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crdtsyncd.cli.command import Settings
@@ -30,7 +31,12 @@ def connect(settings: Settings) -> Iterator[Client]:
 
     timeout = CLIENT_TIMEOUT_S if settings.timeout is None else settings.timeout
     with Client(
-        socket=settings.socket, space=settings.space, agent=settings.agent, after=settings.after, timeout=timeout
+        socket=settings.socket,
+        space=settings.space,
+        agent=settings.agent,
+        after=settings.after,
+        timeout=timeout,
+        agent_key=None if settings.agent_key_file is None else Path(settings.agent_key_file),
     ) as client:
         yield client
 
@@ -90,7 +96,7 @@ def all_keys(client: Client, prefix: str) -> Iterator[str]:
 
 
 def all_entries(client: Client, prefix: str, *, values: bool) -> Iterator[Entry]:
-    """All entries under a prefix as a scan has them, page by page; kinds that may be long without their value."""
+    """All entries under a prefix as a scan has them, page by page; what is long without its value."""
     start: str | None = None
     wanted = _PAGE_VALUES if values else _PAGE_KEYS
     while True:

@@ -10,6 +10,8 @@ import threading
 
 from crdtsyncd.cli.failures import PIPE_CLOSED
 
+from crdtsync.errors import Timeout
+
 
 def end_with_reader() -> None:
     """From now on, end this process as soon as the reader of its stdout has gone.
@@ -27,3 +29,10 @@ def _wait_for_end(descriptor: int) -> None:
     poll.register(descriptor, 0)  # nothing but POLLERR and POLLHUP, which are always reported
     poll.poll()
     os._exit(PIPE_CLOSED)
+
+
+def nothing_came(what: str, late: Timeout, way_on: str = "") -> Timeout:
+    """How a command ends that waited for ``what`` as long as --timeout says."""
+    lacks = ", ".join(f"{count:,} change{'s' if count > 1 else ''} of {node}" for node, count in late.missing.items())
+    why = f": this host lacks {lacks}, which were to be there first" if lacks else ""
+    return Timeout(f"no {what} came for so long{why}{way_on}", **late.details)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 GAP = "  "
 FOLDED_WIDTH_MIN = 16
+ALIGNED_WIDTH_MAX = 60
+"""Without a terminal, cells of a column that folds are aligned up to here: one long one does not widen all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ def _width_min(columns: Sequence[Column], rows: Cells) -> int:
 
 
 def _print_plain(columns: Sequence[Column], rows: Cells) -> None:
-    widths = _widths(columns, rows)
+    found = zip(columns, _widths(columns, rows), strict=True)
+    widths = [min(width, ALIGNED_WIDTH_MAX) if column.folds else width for column, width in found]
     for row in ([column.title for column in columns], *rows):
         cells = [
             cell.rjust(width) if column.is_number else cell.ljust(width)

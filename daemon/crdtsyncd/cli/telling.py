@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from crdtsyncd.cli import values
 
 if TYPE_CHECKING:
-    from crdtsync.client import Event
+    from crdtsync.client import Entry, Event
 
 _WORDS = {
     "lagged": "too slow to be told all that happened: what follows is the newest value of each key",
@@ -24,9 +24,17 @@ def told(event: Event, width: int) -> list[str]:
         return [f"{_when(event)} {_WORDS.get(event.event, 'these are all; now what comes')}"]
     what = event.op if event.event in ("set", "snapshot") and event.op not in (None, "state") else event.event
     shown = "" if event.value is None or isinstance(event.value, bytes) else f" {values.dumps(event.value)}"
+    if event.is_cut:
+        shown = " (too large for an event: read it)"
     lines = [_cut(f"{_when(event)} {what:<8} {event.key}{shown}", width - len(_who(event))) + _who(event)]
-    lines += [_cut(f"{'':17} beside {values.dumps(other.value)}", width) for other in event.siblings]
+    lines += [_cut(f"{'':17} beside {_beside(other)}", width) for other in event.siblings]
+    if event.siblings_more:
+        lines.append(f"{'':17} beside {event.siblings_more:,} more: see crdtsync get --siblings")
     return lines
+
+
+def _beside(other: Entry) -> str:
+    return "a value too large for an event" if other.is_cut else values.dumps(other.value)
 
 
 def _when(event: Event) -> str:

@@ -12,13 +12,13 @@ from crdtsyncd.doctor.alive import examine_status
 from crdtsyncd.doctor.finding import Finding, ok, problem, warning
 from crdtsyncd.doctor.host import examine_clock, examine_data, examine_disk, examine_units
 from crdtsyncd.doctor.ports import examine_ports
+from crdtsyncd.units import SERVICE_DATA, is_service_here
 
 from crdtsync.errors import ConfigError, CrdtSyncError, DaemonUnavailable
 
 __all__ = ["Finding", "examine"]
 
 TIMEOUT_S = 5.0
-SERVICE_DATA = Path("/var/lib/crdtsync")
 
 
 def examine(socket: str | None, config_file: str | None, data_dir: str | None) -> Iterator[Finding]:
@@ -56,10 +56,15 @@ def _ask(socket: str | None) -> tuple[dict[str, Any] | None, Finding]:
             status = client.status()
     except DaemonUnavailable as error:
         remedy = "sudo crdtsync service install starts it as a service; crdtsyncd in a terminal, for a trial"
+        if "may not open" in error.message:
+            remedy = "do that, or run this with sudo"
         return None, problem("daemon", error.message, remedy)
     except CrdtSyncError as error:
         remedy = "look at its log: journalctl --unit crdtsyncd"
         return None, problem("daemon", f"it listens and does not answer: {error.message}", remedy)
+    if status.get("limited"):
+        remedy = "run this as root, or as the user that crdtsyncd runs as, without an agent key"
+        return None, problem("daemon", "it does not show this agent how it is, who may not read everything", remedy)
     return status, _version(status["node"])
 
 
@@ -77,6 +82,6 @@ def _data_dir(config: Config | None, status: dict[str, Any] | None) -> Path:
     """Where the daemon that answers keeps its data; else where one with these settings would."""
     if status is not None:
         return Path(status["store"]["path"]).parent
-    if (config is None or "data_dir" not in config.model_fields_set) and os.geteuid() == 0 and SERVICE_DATA.is_dir():
+    if (config is None or "data_dir" not in config.model_fields_set) and os.geteuid() == 0 and is_service_here():
         return SERVICE_DATA
     return config.data_dir if config is not None else default_data_dir()

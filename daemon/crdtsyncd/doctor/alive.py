@@ -14,7 +14,7 @@ REMEDIES = {
     "behind_log": "upgrade the peer that the message names, so that it takes a snapshot",
     "clock_ahead": "set the clock of the node that the message names: sudo timedatectl set-ntp true",
     "disk_filling": "free some space on that disk before writes are refused",
-    "divergence": "keep the logs of both nodes and report it; crdtsync status --json on both shows the digests",
+    "divergence": "the nodes mend it by themselves; if it lasts, report it with the logs of both",
     "edit_skipped": "see in the log which key and which agent it was: journalctl --unit crdtsyncd | grep edit_skipped",
     "fork": "a disk went back in time: see docs/troubleshooting.md, under fork",
     "conflict_unresolved": "look at it with crdtsync conflicts, and settle it with crdtsync resolve",
@@ -23,6 +23,7 @@ REMEDIES = {
     "removed": "if this host is to come back: stop its daemon, move its data directory away, and join it as a new node",
     "near_limit": "see docs/troubleshooting.md, under near_limit, for what to do about each",
     "no_space": "free some space on that disk; writes go on by themselves",
+    "quarantined": "keep a copy of the data directory and report it with the log: see docs/troubleshooting.md",
     "resolver_failed": "correct the resolver; the log says why: journalctl --unit crdtsyncd | grep resolver_failed",
     "resolvers_disagree": "make the resolvers of that key agree, or let one of them go",
     "snapshot_refused": "upgrade the older of the two nodes; if both are of one version, report it with both logs",
@@ -54,6 +55,8 @@ def _peer(peer: dict[str, Any]) -> Iterator[Finding]:
     if peer["state"] == "connected":
         lag = sum((peer.get("behind") or {}).values()) + sum((peer.get("ahead") or {}).values())
         yield ok("peers", f"{name} is connected" + (f", {lag:,} changes apart" if lag else ""))
+    elif peer["state"] == "indirect":
+        yield ok("peers", f"{name} is reached over {peer.get('via') or 'others'}")
     elif peer["state"] == "refused":
         yield problem(
             "peers",

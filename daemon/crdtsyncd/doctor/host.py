@@ -186,6 +186,9 @@ def examine_units() -> Iterator[Finding]:
     for found in states:
         if found.active == "failed":
             yield problem("service", f"{found.unit} has failed", f"journalctl --unit {found.unit} says why")
+        elif found.active == "inactive" and found.unit == UNITS[0]:
+            remedy = f"sudo systemctl start {found.unit}; the first agent that connects starts the daemon"
+            yield problem("service", f"{found.unit} is stopped, so nobody answers agents", remedy)
         elif not is_current(place, found.unit):
             yield warning("service", f"{found.unit} is not that of this version", "sudo crdtsync service install")
         else:

@@ -7,8 +7,9 @@ import socket
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from crdtsyncd.config import PEER_PORT_DEFAULT, Config, split_address
+from crdtsyncd.config import Config
 from crdtsyncd.doctor.finding import Finding, ok, problem, warning
+from crdtsyncd.hostport import PEER_PORT_DEFAULT, split_address
 
 TIMEOUT_S = 2.0
 

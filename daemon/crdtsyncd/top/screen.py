@@ -15,7 +15,9 @@ WIDE_CHARS = 110
 """From this width on keys and conflicts stand side by side."""
 ALARMS_LINES_MAX = 4
 PEERS_LINES_MAX = 12
-_COLOURS = {"connected": "green", "connecting": "yellow", "ready": "green", "read-only": "yellow"}
+_COLOURS = {"connected": "green", "indirect": "green", "connecting": "yellow", "ready": "green", "read-only": "yellow"}
+_TROUBLE = {"connected": 1, "indirect": 2}
+"""Peers in other states come first."""
 _NEAR_PERCENT = 70
 _RATES = {  # and what they are called where there is little room
     "writes": "wr", "reads": "rd", "received": "in", "conflicts": "confl", "refusals": "refus", "commits": "comm",
@@ -121,7 +123,7 @@ def _peers(peers: Sequence[Mapping[str, Any]], width: int) -> Table:
     if is_wide:
         table.add_column("SEEN", no_wrap=True)
         table.add_column("LAST ERROR", no_wrap=True, overflow="ellipsis", max_width=max(10, width - 80))
-    ranked = sorted(peers, key=lambda peer: (peer["state"] == "connected", str(peer.get("name"))))
+    ranked = sorted(peers, key=lambda peer: (_TROUBLE.get(peer["state"], 0), str(peer.get("name"))))
     for peer in ranked[:PEERS_LINES_MAX]:
         cells = [
             Text(_printable(peer.get("name") or peer.get("url") or "?")),
@@ -131,7 +133,7 @@ def _peers(peers: Sequence[Mapping[str, Any]], width: int) -> Table:
             _lag(peer.get("ahead")),
         ]
         if is_wide:
-            seen = "now" if peer["state"] == "connected" else ago(moment(peer.get("last_seen")))
+            seen = "now" if peer["state"] in _TROUBLE else ago(moment(peer.get("last_seen")))
             cells += [Text(seen, style="dim"), Text(_printable(peer.get("last_error") or ""), style="dim")]
         table.add_row(*cells)
     if not peers:

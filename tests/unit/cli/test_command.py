@@ -89,7 +89,7 @@ def test_other_words_with_a_dash_are_wrong_options(word):
 def test_every_command_takes_the_common_options(name):
     common = [option.opts[0] for option in command(name).params if isinstance(option, CommonOption)]
     after = [] if name == "watch" else ["--after"]  # which has one of its own
-    assert common == ["--socket", "--space", "--agent", *after, "--json", "--timeout"]
+    assert common == ["--socket", "--space", "--agent", "--agent-key-file", *after, "--json", "--timeout"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -33,6 +33,7 @@ def test_the_statuses_of_the_command_line_are_documented():
     page = {row["code"]: row["status"] for row in map(OWN_ROW.fullmatch, PAGE.read_text().splitlines()) if row}
     assert page == {
         "absent": str(failures.ABSENT),
+        "not_all_merged": str(failures.REFUSED),
         "usage": str(failures.USAGE),
         "invalid_value": str(failures.REFUSED),
         "command_failed": "the command's own",

@@ -111,6 +111,7 @@ def test_no_daemon(crdtsync):
             ["set", "key", "1", "--ttl", "3257813d"],
             "'3257813d' is too long: at most 281474976710656ms, some 8,926 years",
         ),
+        (["cluster", "invite", "--ttl", "9999999d"], "'9999999d' is too long: at most 30d"),
     ],
 )
 def test_a_wrong_command_line_is_usage(crdtsync, arguments, said):

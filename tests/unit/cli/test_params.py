@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 import pytest
-from crdtsyncd.cli.params import DURATION, KEY, NAME, TTL, WRITE_CONCERN
+from crdtsyncd.cli.params import CONFIDENCE, DURATION, KEY, NAME, TAKEOVER, TTL, WRITE_CONCERN
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,20 @@ def test_what_is_no_write_concern(word):
 def test_bytes_that_are_not_utf8_are_no_key():
     with pytest.raises(click.BadParameter, match="UTF-8"):
         KEY.convert(b"\xff".decode(errors="surrogateescape"), None, None)
+
+
+@pytest.mark.parametrize("word", ["0", "1", "0.5", "1e-3"])
+def test_confidences(word):
+    assert CONFIDENCE.convert(word, None, None) == float(word)
+
+
+@pytest.mark.parametrize("word", ["nan", "-0.1", "1.1", "inf", "high", ""])
+def test_what_is_no_confidence(word):
+    with pytest.raises(click.BadParameter, match="a number from 0 to 1"):
+        CONFIDENCE.convert(word, None, None)
+
+
+def test_the_longest_takeover_is_that_of_the_daemon():
+    assert TAKEOVER.convert("60m", None, None) == 3600
+    with pytest.raises(click.BadParameter, match="at most 1h"):
+        TAKEOVER.convert("2h", None, None)

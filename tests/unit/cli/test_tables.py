@@ -80,3 +80,12 @@ def test_a_terminal_folds_sentences_and_never_cuts_them(capfd, monkeypatch):
     lines = [line.rstrip() for line in ANSI.sub("", capfd.readouterr().out).splitlines()]
     assert all(len(line) <= 40 for line in lines)
     assert " ".join(" ".join(line[14:] for line in lines[1:]).split()) == "a sentence that is [longer] than its cell"
+
+
+def test_without_a_terminal_one_long_sentence_does_not_widen_all_rows(capfd):
+    columns = (COLUMNS[2], COLUMNS[0])
+    show_table(columns, [{"name": "a", "note": "x" * 500}, {"name": "b", "note": "y"}])
+    output.flush()
+    head, long, short = capfd.readouterr().out.splitlines()
+    assert long == "x" * 500 + "  a", "nothing is cut"
+    assert max(len(head), len(short)) < 80

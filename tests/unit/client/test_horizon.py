@@ -103,6 +103,12 @@ def test_a_write_counts_with_its_token_also_when_it_is_answered_late(horizon):
     assert vector(horizon.token()) == {"a": 6}, "what was waited for in vain was not seen"
 
 
+def test_a_read_that_is_refused_shows_what_it_was_refused_for(horizon):
+    horizon.told("default", token(a=1))
+    horizon.failed({"key": "k"}, {"code": "unresolved", "current": None, "token": token(b=6)})
+    assert vector(horizon.token()) == {"a": 1, "b": 6}
+
+
 def test_what_was_waited_for_counts_as_seen(horizon):
     horizon.done("set", {"n": 1}, {"token": token(a=5)})
     horizon.done("wait", {"token": token(b=2)}, {"nodes": 1})
@@ -115,6 +121,21 @@ def test_what_watches_have_shown_counts_as_seen(horizon):
     horizon.watched("other", 1, token("other", c=1))
     assert decode_token(horizon.token()) == {"default": (0, {97: 40}), "other": (0, {99: 1})}
     assert vector(horizon.need(None, token(b=3))) == {"a": 40, "b": 3}
+
+
+def test_an_answer_that_was_on_its_way_meanwhile_says_nothing_of_what_was_watched():
+    """Only what is asked after that is told by who has shown it already."""
+    table = InFlight()
+    table.resume(HELLO)
+    requests = [Pending("get", {"key": "k"}, float("inf")) for _ in range(2)]
+    table.admit(requests[0], is_write=False)
+    table.horizon.watched(None, 1, token(a=9))
+    assert vector(table.horizon.token()) == {"a": 9}
+    table.admit(requests[1], is_write=False)
+    table.deliver((requests[0].id, POINT, ["default", token(a=5, b=1)]))
+    assert vector(table.horizon.token()) == {"a": 9, "b": 1}
+    table.deliver((requests[1].id, POINT, ["default", token(c=3)]))
+    assert vector(table.horizon.token()) == {"c": 3}
 
 
 def test_the_daemon_gives_up_before_the_client_does(horizon):

@@ -16,6 +16,7 @@ import pytest
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.client import AsyncClient, Client
+from crdtsync.client.standing import NEED_FIRST_MS, NEED_NEXT_MS
 from crdtsync.errors import DaemonUnavailable, InvalidRequest, NotAllowed, Timeout, TooLarge
 from crdtsync.wire.tokens import Version, encode_token, encode_version
 
@@ -192,6 +193,49 @@ def test_it_goes_on_after_a_broken_connection(daemon):
         assert again.watch["after"] == token(1)
 
 
+def behind(peer) -> None:
+    """A daemon that lacks something, and is asked nothing more on that connection."""
+    peer.greet()
+    number, _, watch = peer.receive()
+    behind.watches.append(watch)
+    peer.refuse(number, "timeout", missing={"host-a": 3})
+    peer.wait_for_end()
+
+
+def test_a_daemon_that_lacks_what_was_shown_is_asked_again(daemon):
+    feed, again = Feed(state("p/a", 1), current(5)), Feed(state("p/a", 2), current(6))
+    behind.watches = []
+    daemon.play(daemon.idle, feed, behind, behind, again)
+    with Client(daemon.path) as client, client.mirror("p/") as mirror:
+        assert client.token == token(5), "what it shows its client has seen"
+        feed.cut()
+        until(lambda: mirror.missing)
+        assert mirror.missing == {"host-a": 3}
+        assert mirror == {"p/a": 1}
+        until(lambda: mirror == {"p/a": 2})
+        assert mirror.missing == {}
+        asked = [*behind.watches, again.watch]
+        assert [watch["need"] for watch in asked] == [token(5)] * 3
+        assert [watch["timeout"] for watch in asked] == [NEED_FIRST_MS, NEED_NEXT_MS, NEED_NEXT_MS]
+
+
+def silent(peer) -> None:
+    """A daemon that takes its time, and is not asked meanwhile how fresh it is."""
+    peer.greet()
+    peer.receive()
+    assert peer.socket.recv(1000) == b""
+
+
+def test_a_mirror_that_cannot_open_says_what_is_missing(daemon):
+    behind.watches = []
+    daemon.play(daemon.idle, behind, silent)
+    with Client(daemon.path, after=token(7)) as client:
+        with pytest.raises(Timeout, match="did not come in time: refused: timeout") as late:
+            client.mirror("p/", timeout=0.3)
+        assert late.value.missing == {"host-a": 3}
+        assert behind.watches[0]["need"] == token(7)
+
+
 def test_a_reset_replaces_everything_at_once(daemon):
     feed = Feed(state("p/a", 1), state("p/b", 1), current(1))
     daemon.play(daemon.idle, feed)
@@ -290,7 +334,7 @@ def test_what_is_read_here_counts_as_seen(daemon):
     sibling = {"kind": "register", "value": msgpack.packb("lost"), "dot": "1.1.0"}
     conflict = {"siblings": [sibling], "version": version(9), "winner": version(2, 1)}
     feed = Feed(*(state(f"p/{name}", 1, 2, **conflict) for name in "abc"), current(2))
-    scene = writes(feed, [written(3)] * 5, [[current(3)]] * 5)
+    scene = writes(feed, [written(3)] * 5, [[current(3)], [], [], [], []])
     daemon.play(scene, feed)
     with Client(daemon.path) as client, client.mirror("p/") as mirror:
         mirror["p/a"], mirror.entry("p/b"), mirror.get("p/none")

@@ -16,15 +16,15 @@ from typing import Any
 
 from crdtsyncd.store import Store
 
+from crdtsync.core.attached import User
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
-from crdtsync.core.node import (
+from crdtsync.core.inputs import (
     AgentClosed,
     AgentFlow,
     AgentFrame,
     AgentOpened,
     DialState,
     Event,
-    Node,
     Now,
     PeerClosed,
     PeerFrame,
@@ -32,6 +32,7 @@ from crdtsync.core.node import (
     Ready,
     Tick,
 )
+from crdtsync.core.node import Node
 from crdtsync.core.replica import Replica
 from crdtsync.core.retention import DEFAULT_CAPS, Caps
 from crdtsync.wire.change import Change, Codec
@@ -40,6 +41,7 @@ from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 from crdtsync.wire.messages import Changes, Hello, Message, decode_message, encode_message
 
+SOMEBODY = User(1000)
 START_MS = 1_800_000_000_000
 CODEC = Codec(LOOPBACK_CLUSTER, "default", 0)
 
@@ -56,7 +58,9 @@ class Refusal(Exception):
 class Session:
     """One agent's connection. Requests are answered by the machine's next turn, which :meth:`ask` makes at once."""
 
-    def __init__(self, machine: Machine, name: str, client: bytes | None = None, **hello: Any) -> None:
+    def __init__(
+        self, machine: Machine, name: str, client: bytes | None = None, user: User = SOMEBODY, **hello: Any
+    ) -> None:
         self.machine = machine
         self.name = name
         self.conn = machine.fleet.new_conn()
@@ -68,7 +72,7 @@ class Session:
         self.request_last = 0
         self.number = 0
         machine.sessions[self.conn] = self
-        machine.step(AgentOpened(self.conn, 1000, 4242))
+        machine.step(AgentOpened(self.conn, user.uid, 4242, user.gids, user.is_local))
         self.points: list[tuple[int, str, str]] = []
         self.ask("hello", protocol=1, client=self.client, agent=name, **hello)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from crdtsync.core.cluster import RecordType
-from crdtsync.core.node import DiskSpace
+from crdtsync.core.inputs import DiskSpace
 from crdtsync.errors import NoSpace
 from crdtsync.wire.limits import CLUSTER_SPACE
 from tests.unit.core.fleet import Fleet, Machine, Refusal, fleet_of

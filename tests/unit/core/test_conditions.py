@@ -93,6 +93,15 @@ def test_a_version_of_what_is_gone_does_not_fit_an_absent_key(node, operation):
 
 
 @pytest.mark.parametrize("operation", WRITES)
+def test_a_version_and_an_absent_key_cannot_both_be_wanted(node, operation):
+    ann = node.agent()
+    version = begin(ann, operation)
+    with pytest.raises(Refusal, match="cannot both") as refusal:
+        ann.do(operation, key="k", if_version=version, if_absent=True, **WRITES[operation])
+    assert refusal.value.code == "invalid_request"
+
+
+@pytest.mark.parametrize("operation", WRITES)
 def test_a_refused_operation_refuses_its_batch_and_says_which_it_was(node, operation):
     ann = node.agent()
     version = begin(ann, operation)

@@ -103,6 +103,17 @@ def test_the_oldest_go_when_all_take_too_much(monkeypatch: pytest.MonkeyPatch) -
     assert documents.memory_bytes <= 3 * 5000
 
 
+def test_those_that_could_not_go_before_they_were_on_disk_go_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot with more texts than may be open."""
+    monkeypatch.setattr(module, "OPEN_DOCUMENTS_MAX", 2)
+    documents = Disk().documents()
+    for number in range(5):
+        documents.apply(dot_of(number), text_update("new"))
+    assert len(documents) == 5
+    documents.committed()
+    assert len(documents) == 2
+
+
 def test_what_is_not_on_disk_is_never_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OPEN_DOCUMENTS_MAX", 2)
     monkeypatch.setattr(module, "OPEN_BYTES_MAX", 1)

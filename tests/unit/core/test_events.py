@@ -162,7 +162,7 @@ def test_a_conflict_of_a_field_names_it(pair):
     mine = unpack(event["value"])["f"]
     assert story([event]) == [("conflict", "merge", "k", {"f": mine, "g": 0}, [("f", 3 - mine)])]
     resumed = story(watch(pair["a"], after=start).told())
-    assert resumed[-1] == ("set", "state", "k", {"f": mine, "g": 0}, [("f", 3 - mine)])
+    assert resumed[-1] == ("conflict", "state", "k", {"f": mine, "g": 0}, [("f", 3 - mine)])
     a.do("merge", key="k", fields={"f": pack(9)}, seen=event["version"])
     assert story(watcher.told()) == [("set", "merge", "k", {"f": 9})]
 

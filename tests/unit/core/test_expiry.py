@@ -178,7 +178,7 @@ def test_a_trickle_is_deleted_about_once_a_second(node):
 
 
 def test_nothing_is_deleted_while_there_is_no_room(node):
-    from crdtsync.core.node import DiskSpace
+    from crdtsync.core.inputs import DiskSpace
 
     node.agent("ann").set("k", 1, ttl=1000)
     node.step(DiskSpace("full"))

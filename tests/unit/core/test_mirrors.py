@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from crdtsync.client.horizon import Horizon
 from crdtsync.client.memory import ReadMemory
 from crdtsync.client.mirror.state import MirrorState
 from crdtsync.client.values import plain
 from crdtsync.core import events, mirrors, parts
 from crdtsync.core.audience import is_told
-from crdtsync.core.node import AgentFrame
+from crdtsync.core.inputs import AgentFrame
 from crdtsync.core.reads import READS, Reader
 from crdtsync.core.retention import Caps
 from crdtsync.core.values import describe_key
@@ -361,13 +362,19 @@ def test_where_the_log_no_longer_reaches_back_it_starts_over():
         again.check()
 
 
-def test_a_state_that_the_node_does_not_have_is_replaced_by_its_own():
+def test_a_state_that_the_node_does_not_have_is_kept_until_its_client_forgets():
     """The database was restored, say."""
     with fleet_of("a", "b") as fleet:
         fleet["a"].agent("ann").set("k", "of a")
-        copy = Copy(fleet["a"])
+        horizon = Horizon()
+        state = MirrorState("default", ReadMemory(), "", {}, MANY, MANY, horizon)
+        Copy(fleet["a"], state=state)
         fleet["b"].agent("bob").set("j", "of b")
-        again = Copy(fleet["b"], state=copy.state)
+        assert Copy(fleet["b"], state=state).told() == []
+        assert {**state} == {"k": "of a"}
+        assert not state.may_confirm
+        horizon.forget()
+        again = Copy(fleet["b"], state=state)
         assert again.told() == [("reset", None), ("state", "j"), ("current", None)]
         assert {**again.state} == {"j": "of b"}
 
@@ -548,6 +555,19 @@ def test_a_look_up_goes_by_the_read_policy(node):
     assert copy.state._memory.seen("k") == refusal.value.current.version, "the refusal hands over everything"
     ann.do("resolve", key="k", value=pack(1))
     assert copy.state["k"] == 1
+
+
+@pytest.mark.parametrize("pattern", ["k", "**"])
+def test_one_that_comes_back_is_told_of_keys_that_are_read_in_another_way_now(node, pattern):
+    """A single value becomes a list of one under ``all``, and a single value again; no change of the log names it."""
+    node.agent("ann").set("k", 6)
+    admin, copy = node.agent("admin"), Copy(node)
+    for schema, shown in (({"policy": "all"}, [6]), ({"remove": True}, 6)):
+        copy.close()
+        admin.do("schema_set", pattern=pattern, **schema)
+        copy = Copy(node, state=copy.state)
+        assert copy.state["k"] == shown
+        copy.check()
 
 
 def test_under_the_policy_all_the_fields_of_a_map_are_lists(node):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pycrdt import Doc, Text
 
-from crdtsync.core.node import AgentFrame, AgentOpened, DiskSpace, PeerFrame
+from crdtsync.core.inputs import AgentFrame, AgentOpened, DiskSpace, Now, PeerFrame
 from crdtsync.errors import NoSpace
-from crdtsync.wire.codec import pack
+from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 from crdtsync.wire.messages import Changes, encode_message
@@ -47,6 +47,49 @@ def test_a_turn_without_news_persists_nothing(node):
     commits = node.store.commits
     node.turn()
     assert node.store.commits == commits
+
+
+def test_a_read_is_answered_at_once_while_nothing_waits_for_the_disk(node):
+    ann = node.agent("ann")
+    ann.set("k", 1)
+    node.turn()
+    assert node.node.deadline_s() is not None
+    read = ann.send("get", key="k")
+    assert node.node.is_calm
+    (reply,) = node.node.take_replies()
+    node.sessions[ann.conn].received(reply.data)
+    assert unpack(ann.result(read)["value"]) == 1
+    ann.write("set", key="k", value=pack(2))
+    assert not node.node.is_calm
+    ann.send("get", key="k")  # it is shown what is not on disk yet, so it waits for that
+    assert not node.node.is_calm
+    assert len(node.turn().replies) == 2
+    assert not node.node.is_calm  # until somebody has asked when to go on
+
+
+@pytest.mark.parametrize("w", [None, 2])
+def test_an_acknowledgement_takes_a_turn_only_where_somebody_waits_for_it(pair, w):
+    a = pair["a"]
+    ann = a.agent("ann")
+    pair.sync()
+    ann.write("set", key="k", value=pack(1), **({} if w is None else {"w": w}))
+    a.turn()
+    (wire,) = pair.wires
+    wire.deliver(pair["b"])
+    pair["b"].turn()
+    a.node.deadline_s()
+    assert wire.deliver(a) == 1
+    assert a.node.is_calm == (w is None)
+
+
+def test_a_read_does_not_put_off_what_is_due(node):
+    ann = node.agent("ann")
+    ann.set("k", 1)
+    node.turn()
+    due_s = node.node.deadline_s()
+    node.fleet.now = Now(node.now.wall_ms, due_s)
+    ann.send("get", key="k")
+    assert not node.node.is_calm
 
 
 def test_many_writes_are_one_commit(node):
@@ -150,6 +193,39 @@ def test_a_retry_of_a_write_that_stands_is_answered_also_if_another_one_is_refus
     assert ann.result(request)["token"] == done["token"]
     with pytest.raises(Refusal):
         bob.result(other)
+
+
+def test_a_retry_that_waits_for_others_goes_on_waiting_also_if_another_write_is_refused(node):
+    """It is done, on disk, and must not be told that it is not."""
+    node.expect_peer()
+    ann, bob = node.agent("ann"), node.agent("bob")
+    ann.append("log", 1)
+    request = ann.send("append", key="log", value=pack(1), n=ann.number, again=True, w=2, timeout=5000)
+    bob.write("set", key="k", value=pack(1))
+    node.refuse(FULL)
+    assert request not in ann.replies
+    node.fleet.pass_time(5.1)
+    node.turn()
+    with pytest.raises(Refusal, match="timeout"):
+        ann.result(request)
+
+
+def test_a_write_that_others_have_by_now_is_answered_also_if_another_one_is_refused(pair):
+    """It is done, on both disks, and must not be told that it is not."""
+    a, b = pair["a"], pair["b"]
+    ann, bob = a.agent("ann"), a.agent("bob")
+    request = ann.write("append", key="log", value=pack(1), w=2, timeout=5000)
+    a.turn()
+    (wire,) = pair.wires
+    wire.deliver(b, 100)
+    b.turn()
+    pair.pass_time(0.1)
+    b.turn()
+    assert request not in ann.replies
+    wire.deliver(a, 100)
+    bob.write("set", key="k", value=pack(1))
+    a.refuse(FULL)
+    assert ann.result(request)["nodes"] == 2
 
 
 def test_a_retry_in_the_turn_that_is_refused_is_refused(node):

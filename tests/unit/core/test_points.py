@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from crdtsync.causality import Dot, Writer
+from crdtsync.core.lacking import UNHEARD, UNHEARD_WAIT_S
 from crdtsync.wire.codec import pack
-from crdtsync.wire.tokens import decode_token, encode_token
-from tests.unit.core.fleet import Refusal
+from crdtsync.wire.tokens import Version, decode_token, encode_token, encode_version
+from tests.unit.core.fleet import Refusal, fleet_of
 
 
 def waits(session, request):
@@ -55,12 +57,46 @@ def test_what_is_missing_is_named_when_time_is_over(apart):
     apart["b"].turn()
     with pytest.raises(
         Refusal,
-        match=r"b did not get in time .* 2 changes of a node never heard of here .*connected to c; nothing was done",
+        match=r"b did not get in time .* 2 changes of a writer never heard of here .*another fleet.*; nothing was done",
     ) as caught:
         bob.result(request)
     assert caught.value.code == "timeout"
     assert list(caught.value.fields["missing"].values()) == [2]
     assert bob.get("k") is None
+
+
+@pytest.mark.parametrize("of", ["need", "after", "if_version", "seen"])
+def test_what_is_of_no_node_known_is_not_waited_for_for_long(of):
+    """As long as every node that is known can be reached: it may be on its way."""
+    with fleet_of("a", "b", "c") as fleet:
+        fleet["a"].agent().set("k", 0)
+        fleet.link("b", "c")
+        fleet.sync()
+        foreign = {"need": encode_token([("default", 0, {Writer(77): 1})]), "if_version": "v", "seen": "v"}
+        args = {of: foreign.get(of, foreign["need"])}
+        if args[of] == "v":
+            args = {of: encode_version(Version((Dot(Writer(77), 1, 0),))), "strict": of == "seen"}
+
+        def asked(machine):
+            session = machine.agent()
+            if of in ("need", "after"):
+                return session, session.send("get", key="k", timeout=60_000, **args)
+            return session, session.write("set", key="k", value=pack(1), timeout=60_000, **args)
+
+        session, request = asked(fleet["b"])
+        fleet.run(UNHEARD_WAIT_S - 0.5)
+        assert waits(session, request)
+        fleet.run(1.0)
+        with pytest.raises(Refusal, match="another fleet") as refusal:
+            session.result(request)
+        assert refusal.value.fields["missing"] == {UNHEARD: 1}
+        # One that is known is away: it may be hers.
+        fleet.link("a", "b")
+        fleet.sync()
+        session, request = asked(fleet["b"])
+        fleet.wires[-1].close()
+        fleet.run(UNHEARD_WAIT_S + 1)
+        assert waits(session, request)
 
 
 def test_points_are_told_only_to_those_who_ask_and_only_when_they_change(node):
@@ -132,6 +168,31 @@ def test_a_failed_condition_tells_its_point_too(node):
         ann.set("k", 2, if_absent=True)
     assert decode_token(refusal.value.fields["token"])["default"][1] == node.replica.vector
     assert refusal.value.fields["key"] == "k"
+
+
+@pytest.mark.parametrize("kind", ["register", "map"])
+def test_whatever_is_refused_for_what_there_is_tells_of_which_key_and_its_point(node, kind):
+    ann = node.agent()
+    ann.do("schema_set", pattern="k", policy="manual")
+    operation, what = ("set", {"value": pack(1)}) if kind == "register" else ("merge", {"fields": {"f": pack(1)}})
+    ann.do(operation, key="k", **what)
+    gone = ann.ask("entry", key="k")
+    for seen in (gone["version"], "?", "?"):
+        ann.do(operation, key="k", seen=seen, **what)
+    ann.set("later", 1)
+    requests = [
+        ann.send("get" if kind == "register" else "fields", key="k"),
+        ann.write(operation, key="k", if_absent=True, **what),
+        ann.write("resolve", key="k", take=gone["dot"]),
+        ann.write("resolve", key="k", take=f"{node.replica.writer + 1}.1.0"),
+    ]
+    ann.machine.turn()
+    for request in requests:
+        with pytest.raises(Refusal) as refusal:
+            ann.result(request)
+        assert refusal.value.fields["key"] == "k"
+        assert refusal.value.fields["current"]["siblings"]
+        assert decode_token(refusal.value.fields["token"])["default"][1] == node.replica.vector
 
 
 def test_points_of_an_earlier_epoch(node):

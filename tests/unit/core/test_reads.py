@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pycrdt import Doc, Text
 
 from crdtsync.core import reads
+from crdtsync.core.documents import Document
+from crdtsync.core.kinds import rules
+from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.codec import pack, unpack
 from tests.unit.core.fleet import Refusal
 
@@ -85,13 +90,61 @@ def test_scan_pages_end_early_by_size(node, monkeypatch):
     assert found == [f"k{n}" for n in range(10)]
 
 
-def test_scan_leaves_out_what_has_expired_and_the_values_of_logs(node):
+def test_scan_leaves_out_what_has_expired(node):
     ann = node.agent()
     ann.set("gone", 1, ttl=10)
     ann.append("log", 1)
     node.fleet.pass_time(1)
     page = ann.ask("scan", values=True)
-    assert [(item[0], item[1], item[2]) for item in page["items"]] == [("log", "log", None)]
+    assert [(key, kind, unpack(value)) for key, kind, value, _, _ in page["items"]] == [("log", "log", [1])]
+
+
+def test_scan_shows_logs_and_texts_that_are_short(node):
+    """What one page shows is of one moment, so what is left out of it has to be as little as can be."""
+    ann = node.agent()
+    for n in range(rules.INLINE_ENTRIES_MAX + 1):
+        ann.append("log/many", n)
+    ann.append("log/long", "x" * rules.INLINE_BYTES_MAX)
+    ann.append("log/short", "x" * (rules.INLINE_BYTES_MAX - 3))
+    ann.do("text_apply", key="text/long", update=Writer().insert(0, "é" * (rules.INLINE_BYTES_MAX // 2) + "x"))
+    ann.do("text_apply", key="text/short", update=Writer().insert(0, "é" * (rules.INLINE_BYTES_MAX // 2)))
+    for rows in (ann.ask("scan", values=True)["items"], ann.ask("scan", values=True, entries=True)["items"]):
+        values = {row["key"]: row["value"] for row in rows} if isinstance(rows[0], dict) else {r[0]: r[2] for r in rows}
+        assert [key for key, value in values.items() if value is None] == ["log/long", "log/many", "text/long"]
+        assert all(unpack(values[key]) == ann.get(key) for key in ("log/short", "text/short"))
+
+
+def test_scan_pages_end_early_when_many_texts_come_from_disk(node, monkeypatch):
+    monkeypatch.setattr(reads, "PAGE_OPENED_TEXTS_MAX", 2)
+    ann = node.agent()
+    for n in range(5):
+        ann.do("text_apply", key=f"t{n}", update=Writer().insert(0, f"text {n}"))
+    assert len(ann.ask("scan", values=True)["items"]) == 5, "all are in memory"
+    node.restart()
+    ann = node.agent()
+    assert len(ann.ask("scan")["items"]) == 5, "nobody asked for values"
+    pages: list[Any] = []
+    start = ""
+    while not pages or pages[-1]["more"]:
+        pages.append(ann.ask("scan", values=True, start=start))
+        start = pages[-1]["items"][-1][0]
+    assert [[unpack(item[2]) for item in page["items"]] for page in pages] == [
+        ["text 0", "text 1"],
+        ["text 2", "text 3"],
+        ["text 4"],
+    ]
+
+
+def test_a_text_that_cannot_be_read_is_left_out_of_a_scan_alone(node, monkeypatch):
+    ann = node.agent()
+    ann.set("a", 1)
+    ann.do("text_apply", key="t", update=Writer().insert(0, "hello"))
+
+    def fail(_document):
+        raise CrdtSyncError("the text cannot be read")
+
+    monkeypatch.setattr(Document, "text_bytes", fail)
+    assert [row[2] for row in ann.ask("scan", values=True)["items"]] == [pack(1), None]
 
 
 @pytest.mark.parametrize(

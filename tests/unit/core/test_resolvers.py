@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crdtsync.core import resolver_cases, resolvers
+from crdtsync.core import resolver_cases, resolver_rounds, resolvers
 from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.messages import RESOLVERS, Resolvers
@@ -626,30 +626,41 @@ def test_a_pattern_of_a_newer_version_is_passed_over(node):
 # -- resolvers that never agree --------------------------------------------------------------------------------------
 
 
-def test_resolvers_that_never_agree_are_slowed_down_and_named(pair):
-    """Two nodes that do not know of each other's resolvers, and answer each in another way, for ever."""
-    machines = in_order(pair)
+@pytest.mark.parametrize("name", ["pair", "trio"])
+def test_resolvers_that_never_agree_are_slowed_down_and_named(name, request):
+    """Nodes that do not know of each other's resolvers, and answer each in another way, for ever."""
+    fleet = request.getfixturevalue(name)
+    machines = in_order(fleet)
     many = [Resolving(machine) for machine in machines]
     for machine in machines:
         machine.node.sync.resolver_news.heard = lambda *_: None  # type: ignore[method-assign]
         machine.node.sync.resolver_news.nodes = {}
-    pair.sync()
+    fleet.sync()
     conflict(machines[0], "plan/goal", "a", "b")
     rounds = 0
-    began_s = pair.now.mono_s
-    while pair.now.mono_s < began_s + 24 * 3600 and "resolvers_disagree" not in machines[0].alarms:
-        pair.sync()
+    began_s = fleet.now.mono_s
+    while fleet.now.mono_s < began_s + 24 * 3600 and "resolvers_disagree" not in machines[0].alarms:
+        fleet.sync()
         asked = [one.asked() for one in many]
         for one, events in zip(many, asked, strict=True):
-            for event in events:  # both before either hears of the other
+            for event in events:  # all before one hears of another
                 one.session.write("resolve", key=event["key"], value=pack(one.machine.name), seen=event["version"])
                 one.session.send("resolver_done", resolver=one.id, key=event["key"])
                 rounds += 1
-        pair.sync()
+        fleet.sync()
         if not any(asked):
-            pair.pass_time(3600)  # both are asked again at one time: the worst that there is
-    assert rounds <= 2 * resolver_cases.ROUNDS_ALARM
+            fleet.pass_time(3600)  # all are asked again at one time: the worst that there is
+    assert rounds <= len(machines) * resolver_rounds.ROUNDS_ALARM
     assert any("'plan/goal'" in alarm.message for alarm in machines[0].node.alarms.raised())
+    fleet.sync()
+    machines[0].agent("person").do("resolve", key="plan/goal", value=pack("enough"))
+    fleet.sync()
+    fleet.pass_time(resolver_rounds.SETTLED_S - 1)
+    fleet.sync()
+    assert "resolvers_disagree" in machines[0].alarms
+    fleet.pass_time(resolver_rounds.STILL_OPEN_S + 1)
+    fleet.sync()
+    assert [machine.alarms for machine in machines] == [set() for _ in machines]
 
 
 def test_after_a_contradiction_each_node_waits_for_another_time(pair):
@@ -658,8 +669,41 @@ def test_after_a_contradiction_each_node_waits_for_another_time(pair):
     for machine in in_order(pair):
         Resolving(machine)
         dockets.append(machine.node.resolvers._dockets["default"])
-    waits = [[docket._contradiction("k") for docket in dockets] for _ in range(16)]
+    waits = [[docket._rounds.wait_s("k", rounds) for docket in dockets] for rounds in range(1, 17)]
     assert waits[0] == [0, 0]
     for number, (one, other) in enumerate(waits[1:], 1):
         assert 0 <= one != other
         assert max(one, other) <= min(3600, 2**number)
+
+
+def test_answers_of_sides_that_met_are_no_contradictions(pair):
+    """Links that flap: each side settles what its own agents wrote, and one of them what comes of both."""
+    machines = in_order(pair)
+    many = [Resolving(machine) for machine in machines]
+    pair.run(0.3)
+    for number in range(2 * resolver_rounds.ROUNDS_ALARM):
+        for wire in list(machines[0].wires.values()):
+            wire.close()
+        pair.run(2)
+        for machine in machines:
+            conflict(machine, "tags", [f"{number} {machine.name} a"], [f"{number} {machine.name} b"])
+        while sum(unite(one) for one in many):
+            pair.run(0.3)
+        pair.link(machines[0].name, machines[1].name)
+        pair.run(0.3)
+        met = 0
+        while sum(unite(one) for one in many):
+            pair.run(0.3)
+            met += 1
+        assert met
+        assert [machine.alarms for machine in machines] == [set(), set()]
+        assert [len(machine.agent("reader").values("tags")) for machine in machines] == [1, 1]
+
+
+def unite(one: Resolving) -> bool:
+    """Answer with the union of all that was asked; whether anything was."""
+    events = one.asked()
+    for event in events:
+        parts = (event, *event["siblings"])
+        one.answer(event, sorted({tag for part in parts for tag in unpack(part["value"])}))
+    return bool(events)

@@ -11,6 +11,7 @@ from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack, unpack
 from tests.unit.core.fleet import Fleet, Machine, Refusal, Session
 from tests.unit.core.snapshots import events, trim
+from tests.unit.core.test_mirrors import Copy
 
 
 def watch(machine: Machine, prefix: str = "", after: str | None = None) -> Session:
@@ -89,11 +90,11 @@ def test_a_schema_that_comes_after_the_data_tells_the_watchers_of_what_it_concer
     declare(ready, pattern, "max")
     settle(ready)
     told = watcher.told()
-    assert brief(told) == [("set", "k/1", [9, 7, 5])]
+    assert brief(told) == [("conflict", "k/1", [9, 7, 5])]
     assert (told[0]["op"], told[0]["policy"]) == ("state", "max")
     declare(ready, pattern, None)
     settle(ready)
-    assert brief(watcher.told()) == [("set", "k/1", [7, 9, 5])]
+    assert brief(watcher.told()) == [("conflict", "k/1", [7, 9, 5])]
 
 
 def test_a_schema_of_other_keys_tells_nothing(ready: Machine) -> None:
@@ -104,6 +105,44 @@ def test_a_schema_of_other_keys_tells_nothing(ready: Machine) -> None:
     declare(ready, "nothing/here", "max")
     settle(ready)
     assert watcher.told() == []
+
+
+@pytest.mark.parametrize(
+    "before, now, is_told",
+    [
+        (None, "lww", False),
+        ("lww", "all", True),  # a list from now on
+        ("all", "manual", True),  # a refusal
+        ("max", "first", True),  # another winner
+        ("min", "first", False),  # the same one, of other siblings the order alone
+        ("max", "max", False),
+        ("min", None, True),
+    ],
+)
+def test_nobody_is_woken_for_a_schema_that_changes_nothing_for_readers(
+    ready: Machine, before: str | None, now: str | None, is_told: bool
+) -> None:
+    """A copy shows whole entries, and is told of another order, too. 5, 9, 7 were written in this order."""
+    if before is not None:
+        declare(ready, "k/*", before)
+    watcher, copy = watch(ready, "k/"), Copy(ready, "k/")
+    watcher.told(), copy.told()
+    declare(ready, "k/*", now)
+    settle(ready)
+    assert [event["key"] for event in watcher.told()] == (["k/1"] if is_told else [])
+    assert ("state", "k/1") in copy.told() or before == now or (before, now) == (None, "lww")
+    if now != "manual":
+        copy.check()
+
+
+def test_of_many_schemas_those_alone_count_that_apply(ready: Machine) -> None:
+    """A key that has one of its own does not look at the others."""
+    declare(ready, "k/1", "min")
+    watcher = watch(ready)
+    watcher.told()
+    declare(ready, "**", "max")
+    settle(ready)
+    assert brief(watcher.told()) == [("conflict", "other", [9, 7, 5])]
 
 
 def test_reserved_keys_are_told_to_those_who_ask_for_them(ready: Machine) -> None:
@@ -130,7 +169,7 @@ def test_a_schema_from_a_peer_tells_too(pair: Fleet) -> None:
     declare(pair["a"], "k", "min")
     pair.sync()
     settle(pair["b"])
-    assert brief(watcher.told()) == [("set", "k", [5, 7, 9])]
+    assert brief(watcher.told()) == [("conflict", "k", [5, 7, 9])]
 
 
 def test_a_schema_in_a_snapshot_tells_too(apart: Fleet) -> None:
@@ -148,7 +187,7 @@ def test_a_schema_in_a_snapshot_tells_too(apart: Fleet) -> None:
     apart.run(1)
     settle(apart["b"])
     assert len(events(apart["b"], "snapshot_taken")) == 1
-    assert brief(watcher.told()) == [("set", "k", [9, 7, 5])]
+    assert brief(watcher.told()) == [("conflict", "k", [9, 7, 5])]
 
 
 def test_who_comes_back_is_told_what_a_schema_has_changed_meanwhile(ready: Machine) -> None:
@@ -158,7 +197,7 @@ def test_who_comes_back_is_told_what_a_schema_has_changed_meanwhile(ready: Machi
     first.close()
     declare(ready, "k/*", "max")
     again = watch(ready, "k/", token)
-    assert brief(again.told()) == [("set", "k/1", [9, 7, 5])]
+    assert brief(again.told()) == [("conflict", "k/1", [9, 7, 5])]
     after = ready.agent("ann").set("k/plain", 2)["token"]
     assert brief(watch(ready, "k/", after).told()) == []
 
@@ -173,7 +212,7 @@ def test_a_slow_watcher_is_told_when_it_can_be(ready: Machine) -> None:
     assert watcher.told() == []
     watcher.flow(blocked=False)
     settle(ready)
-    assert ("set", "k/1", [9, 7, 5]) in brief(watcher.told())
+    assert ("conflict", "k/1", [9, 7, 5]) in brief(watcher.told())
 
 
 def test_too_many_keys_at_once_start_the_watcher_over(ready: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -361,7 +361,7 @@ def test_setting_again_replaces_and_removing_forgets() -> None:
     assert shown(site) == {"a": ("lww", False)}
     declare(site, "a", None)
     assert shown(site) == {}
-    assert declare(site, "a", None) == {"replaced": None}
+    assert declare(site, "a", None) == {"replaced": None, "existed": False}
 
 
 def test_fields_of_newer_versions_are_kept() -> None:
@@ -464,11 +464,11 @@ def test_what_applies_to_a_key_is_remembered_within_a_bound(monkeypatch: pytest.
         assert len(known._found) <= 3
     searched: list[str] = []
 
-    def find(key: str) -> schemas.Schema:
+    def find(_table: schemas.SchemaTable, key: str) -> schemas.Schema:
         searched.append(key)
         return schemas.DEFAULT
 
-    monkeypatch.setattr(known, "_find", find)
+    monkeypatch.setattr(schemas.SchemaTable, "find", find)
     known.of("a/19")
     assert searched == []
     declare(site, "b", "max")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 
 from crdtsync.core import giving, taking, watches
-from crdtsync.core.node import DiskSpace
+from crdtsync.core.inputs import DiskSpace
 from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack
 from crdtsync.wire.messages import Offer, Part, decode_message

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crdtsync.core import archives, spaces
-from crdtsync.core.node import DiskSpace
+from crdtsync.core.inputs import DiskSpace
 from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack
 from crdtsync.wire.messages import Changes, Hello, Want
@@ -41,6 +41,22 @@ def part(fleet: Fleet, *ends: str) -> None:
 
 def read(machine: Machine, key: str, space: str = "team") -> Any:
     return machine.agent().get(key, space=space)
+
+
+def test_making_a_space_costs_the_same_however_many_there_are(fleet, monkeypatch):
+    """10,000 took minutes while each looked at all others for a number that none of them has."""
+    looked: list[object] = []
+    numbers = archives.Archives.numbers
+
+    def counted(self: archives.Archives) -> Any:
+        looked.append(self)
+        return numbers(self)
+
+    monkeypatch.setattr(archives.Archives, "numbers", counted)
+    for number in range(10):
+        make(fleet["a"], f"team-{number}")
+    assert len(looked) <= 1
+    assert len({replica.id for replica in fleet["a"].node.replicas.values()}) == 12
 
 
 # -- making ----------------------------------------------------------------------------------------------------------

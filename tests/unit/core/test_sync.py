@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdtsync.causality import Hlc
-from crdtsync.core import contacts, feeding
+from crdtsync.core import acknowledging, contacts, feeding, sync
 from crdtsync.core.acknowledging import cut_of, digest_of
 from crdtsync.core.identity import LOOPBACK_CLUSTER
-from crdtsync.core.node import DiskSpace, PeerClosed
+from crdtsync.core.inputs import DiskSpace, PeerClosed
 from crdtsync.wire.change import Change, Codec, Dep, Op, value_hash
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import PROTOCOL_VERSION
@@ -522,3 +522,46 @@ def test_random_frames_never_break_the_node(frames):
                 stranger.say(data)
                 fleet["a"].turn()
         assert fleet["a"].agent().set("k", 1)
+
+
+# -- many spaces -----------------------------------------------------------------------------------------------------
+
+
+def test_a_hello_tells_of_some_spaces_and_the_rest_follows(monkeypatch):
+    monkeypatch.setattr(contacts, "HELLO_SPACES_MAX", 4)
+    monkeypatch.setattr(sync, "HELLO_SPACES_MAX", 4)
+    with fleet_of("a", "b") as fleet:
+        maker = fleet["a"].agent()
+        for number in range(20):
+            maker.ask("space_create", name=f"s{number}")
+        fleet.link("a", "b")
+        fleet.sync()
+        fleet.wires[0].close()
+        for number in range(20):
+            fleet[("a", "b")[number % 2]].agent().set("k", number, space=f"s{number}")
+        stranger = Stranger(fleet["a"])
+        (hello,) = stranger.heard(Hello)
+        assert ("_cluster" in hello.spaces, len(hello.spaces)) == (True, 4)
+        per_turn = [len(stranger.heard(Want)) for _ in range(6)]
+        assert per_turn[0] <= 8
+        assert len(fleet["a"].node.sync.links[stranger.conn].introduced) == 22
+        stranger.close()
+        fleet.link("b", "a")
+        fleet.sync()
+        for machine in fleet.machines.values():
+            reader = machine.agent()
+            assert [reader.get("k", space=f"s{number}") for number in range(20)] == [*range(20)]
+
+
+def test_an_acknowledgement_of_many_spaces_goes_out_in_parts(monkeypatch):
+    monkeypatch.setattr(acknowledging, "ACK_SPACES_MAX", 3)
+    with fleet_of("a", "b", linked=True) as fleet:
+        maker = fleet["a"].agent()
+        for number in range(10):
+            maker.ask("space_create", name=f"s{number}")
+        fleet.sync()
+        for number in range(10):
+            maker.set("k", number, space=f"s{number}")
+        fleet.run(1)
+        peer = next(iter(fleet["a"].node.sync.peers.values()))
+        assert all(peer.holds(name, replica.vector) for name, replica in fleet["a"].node.replicas.items())

@@ -11,8 +11,8 @@ from pycrdt import Doc, Text
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.documents import BULKY_BYTES_MIN, IDLE_S, fresh_updates
+from crdtsync.core.inputs import Tick
 from crdtsync.core.kinds.text_lineage import by_document
-from crdtsync.core.node import Tick
 from crdtsync.core.retention import Caps
 from crdtsync.wire.change import NO_HASH, Change, Kind, Op, value_hash
 from crdtsync.wire.codec import pack

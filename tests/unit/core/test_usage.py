@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from crdtsync.core import usage
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.usage import BUFFER, BUFFER_LOOKS_MIN, CAP, LIMIT, Usage, UsageAlarms, fullest
+from crdtsync.wire.codec import pack
 
 
 def look(alarms: UsageAlarms, used: int, kind: str = LIMIT) -> None:
@@ -50,3 +52,46 @@ def test_what_is_kept_at_its_cap_is_no_alarm():
 def test_of_many_the_fullest_counts():
     assert fullest("waits", [(1, "a"), (7, "b"), (3, "c")], 10, "requests", LIMIT).scope == "b"
     assert fullest("waits", [], 10, "requests", LIMIT).used == 0
+
+
+def test_the_most_siblings_are_looked_for_only_where_something_has_happened(node, monkeypatch):
+    ann = node.agent("ann")
+    for value in range(3):
+        ann.set("k", value, seen="?")
+    looked = []
+    real = usage.most_siblings
+
+    def most_siblings(replica):
+        looked.append(replica.name)
+        return real(replica)
+
+    monkeypatch.setattr(usage, "most_siblings", most_siblings)
+
+    def siblings():
+        (found,) = [one for one in usage.pressing(node.node) if one.name == "key_siblings"]
+        return found.used, found.scope
+
+    assert [siblings(), siblings()] == [(3, "k"), (3, "k")]
+    assert looked == ["default"]
+    ann.set("k", 3, seen="?")
+    assert siblings() == (4, "k")
+    ann.do("resolve", key="k", value=pack(9))
+    assert siblings() == (0, "")
+
+
+def test_what_the_alarms_look_at_reads_nothing_from_disk(node, monkeypatch):
+    monkeypatch.setattr(node.node, "storage", None)
+    kinds = {one.kind for one in usage.pressing(node.node)}
+    assert kinds == {LIMIT, BUFFER}
+
+
+def test_schemas_in_conflict_are_no_conflicts_of_the_agents(apart):
+    """They are listed by ``schema show``, and by ``conflicts`` for who asks for reserved keys."""
+    for name, policy in (("a", "max"), ("b", "min")):
+        apart[name].agent().do("schema_set", pattern="k", policy=policy)
+    apart.link("a", "b")
+    apart.run(1)
+    status = apart["a"].node.status()
+    assert status["spaces"][0]["siblings"] == 0
+    assert status["counters"]["conflicts"] == 0
+    assert apart["a"].agent().ask("schemas", pattern="k")["items"][0]["siblings"] == 1

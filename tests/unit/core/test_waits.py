@@ -160,8 +160,29 @@ def test_a_timeout_names_who_is_without_it(trio):
     trio.sync()
     request = trio["a"].agent().write("set", key="k", value=pack(1), w="all", timeout=1000)
     trio.run(2)
-    with pytest.raises(Refusal, match=r"2 of the 3 nodes wanted.*: a, b; without it: c \(not connected\)"):
+    with pytest.raises(Refusal, match=r"2 of the 3 nodes wanted.*: a, b; not known of: c \(not connected\)"):
         next(iter(trio["a"].sessions.values())).result(request)
+
+
+def test_wait_says_what_is_missing_here(apart):
+    """And not that somebody is without it of whom nobody here can know."""
+    token = apart["a"].agent().set("k", 1)["token"]
+    apart.link("a", "b")
+    apart.sync()
+    apart.wires[-1].close()
+    apart.link("b", "c")
+    apart.sync()
+    token = apart["a"].agent().set("k", 2)["token"]
+    bob = apart["b"].agent()
+    alone, majority = (bob.send("wait", token=token, timeout=1000, **w) for w in ({}, {"w": "majority"}))
+    apart.run(2)
+    with pytest.raises(Refusal, match=r"b lacks 1 change of a, and is connected to c$") as refusal:
+        bob.result(alone)
+    assert refusal.value.fields["missing"] == {"a": 1}
+    assert refusal.value.fields["token"] == token
+    said = r"none known; b lacks 1 change of a, .* c; without it: c; not known of: a \(not connected\)$"
+    with pytest.raises(Refusal, match=said):
+        bob.result(majority)
 
 
 def test_wait_counts_too(trio):

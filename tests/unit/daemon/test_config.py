@@ -6,9 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from crdtsyncd.config import Config, is_loopback, load_config, split_address
+from crdtsyncd.config import Config, load_config
+from crdtsyncd.hostport import is_loopback, split_address
 
 from crdtsync.errors import ConfigError
+from crdtsync.wire.invites import INVITE_ID_BYTES, SECRET_BYTES, Invite, encode_invite
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +20,8 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
 
+
+INVITE = encode_invite(Invite(b"c" * 16, b"p" * 32, b"i" * INVITE_ID_BYTES, b"s" * SECRET_BYTES, 1, ("h:1",)))
 
 BAD_FILES = {
     "unknown key": ("colour = 'red'", ["colour", "node_name"]),
@@ -35,6 +39,7 @@ BAD_FILES = {
     "listen on the network": ("listen = ['0.0.0.0:7420']\ninsecure_loopback = true", ["0.0.0.0", "loopback"]),
     "listen by a name": ("listen = ['example.org:7420']\ninsecure_loopback = true", ["example.org", "loopback"]),
     "peers in plain": ("peers = ['ws://127.0.0.1:7420']", ["insecure_loopback"]),
+    "joining in plain text": (f"join = '{INVITE}'\ninsecure_loopback = true", ["--insecure-loopback", "cluster"]),
     "no invite": ("join = 'let me in'", ["join", "crdtsync cluster invite"]),
     "peer elsewhere": ("peers = ['ws://192.0.2.1:7420']\ninsecure_loopback = true", ["192.0.2.1", "loopback"]),
     "peer by another scheme": ("peers = ['http://127.0.0.1']\ninsecure_loopback = true", ["peers", "ws://"]),

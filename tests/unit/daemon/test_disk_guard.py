@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -83,3 +84,21 @@ def test_a_ballast_that_cannot_be_made_is_done_without(disk: Disk, monkeypatch: 
 def test_a_directory_that_is_gone_is_an_error_of_the_disk(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="data directory"):
         DiskGuard(tmp_path / "gone", 0, 0).check()
+
+
+@pytest.mark.parametrize("call", ["unlink", "exists"])
+def test_a_ballast_that_the_disk_does_not_let_go_or_show_is_left_alone(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """A file system that has become read-only, or fails: whoever commits next says so."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    guard = DiskGuard(disk.place, 500, MIN)
+    disk.free = 10 * MIN
+    guard.check()
+    monkeypatch.setattr(Path, call, fail)
+    assert guard.check() == ""
+    disk.free = 0
+    assert "free some space" in guard.check()

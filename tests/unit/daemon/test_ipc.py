@@ -17,6 +17,7 @@ import pytest
 from crdtsyncd import ipc
 from crdtsyncd.ipc import BACKLOG_REQUESTS_MAX, TURN_REQUESTS_MAX, WRITE_BUFFER_BYTES_MAX, AgentConnection, serve_agents
 
+from crdtsync.core.attached import User
 from crdtsync.errors import ConfigError, CrdtSyncError, QuotaExceeded
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 
@@ -26,22 +27,26 @@ class Sink:
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
+        self.served = 0
         self.flow: list[bool] = []
         self.closed: list[int] = []
         self.later: list[AgentConnection] = []
         self.logged: list[str] = []
         self.refusal: CrdtSyncError | None = None
         self.answer_bytes = 0
-        self.peer = (0, 0)
+        self.peer = (User(0), 0)
 
-    def agent_opened(self, _connection: AgentConnection, uid: int, pid: int) -> int:
-        self.peer = (uid, pid)
+    def agent_opened(self, _connection: AgentConnection, user: User, pid: int) -> int:
+        self.peer = (user, pid)
         return 7
 
     def agent_frame(self, conn: int, payload: bytes) -> int:
         assert conn == 7
         self.frames.append(payload)
         return self.answer_bytes
+
+    def agent_served(self) -> None:
+        self.served += 1
 
     def agent_flow(self, _conn: int, blocked: bool) -> None:
         self.flow.append(blocked)
@@ -111,7 +116,7 @@ async def connection(sink: Sink, transport: Transport) -> AgentConnection:
 
 
 async def test_whoever_connects_is_known_by_the_kernel(connection: AgentConnection, sink: Sink) -> None:
-    assert sink.peer == (os.getuid(), os.getpid())
+    assert sink.peer == (User(os.getuid(), tuple(sorted({os.getgid(), *os.getgroups()})), is_local=True), os.getpid())
     connection.connection_lost(None)
     assert sink.closed == [7]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from crdtsyncd import journal
+from crdtsyncd import journal, quarantine
 from crdtsyncd.store import DATABASE_NAME, Store
 
 from crdtsync.core.storage import (
@@ -24,6 +24,7 @@ from crdtsync.core.storage import (
     RemovalRow,
     RemovedRow,
 )
+from crdtsync.errors import StorageError
 from tests.unit.daemon.counting import counters, counters_by_sum
 
 WRITER = 5
@@ -171,3 +172,62 @@ def test_every_commit_is_synced(store: Store) -> None:
     assert synchronous(store) == FULL
     store.settle()
     assert synchronous(store) == FULL
+
+
+def plant(data: Path, number: int, batch: bytes) -> None:
+    """Put something else in the place of a row of the journal."""
+    with closing(sqlite3.connect(data / DATABASE_NAME)) as db, db:
+        assert db.execute("UPDATE journal SET batch = ? WHERE id = ?", (batch, number)).rowcount == 1
+
+
+@pytest.mark.parametrize("broken", [b"\xc1", b"\x91\x91\x91\x01", b""])
+def test_a_row_that_cannot_be_read_is_kept_aside_with_those_after_it(
+    store: Store, tmp_path: Path, broken: bytes
+) -> None:
+    for number in range(1, 6):
+        store.commit(write(number))
+    shutil.copytree(store.data_dir, tmp_path / "copy" / "data")
+    plant(tmp_path / "copy" / "data", 3, broken)
+    for _ in range(2):  # a second start finds the same
+        copy = open_store(tmp_path / "copy")
+        try:
+            assert {writer: seq for writer, seq, _ in copy.heads(1)} == {WRITER: 2}
+            assert [entry.dot.seq for entry in copy.entries(1)] == [2]
+            assert [kept.seq for kept in copy.quarantine.changes()] == [4, 5]
+            assert copy.quarantine.count == 3
+            answered = copy._db.execute("SELECT number FROM outcomes").fetchall()
+            assert (5,) in answered  # a repeated write is answered, and not done again
+            assert not copy.spaces()[0].own_writer  # peers may have seen its numbers
+            assert counters(copy) == counters_by_sum(copy)
+        finally:
+            copy.close()
+
+
+def test_a_row_that_fits_nowhere_leaves_the_rest_as_it_was(store: Store) -> None:
+    store.commit(write(1))
+    store.commit(write(2))
+    impossible = write(3)
+    impossible.entries[0] = impossible.entries[0]._replace(row=2**63)
+    store.commit(impossible)
+    with pytest.raises(quarantine.RowsRefused, match="OverflowError"):
+        store.settle()
+    assert [entry.dot.seq for entry in store.entries(1)] == [2]
+    assert [(kept.seq, kept.body) for kept in store.quarantine.changes()] == [(3, b"body")]
+    with pytest.raises(OverflowError):
+        store.commit(impossible)  # goes to the tables at once from now on
+    store.commit(write(4))
+    assert counters(store) == counters_by_sum(store)
+    store.quarantine.release(lambda kept: kept.seq == 3)
+    assert store.quarantine.count == 0
+
+
+def test_too_much_in_quarantine_ends_the_process_with_all_in_the_journal(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine, "BYTES_MAX", 10)
+    impossible = write(1)
+    impossible.entries[0] = impossible.entries[0]._replace(row=2**63)
+    store.commit(impossible)
+    with pytest.raises(StorageError, match="report it"):
+        store.settle()
+    assert journalled(store.data_dir) == 1

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -53,6 +54,31 @@ def open_store(place: Path) -> Store:
     return Store(place / "data", place / "run")
 
 
+def test_others_can_read_none_of_its_files_where_they_can_look_into_its_directory(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        (tmp_path / "data").mkdir(mode=0o755)
+        first = open_store(tmp_path)
+        first.commit(batch(1, 1))
+        assert_private(tmp_path / "data")
+        left = {path.name: path.read_bytes() for path in (tmp_path / "data").glob("crdtsync.db*")}
+        first.close()
+        for name, content in left.items():  # as an older version left them, and a crash
+            (tmp_path / "data" / name).write_bytes(content)
+            (tmp_path / "data" / name).chmod(0o644)
+        again = open_store(tmp_path)
+        assert_private(tmp_path / "data")
+        again.close()
+    finally:
+        os.umask(before)
+
+
+def assert_private(place: Path) -> None:
+    modes = {path.name: path.stat().st_mode & 0o777 for path in place.iterdir()}
+    assert modes.keys() >= {"crdtsync.db", "crdtsync.db-wal", "crdtsync.db-shm"}
+    assert set(modes.values()) == {0o600}, modes
+
+
 def batch(seq: int, position: int, key: str = "k", value: bytes = b"\x01", own: bool = True) -> Batch:
     made = Batch()
     if seq == 1:
@@ -63,6 +89,26 @@ def batch(seq: int, position: int, key: str = "k", value: bytes = b"\x01", own: 
     made.clocks.append((2**64 - 1, 1))
     made.own_changes = int(own)
     return made
+
+
+def test_the_log_has_its_size_from_the_start_and_commits_do_not_make_it_longer(tmp_path: Path) -> None:
+    store = Store(tmp_path / "data", tmp_path)
+    try:
+        before_bytes = store.wal_bytes()
+        assert before_bytes == WAL_CHECKPOINT_BYTES
+        batch = Batch()
+        batch.metas.append(("told", b"x"))
+        store.commit(batch)
+        assert store.wal_bytes() == before_bytes
+        data = (tmp_path / "data" / "crdtsync.db-wal").read_bytes()
+    finally:
+        store.close()
+    assert any(data[:32])  # what was committed stands at its head
+    store = Store(tmp_path / "data", tmp_path)
+    try:
+        assert store.meta("told") == b"x"
+    finally:
+        store.close()
 
 
 def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -86,10 +132,20 @@ def test_a_commit_is_all_or_nothing(store: Store) -> None:
     clash = batch(2, 2)
     clash.entries.append(clash.entries[0])  # a row number twice
     clash.staged_drops.append(99)  # so that it goes to the tables at once
-    with pytest.raises(StorageError, match="check the disk"):
+    with pytest.raises(sqlite3.IntegrityError):
         store.commit(clash)
     assert {writer: seq for writer, seq, _ in store.heads(1)} == {5: 1}
     assert len(list(store.entries(1))) == 1
+    store.commit(batch(2, 2))
+    assert {writer: seq for writer, seq, _ in store.heads(1)} == {5: 2}
+
+
+def test_after_the_disk_has_failed_nothing_is_committed_any_more(store: Store) -> None:
+    store.commit(batch(1, 1))
+    store._connection.set_progress_handler(lambda: 1, 1)  # SQLite ends every statement with an error
+    with pytest.raises(StorageError, match="failed"):
+        store.commit(batch(2, 2))
+    store._connection.set_progress_handler(None, 1)
     with pytest.raises(StorageError, match="has failed"):
         store.commit(batch(2, 2))
 
@@ -246,8 +302,9 @@ batch = Batch()
 batch.spaces.append((1, "default", 0))
 store.commit(batch)
 if sys.argv[2] == "fail":
+    store._connection.set_progress_handler(lambda: 1, 1)
     try:
-        store.commit(batch)  # the space is there already
+        store.commit(batch)
     except StorageError:
         pass
 store.close()
@@ -271,11 +328,11 @@ def test_after_a_failure_the_log_is_left_as_it_is(tmp_path: Path, what: str) -> 
 class FailingDisk:
     """A connection to a database on a disk that fails."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, kind: type[sqlite3.Error] = sqlite3.OperationalError) -> None:
+        self.name, self.kind = name, kind
 
     def execute(self, _statement: str) -> None:
-        error = sqlite3.OperationalError("disk I/O error")
+        error = self.kind("disk I/O error")
         error.sqlite_errorname = self.name
         raise error
 
@@ -294,6 +351,24 @@ def test_a_checkpoint_that_fails_is_not_tried_again(store: Store, monkeypatch: p
     assert store._is_broken
     monkeypatch.setattr(store, "_checkpointer", healthy)
     store._is_broken = False  # for the fixture, which closes it
+
+
+def test_a_checkpoint_that_finds_the_database_malformed_is_a_failure_of_the_disk(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What SQLite says when a page cannot be read, and Python raises as an error of another kind."""
+    healthy = store._checkpointer
+    monkeypatch.setattr(store, "_checkpointer", FailingDisk("SQLITE_CORRUPT", sqlite3.DatabaseError))
+    with pytest.raises(StorageError, match="check the disk"):
+        store.checkpoint()
+    monkeypatch.setattr(store, "_checkpointer", healthy)
+    store._is_broken = False  # for the fixture, which closes it
+
+
+def test_a_database_whose_directory_is_gone_is_a_failure_of_the_disk(store: Store) -> None:
+    store.path.rename(store.path.with_name("elsewhere"))
+    with pytest.raises(StorageError, match="check the disk"):
+        store.size_bytes()
 
 
 def test_space_that_is_not_needed_goes_back_to_the_file_system(store: Store) -> None:
@@ -450,3 +525,53 @@ def test_a_torn_write_ahead_log_is_no_obstacle(tmp_path: Path) -> None:
     for data in (b"", b"x" * 10, b"x" * 32, b"\x37\x7f\x06\x82" + bytes(40)):
         path.with_name("crdtsync.db-wal").write_bytes(data)
         assert read_header(path) == (FORMAT, APPLICATION_ID)
+
+
+@pytest.mark.parametrize("cut", ["page", "earlier page", "checksum"])
+def test_a_commit_of_which_a_kill_left_only_a_part_in_the_log_counts_for_nothing(tmp_path: Path, cut: str) -> None:
+    """Where an older log stood in that place, a frame looks whole but for its checksum."""
+    path, wal = tmp_path / "db", tmp_path / "db-wal"
+    db = sqlite3.connect(path, isolation_level=None)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA wal_autocheckpoint = 0")
+        db.execute("CREATE TABLE t (x)")
+        db.execute("PRAGMA user_version = 3")
+        before = wal.stat().st_size
+        db.execute("BEGIN")
+        db.execute("INSERT INTO t VALUES (1)")
+        db.execute("PRAGMA user_version = 4")
+        db.execute("COMMIT")
+        whole = wal.read_bytes()
+    finally:
+        db.close()
+    frame = 24 + 4096
+    last = len(whole) - frame
+    assert last > before, "there is an earlier page in the same commit"
+    torn = bytearray(whole)
+    at = {"page": last + 24, "earlier page": last - 4096, "checksum": last + 16}[cut]
+    torn[at : at + 8] = b"\x55" * 8
+
+    for content, version in ((whole, 4), (bytes(torn), 3)):
+        wal.write_bytes(content)
+        header = read_header(path)
+        assert header is not None
+        assert header.format == version
+
+
+@pytest.mark.parametrize("damage", [
+    "UPDATE meta SET value = x'd4d4' WHERE name = 'node'", "UPDATE meta SET value = 5 WHERE name = 'database'",
+    "INSERT INTO journal (batch) VALUES (7)", "INSERT INTO journal (batch) VALUES ('text')",
+    "INSERT INTO journal (batch) VALUES (NULL)",
+])  # fmt: skip
+def test_a_damaged_database_is_refused_in_words_or_opened(tmp_path: Path, damage: str) -> None:
+    """As bits that flipped on disk make it: SQLite reads what is there, of whatever type."""
+    (tmp_path / "run").mkdir()
+    open_store(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "data" / "crdtsync.db")) as db:
+        db.execute("PRAGMA ignore_check_constraints = ON")
+        with suppress(sqlite3.IntegrityError):  # what the table itself refuses cannot come about by flipped bits either
+            db.execute(damage)
+        db.commit()
+    with suppress(StorageError):
+        open_store(tmp_path).close()

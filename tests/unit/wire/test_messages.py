@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtsync.causality import SEQ_MAX, WRITER_MAX
+from crdtsync.causality import SEQ_MAX, WRITER_MAX, Dot
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.comparing import Digests, Removed
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
+from crdtsync.wire.meshing import HOPS_MAX, Ask, Asked, Held, Holding, Reached, Relays
 from crdtsync.wire.messages import (
     FRAME_CHANGES_MAX,
     LINKS_MAX,
@@ -65,6 +67,14 @@ MESSAGES = st.one_of(
     ),
     st.builds(Want, SPACES, COUNTS, FRONTIERS),
     st.builds(Links, st.frozensets(IDS, max_size=4)),
+    st.builds(Relays, st.booleans(), st.dictionaries(SPACES | st.just(""), st.frozensets(IDS, max_size=3), max_size=3)),
+    st.builds(Ask, IDS, COUNTS, st.lists(st.builds(Asked, SPACES, COUNTS, st.lists(WRITERS).map(tuple))).map(tuple)),
+    st.builds(
+        Holding,
+        IDS,
+        st.lists(st.builds(Held, SPACES, COUNTS, IDS, NAMES, st.binary(max_size=64), VECTORS), max_size=3).map(tuple),
+    ),
+    st.builds(Reached, st.dictionaries(IDS, st.integers(0, HOPS_MAX), max_size=3)),
     st.builds(Stop, SPACES, IDS, st.text(max_size=30)),
     st.builds(
         Resolvers,
@@ -87,6 +97,8 @@ EXAMPLES = [
     Want("default", 0, {5: (2, b"12345678")}),
     Links(frozenset({"n"})),
     Stop("default", "fork", "why"),
+    Digests("default", 0, b"c", b"d", b"t"),
+    Removed("default", 0, (("k", Dot(5, 2, 0)),)),
     Resolvers("n", (ResolvedPattern("default", "plan/**", 30_000),), (HandledKey("default", "plan/goal", 1),)),
 ]
 IDS_OF_EXAMPLES = [type(example).__name__ for example in EXAMPLES]

@@ -16,7 +16,6 @@ from crdtsyncd.cli.units import byte_size, moment
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SERVICE_DATA = Path("/var/lib/crdtsync")
 PATH = click.Path(readable=False, path_type=Path)  # who opens it says better what is wrong with it
 _MB = 1_000_000
 
@@ -34,6 +33,8 @@ def backup(settings: Settings, file: Path) -> None:
     Example:
       sudo crdtsync backup /srv/backup/crdtsync-2026-01-31
     """
+    if not file.name:
+        raise click.UsageError("FILE must name a file")
     with connect(settings) as client, Progress("MB copied") as progress:
         about = client.backup(file, progress=_in_megabytes(progress))
     fields = {"file": str(file), **about, "time": moment(about["time"])}
@@ -84,9 +85,10 @@ def restore(
 def data_directory() -> Path:
     """Where a daemon with the settings in force keeps its data; for root without any, where the service does."""
     from crdtsyncd.config import load_config
+    from crdtsyncd.units import SERVICE_DATA, is_service_here
 
     config = load_config(None, {})
-    if "data_dir" not in config.model_fields_set and os.geteuid() == 0 and SERVICE_DATA.is_dir():
+    if "data_dir" not in config.model_fields_set and os.geteuid() == 0 and is_service_here():
         return SERVICE_DATA
     return config.data_dir
 

@@ -57,7 +57,9 @@ def init(settings: Settings, listen: tuple[str, ...]) -> None:
 
 
 @state_command("invite")
-@click.option("--ttl", type=Duration(TTL_MAX_S), default="24h", show_default=True, help="How long it can be used.")
+@click.option(
+    "--ttl", type=Duration(TTL_MAX_S, "30d"), default="24h", show_default=True, help="How long it can be used."
+)
 @click.option("--uses", type=click.IntRange(1, 1000), default=1, show_default=True, help="By how many nodes.")
 @click.option(
     "--address",
@@ -96,6 +98,7 @@ def join(settings: Settings, invite: str, listen: tuple[str, ...], merge: bool, 
 
     INVITE is what `crdtsync cluster invite` printed, a file with it, or - for stdin. A node that holds data already
     joins with --merge or --archive only; either way that data stays in the folder archive of its data directory.
+    Access rules, quotas and agents' keys do not come along; spaces that the cluster lacks are left as files to import.
 
     \b
     Examples:

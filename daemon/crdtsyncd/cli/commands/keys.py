@@ -18,7 +18,7 @@ from crdtsyncd.cli.arguments import (
 )
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.failures import absent
-from crdtsyncd.cli.params import KEY, TEXT, TTL, WriteConcernValue
+from crdtsyncd.cli.params import CONFIDENCE, KEY, TEXT, TTL, WriteConcernValue
 from crdtsyncd.cli.session import all_entries, all_keys, connect
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _BATCH_KEYS = 1000
 @if_version_option
 @if_absent_option
 @click.option("--seen", metavar="V", type=TEXT, help="Replace exactly what this version covers, siblings too.")
-@click.option("--confidence", metavar="F", type=click.FloatRange(0, 1), help="How sure the author is, from 0 to 1.")
+@click.option("--confidence", metavar="F", type=CONFIDENCE, help="How sure the author is, from 0 to 1.")
 @concern_option
 @pass_settings
 def set_(settings: Settings, /, key: str, value: str, as_string: bool, **options: object) -> None:

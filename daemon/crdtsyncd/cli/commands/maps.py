@@ -16,7 +16,7 @@ from crdtsyncd.cli.arguments import (
 )
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.failures import absent, refused_value
-from crdtsyncd.cli.params import TEXT
+from crdtsyncd.cli.params import CONFIDENCE, TEXT
 from crdtsyncd.cli.session import connect
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--seen", metavar="V", type=TEXT, help="Replace exactly what this version covers of these fields.")
 @if_version_option
 @if_absent_option
-@click.option("--confidence", metavar="F", type=click.FloatRange(0, 1), help="How sure the author is, from 0 to 1.")
+@click.option("--confidence", metavar="F", type=CONFIDENCE, help="How sure the author is, from 0 to 1.")
 @concern_option
 @pass_settings
 def merge(

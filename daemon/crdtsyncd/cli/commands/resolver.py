@@ -10,9 +10,9 @@ from crdtsyncd.cli import output
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.document import Form
 from crdtsyncd.cli.failures import CommandFailed
-from crdtsyncd.cli.params import DURATION, TEXT
+from crdtsyncd.cli.params import TAKEOVER, TEXT
 from crdtsyncd.cli.session import connect
-from crdtsyncd.cli.streams import end_with_reader
+from crdtsyncd.cli.streams import end_with_reader, nothing_came
 
 from crdtsync.errors import CrdtSyncError, Timeout
 
@@ -28,7 +28,7 @@ TAKEOVER_S = 30.0
 @click.option("--take", "is_take", is_flag=True, help="CMD prints the dot of the value to keep, not a value.")
 @click.option("--merge", "is_merge", is_flag=True, help="Join concurrent texts, without a CMD.")
 @click.option(
-    "--takeover", metavar="DURATION", type=DURATION, help="After so long CMD is ended and others are asked, not 30s."
+    "--takeover", metavar="DURATION", type=TAKEOVER, help="After so long CMD is ended and others are asked, not 30s."
 )
 @pass_settings
 def resolver(
@@ -76,8 +76,8 @@ def resolver(
 def _next(settings: Settings, conflicts: Resolver) -> Conflict | None:
     try:
         return conflicts.next(settings.timeout)
-    except Timeout:
-        raise Timeout("no conflict came for so long") from None
+    except Timeout as late:
+        raise nothing_came("conflict", late) from None
 
 
 def _answer(command: tuple[str, ...], conflict: Conflict, is_take: bool, limit_s: float) -> object:

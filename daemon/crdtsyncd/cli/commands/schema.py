@@ -45,7 +45,8 @@ def set_(
     PATTERN is a key, or has * for one part and ** for any number of parts; for a key that several match, the most
     specific one applies. Values that are there already are read by it too. lww: the newest comes first (as without a
     schema); all: get prints the list of all; max, min: by value; confidence: the highest; first: the oldest; manual:
-    get fails with status 6 until somebody resolves. --refuse-lower goes with max, min, confidence and first.
+    get fails with status 6 until somebody resolves. --refuse-lower goes with max, min, confidence and first. If there
+    is nothing that --none could remove, the exit status is 1.
 
     \b
     Examples:
@@ -59,6 +60,8 @@ def set_(
         raise click.UsageError("--none declares nothing: leave out --refuse-lower.")
     with connect(settings) as client:
         token = client.schema_set(pattern, policy, refuse_lower=refuse_lower, w=w)
+    if is_none and not token.existed:
+        raise absent(f"nothing is declared for {pattern!r}: there is nothing to remove")
     output.result(settings, token, {"token": token, "nodes": token.nodes})
 
 
@@ -104,14 +107,15 @@ def _fields(found: Schema) -> dict[str, Any]:  # Any: as the columns have it
 
 def _print(rows: list[dict[str, Any]]) -> None:
     from crdtsyncd.cli.tables import Column, show_table
+    from crdtsyncd.cli.units import ago
 
     columns = (
-        Column("PATTERN", lambda row: row["pattern"]),
+        Column("PATTERN", lambda row: row["pattern"], folds=True),
         Column("POLICY", lambda row: row["policy"]),
         Column("LOWER", lambda row: "refused" if row["refuse_lower"] else ""),
         Column("AGENT", lambda row: row["agent"] or ""),
         Column("NODE", lambda row: row["node"] or ""),
-        Column("TIME", lambda row: output.rfc3339(row["time"]) if row["time"] else ""),
+        Column("SET", lambda row: ago(output.rfc3339(row["time"]) if row["time"] else None)),
     )
     if rows:
         show_table(columns, rows)

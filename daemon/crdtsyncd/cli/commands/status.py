@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ from crdtsyncd.cli.units import ago, byte_size, clock_skew, moment, round_trip, 
 # Any: the objects of the daemon's status, see docs/command-line.md; a newer daemon may leave some fields out.
 Fields = dict[str, Any]
 
+PEERS_SHOWN_MAX = 12
+"""In ``status``; of more only those in trouble are shown there."""
 _TIMES = {"agents": "since", "alarms": "since", "peers": "last_seen"}
 
 
@@ -65,6 +68,7 @@ def _status(settings: Settings) -> Fields:
     for section, name in _TIMES.items():
         for part in fields[section]:
             part[name] = moment(part.get(name))
+    fields["node"]["certificate_expires"] = moment(fields["node"].get("certificate_expires"))
     return fields
 
 
@@ -102,11 +106,11 @@ SPACE_COLUMNS = (
 PEER_COLUMNS = (
     Column("PEER", lambda peer: peer.get("name") or str(peer.get("id") or "?")[:12]),
     Column("STATE", lambda peer: peer["state"]),
-    Column("DIRECTION", lambda peer: peer.get("direction") or ""),
+    Column("DIRECTION", lambda peer: peer.get("direction") or (f"over {peer['via']}" if peer.get("via") else "")),
     Column("RTT", lambda peer: round_trip(peer.get("rtt_ms")), is_number=True),
     Column("BEHIND", lambda peer: _lag(peer.get("behind")), is_number=True),
     Column("AHEAD", lambda peer: _lag(peer.get("ahead")), is_number=True),
-    Column("LAST SEEN", lambda peer: ago(peer.get("last_seen"))),
+    Column("LAST SEEN", lambda peer: "" if peer["state"] == "indirect" else ago(peer.get("last_seen"))),
     Column("CLOCK", lambda peer: clock_skew(peer.get("clock_skew_ms"))),
     Column("URL", lambda peer: peer.get("url") or "", folds=True),
     Column("LAST ERROR", lambda peer: peer.get("last_error") or "", folds=True),
@@ -120,21 +124,68 @@ AGENT_COLUMNS = (
     Column("SINCE", lambda agent: ago(agent.get("since"))),
 )
 
+RESOLVER_COLUMNS = (
+    Column("RESOLVER", lambda one: one["pattern"], folds=True),
+    Column("SPACE", lambda one: "" if one["space"] == "default" else one["space"]),
+    Column("AGENT", lambda one: one.get("agent") or "?"),
+    Column("STATE", lambda one: one["state"]),
+    _count("waiting"),
+    _count("answered"),
+    _count("failed"),
+)
+
+
+def _attached(agents: list[Fields]) -> list[Fields]:
+    """One row for each client: its watches, mirrors and resolvers have connections of their own."""
+    found: dict[tuple[object, ...], Fields] = {}
+    for agent in agents:
+        one = found.setdefault(tuple(agent[name] for name in ("name", "uid", "pid")), {**agent, "watches": 0})
+        one["watches"] += agent["watches"]
+        one["since"] = min(one["since"], agent["since"])
+    return list(found.values())
+
+
+def _resolving(resolvers: list[Fields], node: str) -> list[Fields]:
+    """Those of this node. Of others it only knows that there are some."""
+    return [one for one in resolvers if one["node"] == node]
+
 
 def _summarise(fields: Fields) -> None:
     node, store = fields["node"], fields["store"]
     pid = f", pid {node['pid']}" if "pid" in node else ""
     output.line(f"node    {node['name']} ({str(node['id'])[:12]}), {node['state']}")
     output.line(f"daemon  version {node['version']}{pid}, up {span(node['uptime_s'])}")
+    if node.get("cluster"):
+        until = f", certificate valid until {str(node['certificate_expires'])[:10]}"
+        output.line(f"cluster {node['cluster'][:12]}{until if node.get('certificate_expires') else ''}")
     growth = store.get("growth_bytes_per_hour")
     grown = f" ({'+' if growth >= 0 else '-'}{byte_size(abs(growth))}/h)" if growth is not None else ""
     free = grown + (f", {byte_size(store['free_bytes'])} free" if store.get("free_bytes") is not None else "")
-    output.line(f"store   {store['path']}, {byte_size(store['bytes'])}{free}")
+    if fields.get("limited"):
+        output.line("store   not shown: this agent may not read all of every space, and sees what it may alone")
+    else:
+        output.line(f"store   {store['path']}, {byte_size(store['bytes'])}{free}")
     for alarm in fields["alarms"]:
         since = f", since {ago(alarm['since'])}" if alarm.get("since") else ""
         output.line(f"ALARM   {alarm['message']} ({alarm['code']}{since})")
-    sections = ((SPACE_COLUMNS, "spaces"), (PEER_COLUMNS, "peers"), (AGENT_COLUMNS, "agents"))
-    for columns, section in sections:
-        if fields[section]:
+    peers = fields["peers"]
+    if len(peers) > PEERS_SHOWN_MAX:
+        states = Counter(peer["state"] for peer in peers)
+        told = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+        output.line(f"peers   {told}; those below are not well, behind or ahead: crdtsync peers shows all")
+        peers = [peer for peer in peers if not _is_well(peer)][:PEERS_SHOWN_MAX]
+    sections = (
+        (SPACE_COLUMNS, fields["spaces"]),
+        (PEER_COLUMNS, peers),
+        (AGENT_COLUMNS, _attached(fields["agents"])),
+        (RESOLVER_COLUMNS, _resolving(fields.get("resolvers", []), node["id"])),
+    )
+    for columns, rows in sections:
+        if rows:
             output.line("")
-            show_table(columns, fields[section])
+            show_table(columns, rows)
+
+
+def _is_well(peer: Fields) -> bool:
+    lag = sum((peer.get("behind") or {}).values()) + sum((peer.get("ahead") or {}).values())
+    return peer["state"] in ("connected", "indirect") and not lag

@@ -54,9 +54,13 @@ def top(settings: Settings, interval: float, looks: int | None) -> None:
 def _frames(client: Client, hot: HotKeys) -> Iterator[Frame]:
     from crdtsyncd.top.frame import Frame, hottest, rates
 
+    from crdtsync.errors import NotAllowed
+
     before, before_s = None, time.monotonic()
     while True:
         status = client.status()
+        if status.get("limited"):
+            raise NotAllowed("this agent may not read everything here, so what the node does is not shown to it")
         now_s = time.monotonic()
         elapsed_s = now_s - before_s
         found = client.conflicts(limit=CONFLICTS_MAX)

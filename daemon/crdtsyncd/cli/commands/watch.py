@@ -11,7 +11,7 @@ from crdtsyncd.cli.arguments import prefix_argument
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.session import connect
-from crdtsyncd.cli.streams import end_with_reader
+from crdtsyncd.cli.streams import end_with_reader, nothing_came
 from crdtsyncd.cli.telling import told
 
 from crdtsync.errors import Timeout
@@ -44,5 +44,6 @@ def watch(settings: Settings, prefix: str, after: str | None) -> None:
                 else:
                     output.line(output.record(output.event_fields(event)))
                 output.flush()
-        except Timeout:
-            raise Timeout(f"no event came for so long; to go on, watch again with --after {events.token}") from None
+        except Timeout as late:
+            way_on = f"; to go on, watch again with --after {events.token}" if events.token else ""
+            raise nothing_came("event", late, way_on) from None

@@ -1,0 +1,128 @@
+"""``docs/performance.md`` and its plots, written by the run that measured what they show."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.rivals import report
+from benchmarks.rivals.documents import DISTANT, Distant
+from benchmarks.rivals.report import Found
+from benchmarks.rivals.stores import Crdtsync, Etcd, Nats, Redis, Store
+from benchmarks.rivals.targets import TARGETS
+
+DOCS = Path(__file__).parents[2] / "docs"
+PLOTS = "performance"
+QUIET_LOAD_PER_CORE = 0.5
+
+_PLACES = {
+    "Size after overwrites": "overwrites-what-the-past-leaves-behind",
+    "A new node, and one that was away": "a-new-node",
+    "An idle daemon, its agents and peers": "an-idle-daemon",
+    "Texts beside pycrdt alone": "editing-traces",
+    "Watches and mirrors": "watching",
+}
+
+
+class Run(NamedTuple):
+    """What was asked for, and how busy the machine was before and after: its load average of a minute."""
+
+    rounds: int
+    writes: int
+    load_before: float
+    load_after: float
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether others have hardly disturbed it. The run itself is part of the load after it."""
+        return self.load_before <= QUIET_LOAD_PER_CORE * (os.cpu_count() or 1)
+
+
+def write(found: Found, run: Run, docs: Path = DOCS) -> None:
+    """The page, and a plot for each of the figures that people look for."""
+    (docs / PLOTS).mkdir(parents=True, exist_ok=True)
+    plots = []
+    for number, figure in enumerate(report.PLOTTED, 1):
+        if figure in found:
+            name = f"{PLOTS}/{number}.svg"
+            (docs / name).write_text(report.plot(figure, found[figure]), encoding="utf-8")
+            plots.append(f"![{figure.name}]({name})")
+    (docs / "performance.md").write_text(text(found, run, plots), encoding="utf-8")
+
+
+def text(found: Found, run: Run, plots: list[str]) -> str:
+    """The page as Markdown."""
+    parts = ["# Performance", _INTRODUCTION, _condition(run), "## Targets", _targets(found), "## Plots", *plots]
+    parts += ["## Figures", report.tables(found), "## Method", _METHOD, _systems(), "## Elsewhere", _elsewhere()]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+_INTRODUCTION = (
+    "This page is written by `./dev bench rivals --write-docs`, not by hand: it shows one run, of crdtsync and of "
+    "others on the same machine. What matters are the ratios; another machine has other times."
+)
+
+
+def _condition(run: Run) -> str:
+    condition = (
+        f"{report.machine()}; medians of {run.rounds} round{'s'[: run.rounds > 1]}; {run.writes:,} operations of each "
+        f"kind in each round; load average {run.load_before:.1f} before, {run.load_after:.1f} after."
+    )
+    if run.is_quiet:
+        return condition
+    return (
+        f"{condition}\n\n**The machine was not quiet**: others kept its cores busy all the time. What takes several "
+        "processes, or much Python, suffers most from that, so this does not show what crdtsync can do. Run it again "
+        "on a quiet machine before you rely on it."
+    )
+
+
+def _targets(found: Found) -> str:
+    lines = ["| target | at | measured | |", "|---|---|---|---|"]
+    notes: dict[str, list[str]] = {}
+    for target in TARGETS:
+        ratio = target.ratio(found)
+        limit = f"{'≥' if target.is_floor else '≤'} {target.limit:g}×"
+        if ratio is None:
+            lines.append(f"| {target.name} | {limit} | not in this run | |")
+            continue
+        is_met = target.is_met(ratio)
+        lines.append(f"| {target.name} | {limit} | {ratio:.2g}× | {'met' if is_met else '**missed**'} |")
+        if not is_met and target.note:
+            notes.setdefault(target.note, []).append(target.name)
+    missed = [f"- **{'; '.join(names)}**: {note}" for note, names in notes.items() if note != "As above."]
+    if missed:
+        lines += [
+            "",
+            "Where a target is missed: the floor, where the time goes, what was tried, what comes next.",
+            "",
+            *missed,
+        ]
+    return "\n".join(lines)
+
+
+_METHOD = (
+    "In each round the systems are measured one after the other, each started anew with an empty directory: so "
+    "what disturbs the machine for a while disturbs all of them. One client writes values of 100 bytes to 1,000 "
+    "keys one by one, then reads them; then 16 writes are in flight from one asyncio client; then the server is "
+    "ended while 16 writers are at it, once with `kill -9` and once as a service manager does it, and what had "
+    "been acknowledged is looked for. From client to client: a write at one, the event at another, one at a time; "
+    "here each client has a daemon of its own. CPU is the server's own count, which others on the machine hardly "
+    "change. Catch-up: a daemon that was stopped comes back, from its being ready to its holding all, through a "
+    "relay that counts bytes.\n\n"
+    "`./dev bench profile --stacks` shows where the time of a write, a read, writes in flight and an event goes, "
+    "in daemon and client, with py-spy."
+)
+
+
+def _systems() -> str:
+    lines = ["| system | what its acknowledgement, or its event, means |", "|---|---|"]
+    stores: list[Store | Distant] = [Crdtsync(), Redis("always"), Redis("everysec"), Etcd(), Nats(), *DISTANT]
+    lines += [f"| {store.name} | {store.durability} |" for store in stores]
+    return "\n".join(lines)
+
+
+def _elsewhere() -> str:
+    lines = [f"- [{name}](benchmarks.md#{place})" for name, place in _PLACES.items()]
+    return "\n".join(["Other benchmarks, with their commands and figures:", "", *lines])

@@ -1,0 +1,230 @@
+"""What agents ask about rights: make and revoke agents, grant and revoke rights, set quotas, list all of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.causality import VersionVector
+from crdtsync.core.access.guard import Guard
+from crdtsync.core.access.records import (
+    ACCESS,
+    AGENTS,
+    NO_RULE,
+    QUOTA_MAX,
+    QUOTA_NAMES,
+    QUOTAS,
+    AgentRecord,
+    QuotaRecord,
+    rule_name,
+)
+from crdtsync.core.access.rights import GRANTED, Right
+from crdtsync.core.access.rules import ANYONE, EVERYTHING, SOCKET, Rule
+from crdtsync.core.arguments import Arguments
+from crdtsync.errors import InvalidRequest, QuotaExceeded
+from crdtsync.wire.agent_keys import SECRET_BYTES, encode_agent_key, hash_of_secret
+from crdtsync.wire.limits import CLUSTER_SPACE, KEY_BYTES_MAX, check_name, is_name, key_fault, shown
+from crdtsync.wire.patterns import check_pattern
+from crdtsync.wire.tokens import encode_token
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from crdtsync.core.attached import Agent
+    from crdtsync.core.attached import Host as DeskHost
+
+Handler = Callable[["Agent", int, Arguments], object]
+
+RULES_MAX = 10_000
+"""Records of rules in the cluster, revoked ones too, when one more is made."""
+AGENTS_MAX = 10_000
+"""Agents with keys, revoked ones too, when one more is made."""
+ID_DIGITS_MAX = 10
+
+_BY_WORD = {right.word: right for right in GRANTED}
+
+
+class AccessDesk:
+    """The handlers of these requests, in ``requests``."""
+
+    def __init__(self, host: DeskHost, guard: Guard, random: Random) -> None:
+        self._host = host
+        self._guard = guard
+        self._random = random
+        self.requests: Mapping[str, Handler] = {
+            "agent_create": lambda agent, _request, args: self._create_agent(agent, args),
+            "agent_revoke": lambda agent, _request, args: self._revoke_agent(agent, args),
+            "agent_list": lambda agent, _request, _args: self._list_agents(agent),
+            "access_grant": lambda agent, _request, args: self._grant(agent, args),
+            "access_revoke": lambda agent, _request, args: self._revoke(agent, args),
+            "access_list": lambda agent, _request, args: self._list_rules(agent, args),
+            "access_quota": lambda agent, _request, args: self._set_quota(agent, args),
+        }
+
+    # -- agents ------------------------------------------------------------------------------------------------
+
+    def _create_agent(self, agent: Agent, args: Arguments) -> dict[str, Any]:
+        cluster = self._host.cluster
+        name = check_name(args.get("name"), "an agent")
+        before = cluster.get(AGENTS, name)
+        if before is not None and before.exists:
+            raise InvalidRequest(
+                f"there is an agent {name} already, and its key is shown once alone: for a new key, "
+                f"crdtsync agent revoke {name} first"
+            )
+        if before is None and len(cluster.names(AGENTS)) >= AGENTS_MAX:
+            raise QuotaExceeded(f"the cluster has {AGENTS_MAX:,} agents already, those that were revoked counted too")
+        secret = self._random.randbytes(SECRET_BYTES)
+        serial = 1 if before is None else before.serial + 1
+        record = AgentRecord(serial, (hash_of_secret(secret),), self._host.now_ms, agent.name)
+        point = cluster.put(AGENTS, name, record)
+        return {"name": name, "key": encode_agent_key(name, secret), "token": self._token(point)}
+
+    def _revoke_agent(self, agent: Agent, args: Arguments) -> dict[str, Any]:
+        cluster = self._host.cluster
+        name = check_name(args.get("name"), "an agent")
+        before = cluster.get(AGENTS, name)
+        if before is None or not before.exists:
+            raise InvalidRequest(f"there is no agent {name} with a key: see crdtsync agent list")
+        attached = sum(one.key_name == name for one in self._guard.attached())
+        point = cluster.put(AGENTS, name, AgentRecord(before.serial + 1, (), self._host.now_ms, agent.name))
+        return {"name": name, "ended": attached, "token": self._token(point)}
+
+    def _list_agents(self, agent: Agent) -> dict[str, Any]:
+        is_host = self._guard.is_host(agent)
+        attached = [one.key_name for one in self._guard.attached()]
+        return {
+            "agents": [
+                {"name": name, "time": record.time_ms, "by": record.by, "attached": attached.count(name)}
+                for name, record in self._host.cluster.all(AGENTS)
+                if record.exists and (is_host or name == agent.key_name)
+            ]
+        }
+
+    # -- rules -------------------------------------------------------------------------------------------------
+
+    def _grant(self, agent: Agent, args: Arguments) -> dict[str, Any]:
+        space, who, text = self._subject(agent, args)
+        right = _right(args.get("right"))
+        before = self._guard.rules.record(space, who, text)
+        if before is not None and before.right >= right:
+            return self._answer(space, who, text, is_changed=False)
+        if before is None and len(self._host.cluster.names(ACCESS)) >= RULES_MAX:
+            raise QuotaExceeded(f"the cluster has {RULES_MAX:,} rules already: use patterns that match more keys")
+        record = (before or NO_RULE).with_right(right, self._host.now_ms, agent.name)
+        return self._answer(space, who, text, self._host.cluster.put(ACCESS, rule_name(space, who, text), record))
+
+    def _revoke(self, agent: Agent, args: Arguments) -> dict[str, Any]:
+        space, who, text = self._subject(agent, args)
+        right = _right(args.get("right", Right.READ.word))
+        before = self._guard.rules.record(space, who, text)
+        if before is None or before.right < right:
+            return self._answer(space, who, text, is_changed=False)
+        record = before.with_right(Right(right - 1), self._host.now_ms, agent.name)
+        return self._answer(space, who, text, self._host.cluster.put(ACCESS, rule_name(space, who, text), record))
+
+    def _subject(self, agent: Agent, args: Arguments) -> tuple[str, str, str]:
+        """Space, who and pattern of the rule that a request is about."""
+        space = check_name(args.get("space", agent.space), "a space")
+        who, text = _who(args.get("who")), check_pattern(args.get("pattern", EVERYTHING)).text
+        if key_fault(ACCESS.prefix + rule_name(space, who, text)) is not None:
+            raise InvalidRequest(
+                f"the pattern {shown(text)} is too long: with space and agent it may have {KEY_BYTES_MAX:,} bytes"
+            )
+        return space, who, text
+
+    def _answer(
+        self, space: str, who: str, text: str, point: VersionVector | None = None, *, is_changed: bool = True
+    ) -> dict[str, Any]:
+        record = self._guard.rules.record(space, who, text)
+        right = Right.NONE if record is None else record.right
+        return {
+            "space": space,
+            "who": who,
+            "pattern": text,
+            "right": None if right is Right.NONE else right.word,
+            "changed": is_changed,
+            "token": self._token(point),
+        }
+
+    def _list_rules(self, agent: Agent, args: Arguments) -> dict[str, Any]:
+        return {
+            "rules": list(self._rules(agent, args)),
+            "quotas": list(self._quotas(agent)),
+            "quota_defaults": self._guard.default_limits._asdict(),
+        }
+
+    def _rules(self, agent: Agent, args: Arguments) -> Iterator[dict[str, Any]]:
+        """The rules of a space, or of ``all``: those that it may see, which are all for who administers the space."""
+        guard = self._guard
+        named = args.get("space", agent.space)
+        known = {name for name in self._host.replicas if is_name(name)}
+        for space in sorted({*guard.rules.spaces(), *known}) if args.get("all") is True else [str(named)]:
+            is_admin = agent.everywhere >= Right.ADMIN or guard.grant(agent, space).whole >= Right.ADMIN
+            if not is_name(space):
+                continue
+            for rule in guard.rules.all_of(space):
+                if is_admin or rule.who in agent.identities:
+                    yield self._described(space, rule)
+
+    def _described(self, space: str, rule: Rule) -> dict[str, Any]:
+        record = self._guard.rules.record(space, rule.who, rule.pattern.text) or NO_RULE
+        return {
+            "space": space,
+            "who": rule.who,
+            "pattern": rule.pattern.text,
+            "right": rule.right.word,
+            "time": record.time_ms or None,
+            "by": record.by or None,
+        }
+
+    # -- quotas ------------------------------------------------------------------------------------------------
+
+    def _set_quota(self, agent: Agent, args: Arguments) -> dict[str, Any]:
+        who = _who(args.get("who"))
+        if not who.startswith(("agent:", "uid:")):
+            raise InvalidRequest(f"a quota is of one agent, agent:NAME or uid:NUMBER, not of {who}")
+        given = {name: args[name] for name in QUOTA_NAMES if name in args}
+        for name, limit in given.items():
+            if limit is not None and (type(limit) is not int or not 1 <= limit <= QUOTA_MAX):
+                raise InvalidRequest(f"{name} must be a whole number from 1 to {QUOTA_MAX:,}, or nil for the default")
+        before = self._host.cluster.get(QUOTAS, who) or QuotaRecord()
+        limits = {name: given.get(name, getattr(before, name)) for name in QUOTA_NAMES}
+        record = QuotaRecord(**limits, time_ms=self._host.now_ms, by=agent.name)
+        if before == QuotaRecord() and len(self._host.cluster.names(QUOTAS)) >= RULES_MAX:
+            raise QuotaExceeded(f"the cluster has quotas for {RULES_MAX:,} agents already")
+        point = self._host.cluster.put(QUOTAS, who, record)
+        return {"who": who, **limits, "token": self._token(point)}
+
+    def _quotas(self, agent: Agent) -> Iterator[dict[str, Any]]:
+        is_host = self._guard.is_host(agent)
+        for who, record in self._host.cluster.all(QUOTAS):
+            limits = {name: getattr(record, name) for name in QUOTA_NAMES}
+            if (is_host or who == agent.who) and any(limit is not None for limit in limits.values()):
+                yield {"who": who, **limits}
+
+    def _token(self, point: VersionVector | None) -> str:
+        """Names the write: on a node that holds it, it is in force."""
+        cluster = self._host.replicas[CLUSTER_SPACE]
+        return encode_token([(CLUSTER_SPACE, cluster.epoch, dict(cluster.vector) if point is None else point)])
+
+
+def _right(word: object) -> Right:
+    right = _BY_WORD.get(word) if isinstance(word, str) else None
+    if right is None:
+        raise InvalidRequest(f"the right must be one of {', '.join(_BY_WORD)}, not {shown(word)}")
+    return right
+
+
+def _who(text: object) -> str:
+    """A word that names somebody, checked."""
+    form, _, name = text.partition(":") if isinstance(text, str) else ("", "", "")
+    is_known = text in (SOCKET, ANYONE) or (form == "agent" and is_name(name))
+    if form in ("uid", "gid"):
+        is_known = len(name) <= ID_DIGITS_MAX and name.isascii() and name.isdecimal() and str(int(name)) == name
+    if not is_known:
+        raise InvalidRequest(
+            f"{shown(text)} names nobody: use agent:NAME, uid:NUMBER, gid:NUMBER, {SOCKET} (its owner and group) or "
+            f"{ANYONE}"
+        )
+    return str(text)

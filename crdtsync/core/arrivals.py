@@ -1,0 +1,66 @@
+"""Over which peer each change came, and when: for people who ask why a node has what it has.
+
+Changes of one writer mostly come in a row over one peer, so what is kept is runs of them. It is kept in memory alone:
+of what came before this daemon was started nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from crdtsync.causality import Writer
+
+RUNS_PER_WRITER_MAX = 64
+"""The oldest are forgotten."""
+RUN_MS_MAX = 1000
+"""What comes within that time counts as one run, so a time of arrival is exact to that."""
+
+
+class Arrival(NamedTuple):
+    """Changes ``first`` to ``last`` of a writer came over the peer ``node``; the first of them at ``time_ms``.
+
+    ``is_snapshot``: as part of a snapshot.
+    """
+
+    first: int
+    last: int
+    node: str
+    time_ms: int
+    is_snapshot: bool
+
+
+class Arrivals:
+    """Of one replica."""
+
+    def __init__(self) -> None:
+        self._runs: dict[Writer, deque[Arrival]] = {}
+
+    def note(self, writer: Writer, seq: int, node: str, time_ms: int) -> None:
+        """A change has come."""
+        runs = self._runs.get(writer)
+        if runs is None:
+            runs = self._runs[writer] = deque(maxlen=RUNS_PER_WRITER_MAX)
+        last = runs[-1] if runs else None
+        if last is not None and _goes_on(last, seq, node, time_ms):
+            runs[-1] = last._replace(last=seq)
+        else:
+            runs.append(Arrival(seq, seq, node, time_ms, False))
+
+    def merged(self, before: Mapping[Writer, int], after: Mapping[Writer, int], node: str, time_ms: int) -> None:
+        """A snapshot has taken these writers on from ``before`` to ``after``."""
+        for writer, seq in after.items():
+            if before.get(writer, 0) < seq:
+                runs = self._runs.setdefault(writer, deque(maxlen=RUNS_PER_WRITER_MAX))
+                runs.append(Arrival(before.get(writer, 0) + 1, seq, node, time_ms, True))
+
+    def of(self, writer: Writer, seq: int) -> Arrival | None:
+        """How a change came; None: not known, or it was made here."""
+        found = [run for run in self._runs.get(writer, ()) if run.first <= seq <= run.last]
+        return found[0] if found else None
+
+
+def _goes_on(run: Arrival, seq: int, node: str, time_ms: int) -> bool:
+    is_next = run.last == seq - 1 and run.node == node and not run.is_snapshot
+    return is_next and time_ms - run.time_ms < RUN_MS_MAX

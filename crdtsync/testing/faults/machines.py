@@ -1,0 +1,113 @@
+"""Faults that show when machines fail: disks that lose what was not flushed, or go back; and bounds forgotten."""
+
+from __future__ import annotations
+
+from crdtsyncd import store
+from crdtsyncd.journal import Journal
+from crdtsyncd.mark import Mark
+from crdtsyncd.outcomes import Outcomes
+from crdtsyncd.store import Store
+
+from crdtsync.causality import Writer
+from crdtsync.core import gate
+from crdtsync.core.concerns import Concern
+from crdtsync.core.contacts import Contacts
+from crdtsync.core.documents import Documents
+from crdtsync.core.gate import CausalGate
+from crdtsync.core.sync import Sync
+from crdtsync.testing.agents import REGISTERS, TEXTS
+from crdtsync.testing.faults.planting import Patches, fault
+
+
+@fault("ought to hold", is_troubled=True)
+def commits_are_not_flushed(patch: Patches):
+    """What was acknowledged goes with the power (``synchronous=NORMAL``)."""
+    set_up, settle = store._set_up, Store._settle
+
+    def hasty(db):
+        set_up(db)
+        db.execute("PRAGMA synchronous = NORMAL")
+
+    def still_hasty(self):
+        settle(self)
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+
+    patch.setattr(store, "_set_up", hasty)
+    patch.setattr(Store, "_settle", still_hasty)
+
+
+@fault("applied another change", keys=REGISTERS, is_troubled=True)
+def a_writer_goes_on_after_its_disk_went_back(patch: Patches):
+    """Numbers that peers have seen are used again on other changes."""
+    patch.setattr(Mark, "allows", lambda self, own_changes: True)
+
+
+@fault("ought to hold", is_troubled=True)
+def the_journal_is_not_read_at_the_start(patch: Patches):
+    """What was committed and not yet in the tables is lost with a kill."""
+
+    def forget(self):
+        self._db.execute("DELETE FROM journal")
+
+    patch.setattr(Journal, "load", forget)
+
+
+@fault("for the second time", is_troubled=True)
+def outcomes_are_not_stored(patch: Patches):
+    """After a restart a retried write is done again."""
+    patch.setattr(Outcomes, "write", lambda self, rows: None)
+
+
+@fault("nodes had it on disk", keys=REGISTERS, is_troubled=True)
+def a_write_counts_as_held_where_it_was_sent(patch: Patches):
+    """A write concern is met before others have said that they have the write on disk."""
+    patch.setattr(Concern, "_is_at", lambda self, peer: True)
+
+
+@fault("nodes had it on disk", keys=REGISTERS, steps=240, is_troubled=True)
+def what_a_peer_once_had_counts_for_ever(patch: Patches):
+    """A peer whose disk went back is taken to have what it has lost."""
+    start, introduced = Sync._start, Contacts.introduced
+    once: dict[tuple[int, str], dict[str, dict[Writer, int]]] = {}
+
+    def remembering(self, link, hello, now_ms):
+        peer = self.peers.get(hello.node)
+        once[id(self.peers), hello.node] = {} if peer is None else {n: dict(v) for n, v in peer.acked.items()}
+        introduced(self, link, hello, now_ms)
+
+    def never_less(self, link, replica_, *arguments):
+        start(self, link, replica_, *arguments)
+        held = self.peers[link.hello.node].acked.get(replica_.name, {})
+        before = once.get((id(self.peers), link.hello.node), {}).get(replica_.name, {})
+        held.update({writer: max(seq, held.get(writer, 0)) for writer, seq in before.items()})
+
+    patch.setattr(Contacts, "introduced", remembering)
+    patch.setattr(Sync, "_start", never_less)
+
+
+@fault("too many early changes", is_troubled=True)
+def early_changes_are_not_bounded(patch: Patches):
+    """Whoever sends what cannot be applied yet fills the memory."""
+    hold = CausalGate.hold
+
+    def endless(self, change, waits_for):
+        gate.WRITER_CHANGES_MAX = 1 << 30
+        try:
+            return hold(self, change, waits_for)
+        finally:
+            gate.WRITER_CHANGES_MAX = 1
+
+    patch.setattr(gate, "WRITER_CHANGES_MAX", 1)
+    patch.setattr(CausalGate, "hold", endless)
+
+
+@fault("texts open", keys=TEXTS, is_tight=True, is_troubled=True)
+def texts_stay_open(patch: Patches):
+    """Those that were edited in one commit are all kept in memory."""
+    make_room = Documents._make_room
+
+    def make_one_room(self, count_max):
+        if len(self._open) <= count_max + 1:
+            make_room(self, count_max)
+
+    patch.setattr(Documents, "_make_room", make_one_room)

@@ -1,0 +1,114 @@
+"""``agent``: agents that prove their name with a key."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+from crdtsyncd.cli import output, values
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.params import NAME
+from crdtsyncd.cli.session import connect
+from crdtsyncd.cli.tables import Column, show_table
+from crdtsyncd.cli.units import ago, moment
+
+KEY_FILE_MODE = 0o600
+
+
+@click.group("agent", no_args_is_help=True)
+def agent() -> None:
+    """Make, list and revoke agents that prove their name with a key.
+
+    Such an agent has the rights that are granted to it, whatever its user may do: see `crdtsync access`.
+
+    It gives its key by CRDTSYNC_AGENT_KEY, or by CRDTSYNC_AGENT_KEY_FILE or --agent-key-file.
+    """
+
+
+@state_command("create")
+@click.argument("name", type=NAME)
+@click.option(
+    "--file", "path", metavar="FILE", type=click.Path(), help="Write the key there instead, readable for you."
+)
+@pass_settings
+def create(settings: Settings, name: str, path: str | None) -> None:
+    """Make an agent, on all hosts, and print its key. Nobody can show it again: only a hash of it is kept.
+
+    The agent has no rights yet. For root and the user that crdtsyncd runs as.
+
+    \b
+    Examples:
+      crdtsync agent create researcher-1
+      crdtsync agent create researcher-1 --file researcher-1.key
+    """
+    file = None if path is None else os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, KEY_FILE_MODE)
+    try:
+        with connect(settings) as client:
+            fields = client.agent_create(name)
+        if file is not None:
+            os.write(file, f"{fields['key']}\n".encode())
+            os.fsync(file)
+    except BaseException:
+        if path is not None:
+            os.unlink(path)  # noqa: PTH108  # it was made above
+        raise
+    finally:
+        if file is not None:
+            os.close(file)
+    shown = fields if path is None else {**fields, "key": None, "file": path}
+    output.result(settings, str(fields["key"]) if path is None else f"the key of {name} is in {path}", shown)
+
+
+@state_command("list")
+@pass_settings
+def list_(settings: Settings) -> None:
+    """List the agents with keys. Who does not run this node sees itself alone. With --json one object a line.
+
+    \b
+    Example:
+      crdtsync agent list
+    """
+    with connect(settings) as client:
+        found = client.agent_list()
+    for one in found:
+        one["time"] = moment(one.get("time"))
+    if settings.json:
+        for one in found:
+            output.line(values.dumps(one))
+    elif found:
+        show_table(COLUMNS, found)
+    else:
+        output.line("no agents with keys: crdtsync agent create NAME makes one")
+
+
+@state_command("revoke")
+@click.argument("name", type=NAME)
+@pass_settings
+def revoke(settings: Settings, name: str) -> None:
+    """Make the key of an agent worthless, on all hosts. Its connections end, at once where that is known.
+
+    What it has written stays, and so do the rules for it: they hold again if it is made anew.
+
+    \b
+    Example:
+      crdtsync agent revoke researcher-1
+    """
+    with connect(settings) as client:
+        fields = client.agent_revoke(name)
+    output.result(settings, f"revoked {name}, {fields['ended']} connections ended here", fields)
+
+
+def _attached(row: Any) -> str:  # Any: as Column
+    return str(row["attached"])
+
+
+COLUMNS = (
+    Column("AGENT", lambda row: str(row["name"])),
+    Column("ATTACHED", _attached, is_number=True),
+    Column("SINCE", lambda row: ago(row["time"]) if row["time"] else ""),
+    Column("MADE BY", lambda row: str(row["by"] or "")),
+)
+
+for command in (create, list_, revoke):
+    agent.add_command(command)

@@ -1,0 +1,77 @@
+"""The beginning of ``crdtsyncd``: options, settings, errors as one sentence.
+
+It imports little, so that the settings are read and checked, in another process, while this one imports the rest.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from traceback import format_exception
+from typing import Any
+
+import click
+from crdtsyncd.settings import Reading, read_settings
+
+from crdtsync.errors import ConfigError, CrdtSyncError
+
+EXIT_FAILED = 1
+EXIT_CONFIG = 2
+EXIT_BUG = 70
+
+PATH = click.Path(readable=False, path_type=Path)  # who opens it says better what is wrong with it
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--config", "config_file", type=PATH, metavar="FILE", help="TOML file with settings.")
+@click.option("--data-dir", type=PATH, metavar="DIR", help="Where the database lives.")
+@click.option("--socket", type=PATH, metavar="PATH", help="Unix socket for agents.")
+@click.option("--listen", multiple=True, metavar="HOST:PORT", help="Accept peers here. May be repeated.")
+@click.option("--advertise", multiple=True, metavar="HOST:PORT", help="Where peers reach this node. May be repeated.")
+@click.option("--peer", "peers", multiple=True, metavar="URL", help="Connect to this peer. May be repeated.")
+@click.option("--join", metavar="INVITE", help="Join a cluster by this invite, unless this node is a member already.")
+@click.option("--node-name", metavar="NAME", help="Name of this node, shown to people.")
+@click.option("--insecure-loopback", is_flag=True, default=None, help="Allow plain ws:// between loopback addresses.")
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Least severe events to log."
+)
+@click.option("--check-config", is_flag=True, help="Say whether the configuration is valid, and exit.")
+@click.version_option(package_name="crdtsync", prog_name="crdtsyncd")
+def cli(config_file: Path | None, check_config: bool, **options: Any) -> None:
+    """Hold this host's replica of the shared state, and keep it in sync with its peers."""
+    given = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in options.items()
+        if value not in (None, ())
+    }
+    reading = Reading(config_file, given)
+    if check_config:
+        reading.result()
+        click.echo("the configuration is valid")
+        return
+    from crdtsyncd.main import serve  # meanwhile: it takes as long
+
+    serve(reading.result(), lambda: read_settings(config_file, given))
+
+
+def main() -> None:
+    """Entry point: errors become one sentence and an exit status."""
+    try:
+        cli.main(standalone_mode=False)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(EXIT_CONFIG)
+    except ConfigError as error:
+        click.echo(f"crdtsyncd: {error.message}", err=True)
+        sys.exit(EXIT_CONFIG)
+    except CrdtSyncError as error:
+        click.echo(f"crdtsyncd: {error.message}", err=True)
+        sys.exit(EXIT_FAILED)
+    except Exception as error:  # noqa: BLE001  # a bug: the log tells all, the person gets a sentence
+        from crdtsyncd import telemetry
+
+        telemetry.log("bug", level="error", during="run", error="".join(format_exception(error)))
+        click.echo(f"crdtsyncd: failed inside, please report it: {type(error).__name__}: {error}", err=True)
+        sys.exit(EXIT_BUG)

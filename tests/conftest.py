@@ -1,0 +1,16 @@
+"""For all tests: hypothesis judges what is found, not how fast this machine is; and who boots a machine is alone."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """The tests of one booted machine follow each other: run by themselves, they must not be shared out."""
+    is_of_one_machine = all("test_boot" in argument for argument in config.args)
+    return 1 if config.args and is_of_one_machine else None

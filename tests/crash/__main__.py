@@ -1,0 +1,58 @@
+"""``./dev crash HARNESS``: prints the seed and the figures; status 1 if anything acknowledged was lost."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+
+from tests.crash.harness import Report, can_trace, errors, kills, points, until
+from tests.harness.daemon import PROGRAM
+from tests.nemesis.plants import PLANTS
+
+
+def _power(cuts: int) -> int:
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "--timeout=0", "tests/integration/test_power.py"]
+    return subprocess.run(command, env={**os.environ, "CRDTSYNC_POWER_CUTS": str(cuts)}, check=False).returncode
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="./dev crash", description="Kills, errors of the disk, power cuts.")
+    harnesses = parser.add_subparsers(dest="harness", required=True)
+    each = harnesses.add_parser("kills", help="kill -9 at random moments")
+    each.add_argument("--count", type=int, default=500)
+    for name, words in (
+        ("points", "kill -9 at every call that changes the disk"), ("errors", "every call to the disk fails in turn"),
+    ):  # fmt: skip
+        each = harnesses.add_parser(name, help=words)
+        each.add_argument("--step", type=int, default=1, help="only every so many-th (default: every one)")
+        each.add_argument("--minutes", type=float, help="stop after so long")
+    for each in harnesses.choices.values():
+        each.add_argument("--seed", type=int)
+        each.add_argument("--plant", choices=sorted(PLANTS), help="plant a fault: the run must fail")
+    each = harnesses.add_parser("power", help="power cuts, with commits that are not synced as the control")
+    each.add_argument("--cuts", type=int, default=1000)
+    arguments = parser.parse_args()
+    if arguments.harness == "power":
+        return _power(arguments.cuts)
+    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1_000_000)
+    print(f"seed {seed}", flush=True)
+    program = PLANTS.get(arguments.plant, PROGRAM)
+    report: Report
+    if arguments.harness == "kills":
+        report = kills(arguments.count, seed, program)
+    elif not can_trace():
+        print("needs root and strace (apt-get install strace)", file=sys.stderr)
+        return 2
+    else:
+        budget = until(None if arguments.minutes is None else arguments.minutes * 60)
+        report = {"points": points, "errors": errors}[arguments.harness](arguments.step, seed, budget, program)
+    print("\n".join(report.lines()))
+    return 1 if report.found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

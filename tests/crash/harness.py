@@ -1,0 +1,271 @@
+"""Kills at random moments, kills and errors at every call in turn; each time what was acknowledged must be there."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, sleep
+
+from tests.crash.child import Child
+from tests.crash.writes import DEAD, Writes
+from tests.harness.daemon import PROGRAM
+
+CALLS = ("write", "pwrite64", "fsync", "fdatasync", "ftruncate", "openat", "fallocate", "unlink")
+"""Those that change what is on disk; SQLite uses no others to write."""
+ERRORS = {
+    "write": ("EIO", "ENOSPC"), "pwrite64": ("EIO", "ENOSPC"), "fsync": ("EIO",), "fdatasync": ("EIO",),
+    "ftruncate": ("EIO",), "openat": ("EIO", "EMFILE"), "fallocate": ("EIO", "ENOSPC"), "unlink": ("EIO",),
+    "pread64": ("EIO",),
+}  # fmt: skip
+FAILED = 1
+PIPELINED = 12
+LARGE_EVERY = 5
+Budget = Callable[[], bool]
+
+
+@dataclass
+class Report:
+    """The figures."""
+
+    title: str
+    runs: int = 0
+    restarts: int = 0
+    acknowledged: int = 0
+    unanswered: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    found: list[str] = field(default_factory=list)
+    began_s: float = field(default_factory=monotonic)
+
+    def lines(self) -> list[str]:
+        """For people."""
+        did = f"{self.title}: {self.runs} runs in {monotonic() - self.began_s:.0f} s, {self.restarts} restarts"
+        lines = [f"{did}; {self.acknowledged:,} writes acknowledged, {self.unanswered:,} not answered"]
+        lines += [f"  {count:6} {outcome}" for outcome, count in self.outcomes.most_common()]
+        lines += [f"FOUND {each}" for each in self.found[:20]]
+        return [*lines, f"{len(self.found)} violations" if self.found else "no violation"]
+
+    def check(self, child: Child, writes: list[Writes], where: str) -> None:
+        """Hold what is there against what was acknowledged; the daemon is started if it does not run."""
+        if not child.is_running():
+            child.start()
+            self.restarts += 1
+        agent = child.attach()
+        if agent is None:
+            self.found.append(f"{where}: it does not start again: {child.tail()}")
+            return
+        with agent:
+            try:
+                self.found += [f"{where}: {wrong}" for each in writes for wrong in each.wrong(agent)]
+                agent.write("set", key="works", value=self.runs)
+            except DEAD as error:
+                self.found.append(f"{where}: it does not work after the restart: {error!r}; {child.tail()}")
+
+    def note(self, writes: Writes) -> None:
+        """Count what a run did."""
+        self.runs += 1
+        self.acknowledged += len(writes.acknowledged)
+        self.unanswered += len(writes.sent) - len(writes.acknowledged) - len(writes.refused)
+
+
+def _place() -> Path:
+    return Path(tempfile.mkdtemp(prefix="csc", dir="/tmp"))
+
+
+def kills(count: int, seed: int, program: str = PROGRAM) -> Report:
+    """So many kills at random moments of writing, and some of starting."""
+    report, rng = Report("kills at random"), random.Random(seed)
+    child = Child(_place(), program)
+    kept: list[Writes] = []
+    try:
+        child.start()
+        for number in range(count):
+            if rng.random() < 0.1:
+                child.kill()
+                child.start()
+                sleep(rng.uniform(0, 0.2))
+                child.kill()
+                report.outcomes["killed while it started"] += 1
+                child.start()
+            agent = child.attach()
+            if agent is None:
+                report.found.append(f"kill {number}: it does not start again: {child.tail()}")
+                break
+            writes = Writes(f"{number}")
+            with agent:
+                for _ in range(rng.randrange(3)):
+                    writes.send(agent, rng.randrange(1, PIPELINED))
+                    writes.take(agent)
+                writes.send(agent, rng.randrange(1, 60), large_every=rng.choice((0, 0, 0, 7)))
+                sleep(rng.choice((0, 0.0005, 0.002, 0.005, 0.02)) * rng.random())
+                child.kill()
+                writes.take(agent)
+            report.outcomes["killed while it wrote"] += 1
+            report.note(writes)
+            kept.append(writes)
+            report.check(child, [writes], f"kill {number}")
+        report.check(child, kept, "at the end")
+    finally:
+        child.close()
+    return report
+
+
+# -- every call in turn ------------------------------------------------------------------------------------------------
+
+
+class Template:
+    """A data directory that a killed daemon has left, with rows in the journal; copied for each run."""
+
+    def __init__(self) -> None:
+        self._child = Child(_place())
+        self.writes = Writes("before")
+        self._child.start()
+        agent = self._child.attach()
+        assert agent is not None, self._child.tail()
+        with agent:
+            self.writes.send(agent, 40)
+            assert self.writes.take(agent)
+            self.writes.send(agent, 4)
+            assert self.writes.take(agent)
+        self._child.kill()
+        self._child.socket.unlink()  # which cannot be copied
+
+    def copy(self, program: str = PROGRAM) -> Child:
+        """In the same place each time, where the mark is too: paths are in what strace filters by."""
+        base = self._child.base.with_name(self._child.base.name + "r")
+        shutil.copytree(self._child.base, base)
+        return Child(base, program)
+
+    def close(self) -> None:
+        """Remove it."""
+        self._child.close()
+
+
+def _drive(child: Child, trace: list[str], writes: Writes) -> str:
+    """Start, write, checkpoint, stop, as far as it gets; what became of it."""
+    child.start(trace)
+    agent = child.attach()
+    if agent is None:
+        return _ending(child, "at the start")
+    with suppress(*DEAD), agent:
+        for _ in range(3):
+            writes.send(agent, PIPELINED, large_every=LARGE_EVERY)  # more than a checkpoint waits for
+            if not writes.take(agent):
+                child.wait()
+                return _ending(child, "while it wrote")
+            sleep(0.02)
+        sleep(0.15)  # the journal goes into the tables when nothing comes
+    child.stop()
+    return _ending(child, "at the end")
+
+
+def _ending(child: Child, when: str) -> str:
+    status = child.status
+    assert status is not None
+    return f"killed {when}" if status < 0 else f"status {status} {when}"
+
+
+def _traced(child: Child) -> list[str]:
+    return [word for path in child.files for word in ("-P", path)]
+
+
+def count_calls(template: Template) -> Counter[str]:
+    """How many calls of each name a life makes that nothing disturbs."""
+    child = template.copy()
+    trace = child.base / "trace"
+    try:
+        names = ",".join(dict.fromkeys((*CALLS, *ERRORS)))
+        ending = _drive(child, [*_traced(child), "-o", str(trace), "-e", f"trace={names}"], Writes("count"))
+        assert ending == "status 0 at the end", f"{ending}: {child.tail()}"
+        lines = trace.read_text(errors="replace").splitlines()
+        words = [line.split(None, 1)[1] for line in lines if line.split(None, 1)[1:]]
+        return Counter(word.split("(", 1)[0] for word in words if "(" in word and not word.startswith("<"))
+    finally:
+        child.close()
+
+
+def points(step: int, seed: int, go_on: Budget, program: str = PROGRAM) -> Report:
+    """kill -9 at every ``step``-th call in turn, from a random one on."""
+    report, template = Report("kills at every call"), Template()
+    try:
+        total = sum(count for name, count in count_calls(template).items() if name in CALLS)
+        for number in range(1 + random.Random(seed).randrange(step), total + 1, step):
+            if not go_on():
+                break
+            _one(report, template, f"{','.join(CALLS)}:signal=KILL:when={number}", program)
+        report.outcomes[f"({total} calls in a life)"] = 0
+    finally:
+        template.close()
+    return report
+
+
+def errors(step: int, seed: int, go_on: Budget, program: str = PROGRAM) -> Report:
+    """Every ``step``-th call fails in turn, once; and from there on, all of its name."""
+    report, template = Report("calls that fail"), Template()
+    try:
+        counts = count_calls(template)
+        cases = [
+            f"{name}:error={error}:when={number}{more}"
+            for name, errors_of in ERRORS.items()
+            for error in errors_of
+            for number in range(1, counts[name] + 1)
+            for more in ("", "+")
+        ]
+        cases = cases[random.Random(seed).randrange(step) :: step]
+        random.Random(seed).shuffle(cases)
+        for case in cases:
+            if not go_on():
+                break
+            _one(report, template, case, program)
+        report.outcomes[f"({len(cases)} cases; calls in a life: {dict(counts)})"] = 0
+    finally:
+        template.close()
+    return report
+
+
+def _one(report: Report, template: Template, fault: str, program: str) -> None:
+    child, writes = template.copy(program), Writes("now")
+    try:
+        name = fault.split(":", 1)[0]
+        began = len(child.lines())
+        trace = [*_traced(child), "-o", "/dev/null", "-e", f"trace={name}", "-e", f"inject={fault}"]
+        ending = _drive(child, trace, writes)
+        report.note(writes)
+        report.outcomes[ending] += 1
+        report.found += [f"{fault}: {wrong}" for wrong in _rude(child, ending, child.lines()[began:])]
+        report.check(child, [template.writes, writes], fault)
+        status = child.stop()
+        if status != 0:
+            report.found.append(f"{fault}: after the restart it stops with {status}: {child.tail()}")
+    except AssertionError as error:
+        report.found.append(f"{fault}: {error}")
+    finally:
+        child.close()
+
+
+def _rude(child: Child, ending: str, lines: list[str]) -> list[str]:
+    """What it said that nobody should read, or did not say."""
+    text = "\n".join(lines)
+    wrong = [f"a bug: {text[-2500:]}"] if "Traceback" in text or '"event": "bug"' in text else []
+    if ending.startswith("status") and child.status not in (0, FAILED):
+        wrong.append(f"{ending}: {child.tail()}")
+    if child.status == FAILED and not (lines and lines[-1].startswith("crdtsyncd: ")):
+        wrong.append(f"{ending} without a sentence: {child.tail()}")
+    return wrong
+
+
+def until(seconds: float | None) -> Budget:
+    """A budget of time; None: no end."""
+    end_s = None if seconds is None else monotonic() + seconds
+    return lambda: end_s is None or monotonic() < end_s
+
+
+def can_trace() -> bool:
+    """Whether there is a strace here."""
+    return shutil.which("strace") is not None and os.geteuid() == 0

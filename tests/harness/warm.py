@@ -1,0 +1,202 @@
+"""Processes of ``crdtsyncd`` and ``crdtsync`` that need not import everything again: forked from one that has.
+
+Importing takes most of a second of processor time, and a run of all tests starts some thousands. What is forked is a
+process like any other: its own pid, session, files, environment and arguments, killed and waited for like others. The
+tests of services, of pages of the documentation and of injected faults start theirs from nothing, and
+``CRDTSYNC_TEST_COLD=1`` makes all tests do so.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+IS_COLD = os.environ.get("CRDTSYNC_TEST_COLD") == "1"
+REQUEST_BYTES_MAX = 1 << 20
+START_TIMEOUT_S = 60.0
+# What an interpreter heeds only when it starts; with another of these a process has to start from nothing.
+_HEEDED_AT_START = ("PYTHON", "LD_", "MALLOC_", "GLIBC_")
+
+
+class WarmProcess:
+    """One forked process, as far as a :class:`subprocess.Popen` is needed of it."""
+
+    def __init__(self, arguments: Sequence[str], status: int, stderr: IO[bytes] | None) -> None:
+        self.args = arguments
+        self.stderr = stderr
+        self.returncode: int | None = None
+        self._status = status
+        self._lock = threading.Lock()
+        self.pid = int.from_bytes(self._read(4, START_TIMEOUT_S), "big")
+
+    def poll(self) -> int | None:
+        """Its exit status, minus the signal that ended it; None while it runs."""
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Until it ends.
+
+        :raises subprocess.TimeoutExpired: it has not ended in that time.
+        """
+        with self._lock:
+            if self.returncode is None:
+                self.returncode = os.waitstatus_to_exitcode(int.from_bytes(self._read(4, timeout), "big"))
+                os.close(self._status)
+            return self.returncode
+
+    def _read(self, size: int, timeout_s: float | None) -> bytes:
+        poll = select.poll()
+        poll.register(self._status, select.POLLIN)
+        if not poll.poll(None if timeout_s is None else timeout_s * 1000):
+            raise subprocess.TimeoutExpired(list(self.args), timeout_s or 0)
+        data = os.read(self._status, size)
+        if len(data) != size:
+            raise ChildProcessError(f"nobody looks after {self.args} any more")
+        return data
+
+
+class WarmStart:
+    """The process that has imported everything, and the way to ask it for others."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket = ours
+        self._lock = threading.Lock()
+        self._heeded = _heeded(os.environ)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("CRDTSYNC_")}
+        command = [sys.executable, "-P", __file__, str(theirs.fileno())]
+        with theirs:
+            self._process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+            )
+        atexit.register(self._end)
+
+    def suits(self, environment: Mapping[str, str]) -> bool:
+        """Whether a process of this environment may be a fork."""
+        return _heeded(environment) == self._heeded
+
+    def start(
+        self,
+        program: str,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        directory: Path | None = None,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+    ) -> WarmProcess:
+        """Start ``crdtsyncd`` or ``crdtsync``, in a session of its own.
+
+        A stream that is not given is nothing, but for ``stderr``, which is the ``stderr`` of the process returned.
+        """
+        order = {
+            "program": program,
+            "arguments": list(arguments),
+            "environment": dict(environment),
+            "directory": os.fspath(directory or Path.cwd()),
+        }
+        status, their_status = os.pipe()
+        null = os.open(os.devnull, os.O_RDWR)
+        ours, their_stderr = os.pipe() if stderr is None else (None, os.dup(stderr))
+        handed = [null if stdin is None else stdin, null if stdout is None else stdout, their_stderr, their_status]
+        try:
+            with self._lock:
+                socket.send_fds(self._socket, [json.dumps(order).encode()], handed)
+        finally:
+            for each in (null, their_stderr, their_status):
+                os.close(each)
+        return WarmProcess([program, *arguments], status, None if ours is None else os.fdopen(ours, "rb"))
+
+    def _end(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+
+_the_one: WarmStart | None = None
+_making = threading.Lock()
+
+
+def warm_start(environment: Mapping[str, str]) -> WarmStart | None:
+    """Where to ask for processes of this environment; None if they have to start from nothing."""
+    global _the_one  # noqa: PLW0603  # one for each test process, made when it is first needed
+    if IS_COLD:
+        return None
+    with _making:
+        if _the_one is None:
+            _the_one = WarmStart()
+    return _the_one if _the_one.suits(environment) else None
+
+
+def _heeded(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(_HEEDED_AT_START)}
+
+
+# -- in the process that forks -----------------------------------------------------------------------------------------
+
+
+def _serve(asked: socket.socket) -> tuple[str, list[str]]:
+    """Fork until nobody can ask any more. Returns in the forked process, with what it is to be."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those who look after the forked: nobody waits for them
+    while True:
+        data, handed, _, _ = socket.recv_fds(asked, REQUEST_BYTES_MAX, 4)
+        if not data:
+            os._exit(0)
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            asked.close()
+            return _look_after(json.loads(data), handed)
+        for each in handed:
+            os.close(each)
+
+
+def _look_after(order: dict[str, Any], handed: list[int]) -> tuple[str, list[str]]:
+    """Fork the process itself, and report its pid and then its end. Returns in the forked one."""
+    *streams, status = handed
+    pid = os.fork()
+    if pid:
+        for each in (0, 1, 2, *streams):
+            os.close(each)
+        try:
+            os.write(status, pid.to_bytes(4, "big"))
+            os.write(status, os.waitpid(pid, 0)[1].to_bytes(4, "big"))
+        except BrokenPipeError:
+            pass
+        os._exit(0)
+    os.close(status)
+    os.setsid()
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(order["directory"])
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    return order["program"], order["arguments"]
+
+
+def _main() -> None:
+    asked = socket.socket(fileno=int(sys.argv[1]))
+    from crdtsyncd.cli.main import main as command_line  # only here, and not where tests are
+    from crdtsyncd.main import main as daemon
+
+    programs: dict[str, Callable[[], object]] = {"crdtsync": command_line, "crdtsyncd": daemon}
+    program, arguments = _serve(asked)
+    sys.argv = [program, *arguments]
+    programs[program]()
+
+
+if __name__ == "__main__":
+    _main()

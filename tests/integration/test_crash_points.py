@@ -1,0 +1,38 @@
+"""Kills and errors of the disk at some of all points, briefly; ``./dev crash`` tries them all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.crash.harness import can_trace
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(200)]
+ROOT = Path(__file__).parents[2]
+
+
+def crash(*words: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own: it forks its daemons, and must have one thread."""
+    command = [sys.executable, "-m", "tests.crash", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False)
+
+
+@pytest.mark.parametrize("words", [
+    ("kills", "--count", "6"), ("points", "--step", "150", "--minutes", "0.07"),
+    ("errors", "--step", "150", "--minutes", "0.07"),
+])  # fmt: skip
+def test_some_of_all_points(words: tuple[str, ...]) -> None:
+    if words[0] != "kills" and not can_trace():
+        pytest.skip("needs root and strace (apt-get install strace)")
+    done = crash(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no violation" in done.stdout
+
+
+def test_the_control_fails() -> None:
+    done = crash("kills", "--count", "2", "--seed", "1", "--plant", "ack-early")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "lacks" in done.stdout

@@ -1,0 +1,28 @@
+"""Five hosts under every fault, for some seconds; ``./dev nemesis --minutes 10`` does it at length."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.harness.lan import has_namespaces
+from tests.nemesis.run import Plan, run
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not has_namespaces(), reason="needs root and ip netns"),
+]
+SECONDS = 8.0
+
+
+@pytest.mark.timeout(300)
+def test_some_seconds_of_everything_that_goes_wrong() -> None:
+    plan = Plan(
+        SECONDS, random.SystemRandom().randrange(1_000_000), agents_per_host=2, fault_pause_s=0.2,
+        fault_hold_s=(0.3, 1.5), faults_at_once=3,
+    )  # fmt: skip
+    report = run(plan)
+    assert not report.found, "\n".join([f"./dev nemesis --seed {plan.seed}", *report.lines()])
+    assert sum(report.faults.values()) >= 4, report.lines()
+    assert sum(op.outcome == "done" for op in report.history.ops) > 200, report.lines()

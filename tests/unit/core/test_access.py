@@ -1,0 +1,675 @@
+"""Who may do what: rules, agents with keys, quotas; and nothing of what may not be read gets out by another way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from crdtsync.core.access.quotas import Limits
+from crdtsync.core.access.records import ACCESS as RULES
+from crdtsync.core.access.records import AGENTS, BUILT_IN, NO_RULE, AccessRecord, AgentRecord
+from crdtsync.core.access.rights import NEEDED, Right
+from crdtsync.core.attached import User
+from crdtsync.core.fleet import Reach
+from crdtsync.core.writes import WRITES
+from crdtsync.errors import NoSpace
+from crdtsync.wire.agent_keys import decode_agent_key, encode_agent_key
+from crdtsync.wire.codec import pack
+from crdtsync.wire.patterns import check_pattern
+from tests.unit.core.fleet import Fleet, Machine, Refusal, Session, fleet_of
+from tests.unit.core.texts import Editor
+
+ROOT = User(0, (0,), is_local=False)
+STRANGER = User(2000, (2000,), is_local=False)
+"""Whom the socket's mode alone let in."""
+
+
+@pytest.fixture
+def pair() -> Iterator[Fleet]:
+    with fleet_of("a", "b", linked=True) as fleet:
+        for machine in fleet.machines.values():
+            machine.step(Reach(operators=(0,)))
+        yield fleet
+
+
+@pytest.fixture
+def machine(pair: Fleet) -> Machine:
+    return pair["a"]
+
+
+@pytest.fixture
+def root(machine: Machine) -> Session:
+    return machine.agent("root", user=ROOT)
+
+
+def keyed(root: Session, name: str = "critic", **rules: str) -> Session:
+    """A new agent with rules in the space default, by right."""
+    key = root.ask("agent_create", name=name)["key"]
+    for right, pattern in rules.items():
+        grant(root, f"agent:{name}", right, pattern)
+    return root.machine.agent(name, key=key)
+
+
+def grant(root: Session, who: str, right: str, pattern: str = "**", **args: Any) -> Any:
+    return root.ask("access_grant", who=who, right=right, pattern=pattern, **args)
+
+
+def revoke(root: Session, who: str, pattern: str = "**", **args: Any) -> Any:
+    return root.ask("access_revoke", who=who, pattern=pattern, **args)
+
+
+def refused(call: Any, *args: Any, **named: Any) -> dict[str, Any]:
+    with pytest.raises(Refusal, match="not_allowed") as caught:
+        call(*args, **named)
+    return caught.value.fields
+
+
+def ended(session: Session, request: int) -> dict[str, Any]:
+    """The error that a watch or resolver ended with; its first reply was taken before."""
+    status, fields = session.replies.pop(request)
+    assert status == 1
+    return fields
+
+
+def long(session: Session, operation: str, **args: Any) -> Any:
+    """A read that takes several turns."""
+    request = session.send(operation, **args)
+    while request not in session.replies:
+        session.machine.turn()
+    return session.result(request)
+
+
+def begin(session: Session, operation: str, **args: Any) -> int:
+    request = session.send(operation, **args)
+    session.machine.turn()
+    assert session.replies.pop(request)[0] == 0
+    return request
+
+
+# -- the table -------------------------------------------------------------------------------------------------------
+
+
+def test_every_request_has_its_line_in_the_table_and_no_other_has(machine):
+    assert set(NEEDED) == set(machine.node.desk.requests)
+    assert all(NEEDED[name].right >= Right.WRITE for name in WRITES)
+
+
+def test_a_request_that_nobody_thought_of_is_for_the_host_alone(machine, root, monkeypatch):
+    agent = machine.agent("somebody")
+    monkeypatch.delitem(NEEDED, "get")
+    assert "root and the user" in refused(agent.ask, "get", key="k")["message"]
+    monkeypatch.delitem(NEEDED, "incr")
+    monkeypatch.setattr(agent.machine.node.desk.agents[agent.conn], "everywhere", Right.NONE)
+    assert "root and the user" in refused(agent.do, "batch", ops=[["incr", {"key": "k"}]])["message"]
+    assert root.ask("get", key="k") is None
+
+
+# -- what holds by itself ----------------------------------------------------------------------------------------------
+
+
+def test_the_sockets_owner_and_group_may_do_all_in_every_space_and_nobody_else_anything(machine):
+    local, stranger = machine.agent("local"), machine.agent("stranger", user=STRANGER)
+    local.ask("space_create", name="team")
+    local.set("k", 1, space="team")
+    for space in ("default", "team", "nowhere"):
+        fields = refused(stranger.get, "k", space=space)
+        assert (fields["who"], fields["right"], fields["space"]) == ("uid:2000", "read", space)
+        assert "no rule gives it any right there" in fields["message"]
+    assert stranger.ask("space_list")["spaces"] == []
+    refused(stranger.ask, "space_create", name="mine")
+
+
+def test_who_runs_the_node_cannot_be_locked_out(machine, root):
+    for space in ("default", "team"):
+        revoke(root, "socket", space=space)
+    root.ask("space_create", name="team")
+    root.set("k", 1, space="team")
+    refused(machine.agent("local").get, "k")
+    assert root.get("k", space="team") == 1
+    grant(root, "socket", "read")
+    assert machine.agent("local").get("k") is None
+
+
+def test_taking_away_the_last_rule_of_a_space_does_not_open_it(machine, root):
+    revoke(root, "socket")
+    grant(root, "uid:1000", "read")
+    revoke(root, "uid:1000")
+    refused(machine.agent("local").get, "k")
+
+
+@pytest.mark.parametrize("name", sorted(name for name, needed in NEEDED.items() if needed.right is Right.HOST))
+def test_what_concerns_the_host_is_for_root_and_the_daemons_user_alone(machine, name):
+    args = {"level": "debug"} if name == "log_level" else {}
+    assert "root and the user" in refused(machine.agent("local").ask, name, **args)["message"]
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_right_includes_those_below_it_and_goes_with_the_pattern(machine, root):
+    agent = keyed(root, read="plan/**", write="plan/*/notes", admin="own/**")
+    root.set("plan/a", 1)
+    assert agent.get("plan/a") == 1
+    agent.set("plan/a/notes", 2)
+    assert agent.get("plan/a/notes") == 2
+    refused(agent.set, "plan/a", 3)
+    refused(agent.get, "other")
+    agent.do("schema_set", pattern="own/*", policy="max")
+    refused(agent.do, "schema_set", pattern="plan/**", policy="max")
+    refused(agent.do, "schema_set", pattern="**", policy="max")
+    grant(agent, "uid:7", "write", "own/x/*")
+    refused(grant, agent, "uid:7", "read", "plan/**")
+    fields = refused(agent.delete, "plan/a")
+    assert "the rules for it there say: admin own/**, read plan/**, write plan/*/notes" in fields["message"]
+    assert "crdtsync access grant agent:critic write 'plan/a' --space default" in fields["message"]
+
+
+@pytest.mark.parametrize("right, left", [("read", None), ("write", "read"), ("admin", "write")])
+def test_taking_away_a_right_takes_those_above_it(root, right, left):
+    grant(root, "uid:5", "admin", "p/*")
+    assert revoke(root, "uid:5", "p/*", right=right)["right"] == left
+    assert revoke(root, "uid:5", "p/*", right=right)["changed"] is False
+    assert grant(root, "uid:5", "read", "p/*")["right"] == (left or "read")
+
+
+def test_rules_for_a_user_a_group_and_anyone_add_up(machine, root):
+    revoke(root, "socket")
+    grant(root, "uid:2000", "read", "u")
+    grant(root, "gid:20", "read", "g")
+    grant(root, "anyone", "read", "a")
+    agent = machine.agent("x", user=User(2000, (20,), is_local=False))
+    assert [agent.get(key) for key in "uga"] == [None] * 3
+    refused(agent.get, "k")
+    by_key = keyed(root, read="k")  # a key stands in the place of the user
+    assert [by_key.get(key) for key in "ka"] == [None] * 2
+    refused(by_key.get, "u")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"who": "nobody"}, {"who": "agent:"}, {"who": "uid:-1"}, {"who": "uid:007"}, {"who": 7},
+        {"who": "uid:" + "9" * 5000},
+        {"right": "all"}, {"pattern": "_schema/x"}, {"pattern": "x" * 1020}, {"pattern": "a*"}, {"space": "_cluster"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_rule_that_makes_no_sense_is_refused(root, args):
+    with pytest.raises(Refusal, match="invalid_request"):
+        root.ask("access_grant", **{"who": "uid:1", "right": "read", "pattern": "k", **args})
+
+
+def test_rules_are_listed_to_who_administers_the_space_and_their_own_to_others(machine, root):
+    agent = keyed(root, write="a/**")
+    grant(root, "uid:9", "read")
+    found = [(rule["who"], rule["pattern"], rule["right"], rule["by"]) for rule in root.ask("access_list")["rules"]]
+    assert found == [
+        ("agent:critic", "a/**", "write", "root"), ("socket", "**", "admin", None), ("uid:9", "**", "read", "root"),
+    ]  # fmt: skip
+    assert [rule["who"] for rule in agent.ask("access_list", all=True)["rules"]] == ["agent:critic"]
+
+
+def test_rules_hold_on_every_node_and_over_a_restart(pair, machine, root):
+    key = root.ask("agent_create", name="critic")["key"]
+    grant(root, "agent:critic", "read", "plan/**")
+    revoke(root, "socket")
+    pair.sync()
+    pair["b"].restart()
+    there = pair["b"].agent("critic", key=key)
+    assert there.get("plan/goal") is None
+    refused(there.get, "other")
+    refused(pair["b"].agent("local").get, "plan/goal")
+
+
+def test_a_rule_whose_commit_failed_never_was(machine, root):
+    agent = machine.agent("local")
+    root.send("access_revoke", who="socket")
+    machine.refuse(NoSpace("full"))
+    assert agent.get("k") is None
+
+
+# -- agents with keys --------------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_proven_and_only_its_hash_is_kept(machine, root):
+    key = root.ask("agent_create", name="critic")["key"]
+    name, secret = decode_agent_key(key)
+    assert (name, len(secret)) == ("critic", 32)
+    entries = machine.node.cluster.replica.entries
+    stored = b"".join(entry.value or b"" for name in entries.keys("agent/") for entry in entries.held(name))
+    assert len(stored) > 32
+    assert secret not in stored
+    assert key.encode() not in stored
+    for wrong in (encode_agent_key("critic", bytes(32)), encode_agent_key("other", secret)):
+        refused(machine.agent, "critic", key=wrong)
+    for broken in ("ak1.x", "ak1..critic", "ak1." + "=" * 43 + ".critic", 7, key + "\n"):
+        with pytest.raises(Refusal, match=r"invalid_request|not_allowed") as caught:
+            machine.agent("critic", key=broken)
+        assert str(broken) not in str(caught.value) or broken == 7
+    with pytest.raises(Refusal, match="there is an agent critic already"):
+        root.ask("agent_create", name="critic")
+
+
+def test_a_name_with_a_key_is_its_own(machine, root):
+    before = machine.agent("critic")
+    agent = keyed(root, write="**")
+    assert before.closed
+    refused(machine.agent, "critic")
+    local = machine.agent("local")
+    refused(local.set, "k", 1, agent="critic")
+    refused(local.ask, "space_create", name="x", agent="critic")
+    agent.set("k", 1)
+    agent.set("k", 2, agent="critic-2")  # a name that is nobody's
+    assert agent.ask("entry", key="k")["agent"] == "critic-2"
+    assert root.set("k", 3, agent="critic")  # who runs the node could write anything
+
+
+def test_a_revoked_key_ends_its_connections_at_once_and_a_new_one_is_another(pair, machine, root):
+    agent = keyed(root, read="**")
+    key = root.ask("agent_create", name="other")["key"]
+    pair.sync()
+    there = pair["b"].agent("other", key=key)
+    root.ask("agent_revoke", name="other")
+    assert not there.closed
+    pair.sync()
+    assert there.closed
+    assert root.ask("agent_revoke", name="critic")["ended"] == 1
+    assert agent.closed
+    assert agent.replies[0][1]["code"] == "not_allowed"
+    assert root.ask("agent_create", name="other")["key"] != key
+    refused(machine.agent, "other", key=key)
+    with pytest.raises(Refusal, match="no agent critic"):
+        root.ask("agent_revoke", name="critic")
+
+
+def test_agents_are_listed_to_the_host_and_themselves(machine, root):
+    agent = keyed(root)
+    keyed(root, "other")
+    assert [(one["name"], one["attached"]) for one in root.ask("agent_list")["agents"]] == [("critic", 1), ("other", 1)]
+    assert [one["name"] for one in agent.ask("agent_list")["agents"]] == ["critic"]
+
+
+# -- nothing gets out another way --------------------------------------------------------------------------------------
+
+
+def test_what_may_not_be_read_is_neither_listed_nor_counted(machine, root):
+    agent = keyed(root, read="open/**")
+    for key in ("open/1", "open/2", "secret/1"):
+        root.set(key, key)
+        machine.agent("rival").set(key, "rival", seen="?")
+    root.do("schema_set", pattern="secret/*", policy="max")
+    for args in ({}, {"values": True}, {"entries": True}, {"conflicts": True, "entries": True}):
+        assert "secret" not in str(agent.ask("scan", **args))
+        assert len(agent.ask("scan", **args)["items"]) == 2
+    assert "secret" not in str(long(agent, "history", prefix="", limit=100))
+    assert (
+        len(long(root, "history", prefix="", limit=100)["items"])
+        > len(long(agent, "history", prefix="", limit=100)["items"])
+        > 0
+    )
+    assert agent.ask("schemas")["items"] == []
+    assert agent.ask("schemas", key="secret/1")["items"] == []
+    refused(agent.ask, "scan", prefix="secret/")
+    refused(agent.ask, "scan", prefix="_")
+    refused(agent.get, "_schema/secret/*")
+    refused(agent.ask, "metrics")
+
+
+def test_an_explanation_names_no_other_key(machine, root):
+    agent = keyed(root, read="open/**")
+    machine.node.alarms.raise_once("edit_skipped", "default", "the text secret/1")
+    assert "secret" in str(root.ask("explain", key="open/1"))
+    assert "secret" not in str(agent.ask("explain", key="open/1"))
+    assert "quarantine" in str(agent.ask("explain", key="open/1"))
+    refused(agent.ask, "explain", key="secret/1")
+
+
+def test_status_shows_no_figures_of_what_may_not_be_read(machine, root):
+    agent = keyed(root, read="open/**")
+    root.ask("space_create", name="team")
+    grant(root, "agent:critic", "read", space="team")
+    machine.node.alarms.raise_once("edit_skipped", "", "secret/1")
+    status = agent.ask("status")
+    assert [space["name"] for space in status["spaces"]] == ["team"]
+    assert [(one["name"], one["who"]) for one in status["agents"]] == [("critic", "agent:critic")]
+    assert (status["alarms"], status["store"], status["counters"], status["limited"]) == ([], {}, {}, True)
+    assert "default" not in str([peer["behind"] for peer in status["peers"]])
+    assert len(machine.agent("local").ask("status")["spaces"]) == 2
+
+
+def test_refusals_say_nothing_of_the_key(machine, root):
+    agent = keyed(root, read="open/**")
+    root.set("secret", "hidden")
+    for operation, args in (
+        ("set", {"value": pack(1), "if_absent": True}), ("delete", {}), ("append", {"value": pack(1)}), ("incr", {}),
+        ("resolve", {"value": pack(1)}), ("text_compact", {}), ("discard", {"value": pack(1)}),
+    ):  # fmt: skip
+        there = refused(agent.do, operation, key="secret", **args)
+        gone = refused(agent.do, operation, key="absent", **args)
+        assert there["message"].replace("secret", "absent") == gone["message"]
+        assert there.keys() == {"code", "message", "who", "right", "space"}
+    fields = refused(agent.do, "batch", ops=[["set", {"key": "open/1", "value": pack(1)}], ["incr", {"key": "secret"}]])
+    assert (fields["index"], fields["op"]) == (0, "set")
+    grant(root, "agent:critic", "write", "open/**")
+    fields = refused(agent.do, "batch", ops=[["set", {"key": "open/1", "value": pack(1)}], ["incr", {"key": "secret"}]])
+    assert (fields["index"], fields["op"]) == (1, "incr")
+    assert agent.get("open/1") is None
+
+
+def test_a_space_without_a_right_is_as_one_that_is_not_there(machine, root):
+    agent = keyed(root, read="open/**")
+    root.ask("space_create", name="team")
+    token = root.set("k", 1, space="team")["token"]
+    for operation, args in (("get", {"key": "k"}), ("scan", {}), ("watch", {}), ("space_drop", {})):
+        one = refused(agent.ask, operation, space="team", name="team", **args)
+        other = refused(agent.ask, operation, space="nope", name="nope", **args)
+        assert one["message"].replace("team", "nope") == other["message"]
+    refused(agent.ask, "wait", token=token)
+    assert [space["name"] for space in agent.ask("space_list")["spaces"]] == ["default"]
+    attached = machine.agent("stranger", user=STRANGER, space="team")  # that, too, tells nothing
+    refused(attached.get, "k")
+    with pytest.raises(Refusal) as caught:
+        agent.ask("get", key="k", space=7)
+    assert "team" not in str(caught.value)
+
+
+def test_an_archive_goes_by_the_rules_of_its_space(machine, root):
+    agent = keyed(root, read="open/**")
+    root.ask("space_create", name="team")
+    root.set("k", 1, space="team")
+    root.ask("space_drop", name="team")
+    refused(agent.get, "k", space="team@1")
+    assert agent.ask("space_list")["archives"] == []
+    grant(root, "agent:critic", "read", "k", space="team")
+    assert agent.get("k", space="team@1") == 1
+
+
+def test_the_document_of_another_text_cannot_be_had_by_naming_it(machine, root):
+    other = Editor(machine, "secret/text")
+    document = other.edit(0, 0, "hidden")["document"]
+    agent = keyed(root, write="open/**")
+    mine = Editor(machine, "open/text")
+    mine.session = agent
+    mine.edit(0, 0, "mine")
+    mine.append("!")
+    with pytest.raises(Refusal, match="invalid_request"):
+        agent.do("text_apply", key="open/text", document=document, update=b"\x00\x00")
+    assert mine.read() == "mine!"
+    mine.compact()
+    assert mine.read() == "mine!"
+
+
+@pytest.mark.parametrize("states", [False, True], ids=["watch", "mirror"])
+def test_a_watch_tells_of_no_other_keys(machine, root, states):
+    agent = keyed(root, read="open/**")
+    whole = machine.agent("local")
+    root.set("secret/0", 0)
+    after = root.ask("scan")["token"]
+    for session, args in ((agent, {}), (agent, {"after": after}), (whole, {})):
+        begin(session, "watch", states=states, **args)
+    machine.turn()
+    root.do("batch", ops=[[op, {"key": key, "value": pack(1)}] for op, key in (("set", "secret/1"), ("set", "open/1"))])
+    root.set("secret/2", 2, ttl=5)
+    root.do("schema_set", pattern="secret/*", policy="max")
+    machine.agent("rival").set("secret/1", 3, seen="?")
+    machine.turn()
+    assert "open/1" in str(agent.events)
+    assert "secret" not in str(agent.events)
+    assert "secret/2" in str(whole.events)
+
+
+# -- at once -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("states", [False, True], ids=["watch", "mirror"])
+def test_a_watch_ends_when_less_may_be_read_and_begins_anew_when_more_may(pair, machine, root, states):
+    agent = keyed(root, read="open/**")
+    root.set("other", 1)
+    watch = begin(agent, "watch", states=states)
+    machine.turn()
+    assert "other" not in str(agent.told())
+    grant(root, "agent:critic", "read", "other")
+    machine.turn()
+    machine.turn()
+    events = agent.told()
+    assert events[0]["event"] == "reset"
+    assert "other" in str(events)
+    revoke(root, "agent:critic", "open/**")
+    assert "agent:critic may no longer read all that this watch" in ended(agent, watch)["message"]
+    root.set("other", 2)
+    assert agent.told() == []
+    again = begin(agent, "watch", states=states)
+    pair.sync()
+    grant_there = pair["b"].agent("root", user=ROOT)
+    revoke(grant_there, "agent:critic", "other")
+    pair.sync()  # a rule that was taken away on another node
+    assert ended(agent, again)["code"] == "not_allowed"
+
+
+def test_a_long_read_ends_with_its_right(machine, root):
+    agent = keyed(root, read="**")
+    root.set("k", "secret")
+    request = agent.send("history", prefix="")
+    revoke(root, "agent:critic")
+    with pytest.raises(Refusal, match="may no longer read all of this"):
+        agent.result(request)
+
+
+def test_of_many_keys_only_those_are_looked_at_that_may_be_read(machine, root):
+    agent = keyed(root, read="b/**")
+    for pattern in ("b/x", "d", "c/*/e", "c/1/**"):
+        grant(root, "agent:critic", "read", pattern)
+    for key in ("a", "b", "b/1", "b/x", "b0", "c/1/2", "c/2/e", "c/2/f", "d", "d/1"):
+        root.set(key, key)
+    assert [row[0] for row in agent.ask("scan")["items"]] == ["b", "b/1", "b/x", "c/1/2", "c/2/e", "d"]
+    assert [row[0] for row in agent.ask("scan", prefix="c/")["items"]] == ["c/1/2", "c/2/e"]
+    assert [row[0] for row in agent.ask("scan", start="b/1", limit=2)["items"]] == ["b/x", "c/1/2"]
+    assert [row["key"] for row in long(agent, "history", prefix="", limit=1)["items"]] == ["d"]
+    rights = machine.node.guard.limit_of(machine.node.desk.agents[agent.conn], "default")
+    assert rights is not None
+    assert rights.readable_prefixes("") == ["b", "c/", "d"]
+    assert rights.readable_prefixes("b/1") == ["b/1"]
+
+
+def test_a_hello_that_was_refused_is_not_counted(machine, root):
+    limit(machine, connections=1)
+    key = root.ask("agent_create", name="critic")["key"]
+    root.ask("agent_create", name="other")
+    for _ in range(3):
+        refused(machine.agent, "other", key=key)
+        machine.turn()
+    assert machine.agent("critic", key=key).ask("space_list")["spaces"] == []
+
+
+def test_a_resolver_ends_with_its_right(machine, root):
+    agent = keyed(root, write="a/**")
+    refused(agent.ask, "resolver", pattern="**")
+    resolver = begin(agent, "resolver", pattern="a/*")
+    revoke(root, "agent:critic", "a/**", right="write")
+    assert "the resolver has ended" in ended(agent, resolver)["message"]
+    assert len(machine.node.resolvers) == 0
+
+
+def test_what_waited_is_checked_again_when_it_goes_on(pair, machine, root):
+    agent = keyed(root, read="**")
+    pair.sync()
+    token = pair["b"].agent("writer").set("k", 1)["token"]
+    waiting = [agent.send("get", key="k", after=token), agent.send("get", key="k", need=token)]
+    machine.turn()
+    revoke(root, "agent:critic")
+    pair.sync()
+    for request in waiting:
+        with pytest.raises(Refusal, match="not_allowed"):
+            agent.result(request)
+
+
+def test_a_retried_write_is_answered_only_while_it_may_be_done(machine, root):
+    agent = keyed(root, write="**")
+    root.set("k", "before")
+    agent.set("k", 1)
+    revoke(root, "agent:critic")
+    refused(agent.ask, "set", key="k", value=pack(1), n=agent.number, again=True)
+
+
+def test_refusals_are_logged_once_a_minute_for_each_request(machine, root):
+    agent = machine.agent("stranger", user=STRANGER)
+    for _ in range(3):
+        refused(agent.get, "k")
+    refused(agent.set, "k", 1)
+    logged = [fields for event, fields in machine.log if event == "request_refused"]
+    assert [(fields["who"], fields["request"]) for fields in logged] == [("uid:2000", "'get'"), ("uid:2000", "'set'")]
+    machine.fleet.pass_time(61)
+    refused(agent.get, "k")
+    assert len([event for event, _ in machine.log if event == "request_refused"]) == 3
+
+
+# -- merging -----------------------------------------------------------------------------------------------------------
+
+STEPS = [NO_RULE.with_right(right, 1, "x") for right in Right if right <= Right.ADMIN]
+
+
+@pytest.mark.parametrize("one", [*STEPS, BUILT_IN, BUILT_IN.with_right(Right.NONE, 2, "y")])
+@pytest.mark.parametrize("other", [*STEPS, BUILT_IN.with_right(Right.READ, 3, "z")])
+def test_two_records_of_a_rule_come_to_the_same_either_way(one: AccessRecord, other: AccessRecord):
+    merged = RULES.merge(one, other)
+    assert merged == RULES.merge(other, one) or (one.time_ms, one.by) == (other.time_ms, other.by)
+    assert merged.counts == RULES.merge(other, one).counts
+    assert RULES.merge(merged, one).counts == merged.counts
+    assert RULES.read(RULES.write(merged)) == merged
+
+
+def test_taking_away_wins_over_what_left_it_as_it_was_and_two_grants_both_stand():
+    held = NO_RULE.with_right(Right.WRITE, 1, "x")
+    assert RULES.merge(held.with_right(Right.NONE, 2, "x"), held).right is Right.NONE
+    assert RULES.merge(held.with_right(Right.NONE, 2, "x"), held.with_right(Right.ADMIN, 3, "y")).right is Right.NONE
+    assert (
+        RULES.merge(held.with_right(Right.ADMIN, 2, "x"), NO_RULE.with_right(Right.READ, 2, "y")).right is Right.ADMIN
+    )
+
+
+def test_of_an_agent_made_twice_at_once_both_keys_hold_and_revoking_wins():
+    one, other = AgentRecord(1, (b"a" * 32,)), AgentRecord(1, (b"b" * 32,))
+    both = AGENTS.merge(one, other)
+    assert both == AGENTS.merge(other, one)
+    assert both.hashes == (b"a" * 32, b"b" * 32)
+    assert not AGENTS.merge(both, AgentRecord(2, ())).exists
+
+
+def test_a_partition_over_rules_heals_to_the_same_everywhere(pair, machine, root):
+    there = pair["b"].agent("root", user=ROOT)
+    grant(root, "uid:3000", "write", "a/**")
+    pair.sync()
+    revoke(root, "uid:3000", "a/**")
+    grant(there, "uid:3000", "admin", "a/**")
+    grant(there, "uid:3000", "read", "b")
+    pair.sync()
+    rules = [session.ask("access_list")["rules"] for session in (root, there)]
+    assert rules[0] == rules[1]
+    assert [(rule["who"], rule["pattern"]) for rule in rules[0]] == [("socket", "**"), ("uid:3000", "b")]
+
+
+@pytest.mark.parametrize(
+    "pattern, other, is_covered",
+    [
+        ("**", "a/*", True), ("a/**", "a/*", True), ("a/**", "a/**", True), ("a/*", "a/**", False),
+        ("a/*", "a/*", True),
+        ("a/*", "a/b", True), ("a/b", "a/*", False), ("**/x", "a/**/x", True), ("a/*/c", "a/b/c", True),
+        ("*", "**", False),
+        ("a/**", "**", False), ("**/*", "**", False), ("*/**", "a/**", True), ("a/**/*", "a/**", False),
+    ],
+)  # fmt: skip
+def test_which_patterns_are_within_others(pattern, other, is_covered):
+    assert check_pattern(pattern).covers(check_pattern(other)) is is_covered
+
+
+# -- quotas ------------------------------------------------------------------------------------------------------------
+
+
+def limit(machine: Machine, **limits: int) -> None:
+    machine.node.guard.default_limits = Limits(**limits)
+
+
+def test_more_requests_a_second_than_the_quota_are_refused_until_time_has_passed(machine, root):
+    limit(machine, requests_per_s=5)
+    agent, same = machine.agent("one"), machine.agent("two")  # of one user: one quota
+    for session in (agent, same) * 5:
+        session.get("k")
+    with pytest.raises(Refusal, match="uid:1000 has used up its quota of 5 requests a second") as caught:
+        agent.get("k")
+    assert caught.value.code == "quota_exceeded"
+    assert (caught.value.fields["quota"], caught.value.fields["limit"]) == ("requests_per_s", 5)
+    assert re.search(r"crdtsync access quota uid:1000 --requests-per-s N", caught.value.fields["message"])
+    machine.fleet.pass_time(0.41)
+    agent.get("k")
+    same.get("k")
+    with pytest.raises(Refusal, match="quota_exceeded"):
+        agent.get("k")
+    assert root.get("k") is None  # the host's own
+
+
+def test_more_bytes_than_the_quota_are_refused(machine):
+    limit(machine, bytes_per_s=1)
+    agent = machine.agent("one")
+    value = "x" * 900_000
+    for _ in range(10):
+        agent.set("k", value)
+    with pytest.raises(Refusal, match="bytes written a second"):
+        agent.set("k", value)
+    assert agent.get("k") == value
+
+
+def test_watches_and_connections_have_quotas(machine, root):
+    limit(machine, watches=2, connections=2)
+    one, two = machine.agent("one"), machine.agent("two")
+    begin(one, "watch")
+    begin(two, "resolver", pattern="**")
+    for operation in ("watch", "resolver"):
+        with pytest.raises(Refusal, match="quota of 2 watches on this daemon: end some"):
+            one.ask(operation, pattern="**")
+    with pytest.raises(Refusal, match="quota of 2 connections"):
+        machine.agent("three")
+    two.close()
+    begin(machine.agent("three"), "watch")
+
+
+def test_a_quota_of_ones_own_holds_at_once_and_on_every_node(pair, machine, root):
+    agent = keyed(root, read="**")
+    root.ask("access_quota", who="agent:critic", requests_per_s=1)
+    agent.get("k"), agent.get("k")
+    with pytest.raises(Refusal, match="quota of 1 requests"):
+        agent.get("k")
+    pair.sync()
+    listed = pair["b"].agent("root", user=ROOT).ask("access_list")
+    assert [(quota["who"], quota["requests_per_s"]) for quota in listed["quotas"]] == [("agent:critic", 1)]
+    root.ask("access_quota", who="agent:critic", requests_per_s=None)
+    agent.get("k")
+    assert root.ask("access_list")["quotas"] == []
+    for bad in ({"who": "socket"}, {"who": "uid:1", "watches": 0}, {"who": "uid:1", "watches": "many"}):
+        with pytest.raises(Refusal, match="invalid_request"):
+            root.ask("access_quota", **bad)
+
+
+def test_how_far_quotas_are_used_up_shows_and_falls_with_time(machine, root):
+    limit(machine, requests_per_s=5, watches=2, connections=4)
+    agent, _ = machine.agent("one"), machine.agent("two")
+    for _ in range(8):
+        agent.get("k")
+    begin(agent, "watch")
+
+    def shown() -> dict[str, tuple[int, int, str]]:
+        found = {usage["name"]: usage for usage in root.ask("status")["usage"] if usage["name"].startswith("quota_")}
+        return {name: (usage["used"], usage["bound"], usage["scope"]) for name, usage in found.items()}
+
+    assert shown() == {
+        "quota_requests": (9, 10, "uid:1000"),
+        "quota_bytes": (0, 0, ""),
+        "quota_watches": (1, 2, "uid:1000"),
+        "quota_connections": (2, 4, "uid:1000"),
+    }
+    machine.fleet.pass_time(1)
+    assert shown()["quota_requests"] == (4, 10, "uid:1000")
+    machine.fleet.pass_time(3600)
+    assert shown()["quota_requests"] == (0, 0, "")

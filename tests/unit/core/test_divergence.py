@@ -1,0 +1,181 @@
+"""Replicas that hold the same changes and another state are found, and mended, and nothing is lost by that."""
+
+from __future__ import annotations
+
+import pytest
+from pycrdt import Doc, Text
+
+from crdtsync.core.comparing import QUIET_S, REPAIR_WAIT_S
+from crdtsync.wire.change import Kind
+from tests.unit.core.fleet import Fleet, Machine
+from tests.unit.core.snapshots import events
+
+
+def lose(machine: Machine, key: str) -> None:
+    """The fault: the values of a key go from memory and disk, and no change says so."""
+    replica = machine.replica
+    gone = replica.entries.remove(key, tuple(entry.dot for entry in replica.entries.held(key)))
+    machine.store._db.executemany("DELETE FROM entries WHERE row = ?", [(entry.row,) for entry in gone])
+    machine.store._db.commit()
+
+
+def values(fleet: Fleet, key: str) -> list[list[object]]:
+    return [machine.agent().values(key) for machine in fleet.machines.values()]
+
+
+def settle(fleet: Fleet) -> None:
+    fleet.run(3 * QUIET_S, step_s=0.5)
+
+
+def digests(fleet: Fleet) -> set[int]:
+    return {machine.replica.entries.digest for machine in fleet.machines.values()}
+
+
+def reconnect(fleet: Fleet) -> None:
+    for wire in list(fleet.wires):
+        wire.close()
+    fleet.run(2)
+    fleet.link("a", "b")
+    settle(fleet)
+
+
+def test_what_one_node_has_lost_comes_back(pair: Fleet) -> None:
+    """Found though nobody writes, mended though nobody looks, and still there after a restart."""
+    a, b = pair["a"], pair["b"]
+    a.agent("ann").set("k", 1)
+    a.agent("ann").set("other", 2)
+    pair.run(1)
+    watcher = b.agent("watcher")
+    watcher.ask("watch", prefix="")
+    pair.sync()
+    watcher.told()
+    lose(b, "k")
+    reconnect(pair)
+    assert values(pair, "k") == [[1], [1]]
+    assert len(digests(pair)) == 1
+    assert a.alarms == b.alarms == set(), "it is over"
+    assert [event["came"] for event in events(b, "repaired")] == [1]
+    assert "k" in [event["key"] for event in watcher.told()]
+    b.restart()
+    assert b.agent().values("k") == [1]
+
+
+def test_what_one_node_failed_to_remove_goes(pair: Fleet) -> None:
+    """The other one knows that it was removed, and by what."""
+    a, b = pair["a"], pair["b"]
+    ann = a.agent("ann")
+    ann.set("k", 1)
+    ann.set("other", 2)
+    pair.run(1)
+    kept = b.replica.entries.held("k")[0]
+    ann.delete("k")
+    pair.run(1)
+    b.replica.entries.add(kept)
+    reconnect(pair)
+    assert values(pair, "k") == [[], []]
+    assert len(digests(pair)) == 1
+    assert a.alarms == b.alarms == set()
+
+
+def test_both_have_lost_something(pair: Fleet) -> None:
+    """Each mends itself by the other."""
+    for n in range(6):
+        pair["a"].agent("ann").set(f"k/{n}", n)
+    pair.run(1)
+    for name, keys in (("a", (0, 1)), ("b", (2, 3))):
+        for n in keys:
+            lose(pair[name], f"k/{n}")
+    reconnect(pair)
+    assert [values(pair, f"k/{n}") for n in range(6)] == [[[n], [n]] for n in range(6)]
+    assert len(digests(pair)) == 1
+
+
+def text_of(machine: Machine, key: str) -> str:
+    answer = machine.agent().ask("text_read", key=key)
+    doc: Doc[Text] = Doc()
+    doc.apply_update(answer["update"])
+    return str(doc.get("text", type=Text))
+
+
+def edit(machine: Machine, key: str, text: str) -> None:
+    doc: Doc[Text] = Doc()
+    doc.get("text", type=Text).insert(0, text)
+    machine.agent("ann").do("text_apply", key=key, document=None, update=doc.get_update())
+
+
+def test_texts_that_differ_are_found_and_united(pair: Fleet) -> None:
+    """Their entries are equal: each names the same document."""
+    a, b = pair["a"], pair["b"]
+    edit(a, "notes", "what was written")
+    pair.run(1)
+    (marker,) = b.replica.entries.held("notes")
+    assert marker.kind == Kind.TEXT
+    b.store._db.execute("DELETE FROM document_updates")
+    b.store._db.commit()
+    b.restart()
+    assert text_of(b, "notes") == ""
+    assert len(digests(pair)) == 1
+    reconnect(pair)
+    assert text_of(b, "notes") == text_of(a, "notes") == "what was written"
+    assert a.alarms == b.alarms == set()
+    assert [event["texts"] for event in events(b, "repaired")] == [1]
+    b.restart()
+    assert text_of(b, "notes") == "what was written"
+
+
+def test_replicas_that_are_equal_say_so_once(pair: Fleet) -> None:
+    """And are quiet then."""
+    edit(pair["a"], "notes", "text")
+    settle(pair)
+    for machine in pair.machines.values():
+        assert machine.alarms == set()
+        assert not events(machine, "repair_started")
+        (link,) = machine.node.sync.links.values()
+        assert link.spaces["default"].told == link.spaces["default"].heard
+        assert machine.node.sync.comparer.deadline_s() is None
+
+
+def test_a_difference_that_cannot_be_mended_is_tried_again_ever_later(
+    pair: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt moves the whole state."""
+    from crdtsync.core import repair
+
+    monkeypatch.setattr(repair, "_missing", lambda *_: ([], []))
+    pair["a"].agent("ann").set("k", 1)
+    pair.run(1)
+    lose(pair["b"], "k")
+    reconnect(pair)
+    for n in range(3):
+        pair["a"].agent("ann").set(f"j/{n}", n)
+        settle(pair)
+    assert pair["b"].alarms == {"divergence"}
+    assert len(events(pair["b"], "repair_started")) == 1
+    pair.pass_time(REPAIR_WAIT_S)
+    reconnect(pair)
+    assert len(events(pair["b"], "repair_started")) == 2
+
+
+def test_what_history_may_have_forgotten_does_not_come_back(pair: Fleet) -> None:
+    """A removal that the other one has not had, perhaps: then nobody can say."""
+    a, b = pair["a"], pair["b"]
+    a.agent("ann").set("k", 1)
+    pair.run(1)
+    lose(b, "k")
+    b.replica.past.cut({**b.replica.vector, 77: 1}, 0)  # type: ignore[dict-item]
+    reconnect(pair)
+    assert b.agent().values("k") == []
+    assert b.alarms == {"divergence"}
+
+
+def test_nobody_removes_on_the_word_of_a_peer_that_agrees(pair: Fleet) -> None:
+    """Only what was found to differ is mended."""
+    from crdtsync.wire.comparing import Removed
+
+    a, b = pair["a"], pair["b"]
+    a.agent("ann").set("k", 1)
+    settle(pair)
+    (link,) = a.node.sync.links.values()
+    a.node.sync.outbox.send(link, Removed("default", 0, [("k", b.replica.entries.held("k")[0].dot)]))
+    pair.sync()
+    assert b.agent().values("k") == [1]
