@@ -332,7 +332,7 @@ def _no_room(here: Here) -> Iterable[Item]:
 
 
 def _alarms(here: Here) -> Iterable[Item]:
-    """What is wrong with this space, or with this node as a whole. Alarms name keys that not everybody may know of."""
+    """What is wrong with this space, or with this node as a whole."""
     is_told = any(True for _ in _at_the_gate(here))  # what keeps a change of this very key is known
     of_node = [
         alarm
@@ -341,12 +341,7 @@ def _alarms(here: Here) -> Iterable[Item]:
     ]
     for alarm in (*here.host.alarms.of(here.replica.name), *of_node):
         code = alarm.code if alarm.code not in QUARANTINES else "quarantine"
-        message = (
-            "who may read all of the space can see more: crdtsync status"
-            if here.reader.limit is not None
-            else alarm.message
-        )
-        yield _reason(code, message, alarm=alarm.code, since=alarm.since_ms)
+        yield _reason(code, alarm.message, alarm=alarm.code, since=alarm.since_ms)
 
 
 NODE_ALARMS = frozenset({"removed", "quarantined"})

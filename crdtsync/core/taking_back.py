@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crdtsync.causality import Writer
 from crdtsync.core.replica import Replica
 from crdtsync.errors import ForkDetected, InvalidEncoding
 from crdtsync.wire.change import Change
@@ -36,7 +37,7 @@ def take_back(node: Node, space: int, body: bytes) -> None:
 def is_held(node: Node, space: int, writer: int, seq: int) -> bool:
     """Whether a change is in this node's state, or in none any more, since its space is gone."""
     replica = replica_of(node, space)
-    return replica is None or replica.vector.get(writer, 0) >= seq  # type: ignore[call-overload]
+    return replica is None or replica.vector.get(Writer(writer), 0) >= seq
 
 
 def replica_of(node: Node, space: int) -> Replica | None:
