@@ -19,9 +19,15 @@ from benchmarks import (
 from benchmarks.rivals import command as rivals
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-def main() -> None:
-    """Benchmarks and trials of crdtsync on this machine."""
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Benchmarks and trials of crdtsync on this machine.
+
+    Without a name: beside others, in full, and docs/performance.md is written anew (rivals --write-docs).
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(rivals.main, write_docs=True)
 
 
 main.add_command(backup.main, "backup")

@@ -190,6 +190,21 @@ class NotAllowed(Refused):
 
     code = "not_allowed"
 
+    @property
+    def who(self) -> str | None:
+        """Who was refused, as rules name it: ``agent:NAME`` or ``uid:NUMBER``."""
+        return _text(self.details.get("who"))
+
+    @property
+    def right(self) -> str | None:
+        """The right that is missing."""
+        return _text(self.details.get("right"))
+
+    @property
+    def space(self) -> str | None:
+        """The space in which it is missing."""
+        return _text(self.details.get("space"))
+
 
 class NoSpace(Refused):
     """The disk is too full to take writes; reads go on."""
@@ -198,9 +213,24 @@ class NoSpace(Refused):
 
 
 class QuotaExceeded(Refused):
-    """This agent has used up one of its quotas."""
+    """This agent has used up one of its quotas, or this node or cluster has no room for more of something."""
 
     code = "quota_exceeded"
+
+    @property
+    def retry_ms(self) -> int | None:
+        """In how many milliseconds there is room again, if that comes by waiting."""
+        return _count(self.details.get("retry_ms"))
+
+    @property
+    def quota(self) -> str | None:
+        """Which quota of the agent it is, as ``access_quota`` calls it; None: none of the agent's own."""
+        return _text(self.details.get("quota"))
+
+    @property
+    def limit(self) -> int | None:
+        """How much that quota is."""
+        return _count(self.details.get("limit"))
 
 
 class TooOld(Refused):
@@ -240,6 +270,14 @@ class InvalidEncoding(CrdtSyncError, ValueError):
     """Bytes that do not decode: truncated, over a limit, or not of the expected shape."""
 
     code = "invalid_encoding"
+
+
+def _text(found: object) -> str | None:
+    return found if isinstance(found, str) else None
+
+
+def _count(found: object) -> int | None:
+    return found if type(found) is int else None
 
 
 def _with_codes(root: type[CrdtSyncError]) -> dict[str, type[CrdtSyncError]]:

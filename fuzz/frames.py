@@ -342,10 +342,14 @@ def judge(daemon: Daemon, bystander: Bystander, totals: Totals, base_bytes: int)
         totals.grown_bytes = rss_bytes(daemon.pid) - base_bytes
         if totals.grown_bytes > GROWTH_BYTES_MAX:
             totals.failures.append(f"the daemon grew by {totals.grown_bytes:,} bytes")
-    bugs = [line for line in daemon.log_lines() if "Traceback" in line or '"event": "bug"' in line]
-    if bugs:
-        totals.failures.append(f"a bug in the log: {bugs[-1][-3000:]}")
+    lines = daemon.log_lines()
+    bugs = [at for at, line in enumerate(lines) if "Traceback" in line or '"event": "bug"' in line]
+    if bugs:  # what nobody caught is told over many lines
+        told = "\n".join(lines[bugs[-1] : bugs[-1] + TRACEBACK_LINES_MAX])
+        totals.failures.append(f"a bug in the log: {told[:3000]}")
 
+
+TRACEBACK_LINES_MAX = 40
 
 Make = Callable[[Daemon, random.Random, Totals], Target]
 

@@ -35,7 +35,7 @@ from websockets.sync.client import connect
 
 from benchmarks.verdict import first_difference
 from crdtsync.causality import Dot, Hlc, Writer
-from crdtsync.core.documents import EDIT_STRUCTS_MAX
+from crdtsync.core.document import EDIT_STRUCTS_MAX
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.change import NO_HASH, Change, Codec, Kind, Op, value_hash
@@ -44,7 +44,8 @@ from crdtsync.wire.tokens import decode_dot
 from crdtsync.wire.yjs import InvalidUpdate, Outline, UpdateSummary, advance, validate_update
 from fuzz.frames import ANSWER_S_MAX, Bystander, Totals, judge, report, rss_bytes
 from fuzz.mutation import packed
-from fuzz.yjs_updates import Mutator, session
+from fuzz.yjs_mutation import Mutator
+from fuzz.yjs_sessions import session
 from tests.harness import Cluster, Daemon, differences, wait_until, wait_until_equal
 
 SKIPPED: Final = "edit_skipped"

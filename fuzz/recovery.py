@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgpack
 from crdtsyncd import driver as driver_module
+from crdtsyncd import recovery as recovery_module
 from crdtsyncd.config import Config
 from crdtsyncd.driver import Driver
 from crdtsyncd.keys import load_or_make_key
@@ -233,6 +234,7 @@ async def _talk(driver: Driver) -> None:
 
 def recovery(rng: random.Random) -> Job:
     """The target."""
-    vars(driver_module)["log"] = _note
+    for module in (driver_module, recovery_module):
+        vars(module)["log"] = _note
     made = Recovery()
     return Job(lambda: made.edits(rng), made.take, (Broken,))

@@ -1,20 +1,39 @@
-"""What a host takes that was away for 20,000 overwrites of 1,000 keys; beside it, fetching those keys from Redis."""
+"""What a host takes that was away for 20,000 overwrites of 1,000 keys, or for as many appends; beside the first,
+fetching those keys from Redis.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import importlib
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from time import perf_counter
 
 from benchmarks.fleet import Fleet
-from benchmarks.rivals.measures import CATCH_UP, CATCH_UP_BYTES, KEYS, VALUE, Figures
+from benchmarks.rivals.measures import (
+    APPENDS_BYTES,
+    APPENDS_RATE,
+    CATCH_UP,
+    CATCH_UP_BYTES,
+    KEYS,
+    VALUE_CHARS,
+    Figures,
+)
 from benchmarks.rivals.stores import CALL_TIMEOUT_S, Redis
 from crdtsync.client import AsyncClient
 
 IN_FLIGHT = 64
 WAIT_S = 60.0
+LOGS = 10
+
+Write = Callable[[AsyncClient, int], Awaitable[object]]
+
+
+def value_of(turn: int, number: int) -> bytes:
+    """No two alike, and none that could be compressed."""
+    return Random(f"{turn}.{number}").randbytes(VALUE_CHARS)
 
 
 class Relay:
@@ -61,35 +80,54 @@ class Relay:
 
 async def crdtsync(overwrites: int) -> Figures:
     """From the daemon's being ready to its holding all; bytes that came to it meanwhile."""
+
+    def overwrite(turn: int) -> Write:
+        return lambda client, number: client.set(f"k{number % KEYS}", value_of(turn, number))
+
+    took_s, came_bytes = await _away((KEYS, overwrite(0)), (overwrites, overwrite(1)))
+    return {CATCH_UP: took_s * 1000, CATCH_UP_BYTES: came_bytes / 1024}
+
+
+async def appends(count: int) -> Figures:
+    """The same for appends to a few logs: by the second, and bytes for each byte of what was appended."""
+
+    def append(client: AsyncClient, number: int) -> Awaitable[object]:
+        return client.append(f"log{number % LOGS}", value_of(0, number))
+
+    took_s, came_bytes = await _away((LOGS, append), (count, append))
+    return {APPENDS_RATE: count / took_s, APPENDS_BYTES: came_bytes / (count * VALUE_CHARS)}
+
+
+async def _away(before: tuple[int, Write], meanwhile: tuple[int, Write]) -> tuple[float, int]:
+    """Seconds and bytes that a daemon takes that was away for the second lot of writes."""
     relay = Relay()
     async with Fleet(1) as fleet:
         await relay.start(fleet[0].port)
         late = fleet.add("late", [f"ws://127.0.0.1:{relay.port}"])
         try:
             async with AsyncClient(fleet[0].socket, timeout=CALL_TIMEOUT_S) as near:
-                token = await _write(near, KEYS, 0)
+                token = await _write(near, *before)
                 await late.start()
                 await _reach(late.socket, token)
                 await late.stop()
-                token = await _write(near, overwrites, 1)
+                token = await _write(near, *meanwhile)
                 before_bytes = relay.received_bytes
                 await late.start()
                 start_s = perf_counter()
                 await _reach(late.socket, token)
-                took_s = perf_counter() - start_s
-            return {CATCH_UP: took_s * 1000, CATCH_UP_BYTES: (relay.received_bytes - before_bytes) / 1024}
+                return perf_counter() - start_s, relay.received_bytes - before_bytes
         finally:
             relay.stop()
 
 
-async def _write(client: AsyncClient, count: int, turn: int) -> str:
+async def _write(client: AsyncClient, count: int, write: Write) -> str:
     numbers = iter(range(count))
 
-    async def write() -> None:
+    async def write_on() -> None:
         for number in numbers:
-            await client.set(f"k{number % KEYS}", f"{turn}{VALUE}")
+            await write(client, number)
 
-    await asyncio.gather(*(write() for _ in range(IN_FLIGHT)))
+    await asyncio.gather(*(write_on() for _ in range(IN_FLIGHT)))
     return client.last_token or ""
 
 
@@ -104,12 +142,11 @@ async def redis(directory: Path) -> Figures:
     await server.start(directory)
     try:
         await server.connect()
-        await server.client.mset({f"k{number}": VALUE for number in range(KEYS)})
+        await server.client.mset({f"k{number}": value_of(0, number) for number in range(KEYS)})
         names = [f"k{number}" for number in range(KEYS)]
         start_s = perf_counter()
         values = await server.client.mget(names)
         took_s = perf_counter() - start_s
-        packed = importlib.import_module("redis").utils.str_if_bytes(values[0])
-        return {CATCH_UP: took_s * 1000, CATCH_UP_BYTES: KEYS * (len(packed) + len("$100\r\n\r\n")) / 1024}
+        return {CATCH_UP: took_s * 1000, CATCH_UP_BYTES: KEYS * (len(values[0]) + len("$100\r\n\r\n")) / 1024}
     finally:
         await server.stop()

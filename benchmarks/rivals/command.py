@@ -7,9 +7,10 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from statistics import median
+from time import monotonic
 from typing import NamedTuple
 
 import click
@@ -18,10 +19,23 @@ from rich.console import Console
 
 from benchmarks.fleet import FleetError
 from benchmarks.gauges import percentile
-from benchmarks.rivals import catching_up, floors, install, measures, page, report
+from benchmarks.replay import ReplayError
+from benchmarks.rivals import (
+    attached,
+    catching_up,
+    floors,
+    install,
+    keystrokes,
+    large,
+    measures,
+    overwritten,
+    page,
+    report,
+)
 from benchmarks.rivals.documents import DISTANT, Distant, latencies
 from benchmarks.rivals.processes import ServerError
 from benchmarks.rivals.stores import Crdtsync, Etcd, Nats, Redis, Store
+from benchmarks.traces import TraceError
 from crdtsync.errors import CrdtSyncError
 
 STORES: dict[str, Callable[[], Store]] = {
@@ -39,6 +53,8 @@ STEP_TIMEOUT_S = 30.0
 """Of one step, and :data:`WRITE_TIMEOUT_S` more for each write in it; nothing may hang the benchmark."""
 WRITE_TIMEOUT_S = 0.05
 CATCH_UP_TIMEOUT_S = 240.0
+ALONE_TIMEOUT_S = 900.0
+US = "crdtsync"
 MIRROR_ROUNDS = 20
 ECHO = "echo of uvloop and msgpack"
 
@@ -51,6 +67,11 @@ class Options(NamedTuple):
     systems: tuple[str, ...] = ()
     kill_after_s: float = measures.KILL_AFTER_S
     missed: int = 20_000
+    keys: int = large.MOST
+    overwrites: int = overwritten.LAST
+    agents: int = 200
+    traces: tuple[Path, ...] = ()
+    edits: int | None = None
 
     @property
     def step_timeout_s(self) -> float:
@@ -87,6 +108,56 @@ async def run(options: Options, console: Console) -> list[Sample]:
             samples += await _caught_up(options, console)
         samples += await asyncio.to_thread(_floors, options.writes)
     return samples
+
+
+Found = Mapping[measures.Figure, Mapping[str, float]]
+
+
+def _alone(options: Options) -> dict[str, Callable[[], Awaitable[Found]]]:
+    """What is measured once, of crdtsync by itself."""
+
+    async def ours(work: Awaitable[measures.Figures]) -> Found:
+        return {figure: {US: value} for figure, value in (await work).items()}
+
+    async def typed() -> Found:
+        return {keystrokes.KEYSTROKE: await keystrokes.measure(options.traces, options.edits)}
+
+    found: dict[str, Callable[[], Awaitable[Found]]] = {}
+    most, last, agents = options.keys, options.overwrites, options.agents
+    if most:
+        restarts = large.RESTARTS if most == large.MOST else 1
+        many, writes = max(measures.KEYS, most // 10), min(2000, max(50, most // 20))
+        found["many keys"] = lambda: ours(large.measure(many, most, writes, restarts))
+    if last:
+        found["overwrites"] = lambda: ours(overwritten.measure(last // 5, last))
+    if agents:
+        found["agents and peers"] = lambda: ours(attached.measure(agents, peers=min(8, agents)))
+    if options.edits != 0:
+        found["texts"] = typed
+    return found if options.has(US) else {}
+
+
+async def run_alone(options: Options, console: Console, took_s: dict[str, float]) -> list[Sample]:
+    """Each of these once; what fails is told, and left out."""
+    samples: list[Sample] = []
+    for name, work in _alone(options).items():
+        console.print(f"crdtsync alone: {name}")
+        start_s = monotonic()
+        try:
+            found = await measures.within(name, ALONE_TIMEOUT_S, work())
+            samples += [Sample(system, figure, value) for figure, by in found.items() for system, value in by.items()]
+        except (*FAILURES, TraceError, ReplayError) as error:
+            console.print(f"  {name} failed: {error}")
+        took_s[name] = monotonic() - start_s
+    return samples
+
+
+async def run_all(options: Options, console: Console, took_s: dict[str, float]) -> list[Sample]:
+    """Beside others, then alone. ``took_s`` is told how long each part took."""
+    start_s = monotonic()
+    samples = await run(options, console)
+    took_s["beside others"] = monotonic() - start_s
+    return samples + await run_alone(options, console, took_s)
 
 
 async def _measured(name: str, store: Store, options: Options, console: Console) -> list[Sample]:
@@ -163,13 +234,26 @@ async def _caught_up(options: Options, console: Console) -> list[Sample]:
         try:
             if options.has("crdtsync"):
                 work = catching_up.crdtsync(options.missed)
-                found["crdtsync"] = await measures.within("catching up", CATCH_UP_TIMEOUT_S, work)
+                found[US] = await measures.within("catching up", CATCH_UP_TIMEOUT_S, work)
+                work = catching_up.appends(options.missed)
+                found[US] |= await measures.within("catching up with appends", CATCH_UP_TIMEOUT_S, work)
             if options.has("redis"):
                 work = catching_up.redis(Path(directory))
                 found[report.BASE] = await measures.within("fetching keys", CATCH_UP_TIMEOUT_S, work)
         except FAILURES as error:
             console.print(f"  catching up failed: {error}")
     return [Sample(name, figure, value) for name, figures in found.items() for figure, value in figures.items()]
+
+
+def shortened(options: Options) -> str:
+    """What figures of a run that was asked for less name wrongly; empty: nothing."""
+    full = Options()
+    less = [
+        f"{getattr(full, name):,} {what} were {getattr(options, name):,}"
+        for name, what in (("missed", "missed changes"), ("keys", "keys"), ("overwrites", "overwrites"))
+        if getattr(options, name) not in (0, getattr(full, name))
+    ]
+    return f"In this run {', '.join(less)}, and what is a part of that likewise less." if less else ""
 
 
 def medians(samples: list[Sample]) -> dict[measures.Figure, dict[str, float]]:
@@ -190,6 +274,15 @@ def medians(samples: list[Sample]) -> dict[measures.Figure, dict[str, float]]:
               show_default=True, help="Seconds of writing before each kill and restart.")  # fmt: skip
 @click.option("--missed", type=click.IntRange(0), default=Options._field_defaults["missed"], show_default=True,
               help="Overwrites that a host is away for; 0: leave that out.")  # fmt: skip
+@click.option("--keys", type=click.IntRange(0), default=Options._field_defaults["keys"], show_default=True,
+              help="The most keys that a daemon is given; 0: leave that out.")  # fmt: skip
+@click.option("--overwrites", type=click.IntRange(0), default=Options._field_defaults["overwrites"], show_default=True,
+              help="Of 1,000 keys, to see what they leave behind; 0: leave that out.")  # fmt: skip
+@click.option("--agents", type=click.IntRange(0), default=Options._field_defaults["agents"], show_default=True,
+              help="Idle ones, to see what one takes, and peers likewise; 0: leave that out.")  # fmt: skip
+@click.option("--trace", "traces", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
+              help="A concurrent trace of josephg/editing-traces, not a made-up session. Repeatable.")  # fmt: skip
+@click.option("--edits", type=click.IntRange(0), help="Only so many of each trace; 0: leave that out.")
 @click.option("--write-docs", is_flag=True, help="Write docs/performance.md and its plots.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False),
               help="Write rivals.md and the plots into this folder.")  # fmt: skip
@@ -200,12 +293,18 @@ def main(
     systems: tuple[str, ...],
     kill_after_s: float,
     missed: int,
+    keys: int,
+    overwrites: int,
+    agents: int,
+    traces: tuple[Path, ...],
+    edits: int | None,
     write_docs: bool,
     out: Path | None,
     as_json: bool,
 ) -> None:
     """Entry point; see the package."""
-    options = Options(rounds, writes, systems, kill_after_s, missed)
+    options = Options(rounds, writes, systems, kill_after_s, missed, keys, overwrites, agents, traces, edits)
+    took_s: dict[str, float] = {}
     console = Console(stderr=True, highlight=False)
     load_before = os.getloadavg()[0]
     try:
@@ -215,15 +314,15 @@ def main(
         if any(options.has(name) for name in ("y-websocket", "hocuspocus")):
             install.install_programs({"npm"})
             install.install_node()
-        found = medians(uvloop.run(run(options, console)))
+        found = medians(uvloop.run(run_all(options, console, took_s)))
     except install.InstallError as error:
         raise click.ClickException(str(error)) from None
     if as_json:
         click.echo(json.dumps({figure.name: by for figure, by in found.items()}))
     else:
-        click.echo(report.table(found, options.rounds))
+        click.echo("\n\n".join(filter(None, (shortened(options), report.table(found, options.rounds)))))
     if write_docs:
-        page.write(found, page.Run(rounds, writes, load_before, os.getloadavg()[0]))
+        page.write(found, page.Run(rounds, writes, load_before, os.getloadavg()[0], took_s, shortened(options)))
     if out is not None:
         report.write(out, found, options.rounds)
     if any(by.get("crdtsync", 0) for figure, by in found.items() if figure in report.MUST_BE_ZERO):

@@ -15,7 +15,8 @@ from benchmarks.rivals.stores import Blocking, Store
 T = TypeVar("T")
 
 KEYS = 1000
-VALUE = "x" * 100
+VALUE_CHARS = 100
+VALUE = "x" * VALUE_CHARS
 IN_FLIGHT = 16
 KILL_AFTER_S = 0.5
 LOAD_TIMEOUT_S = 20.0
@@ -45,6 +46,8 @@ SERVER_CPU = Figure(f"CPU of the server, a durable write with {IN_FLIGHT} in fli
 MIRROR_READ = Figure("read of a copy in the client's own process, p50", "µs")
 CATCH_UP = Figure("catch-up after 20,000 missed overwrites of 1,000 keys; of Redis, fetching the keys", "ms")
 CATCH_UP_BYTES = Figure("bytes of that", "KiB")
+APPENDS_RATE = Figure("catch-up after 20,000 missed appends", "changes/s", is_better_low=False)
+APPENDS_BYTES = Figure("bytes of that, for each byte that was appended", "times")
 FLOOR_P50 = Figure("p50", "µs")
 
 Figures = dict[Figure, float]

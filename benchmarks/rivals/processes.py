@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 20.0
+POLL_S = 0.002
 
 
 class ServerError(Exception):
@@ -49,21 +50,12 @@ class Process:
                 *self.command, cwd=self.directory, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
-        while not self._answers():
+        while not answers(self.address):
             if self._process.returncode is not None or monotonic() > start_s + START_TIMEOUT_S:
                 said = (self.directory / "log").read_text(errors="replace")[-1000:]
                 raise ServerError(f"{self.command[0]} is not ready; its log ends:\n{said}")
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(POLL_S)
         return monotonic() - start_s
-
-    def _answers(self) -> bool:
-        family = socket.AF_UNIX if isinstance(self.address, str) else socket.AF_INET
-        with closing(socket.socket(family)) as attempt:
-            try:
-                attempt.connect(self.address if isinstance(self.address, str) else ("127.0.0.1", self.address))
-            except OSError:
-                return False
-            return True
 
     async def end(self, number: signal.Signals = signal.SIGKILL) -> None:
         """End it, and wait until it has.
@@ -83,6 +75,17 @@ class Process:
             raise ServerError(
                 f"{self.command[0]} did not stop within {STOP_TIMEOUT_S:.0f} s of {number.name}"
             ) from None
+
+
+def answers(address: str | int) -> bool:
+    """Whether somebody takes connections at the path of a unix socket, or at a port of 127.0.0.1."""
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    with closing(socket.socket(family)) as attempt:
+        try:
+            attempt.connect(address if isinstance(address, str) else ("127.0.0.1", address))
+        except OSError:
+            return False
+        return True
 
 
 def cpu_ns(pid: int | None) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
-from benchmarks.rivals import measures
+from benchmarks.rivals import keystrokes, measures
 from benchmarks.rivals.measures import Figure
 
 Found = Mapping[Figure, Mapping[str, float]]
@@ -17,9 +17,14 @@ Found = Mapping[Figure, Mapping[str, float]]
 MUST_BE_ZERO = (measures.LOST_BY_KILL, measures.LOST_BY_RESTART)
 BASE = "Redis always"
 """Of the stores, ratios are to this one: it promises the same."""
-PLOTTED = (measures.WRITE_P50, measures.WRITES, measures.READ_P50, measures.DISTANCE_P50)
+PLOTTED = (
+    measures.WRITE_P50, measures.WRITES, measures.READ_P50, measures.DISTANCE_P50, measures.RESTART, measures.CATCH_UP,
+    measures.SERVER_CPU, keystrokes.KEYSTROKE,
+)  # fmt: skip
 
-_BAR_PX, _GAP_PX, _LABEL_PX, _WIDTH_PX = 22, 8, 230, 760
+_BAR_PX, _GAP_PX, _LABEL_PX, _WIDTH_PX = 22, 8, 230, 820
+_CHAR_PX = 7.6
+"""Of a bold letter of the title, about."""
 _OURS, _OTHERS = "#2563eb", "#94a3b8"
 
 
@@ -29,9 +34,12 @@ def table(found: Found, rounds: int) -> str:
 
 
 def tables(found: Found) -> str:
-    """A table for each figure."""
+    """A table for each figure, and one for those that are of one system alone."""
     lines: list[str] = []
+    alone = {figure: by["crdtsync"] for figure, by in found.items() if by.keys() == {"crdtsync"}}
     for figure, by in found.items():
+        if figure in alone:
+            continue
         ours = next((value for name, value in by.items() if name.startswith("crdtsync")), None)
         title = "Floors" if figure is measures.FLOOR_P50 else figure.name
         lines += [f"| {title} | {figure.unit} | crdtsync's ratio to it |", "|---|---|---|"]
@@ -39,7 +47,15 @@ def tables(found: Found) -> str:
             ratio = f"{ours / value:.2f}" if ours is not None and value else ""
             lines.append(f"| {name} | {value:,.{0 if value >= 100 else 1}f} | {ratio} |")
         lines.append("")
+    if alone:
+        lines += ["| crdtsync alone | | |", "|---|---|---|"]
+        lines += [f"| {figure.name} | {value:,.{_digits(value)}f} | {figure.unit} |" for figure, value in alone.items()]
+        lines.append("")
     return "\n".join(lines)
+
+
+def _digits(value: float) -> int:
+    return 0 if value >= 100 else 1 if value >= 10 else 2
 
 
 def machine() -> str:
@@ -60,9 +76,10 @@ def plot(figure: Figure, by: Mapping[str, float]) -> str:
     """Horizontal bars, the best first."""
     rows = sorted(by.items(), key=lambda item: item[1], reverse=not figure.is_better_low)
     most = max(value for _, value in rows) or 1
+    digits = 1 if most < 100 else 0
     height = 40 + len(rows) * (_BAR_PX + _GAP_PX)
     title = f"{figure.name} ({figure.unit}, {'less' if figure.is_better_low else 'more'} is better)"
-    size = f'width="{_WIDTH_PX}" height="{height}"'
+    size = f'width="{max(_WIDTH_PX, 16 + round(_CHAR_PX * len(title)))}" height="{height}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="13">',
         f'<rect {size} fill="white"/>',
@@ -75,6 +92,6 @@ def plot(figure: Figure, by: Mapping[str, float]) -> str:
         parts += [
             f'<text x="8" y="{top + 16}">{escape(name)}</text>',
             f'<rect x="{_LABEL_PX}" y="{top}" width="{width:.1f}" height="{_BAR_PX}" fill="{colour}"/>',
-            f'<text x="{_LABEL_PX + width + 6:.1f}" y="{top + 16}">{value:,.0f}</text>',
+            f'<text x="{_LABEL_PX + width + 6:.1f}" y="{top + 16}">{value:,.{digits}f}</text>',
         ]
     return "\n".join([*parts, "</svg>", ""])

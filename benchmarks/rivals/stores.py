@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from benchmarks.fleet import Fleet
-from benchmarks.rivals.processes import Process, ServerError, disk_bytes, free_port, rss_bytes
+from benchmarks.rivals.processes import POLL_S, Process, ServerError, answers, disk_bytes, free_port, rss_bytes
 from crdtsync.client import AsyncClient, Client
 
 CALL_TIMEOUT_S = 20.0
@@ -92,7 +92,13 @@ class Crdtsync:
         """See :class:`Store`."""
         daemon = self._fleet[0]
         await (daemon.kill() if kill else daemon.stop())
-        return await daemon.start()
+        start_s = perf_counter()
+        ready = asyncio.create_task(daemon.start())
+        while not ready.done() and not answers(str(daemon.socket)):  # noqa: ASYNC110  # another process, as of the others
+            await asyncio.sleep(POLL_S)
+        took_s = perf_counter() - start_s
+        await ready
+        return took_s
 
     async def stop(self) -> None:
         """See :class:`Store`."""

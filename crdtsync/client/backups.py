@@ -5,6 +5,7 @@ The same for both clients and for ``crdtsync restore``.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -16,20 +17,42 @@ from crdtsync.errors import StorageError
 
 MAGIC = b"crdtsync backup 1\n"
 HEADER_BYTES = 4096
+PAGE_BYTES = 4096
+"""Of the database of a daemon that does not say it."""
 POLL_S = 0.05
 """How long to wait before asking again how far the copy is."""
+
+
+def device_of(path: str | os.PathLike[str]) -> int:
+    """The file system that a file is to be on.
+
+    :raises OSError: there is no such directory.
+    """
+    return Path(path).absolute().parent.stat().st_dev
+
+
+def progress_of(reply: Mapping[str, Any], begun: Mapping[str, Any]) -> tuple[int, int]:
+    """How many bytes of how many are done while the daemon copies; the transfer then takes as many again."""
+    page_bytes = reply.get("page_bytes", PAGE_BYTES)
+    total_bytes = reply["pages_total"] * page_bytes or begun.get("copy_bytes", 0)
+    return reply["pages"] * page_bytes, 2 * max(total_bytes, 1)
 
 
 class BackupFile:
     """A backup being written, under another name until it is whole."""
 
-    def __init__(self, path: str | os.PathLike[str], about: Mapping[str, Any]) -> None:
-        """:raises OSError: the file cannot be made, or is there already."""
+    def __init__(self, path: str | os.PathLike[str], begun: Mapping[str, Any]) -> None:
+        """``begun``: what the daemon has answered.
+
+        :raises OSError: the file cannot be made, is there already, or has no room.
+        """
         self._path = Path(path)
         self._partial = self._path.with_name(f"{self._path.name}.partial")
         if self._path.exists():
             raise FileExistsError(17, "is there already; choose another name", str(self._path))
-        self._about = dict(about)
+        self._about = dict(begun["about"])
+        self._reserve_bytes = begun.get("reserve_bytes", 0)
+        self._check_room(begun.get("copy_bytes", 0), self._reserve_bytes)
         descriptor = os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self._file: IO[bytes] = os.fdopen(descriptor, "wb")
         self._file.write(b"\0" * HEADER_BYTES)
@@ -40,6 +63,8 @@ class BackupFile:
 
         :raises OSError: the disk is full, or failed; it names the file.
         """
+        if self._reserve_bytes:
+            self._check_room(len(piece), self._reserve_bytes)
         with self._naming_the_file():
             self._file.write(piece)
         self.size_bytes += len(piece)
@@ -67,6 +92,18 @@ class BackupFile:
         with suppress(OSError):  # what is still to be written finds no room
             self._file.close()
         self._partial.unlink(missing_ok=True)
+
+    def _check_room(self, size_bytes: int, reserve_bytes: int) -> None:
+        usage = os.statvfs(self._path.parent)
+        free_bytes = usage.f_bavail * usage.f_frsize
+        if free_bytes < size_bytes + reserve_bytes:
+            kept = f" beside the {reserve_bytes:,} that the daemon keeps in reserve" if reserve_bytes else ""
+            raise OSError(
+                errno.ENOSPC,
+                f"it would take {size_bytes:,} bytes more{kept}, and {free_bytes:,} are free there; "
+                "free some space, or choose another disk",
+                str(self._path),
+            )
 
     @contextmanager
     def _naming_the_file(self) -> Iterator[None]:

@@ -16,9 +16,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_MARGIN_S_MAX = 0.5
-_MARGIN_PART = 0.2
-"""How much earlier than the client the daemon gives up: its error knows what is missing."""
 _WATCHES_MAX = 16
 _PLACELESS = ("wait", "unwatch", "status")
 
@@ -113,19 +110,22 @@ class Horizon:
             self._folded[space] = self.asked
         self._watched.clear()
 
-    def prepare(self, operation: str, arguments: dict[str, Any], deadline: float) -> None:
-        """Have a request say what it needs, as long as that is not known to be there."""
+    def prepare(self, operation: str, arguments: dict[str, Any], deadline: float) -> bool:
+        """Have a request say what it needs, as long as that is not known to be there. Whether it does: then the daemon
+        gives up at the deadline, and its error knows what is missing.
+        """
         if not self._unconfirmed:
-            return
+            return False
         need = self._unconfirmed.get(arguments.get("space") or self.space)
         if need is None or operation in _PLACELESS:
             arguments.pop("need", None)
-            return
+            return False
         arguments["need"] = need
         left_s = deadline - self._clock()
         if left_s != float("inf"):
-            timeout_ms = int(1000 * max(left_s - min(_MARGIN_S_MAX, _MARGIN_PART * left_s), 0.001))
+            timeout_ms = int(1000 * max(left_s, 0.001))
             arguments["timeout"] = min(timeout_ms, arguments.get("timeout", timeout_ms))
+        return True
 
     def done(self, operation: str, arguments: dict[str, Any], result: object, request: int | None = None) -> None:
         """A request succeeded: what it needed is there, and a write is part of what was done."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.horizon import Horizon
+from crdtsync.client.plan import WAIT_GRACE_S
 from crdtsync.client.wire import ERROR, HELLO_ID, POINT, encode_request
 from crdtsync.errors import (
     CrdtSyncError,
@@ -32,12 +33,15 @@ WRITES_MAX = 1024
 class Pending:
     """One request on its way: filled in when its answer, or the reason that there will be none, is known."""
 
-    __slots__ = ("arguments", "deadline", "done", "error", "id", "number", "operation", "result", "sent", "waker")
+    __slots__ = (
+        "arguments", "deadline", "done", "error", "id", "limit", "number", "operation", "result", "sent", "waker"
+    )  # fmt: skip
 
-    def __init__(self, operation: str, arguments: dict[str, object], deadline: float) -> None:
+    def __init__(self, operation: str, arguments: dict[str, object], limit: float, *, waits: bool = False) -> None:
         self.operation = operation
         self.arguments = arguments
-        self.deadline = deadline
+        self.limit = limit  # when the caller's time is over
+        self.deadline = limit + WAIT_GRACE_S if waits else limit
         self.id = 0
         self.number = 0  # of a write; 0 for all else
         self.sent = False
@@ -73,7 +77,7 @@ class InFlight:
         """
         if is_write:
             pending.arguments["n"] = self._next_number
-        self.horizon.prepare(pending.operation, pending.arguments, pending.deadline)
+        self._prepare(pending)
         frame = encode_request(self._next_id, pending.operation, pending.arguments)
         if is_write:
             pending.number = self._next_number
@@ -159,9 +163,13 @@ class InFlight:
                 continue
             if pending.number and pending.sent:
                 pending.arguments["again"] = True
-            self.horizon.prepare(pending.operation, pending.arguments, pending.deadline)
+            self._prepare(pending)
             pending.sent = True
             yield encode_request(pending.id, pending.operation, pending.arguments)
+
+    def _prepare(self, pending: Pending) -> None:
+        if self.horizon.prepare(pending.operation, pending.arguments, pending.limit):
+            pending.deadline = pending.limit + WAIT_GRACE_S
 
     def _finish(self, pending: Pending, error: CrdtSyncError | None) -> None:
         pending.error = error

@@ -224,9 +224,9 @@ class Operations(Context):
         reply = yield self.call("wait", arguments, waits=True)
         return int(reply["nodes"])
 
-    def status(self) -> Plan[dict[str, Any]]:
+    def status(self, far: bool) -> Plan[dict[str, Any]]:
         """What the daemon says about itself."""
-        reply = yield self.call("status", {})
+        reply = yield self.call("status", {"far": True} if far else {})
         return dict(reply)
 
     def service(self, operation: str, arguments: Arguments) -> Plan[dict[str, Any]]:

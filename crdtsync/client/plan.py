@@ -60,7 +60,7 @@ Plan = Generator[Step, Any, T]
 """What is sent in depends on the step: a reply, whose shape the protocol gives, or what the caller's function
 returned."""
 
-WAIT_GRACE_S = 1.0
+WAIT_GRACE_S = 2.0
 """How much longer than the daemon a client waits for the daemon's own timeout error, which knows more."""
 
 

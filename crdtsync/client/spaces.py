@@ -36,13 +36,13 @@ class Archive:
     """What a node keeps of a space that was dropped, until ``until``.
 
     Read it as the space of this ``name``. ``unseen`` counts the changes in it that the node which dropped the space had
-    not seen.
+    not seen. The figures are None for who may not read all of it.
     """
 
     name: str
-    entries: int
-    size_bytes: int
-    unseen: int
+    entries: int | None
+    size_bytes: int | None
+    unseen: int | None
     time: datetime
     until: datetime
 
@@ -58,10 +58,10 @@ class Dropped:
     token: str
 
 
-def create(operations: Operations, name: str, nodes: Iterable[str] | None) -> Plan[Space]:
+def create(operations: Operations, name: str, nodes: Iterable[str] | None, private: bool) -> Plan[Space]:
     """Make a space."""
     wanted = None if nodes is None else list(nodes)
-    reply = yield operations.call("space_create", {"name": name, "nodes": wanted})
+    reply = yield operations.call("space_create", {"name": name, "nodes": wanted, "private": private})
     return _space(reply)
 
 

@@ -76,7 +76,8 @@ class Acknowledger:
                     break
                 replica = self._replicas[name]
                 vector: VersionVector = {writer: replica.vector[writer] for writer in here.ack_writers}
-                spaces.append(SpaceAck(name, replica.epoch, vector, cut_of(replica.vector), digest_of(replica)))
+                digest = digest_of(replica) if replica.entries.is_summed else b""  # nobody waits until it is
+                spaces.append(SpaceAck(name, replica.epoch, vector, cut_of(replica.vector), digest))
                 here.ack_writers = set()
         self._outbox.send(link, Ack(link.received_bytes, spaces))
 
@@ -100,7 +101,8 @@ class Acknowledger:
             self._take_in(peer, here, part)
             if here.offered and part.vector:
                 offered.append((here, replica))
-            if part.digest and part.cut == cut_of(replica.vector) and part.digest != digest_of(replica):
+            comparable = part.digest and replica.entries.is_summed and part.cut == cut_of(replica.vector)
+            if comparable and part.digest != digest_of(replica):
                 differing.append(replica)
         return offered, differing
 

@@ -9,52 +9,59 @@ from typing import Any
 from crdtsync.causality import VersionVector, Writer, covers
 from crdtsync.core.access.changes import Changes
 from crdtsync.core.arguments import Arguments
-from crdtsync.core.attached import Agent, Done, Host, Reply, Shown, User, without_replaced
-from crdtsync.core.concerns import Concern, check_possible, is_alone
-from crdtsync.core.draft import Draft
+from crdtsync.core.attached import Agent, Done, Follows, Host, Reply, Shown, User
+from crdtsync.core.concerns import Concern, check_possible
 from crdtsync.core.explain import explain_request
+from crdtsync.core.far_lag import status_request
 from crdtsync.core.history_scan import scan_of
 from crdtsync.core.identity import Identity
-from crdtsync.core.lacking import is_known_elsewhere
 from crdtsync.core.long_reads import LongReads
-from crdtsync.core.mirrors import StateWatch, confirm
+from crdtsync.core.outcomes import Outcomes
 from crdtsync.core.parking import later
-from crdtsync.core.points import need_in, point_of, resumed_in, shown_at, vector_in
+from crdtsync.core.plain import write_plainly
+from crdtsync.core.plain_reads import read_plainly
+from crdtsync.core.points import need_in, point_of, shown_at, vector_in
 from crdtsync.core.reads import READS, Reader
 from crdtsync.core.replica import Replica
 from crdtsync.core.requests import request_of, timeout_ms
-from crdtsync.core.seen import NotYet
 from crdtsync.core.service import SERVICE_OPERATIONS
-from crdtsync.core.space_requests import find_replica, space_requests, writable
-from crdtsync.core.storage import OutcomeRow, Storage
-from crdtsync.core.waits import LATER as _LATER
-from crdtsync.core.waits import Wait, Waits
-from crdtsync.core.watches import Watch, Watches
+from crdtsync.core.space_requests import find_replica, space_requests
+from crdtsync.core.storage import Storage
+from crdtsync.core.waits import LATER, Wait, Waits, too_many_waits
+from crdtsync.core.watch_requests import WatchRequests
+from crdtsync.core.watches import Watches
+from crdtsync.core.write_requests import WriteRequests
 from crdtsync.core.writes import WRITES
 from crdtsync.errors import (
     CrdtSyncError,
     InvalidRequest,
-    NoSpace,
-    QuotaExceeded,
     TooOld,
     UnknownSpace,
     Unresolved,
     to_wire,
 )
-from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import frame
-from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, CLUSTER_SPACE, PROTOCOL_VERSION, check_name, shown
-from crdtsync.wire.tokens import decode_token, encode_token
+from crdtsync.wire.limits import (
+    AGENT_FRAME_BYTES_MAX,
+    CLUSTER_SPACE,
+    PROTOCOL_VERSION,
+    check_name,
+    is_space_name,
+    shown,
+)
+from crdtsync.wire.tokens import decode_token
 
-OUTCOMES_PER_CLIENT_MAX = 1024
-OUTCOME_BYTES_MAX = 16 * 1024
-"""A larger reply is remembered without the value that the write replaced, which history keeps."""
-WATCHES_PER_AGENT_MAX = 1000
 SETTLE_BYTES_MAX = 4 * 1024 * 1024
 
 
 class Desk:
     """Takes requests in, hands replies out through ``replies``; connections to close collect in ``closes``."""
+
+    IS_SHORT = True
+    """Whether plain requests take the short ways, :mod:`crdtsync.core.plain` and :mod:`crdtsync.core.plain_reads`;
+    faults are planted into the long one.
+    """
 
     def __init__(self, host: Host, identity: Identity, storage: Storage) -> None:
         self.host = host
@@ -65,29 +72,25 @@ class Desk:
         self.closes: list[tuple[int, str]] = []
         self.waits = Waits(self._applied)
         self.watches = Watches(storage, lambda conn, data: self.replies.append(Reply(conn, None, data)))
-        self.long_reads = LongReads(self._answer)
+        self.long_reads = LongReads(self.answer)
         self._clients: dict[bytes, int] = {}
-        self._uncommitted: dict[tuple[bytes, int], dict[str, Any]] = {}
+        self.outcomes = Outcomes(storage)
+        self._writes = WriteRequests(self, self.outcomes)
         self._held_now: list[Wait] = []
         self._others: dict[str, Callable[[Agent, int, Arguments], object]] = {
             "wait": self._wait,
-            "watch": self._watch,
-            "unwatch": self._unwatch,
+            **WatchRequests(self).requests,
             **space_requests(host),
-            "confirm": lambda agent, _request, args: confirm(self, agent.conn, args),
             **{name: self._serve(name) for name in SERVICE_OPERATIONS},
-            "resolver": self._resolver,
-            "resolver_done": lambda agent, request, args: self._standing(
-                agent, request, self.host.resolvers.done(agent, args)
-            ),
-            "status": lambda agent, _request, args: self.host.status(agent, args.get("reserved") is True),
-            "explain": explain_request(host),
+            "status": status_request(self),
+            "explain": explain_request(self),
             **host.cluster_desk.requests,
             **host.access_desk.requests,
         }
         self.requests = dict.fromkeys((*WRITES, *READS, *self._others), 0)
         self.refusals: Counter[str] = Counter()
         self.access_changes = Changes(self, host.guard)
+        self.is_short = self.IS_SHORT
 
     # -- connections ---------------------------------------------------------------------------------------
 
@@ -115,7 +118,7 @@ class Desk:
 
     def reload(self, replicas: dict[str, Replica], error: CrdtSyncError) -> None:
         """The replicas have been read anew, after a failed commit: start over what was built on the old ones."""
-        self._uncommitted.clear()
+        self.outcomes.clear()
         self._held_now.clear()
         for wait in self.waits.take_unsettled():
             self.fail(wait.conn, wait.request, error)
@@ -136,42 +139,47 @@ class Desk:
 
     def committed(self) -> None:
         """What was replied is on disk, and what was done for those who wait for other nodes."""
-        self._uncommitted.clear()
+        self.outcomes.clear()
         for wait in self._held_now:
             wait.stands = True
         self._held_now.clear()
 
     # -- requests --------------------------------------------------------------------------------------------
 
-    def received(self, conn: int, payload: bytes) -> bool:
-        """Handle one frame. True if it was a read, and has been answered: then nothing follows from it."""
+    def received(self, conn: int, payload: bytes) -> Follows:
+        """Handle one frame. Returns what follows from it."""
         agent = self.agents.get(conn)
         if agent is None:
-            return False
+            return Follows.A_TURN
         try:
             request, name, args = request_of(payload)
         except InvalidRequest as error:
             self.fail(conn, 0, error)
             self.closes.append((conn, error.message))
-            return False
+            return Follows.A_TURN
         if name in self.requests:
             self.requests[name] += 1
         try:
             if agent.account is not None:
                 agent.account.charge(self.host.now_s, len(payload) if name in WRITES else 0)
-            result = self._handle(agent, request, name, args)
+            if name == "set" and self.is_short and write_plainly(self, agent, request, args):
+                return Follows.A_SHORT_TURN
+            if name == "get" and self.is_short and read_plainly(self, agent, request, args):
+                return Follows.NOTHING
+            result = self.handle(agent, request, name, args)
         except CrdtSyncError as error:
             self.host.guard.note(agent, name, error)
             self.fail(conn, request, error)
             if name == "hello" or not agent.name:
                 self.closes.append((conn, error.message))
-            return False
-        if result is _LATER:
-            return False
-        self._answer(conn, request, result, stands=name in ("hello", "confirm"))
-        return type(result) is Shown
+            return Follows.A_TURN
+        if result is LATER:
+            return Follows.A_TURN
+        self.answer(conn, request, result, stands=name in ("hello", "confirm"))
+        return Follows.NOTHING if type(result) is Shown else Follows.A_TURN
 
-    def _handle(self, agent: Agent, request: int, name: str, args: Arguments) -> object:
+    def handle(self, agent: Agent, request: int, name: str, args: Arguments) -> object:
+        """What a request is answered; ``LATER``: it has been, or will be."""
         if not agent.name:
             if name != "hello":
                 raise InvalidRequest("the first request of a connection must be hello")
@@ -179,15 +187,15 @@ class Desk:
         if name in self.requests:
             self.host.guard.check(agent, name, args)
         if "need" in args and name not in _PLACELESS:
-            replica = self._replica(agent, args)
+            replica = self.replica_of(agent, args)
             needed = need_in(replica, args["need"])
             if not covers(replica.vector, needed):
                 rest = {argument: value for argument, value in args.items() if argument != "need"}
                 return later(
-                    self, agent, request, args, replica, needed, lambda: self._handle(agent, request, name, rest)
+                    self, agent, request, args, replica, needed, lambda: self.handle(agent, request, name, rest)
                 )
         if name in WRITES:
-            return self._write(agent, request, name, args)
+            return self._writes.handle(agent, request, name, args)
         if name in READS:
             return self._read(agent, request, name, args)
         handler = self._others.get(name)
@@ -211,7 +219,8 @@ class Desk:
         guard.check_label(agent, name)
         space = args.get("space", agent.space)
         # One who has no right there is not told whether there is such a space: it is refused with each request.
-        agent.space = self._replica(agent, args).name if guard.sees(agent, space) else str(space)
+        is_told = guard.sees(agent, space) or not is_space_name(space)
+        agent.space = self.replica_of(agent, args).name if is_told else str(space)
         earlier = self._clients.get(client)
         if earlier is not None:
             self.closed(earlier)
@@ -228,112 +237,22 @@ class Desk:
             "database": me.database,
         }
 
-    def _replica(self, agent: Agent, args: Arguments) -> Replica:
+    def replica_of(self, agent: Agent, args: Arguments) -> Replica:
+        """The space that a request is about: the one that it names, or else its agent's."""
         space = args.get("space", agent.space)
         return find_replica(self.host, space, agent)
-
-    # -- writes ------------------------------------------------------------------------------------------------
-
-    def _write(self, agent: Agent, request: int, name: str, args: Arguments) -> object:
-        replica = writable(self._replica(agent, args))
-        number = args.get("n")
-        if type(number) is not int or not 0 <= number < 2**63:
-            raise InvalidRequest("a write needs n, a number that the client counts up")
-        if args.get("again"):
-            result = self._earlier_outcome(agent, number)
-            if result is not None:
-                stands = (agent.client, number) not in self._uncommitted
-                return self._concern(agent, request, replica, args, result, stands)
-        author = check_name(args.get("agent", agent.name), "an agent")
-        self._check_concern(agent, replica, args)
-        if self.host.read_only:
-            raise NoSpace(self.host.read_only)
-        try:
-            result = self._commit(agent, author, replica, name, args, number)
-        except CrdtSyncError as error:
-            raise shown_at(replica, error) from None
-        except NotYet as not_yet:
-            if not_yet.otherwise is not None and not is_known_elsewhere(
-                self.host.sync.peers.values(), replica.name, not_yet.vector
-            ):
-                raise shown_at(replica, not_yet.otherwise) from None
-            return later(
-                self, agent, request, args, replica, not_yet.vector, lambda: self._handle(agent, request, name, args)
-            )
-        return self._concern(agent, request, replica, args, result)
-
-    def _check_concern(self, agent: Agent, replica: Replica, args: Arguments) -> None:
-        """Refuse a write concern that cannot be waited for before the write is done, not after."""
-        if is_alone(args.get("w")):
-            return
-        holders = self.host.spaces.holders([replica.name])
-        check_possible(args.get("w"), holders, self.host.sync.dials.values(), self.identity.name)
-        timeout_ms(args)
-        if self.waits.is_full(agent.conn):
-            raise self._too_many_waits()
-
-    def _commit(
-        self, agent: Agent, author: str, replica: Replica, name: str, args: Arguments, number: int
-    ) -> dict[str, Any]:
-        draft = Draft(replica, self.host.now_ms, replica.node_of)
-        draft.is_limited = not self.host.guard.sees_all_of(agent, replica.name)
-        result = WRITES[name](draft, args)
-        if draft.ops:
-            idempotency = agent.client[:8] + number.to_bytes(8, "big")
-            applied = replica.commit(draft.ops, author, idempotency, self.host.now_ms)
-            draft.finish(applied)
-            point: VersionVector = {applied.change.writer: applied.change.seq}
-            self.host.applied(replica, [applied])
-        else:
-            point = replica.vector
-        result["token"] = encode_token([(replica.name, replica.epoch, point)])
-        self._remember(agent.client, number, result)
-        return result
-
-    def _remember(self, client: bytes, number: int, result: dict[str, Any]) -> None:
-        self._uncommitted[client, number] = result
-        slot = number % OUTCOMES_PER_CLIENT_MAX
-        stored = pack(result)
-        if len(stored) > OUTCOME_BYTES_MAX:
-            stored = pack(without_replaced(result))
-        self.host.outcome(OutcomeRow(client, slot, number, self.host.now_ms, stored))
-
-    def _earlier_outcome(self, agent: Agent, number: int) -> dict[str, Any] | None:
-        result = self._uncommitted.get((agent.client, number))
-        if result is None:
-            stored = self.storage.outcome(agent.client, number)
-            result = None if stored is None else unpack(stored)
-        return result
-
-    def _concern(
-        self,
-        agent: Agent,
-        request: int,
-        replica: Replica,
-        args: Arguments,
-        result: dict[str, Any],
-        stands: bool = False,
-    ) -> object:
-        """Reply now, or, with a write concern, when enough nodes hold the write."""
-        if is_alone(args.get("w")):
-            self._answer(agent.conn, request, result, stands)
-            return _LATER
-        token = result["token"]
-        return self._held(
-            agent, request, args, {replica.name: decode_token(token)[replica.name][1]}, token, result, stands
-        )
 
     # -- reads and waits -----------------------------------------------------------------------------------------
 
     def _read(self, agent: Agent, request: int, name: str, args: Arguments) -> object:
-        replica = self._replica(agent, args)
+        replica = self.replica_of(agent, args)
         after = args.get("after")
         if after is not None and name != "text_updates":
             vector = vector_in(replica, after)
             if not covers(replica.vector, vector):
                 rest = {argument: value for argument, value in args.items() if argument != "after"}
                 return later(
-                    self, agent, request, args, replica, vector, lambda: self._handle(agent, request, name, rest)
+                    self, agent, request, args, replica, vector, lambda: self.handle(agent, request, name, rest)
                 )
         return self._answer_read(agent, request, replica, name, args)
 
@@ -342,8 +261,8 @@ class Desk:
         reader = Reader(replica, self.storage, self.host.now_ms, replica.node_of, limit)
         if name == "history" and "prefix" in args:
             if not self.long_reads.add(agent.conn, request, scan_of(reader, args)):
-                raise self._too_many_waits()
-            return _LATER
+                raise too_many_waits()
+            return LATER
         try:
             return Shown(replica, READS[name](reader, args))
         except Unresolved as refusal:
@@ -354,13 +273,13 @@ class Desk:
         needed = {}
         for space in decode_token(token):
             is_own = space == CLUSTER_SPACE  # where spaces are made and dropped, which can be waited for too
-            replica = self.host.replicas[space] if is_own else self._replica(agent, {"space": space})
+            replica = self.host.replicas[space] if is_own else self.replica_of(agent, {"space": space})
             needed[replica.name] = vector_in(replica, token)
         holders = self.host.spaces.holders(needed)
         check_possible(args.get("w"), holders, self.host.sync.dials.values(), self.identity.name)
-        return self._held(agent, request, args, needed, str(token), {})
+        return self.held(agent, request, args, needed, str(token), {})
 
-    def _held(
+    def held(
         self,
         agent: Agent,
         request: int,
@@ -386,7 +305,7 @@ class Desk:
         wait = self.park(agent, request, end_s, needed, check, lambda: concern.unmet(token))
         wait.stands = stands
         self._held_now.append(wait)
-        return _LATER
+        return LATER
 
     def park(
         self,
@@ -403,13 +322,8 @@ class Desk:
         """
         wait = Wait(agent.conn, request, end_s, needed, check, expire)
         if not self.waits.add(wait):
-            raise self._too_many_waits()
+            raise too_many_waits()
         return wait
-
-    def _too_many_waits(self) -> QuotaExceeded:
-        return QuotaExceeded(
-            f"this connection has {self.waits.PER_AGENT_MAX:,} requests waiting already: let some of them end first"
-        )
 
     def settle(self) -> None:
         """Answer waiting requests that are done or out of time: as many as fit into one turn."""
@@ -419,8 +333,8 @@ class Desk:
             before = len(self.replies)
             if isinstance(result, CrdtSyncError):
                 self.fail(wait.conn, wait.request, result, wait.stands)
-            elif isinstance(result, Done) and result.result is not _LATER:
-                self._answer(wait.conn, wait.request, result.result, wait.stands)
+            elif isinstance(result, Done) and result.result is not LATER:
+                self.answer(wait.conn, wait.request, result.result, wait.stands)
             size_bytes += sum(len(reply.data) for reply in self.replies[before:])
             if size_bytes >= SETTLE_BYTES_MAX:
                 return
@@ -429,63 +343,13 @@ class Desk:
         replica = self.host.replicas.get(space)
         return 0 if replica is None else replica.vector.get(writer, 0)
 
-    # -- watches -----------------------------------------------------------------------------------------------------
-
-    def _watch(self, agent: Agent, request: int, args: Arguments) -> object:
-        replica = writable(self._replica(agent, args))
-        prefix, after = args.get("prefix", ""), args.get("after")
-        if type(prefix) is not str:
-            raise InvalidRequest("prefix must be a string")
-        if self.watches.count(agent.conn) >= WATCHES_PER_AGENT_MAX:
-            raise QuotaExceeded(f"this connection has {WATCHES_PER_AGENT_MAX:,} watches already")
-        self._check_watches(agent)
-        vector, is_dropped = (None, False) if after is None else resumed_in(replica, after)
-        self._answer(agent.conn, request, {"token": encode_token([(replica.name, replica.epoch, vector or {})])}, True)
-        if args.get("states"):
-            mirror = StateWatch(agent.conn, request, prefix, replica)
-            mirror.is_reset = is_dropped
-            mirror.limit = self.host.guard.limit_of(agent, replica.name)
-            self.watches.mirrors.add(mirror, vector)
-        else:
-            watch = Watch(agent.conn, request, prefix, replica)
-            watch.lagged = is_dropped  # a snapshot then begins with a reset
-            watch.limit = self.host.guard.limit_of(agent, replica.name)
-            self.watches.add(watch, vector, self.host.now_ms)
-        return _LATER
-
-    def _unwatch(self, agent: Agent, _request: int, args: Arguments) -> object:
-        watch = args.get("watch")
-        if type(watch) is not int:
-            raise InvalidRequest("watch must be the id of the request that began the watch")
-        self.watches.remove(agent.conn, watch)
-        self.host.resolvers.remove(agent.conn, watch)
-        return {}
-
-    def _check_watches(self, agent: Agent) -> None:
-        """Whether an agent may have one more watch or resolver, by its quota over all its connections."""
-        account = agent.account
-        if account is not None:
-            own = [conn for conn, one in self.agents.items() if one.account is account]
-            resolvers = self.host.resolvers
-            account.check_room("watches", sum(self.watches.count(c) + len(resolvers.of_conn(c)) for c in own))
-
-    def _resolver(self, agent: Agent, request: int, args: Arguments) -> object:
-        self._check_watches(agent)
-        return self._standing(
-            agent, request, self.host.resolvers.register(agent, request, writable(self._replica(agent, args)), args)
-        )
-
     # -- replies -----------------------------------------------------------------------------------------------------
 
-    def _standing(self, agent: Agent, request: int, result: object) -> object:
-        """Answer what concerns no disk: it holds also if the commit under way fails."""
-        self._answer(agent.conn, request, result, stands=True)
-        return _LATER
-
-    def _answer(self, conn: int, request: int, result: object, stands: bool = False) -> None:
+    def answer(self, conn: int, request: int, result: object, stands: bool = False) -> None:
+        """Answer a request; ``stands``: also if the commit under way fails."""
         point: bytes | None = None
         if type(result) is Shown:
-            point = self._news(conn, request, result.replica)
+            point = self.news(conn, request, result.replica)
             result = result.result
         payload = pack([request, 0, result])
         if len(payload) > AGENT_FRAME_BYTES_MAX:
@@ -500,7 +364,7 @@ class Desk:
             self.replies.append(Reply(conn, None, frame(point)))
         self.replies.append(Reply(conn, request, frame(payload), stands))
 
-    def _news(self, conn: int, request: int, replica: Replica) -> bytes | None:
+    def news(self, conn: int, request: int, replica: Replica) -> bytes | None:
         """What a reader is told before it is answered: the point that it is shown, unless it knows that already."""
         agent = self.agents.get(conn)
         if agent is None or agent.told is None:

@@ -35,6 +35,13 @@ class Alarms:
             self.raised_count += 1
             self._log("alarm", level="error", code=code, message=message)
 
+    def raise_now(self, code: str, scope: str, message: str) -> None:
+        """Raise an alarm whose figures change, or renew its message."""
+        self.raise_once(code, scope, message)
+        raised = self._raised.get((code, scope))
+        if raised is not None and raised.message != message:
+            self._raised[code, scope] = raised._replace(message=message)
+
     def journal(self, event: str, **fields: object) -> None:
         """Log what happened, each time that it does."""
         self._log(event, level="warning", **fields)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from crdtsync.core.access.rights import Right
@@ -22,6 +23,18 @@ if TYPE_CHECKING:
     from crdtsync.core.spaces import Spaces
     from crdtsync.core.storage import OutcomeRow, Storage
     from crdtsync.core.sync import Sync
+
+
+class Follows(Enum):
+    """What follows from a request.
+
+    ``NOTHING``: it was a read, and has been answered. ``A_SHORT_TURN``: it was a plain write,
+    see :mod:`crdtsync.core.short_turns`.
+    """
+
+    NOTHING = 0
+    A_SHORT_TURN = 1
+    A_TURN = 2
 
 
 class Reply(NamedTuple):

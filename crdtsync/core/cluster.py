@@ -94,6 +94,13 @@ class Cluster:
                 continue
         return reduce(kind.merge, found) if found else None
 
+    def point_of(self, kind: RecordType[Any], name: str) -> VersionVector:
+        """The writes of a record that count: who holds them has seen it as it is here."""
+        point: VersionVector = {}
+        for entry in self._held(kind.prefix + name):
+            point[entry.dot.writer] = max(entry.dot.seq, point.get(entry.dot.writer, 0))
+        return point
+
     def names(self, kind: RecordType[R]) -> list[str]:
         """The names of all records of a type, in order, whether or not they can be read."""
         return [key[len(kind.prefix) :] for key in self.replica.entries.keys(kind.prefix) if self._held(key)]

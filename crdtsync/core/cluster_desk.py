@@ -115,14 +115,16 @@ class ClusterDesk:
 
     def _rotate_key(self, agent: Asker, request: int, args: Arguments) -> object:
         if args.get("finish") is True:
-            return self._later(agent, request, "use_next_key", lambda _result: self._keys())
-        if not self._fleet.is_member:
-            raise Refused("this node belongs to no cluster, so nobody knows its key yet", "no_cluster")
+            late = self._fleet.without_next_key() if len(self._fleet.reach.keys) > 1 else []
+            return self._later(agent, request, "use_next_key", lambda _result: self._keys(late))
+        self._fleet.check_is_member("this node belongs to no cluster, so nobody knows its key yet")
         return self._later(agent, request, "next_key", lambda _result: self._keys())
 
-    def _keys(self) -> dict[str, Any]:
+    def _keys(self, late: list[str] | None = None) -> dict[str, Any]:
+        """``late``: who did not know the new key when it was put to use, if it was."""
         self._fleet.keep_own_record()
-        return {"keys": [pin for pin, _ in self._fleet.reach.keys], "waits_for": self._fleet.without_next_key()}
+        waits_for = self._fleet.without_next_key() if late is None else late
+        return {"keys": [pin for pin, _ in self._fleet.reach.keys], "waits_for": waits_for}
 
     def check_keys(self) -> None:
         """Once every member knows the next key, use it."""

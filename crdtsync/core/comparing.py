@@ -87,7 +87,7 @@ class Comparer:
             if replica is None or not links:
                 continue
             texts = texts_digest(replica.documents, SLICE_DOCUMENTS_MAX)
-            if texts is None:
+            if texts is None or not replica.entries.is_summed:
                 self._unfinished_s[name] = now_s + SLICE_INTERVAL_S
                 continue
             own = Digests(name, replica.epoch, cut_of(replica.vector), digest_of(replica), texts)
@@ -136,6 +136,8 @@ class Comparer:
         theirs, own = here.heard, self._own.get(replica.name)
         if theirs is None or theirs.epoch != replica.epoch or theirs.cut != cut_of(replica.vector):
             return
+        if not replica.entries.is_summed:
+            return  # it is due again when it is
         if theirs.digest != digest_of(replica):
             self.differs(link, replica, now_s)
         elif own is not None and own.cut == theirs.cut and own.digest == theirs.digest:

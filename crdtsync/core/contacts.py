@@ -15,6 +15,7 @@ from crdtsync.errors import PeerError
 from crdtsync.wire.comparing import DIGESTS
 from crdtsync.wire.limits import PROTOCOL_VERSION
 from crdtsync.wire.messages import MESH, PROBES, RESOLVERS, SNAPSHOTS, Hello, Links
+from crdtsync.wire.snapshot import DEFLATE
 
 HELLO_TIMEOUT_S = 10.0
 HELLO_SPACES_MAX = 256
@@ -57,19 +58,18 @@ class Contacts:
             spaces[replica.name] = (replica.epoch, replica.frontier)
             link.introduced[replica.name] = dict(replica.vector)
         me = self.identity
-        features = (SNAPSHOTS, RESOLVERS, PROBES, MESH, DIGESTS)
+        features = (SNAPSHOTS, RESOLVERS, PROBES, MESH, DIGESTS, DEFLATE)
         hello = Hello(me.node, me.name, me.cluster, me.database, spaces, now_ms, features=features)
         self._outbox.send(link, hello)
 
-    def closed(self, link: Link, reason: str, now_ms: int) -> None:
+    def closed(self, link: Link, reason: str) -> None:
         """A connection over which the other side had introduced itself is gone."""
         assert link.hello is not None
         peer = self.peers[link.hello.node]
         if peer.link is link:
             peer.link = None
-            peer.last_seen_ms = now_ms
             peer.last_error = reason
-            self._outbox.met.append(PeerRow(peer.node, peer.name, now_ms))
+            self._outbox.met.append(PeerRow(peer.node, peer.name, peer.last_seen_ms))
             self._log("peer_down", peer=peer.name, node=peer.node, reason=reason)
             self.tell_links()
 
@@ -98,7 +98,8 @@ class Contacts:
             self._outbox.close(rival, "duplicate: there is another connection to the same node")
             self._check_copies(peer, rival, link)
         peer.link, peer.name, peer.last_seen_ms, peer.last_error = link, hello.name, now_ms, ""
-        peer.clock_skew_ms = hello.time_ms - now_ms
+        if peer.clock_skew_ms is None:  # the first answer to a probe knows better
+            peer.clock_skew_ms = hello.time_ms - now_ms
         peer.database = hello.database
         peer.acked = {}
         self._outbox.met.append(PeerRow(peer.node, peer.name, now_ms))

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from crdtsync.causality import Dot, Writer, merge, vector_of
 from crdtsync.core import seen as seen_rules
 from crdtsync.core.arguments import Arguments, Result
-from crdtsync.core.documents import Document, check_marker
+from crdtsync.core.document import Document
 from crdtsync.core.entries import Entry, KeyEntries, S, summary_of
 from crdtsync.core.kinds.rules import Sibling
+from crdtsync.core.markers import check_marker
 from crdtsync.core.policies import Policy
 from crdtsync.core.replica import Applied, Replica
 from crdtsync.core.seen import NOTHING, READ_LONG_AGO, NotYet
@@ -202,7 +203,7 @@ class Draft:
     def check_edit(self, document: Dot, update: bytes) -> None:
         """Refuse an edit that the document, with the edits so far, cannot take.
 
-        :raises InvalidValue: see :meth:`crdtsync.core.documents.Document.check`.
+        :raises InvalidValue: see :meth:`crdtsync.core.document.Document.check`.
         """
         self.replica.documents.get(document).check(update, self._edits.get(document, ()))
 

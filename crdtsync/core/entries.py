@@ -9,6 +9,7 @@ is.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain
@@ -29,10 +30,14 @@ NEW_KEYS_MAX = 256
 """So many new keys are inserted into the order of keys one by one; beyond that it is made anew."""
 REMOVED_SINGLY_MAX = 64
 """So many entries are taken out of a long list one by one; beyond that it is made anew."""
-
-
+UNHASHED_ENTRIES_MAX = 1024
+"""So many entries are not part of the digest before somebody asks for it: hashing one takes some µs."""
+ADDED_SINGLY_MAX = 16
+"""So many entries that come at once are added to a key one by one; with more its order is made anew."""
 STALE_KEYS_MAX = 1000
 """How many keys that are gone may stand in the order of keys, beside as many as are alive."""
+SUMMED_AT_ONCE_MAX = 10_000
+"""The digests of so many entries are summed up while they are loaded; those of more in slices, or when asked for."""
 
 
 class Entry:
@@ -236,14 +241,57 @@ class Entries:
         self.plural: set[str] = set()
         self.mixed: set[str] = set()
         self.count = 0
-        self.digest = 0
+        self._digest = 0
+        self._unsummed: list[Entry] = []  # loaded, and not in `_digest` yet, though some may have been removed since
+        self._unhashed: OrderedDict[Dot, Entry] = OrderedDict()  # live entries that came since and `_digest` lacks
 
     def __len__(self) -> int:
         """How many keys have entries."""
         return len(self._keys)
 
+    @property
+    def digest(self) -> int:
+        """Of the whole: see the class."""
+        if self._unsummed:
+            self.sum_up(len(self._unsummed))
+        if self._unhashed:
+            self._digest = (self._digest + sum([entry.digest for entry in self._unhashed.values()])) % DIGEST_MODULUS
+            self._unhashed.clear()
+        return self._digest
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether the digest is known without working it out: of many that were loaded it takes seconds."""
+        return not self._unsummed
+
+    def sum_up(self, count_max: int) -> None:
+        """Work on the digest, by so many of the entries that were loaded."""
+        some = self._unsummed[-count_max:]
+        del self._unsummed[-count_max:]
+        self._digest = (self._digest + sum([entry.digest for entry in some])) % DIGEST_MODULUS
+
+    def load(self, stored: list[Entry]) -> None:
+        """Add everything that a replica holds on disk to one that is empty."""
+        keys, others = self._keys, []
+        for entry in stored:
+            if entry.attrs is None and entry.key not in keys:
+                keys[entry.key] = [entry]
+            else:
+                others.append(entry)
+        self._resort = True
+        self.count = len(stored) - len(others)
+        self._unsummed = stored if not others else [held[0] for held in keys.values()]
+        for entry in others:
+            self.add(entry)
+        if len(self._unsummed) <= SUMMED_AT_ONCE_MAX:
+            self.sum_up(SUMMED_AT_ONCE_MAX)
+
     def add(self, entry: Entry) -> None:
         """Add an entry whose dot is new to this replica."""
+        self._hash_later(entry)
+        self._add(entry)
+
+    def _add(self, entry: Entry) -> None:
         held = self._keys.get(entry.key)
         if held is None:
             self._keys[entry.key] = [entry]
@@ -256,7 +304,6 @@ class Entries:
             self.expiry.add(entry, expires_ms)
             self._expiring[entry.key] = min(expires_ms, self._expiring.get(entry.key, expires_ms))
         self.count += 1
-        self.digest = (self.digest + entry.digest) % DIGEST_MODULUS
 
     def _add_beside(self, held: list[Entry], entry: Entry) -> None:
         self.plural.add(entry.key)
@@ -295,8 +342,26 @@ class Entries:
         if key in self._expiring:
             self._recheck_expiry(key, left, gone)
         self.count -= len(gone)
-        self.digest = (self.digest - sum(entry.digest for entry in gone)) % DIGEST_MODULUS
+        for entry in gone:
+            self._unhash(entry)
         return gone
+
+    def put_in_place(self, gone: Entry, entry: Entry) -> None:
+        """Remove the only entry of a key and add one of the same kind; neither of them has attributes."""
+        self._keys[entry.key] = [entry]
+        self._unhash(gone)
+        self._hash_later(entry)
+
+    def _hash_later(self, entry: Entry) -> None:
+        """Most entries of keys that are written often go before anybody asks for the digest."""
+        self._unhashed[entry.dot] = entry
+        if len(self._unhashed) > UNHASHED_ENTRIES_MAX:
+            _, oldest = self._unhashed.popitem(last=False)  # of a dict it would take longer for each one gone before
+            self._digest = (self._digest + oldest.digest) % DIGEST_MODULUS
+
+    def _unhash(self, entry: Entry) -> None:
+        if self._unhashed.pop(entry.dot, None) is None:
+            self._digest = (self._digest - entry.digest) % DIGEST_MODULUS
 
     def _forget(self, key: str) -> None:
         """Drop a key whose last entry goes, with all that is remembered of it."""
@@ -355,21 +420,27 @@ class Entries:
             by_key.setdefault(entry.key, []).append(entry.dot)
         for key, dots in by_key.items():
             self.remove(key, tuple(dots))
-        if self._keys.keys().isdisjoint(come.lasting):
-            fresh, others = come.lasting, come.others
-        else:
-            fresh = {key: entries for key, entries in come.lasting.items() if key not in self._keys}
-            held = [entry for key, entries in come.lasting.items() if key in self._keys for entry in entries]
-            others = [*come.others, *held]
+        fresh, others = come.lasting, come.others
+        if not self._keys.keys().isdisjoint(fresh):
+            fresh, others = {}, [*others]
+            for key, entries in come.lasting.items():
+                if key not in self._keys:
+                    fresh[key] = entries
+                elif len(entries) > ADDED_SINGLY_MAX:
+                    fresh[key] = [*self._keys[key], *entries]
+                    self.count -= len(self._keys[key])
+                else:
+                    others += entries
         for key, entries in fresh.items():
             if len(entries) > 1:
                 self._settle(key, entries)
         self._keys.update(fresh)
+        self.absent.difference_update(fresh)
         self._resort = True
         self.count += sum(map(len, fresh.values()))
-        self.digest = (self.digest + digest - sum(entry.digest for entry in others)) % DIGEST_MODULUS
+        self._digest = (self._digest + digest) % DIGEST_MODULUS
         for entry in others:
-            self.add(entry)
+            self._add(entry)
 
     def _settle(self, key: str, entries: list[Entry]) -> None:
         """Note what is to be known of a key that comes with several entries at once."""

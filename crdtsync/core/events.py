@@ -10,11 +10,11 @@ from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from crdtsync.causality import Dot, hlc_ms
-from crdtsync.core.documents import check_marker
 from crdtsync.core.entries import Entry
 from crdtsync.core.expiry import EXPIRE
 from crdtsync.core.kinds.rules import Sibling, intact
 from crdtsync.core.kinds.sets import element_of
+from crdtsync.core.markers import check_marker
 from crdtsync.core.operation_names import WRITTEN, operation_of
 from crdtsync.core.replica import Applied, Replica
 from crdtsync.core.told_values import told_value, told_values

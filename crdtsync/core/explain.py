@@ -1,7 +1,8 @@
 """Why this node has of a key what it has, or lacks it: which change, from whom, over which peer, what it waits for.
 
-Everything here is read from what the node knows anyway, and nothing is asked of others: what somebody has written who
-has not been heard of since cannot be known, and the answer says so. It is for people, and short enough for one screen.
+Everything here is read from what the node knows anyway; only nodes that are reached over others are asked first how far
+they are. What somebody has written who has not been heard of since cannot be known, and the answer says so. It is for
+people, and short enough for one screen.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from crdtsync.causality import Dot, VersionVector, Writer, hlc_ms, missing
 from crdtsync.core.entries import Entry
+from crdtsync.core.far_lag import knowing_far
 from crdtsync.core.fates import Fate
 from crdtsync.core.gate import blocker
 from crdtsync.core.history import rows_of_key
@@ -28,6 +30,8 @@ from crdtsync.wire.tokens import encode_dot
 
 if TYPE_CHECKING:
     from crdtsync.core.access.guard import Guard
+    from crdtsync.core.access.requests import AccessDesk
+    from crdtsync.core.agents import Desk
     from crdtsync.core.alarms import Alarms
     from crdtsync.core.attached import Agent
     from crdtsync.core.fleet import Fleet
@@ -54,11 +58,13 @@ class Host(Protocol):
     sync: Sync
     fleet: Fleet
     guard: Guard
+    access_desk: AccessDesk
     identity: Identity
     alarms: Alarms
     storage: Storage
     read_only: str
     now_ms: int
+    now_s: float
 
 
 class Here(NamedTuple):
@@ -211,12 +217,14 @@ def _arrival(here: Here, dot: Dot) -> Item:
 def _holders(here: Here, dot: Dot) -> tuple[list[str], list[str]]:
     """The other nodes that have said that they have a change on disk, and those that have not.
 
-    Of nodes that are reached only over others nothing is known while nobody waits for them: they are in neither.
+    Of nodes that are reached only over others, and have not told in time, nothing is known: they are in neither.
     """
     vector: VersionVector = {dot.writer: dot.seq}
     _, met = here.host.spaces.holders([here.replica.name]).counted()
     holders = [(peer, peer.holds(here.replica.name, vector)) for peer in met()]
-    far = {node for node, way in here.host.sync.mesh.reach.ways().items() if way.hops > 1}
+    mesh, now_s = here.host.sync.mesh, here.host.now_s
+    ways, name = mesh.reach.ways(), here.replica.name
+    far = {node for node, way in ways.items() if way.hops > 1 and not mesh.knows(name, node, now_s)}
     lacking = [peer.name for peer, has in holders if not has and peer.node not in far]
     return sorted(peer.name for peer, has in holders if has), sorted(lacking)
 
@@ -399,7 +407,9 @@ def _cut_off(here: Here) -> Iterable[Item]:
     gone = sorted((peer for peer in met() if peer.node not in live), key=lambda peer: (peer.last_seen_ms, peer.name))
     if gone:
         who = [peer.name for peer in gone]
-        error = next((peer.last_error for peer in reversed(gone) if peer.last_error), "")
+        # Why a connection was closed may name what was on it: that is for who may read everything here.
+        errors = [peer.last_error for peer in reversed(gone) if peer.last_error and here.reader.limit is None]
+        error = errors[0] if errors else ""
         yield _reason(
             "cut",
             f"{names(who)} {_is_verb(who)} not connected: what was written there since cannot be known here"
@@ -438,13 +448,21 @@ HIDDEN = "there is an alarm about this space; who may not read all of the space 
 Handler = Callable[[Any, int, Mapping[str, Any]], object]
 
 
-def explain_request(host: Host) -> Handler:
+def explain_request(desk: Desk) -> Handler:
     """The handler of ``explain``."""
+    host = desk.host
 
-    def answer(agent: Agent, _request: int, args: Mapping[str, Any]) -> Item:
+    def answer(agent: Agent, request: int, args: Mapping[str, Any]) -> object:
         space = args.get("space", agent.space)
         if type(space) is not str:
             raise InvalidRequest("space must be the name of a space")
+        if not host.guard.sees(agent, space):  # as of everything else, so that nobody learns of spaces by asking
+            raise host.guard.missing(agent, space)
+        spaces = [space] if space in host.replicas else []
+        return knowing_far(desk, agent, request, spaces, lambda: told(agent, space, args))
+
+    def told(agent: Agent, space: str, args: Mapping[str, Any]) -> Item:
+        host.guard.check(agent, "explain", args)  # once more: it may have waited
         found = explain(host, agent, space, args.get("key"))
         if not host.guard.sees_all_of(agent, space):
             for reason in found["reasons"]:  # an alarm may name keys that this agent is not to know of

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 
 from crdtsync.causality import Dot, hlc_ms
-from crdtsync.core.documents import check_marker
 from crdtsync.core.entries import Entry, order_of
 from crdtsync.core.expiry import EXPIRED_ATTR
 from crdtsync.core.kinds.text_lineage import document_of, lineage_of
+from crdtsync.core.markers import check_marker
 from crdtsync.core.marks import RESOLVED_ATTR, TRIMMED_ATTR
 from crdtsync.core.policies import Policy
 from crdtsync.core.values import grouped

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.cluster import Cluster, RecordType
+from crdtsync.core.fleet_news import tell_expiry
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
 from crdtsync.core.invitations import Invitations
 from crdtsync.core.invite_addresses import check_invite_address
@@ -54,8 +55,8 @@ LISTEN_META = "listen"
 NODE_ID_CHARS = 32
 """A node's id is the beginning of the pin of its first key."""
 JOINING_CONNECTIONS_MAX = 64
-DAY_MS = 24 * 3600 * 1000
-EXPIRY_ALARM_MS = 30 * DAY_MS
+
+REJOIN = "stop its daemon, move its data directory away, start it, and join by an invite of a member"
 
 Log = Callable[..., None]
 
@@ -102,6 +103,7 @@ class Fleet:
         self.is_changed = True
         self.invitations = Invitations(storage.metas(INVITES_META))
         self._told = _read_told(storage.meta(TOLD_META))
+        self._told_removed = ""
         self._nonces: dict[int, bytes] = {}
         self.metas: dict[str, bytes | None] = {}
         host.cluster.on_change(MEMBERS, self._changed)
@@ -119,6 +121,23 @@ class Fleet:
     def is_member(self) -> bool:
         """Whether this node has not been removed."""
         return self._identity.node in self.membership.members
+
+    def check_is_member(self, otherwise: str) -> None:
+        """:raises Refused: it was removed, which is said with by whom and when; or else is no member, ``otherwise``."""
+        self._check_not_removed()
+        if not self.is_member:
+            raise Refused(otherwise, "no_cluster")
+
+    def _check_not_removed(self) -> None:
+        gone = self.membership.removed.get(self._identity.node)
+        reason = self._told_removed if gone is None else gone.reason
+        if reason:
+            raise Refused(f"{reason} ({REJOIN})", "removed")
+
+    def told_removed(self, reason: str) -> None:
+        """A member says that this node was removed while it was away: it will hear nothing else of the cluster."""
+        self._told_removed = reason
+        self._host.alarms.raise_once("removed", "", f"this node is no member of its cluster any more: {reason}")
 
     def others(self) -> list[Member]:
         """All other members."""
@@ -151,7 +170,21 @@ class Fleet:
         if self._identity.node in self.membership.removed:
             reason = self.membership.removed[self._identity.node].reason
             self._host.alarms.raise_once("removed", "", f"this node is no member of its cluster any more: {reason}")
+        self._check_name()
         self.cut()
+
+    def _check_name(self) -> None:
+        """Two may have taken one name at two members at once, or by their settings."""
+        namesake = self.membership.namesake(self._identity.node, self._identity.name) if self.is_member else ""
+        if namesake:
+            self._host.alarms.raise_once(
+                "same_name",
+                "",
+                f"the member {namesake[:12]} is called {self._identity.name} too: commands that name it fit both; "
+                "give one of the two another node_name, and restart it",
+            )
+        else:
+            self._host.alarms.clear("same_name", "")
 
     def cut(self) -> None:
         """Close the connections of those who may no longer be here."""
@@ -175,16 +208,7 @@ class Fleet:
     def reached(self, reach: Reach) -> None:
         """The shell says how this node can be reached and known from now on."""
         self.reach = reach
-        left_ms = reach.expires_ms - self._host.now_ms
-        if reach.expires_ms and left_ms < EXPIRY_ALARM_MS:
-            what = f"expires in {max(0, left_ms) // DAY_MS} days" if left_ms > 0 else "has expired"
-            self._host.alarms.raise_once(
-                "certificate_expires",
-                "",
-                f"the certificate of this node {what}: renew it, or no member lets it connect",
-            )
-        else:
-            self._host.alarms.clear("certificate_expires", "")
+        tell_expiry(self._host.alarms, reach.expires_ms, self._host.now_ms)
 
     def take_change(self) -> Membership | None:
         """The membership, if it has changed since the last call."""
@@ -217,8 +241,7 @@ class Fleet:
                 "crdtsyncd with another --data-dir and without that option, and import what this one exports",
                 "not_possible",
             )
-        if me.node in self.membership.removed:
-            raise Refused(self.membership.removed[me.node].reason, "removed")
+        self._check_not_removed()
         if not self.is_initialised:
             now_ms = self._host.now_ms
             own = Member(me.node, me.name, self.reach.keys, self.reach.addresses, now_ms, me.name, now_ms)
@@ -226,8 +249,14 @@ class Fleet:
         return self.summary()
 
     def joined_already(self, invite: Invite) -> dict[str, Any] | None:
-        """What to answer if this node is a member of the cluster that it is invited to; None: it is not."""
-        return self.summary() if invite.cluster == self._identity.cluster and self.is_member else None
+        """What to answer if this node is a member of the cluster that it is invited to; None: it is not.
+
+        :raises Refused: it was one, and has been told that it was removed.
+        """
+        is_here = invite.cluster == self._identity.cluster and self.is_member
+        if is_here:
+            self._check_not_removed()
+        return {**self.summary(), "already": True} if is_here else None
 
     def other_cluster(self) -> str:
         """What this node would leave behind by joining another cluster, in words; empty if nothing."""
@@ -253,8 +282,7 @@ class Fleet:
         :raises Refused: nobody could use it.
         """
         me = self._identity
-        if not self.is_member:
-            raise Refused("this node belongs to no cluster yet: crdtsync cluster init begins one", "no_cluster")
+        self.check_is_member("this node belongs to no cluster yet: crdtsync cluster init begins one")
         found = addresses or self.reach.addresses
         if addresses and not self.reach.is_listening:
             raise Refused(self.reach.unreachable or "this node does not listen for peers", "unreachable")
@@ -271,6 +299,7 @@ class Fleet:
 
     def remove(self, wanted: str) -> dict[str, Any]:
         """Remove a member, named by its name or by the beginning of its id, for good."""
+        self._check_not_removed()  # nobody would hear of it
         members = self.membership.members.values()
         found = [member for member in members if member.name == wanted]
         found = found or [member for member in members if len(wanted) >= 4 and member.node.startswith(wanted)]
@@ -327,20 +356,18 @@ class Fleet:
     # -- letting new nodes in --------------------------------------------------------------------------------
 
     def join_opened(self, conn: int) -> None:
-        """Somebody who has shown no certificate asks to join."""
+        """Somebody who has shown no certificate asks to join. Of too many the oldest goes: who may join is quick."""
         if len(self._nonces) >= JOINING_CONNECTIONS_MAX:
-            self._host.sync.outbox.closes.append((conn, "too many nodes ask to join at once: try again"))
-            return
+            oldest = next(iter(self._nonces))
+            del self._nonces[oldest]
+            reason = f"{JOINING_CONNECTIONS_MAX} nodes ask to join at once, and this one is slow: try again"
+            self._host.sync.outbox.closes.append((oldest, reason))
         nonce = self._nonces[conn] = self._random.randbytes(NONCE_BYTES)
         self._host.sync.outbox.sends.append((conn, encode_join_message(Challenge(nonce))))
 
     def join_closed(self, conn: int) -> None:
         """It is gone."""
         self._nonces.pop(conn, None)
-
-    def is_joining(self, conn: int) -> bool:
-        """Whether a connection is one that asks to join."""
-        return conn in self._nonces
 
     def bound(self, conn: int, join: Join) -> bytes:
         """What the signature of a request to join must cover."""
@@ -371,10 +398,20 @@ class Fleet:
         node = self.membership.node_of(pin) or pin[:NODE_ID_CHARS]
         bound = binding(nonce, bytes.fromhex(self.reach.keys[0][0]), join)
         gone = self.membership.refusal_of(pin) if not self.membership.node_of(pin) else ""
-        if any(pin == key[0] for each in self.membership.removed.values() for key in each.keys):
+        if self.membership.is_removed(pin):
             raise Refused(gone, "removed")
-        self.invitations.redeem(join, pin, bound, self._host.now_ms)
-        if self.membership.node_of(pin) != node:
+        self.invitations.check(join, pin, bound, self._host.now_ms)
+        is_new = self.membership.node_of(pin) != node
+        namesake = self.membership.namesake(node, join.name) if is_new else ""
+        if namesake:
+            raise Refused(
+                f"a member is called {join.name} already ({namesake[:12]}): start the new node with another name "
+                "(--node-name, or node_name in its settings); or, if that member was this host once, remove it: "
+                f"crdtsync cluster remove {namesake[:12]}",
+                "name_taken",
+            )
+        self.invitations.use(join.invite, pin)
+        if is_new:
             me, now_ms = self._identity, self._host.now_ms
             member = Member(node, join.name, ((pin, join.certificate),), join.addresses, now_ms, me.name, now_ms)
             self._host.cluster.put(MEMBERS, node, member)

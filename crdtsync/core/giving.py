@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from crdtsync.causality import covers, merge, missing
 from crdtsync.core.alarms import Alarms
-from crdtsync.core.documents import whole_state
 from crdtsync.core.peers import Link, Serving, SpaceLink
 from crdtsync.core.replica import Replica
 from crdtsync.core.snapshot import Snapshot
 from crdtsync.core.storage import Storage
+from crdtsync.core.yjs import whole_state
 from crdtsync.wire.messages import SNAPSHOT_ID_BYTES, SNAPSHOTS, Message, Offer, Part, Take
-from crdtsync.wire.snapshot import part_hash
+from crdtsync.wire.snapshot import DEFLATE, compressed, part_hash
 
 if TYPE_CHECKING:
     from random import Random
@@ -211,6 +211,8 @@ class Giver:
             return 0  # what it shows is not on disk yet
         number = serving.part
         data, is_last = snapshot.part(number)
+        if link.hello is not None and DEFLATE in link.hello.features:
+            data = compressed(data)
         self._send(
             link,
             Part(replica.name, replica.epoch, snapshot.id, number, data, part_hash(snapshot.id, number, data), is_last),

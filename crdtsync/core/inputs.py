@@ -9,6 +9,7 @@ from typing import NamedTuple
 from crdtsync.core.attached import Reply
 from crdtsync.core.cluster_desk import Chore, ChoreDone
 from crdtsync.core.fleet import Reach
+from crdtsync.core.fleet_news import Misled, NotJoined, NotMerged
 from crdtsync.core.membership import Membership
 from crdtsync.core.storage import Batch
 from crdtsync.wire.joining import Join
@@ -92,7 +93,7 @@ class PeerFlowed:
 
 @dataclass(frozen=True, slots=True)
 class DialState:
-    """How the attempts to reach a configured address go."""
+    """How it goes at an address that is dialled: ``down``, ``refused``, or ``removed``, as a member there says."""
 
     url: str
     state: str
@@ -157,6 +158,9 @@ Event = (
     | JoinOpened
     | JoinAsked
     | Reach
+    | Misled
+    | NotJoined
+    | NotMerged
     | ChoreDone
     | LookAtUsage
     | TakeBack

@@ -71,6 +71,10 @@ class Inquiries:
         self._tell_s: float | None = None
         self.questions: dict[str, Question] = {}
 
+    def is_asking(self, now_s: float) -> bool:
+        """Whether a question of this node stands: then what others have told since holds."""
+        return any(now_s < until_s for until_s in self._wanted.values())
+
     # -- asking ------------------------------------------------------------------------------------------------
 
     def want(self, needed: Mapping[str, VersionVector], now_s: float) -> None:

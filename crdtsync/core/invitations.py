@@ -60,8 +60,8 @@ class Invitations:
         self._put(given)
         return given
 
-    def redeem(self, join: Join, pin: str, bound: bytes, now_ms: int) -> None:
-        """Let the owner of ``pin`` in by an invite.
+    def check(self, join: Join, pin: str, bound: bytes, now_ms: int) -> None:
+        """Whether the owner of ``pin`` may be let in by an invite. That is then to be told with :meth:`use`.
 
         :raises Refused: why it is not let in, with a code.
         """
@@ -82,7 +82,12 @@ class Invitations:
                 "it, look at crdtsync cluster members",
                 "invite_used",
             )
-        self._put(replace(given, users=(*given.users, pin)))
+
+    def use(self, invite: bytes, pin: str) -> None:
+        """The owner of ``pin`` has been let in by an invite, which is one of these."""
+        given = self.given[invite]
+        if pin not in given.users:
+            self._put(replace(given, users=(*given.users, pin)))
 
     def forget(self, now_ms: int) -> None:
         """Let go of those that expired long ago."""

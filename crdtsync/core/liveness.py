@@ -16,6 +16,8 @@ from crdtsync.wire.messages import PROBES, Probe, Probed
 
 PROBE_INTERVAL_S = 10.0
 PROBE_TIMEOUT_S = 20.0
+SKEW_RTT_S_MAX = 1.0
+"""An answer that was longer under way says too little about the time there: it may have been all of that one way."""
 PROBE_ANSWER_S_MAX = 600.0
 """However fast bytes flow: until then the answer itself must be there."""
 
@@ -54,7 +56,8 @@ class Liveness:
             return
         rtt_s = now_s - link.probe_sent_s
         link.rtt_ms = rtt_s * 1000
-        peer.clock_skew_ms = round(answer.time_ms + rtt_s * 500 - now_ms)
+        if rtt_s <= SKEW_RTT_S_MAX:
+            peer.clock_skew_ms = round(answer.time_ms + rtt_s * 500 - now_ms)
         link.probe_sent_s = None
         link.probe_due_s = now_s + PROBE_INTERVAL_S
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from crdtsync.wire.invites import check_addresses
@@ -23,6 +24,8 @@ KEYS_MAX = 4
 """Of a member: one in use, one to come, and what concurrent rotations may leave."""
 MEMBERS_MAX = 10_000
 PIN_CHARS = 64
+END_OF_TIME_MS = 253_402_300_800_000
+"""The year 10000, from which on no date is written out."""
 
 Key = tuple[str, bytes]
 Record = Mapping[str, Any]
@@ -80,8 +83,9 @@ class Removed:
     @property
     def reason(self) -> str:
         """What the removed node is told."""
-        by = f" by {self.by}" if self.by else ""
-        return f"{self.name} was removed from this cluster{by}: to come back it must join anew, with a new key"
+        by, date = f" by {self.by}" if self.by else "", written(self.time_ms)
+        when = f" on {date}" if date else ""
+        return f"{self.name} was removed from this cluster{by}{when}: to come back it must join anew, with a new key"
 
 
 def read_member(plain: Record) -> Member:
@@ -125,6 +129,14 @@ class Membership:
         """The member that has this key; empty if none has."""
         return next((node for node, member in self.members.items() if member.has(pin)), "")
 
+    def namesake(self, node: str, name: str) -> str:
+        """Another member of this name; empty if there is none."""
+        return next((each.node for each in self.members.values() if each.name == name and each.node != node), "")
+
+    def is_removed(self, pin: str) -> bool:
+        """Whether this is a key of a node that was removed."""
+        return any(pin == key[0] for gone in self.removed.values() for key in gone.keys)
+
     def refusal_of(self, pin: str) -> str:
         """Why the owner of this key may not connect; empty if it may."""
         for gone in self.removed.values():
@@ -141,6 +153,13 @@ class Membership:
     def past_certificates(self) -> list[bytes]:
         """Those of nodes that were members, who are let through the handshake to be told why they are refused."""
         return sorted({certificate for gone in self.removed.values() for _, certificate in gone.keys})
+
+
+def written(time_ms: int) -> str:
+    """A time, given in ms since 1970, as RFC 3339; empty for one that cannot be written so."""
+    if not 0 < time_ms < END_OF_TIME_MS:
+        return ""
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 NOBODY = Membership()

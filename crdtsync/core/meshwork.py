@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from crdtsync.causality import VersionVector
 from crdtsync.core.identity import Identity
-from crdtsync.core.inquiries import Inquiries, learn
+from crdtsync.core.inquiries import ASKED_S, Inquiries, learn
 from crdtsync.core.outbox import Outbox
 from crdtsync.core.peers import Link, Peer
 from crdtsync.core.reach import Reach
@@ -14,6 +14,9 @@ from crdtsync.core.relaying import Relaying
 from crdtsync.core.replica import Replica
 from crdtsync.core.storage import PeerRow
 from crdtsync.wire.meshing import Ask, Held, Holding, Reached, Relays
+
+WHOLE_WRITERS_MAX = 128
+"""Writers that are asked for at once where somebody looks at whole spaces; the rest is for write concerns."""
 
 
 class Meshwork:
@@ -35,6 +38,8 @@ class Meshwork:
         self._peers_max = peers_max
         self.reach = Reach(identity.node, links, outbox)
         self.relaying = Relaying(links, self.reach, outbox, is_public)
+        self._heard: set[tuple[str, str]] = set()
+        self._whole_until_s: dict[str, float] = {}
         self.inquiries = Inquiries(identity, links, replicas, outbox, self._learn)
 
     def heard(self, link: Link, message: Relays | Reached | Ask | Holding, now_s: float) -> list[str]:
@@ -57,9 +62,31 @@ class Meshwork:
         """Somebody waits for this to be on disk elsewhere: ask nodes that are not connected, if there are such."""
         self.reach.ways()
         if self.reach.has_far:
+            if not self.inquiries.is_asking(now_s):  # what was told then is of then
+                self._heard.clear()
+                self._whole_until_s.clear()
             self.inquiries.want(needed, now_s)
 
+    def ask_whole(self, vectors: Mapping[str, VersionVector], now_s: float) -> list[str]:
+        """Ask how far others are in whole spaces, as long as these have few writers. Returns the spaces asked for."""
+        asked: dict[str, VersionVector] = {}
+        room = WHOLE_WRITERS_MAX
+        for space, vector in sorted(vectors.items(), key=lambda item: (len(item[1]), item[0])):
+            room -= len(vector)
+            if room < 0:
+                break
+            asked[space] = vector
+        if asked:
+            self.ask(asked, now_s)
+            self._whole_until_s |= dict.fromkeys(asked, now_s + ASKED_S)
+        return list(asked)
+
+    def knows(self, space: str, node: str, now_s: float) -> bool:
+        """Whether it is known how far a node is in a space that is reached over others: it was asked, and has told."""
+        return now_s < self._whole_until_s.get(space, 0.0) and (space, node) in self._heard
+
     def _learn(self, held: Held) -> None:
+        self._heard.add((held.space, held.node))
         new = learn(self._peers, held, self._replicas, self._peers_max)
         if new is not None:
             self._outbox.met.append(PeerRow(new.node, new.name, 0))

@@ -7,17 +7,17 @@ behind (new, resumed, slow) is told the newest state of what it lacks, from a se
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import VersionVector, covers, merge, missing
-from crdtsync.core.audience import Audience, concerns
+from crdtsync.core.audience import concerns
 from crdtsync.core.events import event_frames
 from crdtsync.core.kinds.rules import Sibling
 from crdtsync.core.parts import part_of
 from crdtsync.core.showing import flat, handed_over, value_handed_over
 from crdtsync.core.values import describe, describe_key, packed_value, policy_of, siblings, version_of
+from crdtsync.core.watchers import Send, Watcher, Watchers
 from crdtsync.errors import InvalidRequest, TooLarge
 from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import encode_token, encode_version
@@ -39,94 +39,36 @@ VALUES_BYTES_MAX = 5 * 1024 * 1024
 RETELL_KEYS_MAX = 1000
 LAG_AGE_S_MAX = 0.5
 
-Send = Callable[[int, bytes], None]
+
+class StateWatch(Watcher):
+    """One state watch of one agent connection: told states alone. One that ``lagged`` must forget what it holds."""
+
+    __slots__ = ()
 
 
-class StateWatch:
-    """One state watch of one agent connection.
-
-    ``position``: how far it has read the log for what changed since its token, None: to its end; ``scan``: the last key
-    that its snapshot has told, None: all; ``dirty``: keys whose newest state is to be told; ``limit``: what its agent
-    may do there, if that is not to read everything.
-    """
-
-    __slots__ = (
-        "blocked", "conn", "dirty", "held", "is_reset", "limit", "position", "prefix", "replica", "request", "scan"
-    )  # fmt: skip
-
-    def __init__(self, conn: int, request: int, prefix: str, replica: Replica) -> None:
-        self.conn = conn
-        self.request = request
-        self.prefix = prefix
-        self.replica = replica
-        self.blocked = False
-        self.limit: Grant | None = None
-        self.is_reset = False
-        self.held: VersionVector = {}
-        self.position: int | None = None
-        self.scan: str | None = None
-        self.dirty: OrderedDict[str, None] = OrderedDict()
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether there is something to tell beside what the next commit changes."""
-        return self.position is not None or self.scan is not None or bool(self.dirty)
-
-    def start_over(self, is_reset: bool) -> None:
-        """Tell the state of every key. ``is_reset``: the watcher must forget what it holds once it has that."""
-        self.scan, self.position = "", None
-        self.is_reset = self.is_reset or is_reset
-        self.dirty.clear()
-
-
-class StateWatches:
+class StateWatches(Watchers[StateWatch]):
     """All state watches of a node."""
 
     def __init__(self, storage: Storage, send: Send) -> None:
-        self._storage = storage
-        self._send = send
-        self._by_conn: dict[int, dict[int, StateWatch]] = {}
-        self._by_space: dict[str, Audience[StateWatch]] = {}
-        self._behind: dict[StateWatch, None] = {}
+        super().__init__(storage, send)
         self._states: dict[tuple[str, str], bytes] = {}  # of keys, as told in this turn: by space and key
         self._lags: dict[str, tuple[float, dict[str, int]]] = {}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._by_conn.values()))
 
     def add(self, watch: StateWatch, after: VersionVector | None) -> None:
         """Begin a watch; ``after`` names the state that the watcher holds, None: it holds nothing."""
         replica = watch.replica
-        self.remove(watch.conn, watch.request)
-        self._by_conn.setdefault(watch.conn, {})[watch.request] = watch
-        self._by_space.setdefault(replica.name, Audience()).add(watch)
+        self._enroll(watch)
+        watch.held = after or {}
         if after is None or not covers(after, replica.floor) or not covers(replica.vector, after):
             watch.start_over(is_reset=after is not None)
         else:
-            watch.held = after
             watch.position = self._storage.position_missing(replica.id, after, replica.vector)
             # It may have expired since the watcher was told of it, and the log does not say so yet.
             self._defer(watch, replica.entries.expiry.hidden_keys(watch.prefix, after))
-        self._behind[watch] = None
-
-    def remove(self, conn: int, request: int | None = None) -> None:
-        """End one watch of a connection, or all."""
-        watches = self._by_conn.get(conn, {})
-        for number in list(watches) if request is None else [request]:
-            watch = watches.pop(number, None)
-            if watch is not None:
-                self._by_space[watch.replica.name].discard(watch)
-                self._behind.pop(watch, None)
-        if not watches:
-            self._by_conn.pop(conn, None)
 
     def find(self, conn: int, request: object) -> StateWatch | None:
         """The watch that a request of a connection began."""
         return self._by_conn.get(conn, {}).get(request) if isinstance(request, int) else None
-
-    def count(self, conn: int) -> int:
-        """How many watches a connection has."""
-        return len(self._by_conn.get(conn, ()))
 
     def of_conn(self, conn: int) -> list[StateWatch]:
         """The watches of a connection."""
@@ -137,23 +79,19 @@ class StateWatches:
         watch.start_over(is_reset=True)
         self._behind[watch] = None
 
-    def set_blocked(self, conn: int, blocked: bool) -> None:
-        """The connection's consumer is too slow, or has caught up."""
-        for watch in self._by_conn.get(conn, {}).values():
-            watch.blocked = blocked
-
     def moved(self, replica: Replica) -> None:
         """Another replica has taken the place of one: every watch of it starts over."""
         self._states.clear()
         self._lags.pop(replica.name, None)
+        super().moved(replica)
         for watch in self._by_space.get(replica.name, ()):
-            watch.replica = replica
-            watch.start_over(is_reset=True)
-            self._behind[watch] = None
+            watch.needs = {}  # of an epoch that is gone, perhaps
 
-    def of_space(self, name: str) -> list[tuple[int, int]]:
-        """Connections and requests of the watches of a space."""
-        return [(watch.conn, watch.request) for watch in self._by_space.get(name, ())]
+    def reload(self, replica: Replica) -> None:
+        """It has been read anew, after a failed commit. No watcher is told less than what it began with."""
+        self.moved(replica)
+        for watch in self._by_space.get(replica.name, ()):
+            watch.needs = watch.held
 
     # -- feeding -------------------------------------------------------------------------------------------
 
@@ -211,19 +149,12 @@ class StateWatches:
         self._defer(watch, [key for key in keys if key.startswith(watch.prefix)])
 
     def _defer(self, watch: StateWatch, keys: Sequence[str]) -> None:
-        """Remember keys whose newest state the watcher must be told once it can be."""
-        if len(watch.dirty) + len(keys) > DIRTY_KEYS_MAX:
-            watch.start_over(is_reset=True)
-        for key in keys:
-            if watch.scan is None or key <= watch.scan:
-                watch.dirty[key] = None
-        if watch.is_behind:
-            self._behind[watch] = None
+        self._remember(watch, keys, DIRTY_KEYS_MAX)
 
     def advance(self, now_ms: int) -> None:
         """Tell a slice to each watch that is behind."""
         for watch in list(self._behind):
-            if watch.blocked:
+            if watch.is_waiting:
                 continue
             if watch.position is not None:
                 self._look_back(watch)
@@ -232,10 +163,6 @@ class StateWatches:
             if not watch.is_behind:
                 del self._behind[watch]
         self._states.clear()
-
-    def has_more(self) -> bool:
-        """Whether :meth:`advance` has something to do at once."""
-        return any(not watch.blocked for watch in self._behind)
 
     def _look_back(self, watch: StateWatch) -> None:
         """Read a slice of the log for the keys that changed since the watcher's token.
@@ -268,12 +195,12 @@ class StateWatches:
 
     def _send_states(self, watch: StateWatch, now_ms: int) -> None:
         ready: list[bytes] = []
-        if watch.is_reset:
+        if watch.lagged:
             ready.append(pack({"event": "reset", "key": None, "token": None}))
-            watch.is_reset = False
+            watch.lagged = False
         replica = watch.replica
         size_bytes = 0
-        for key in self._next_keys(watch):
+        for key in watch.next_keys(SLICE_KEYS_MAX):
             event = self._states.get((replica.name, key))
             if event is None:
                 event = self._states[replica.name, key] = whole_event(replica, key, now_ms)
@@ -284,26 +211,6 @@ class StateWatches:
         if not watch.is_behind:
             ready.append(current_event(replica))
         self._emit(watch, ready)
-
-    def _next_keys(self, watch: StateWatch) -> Iterator[str]:
-        if watch.scan is not None:
-            for found, key in enumerate(watch.replica.entries.keys(watch.prefix, watch.scan)):
-                if found == SLICE_KEYS_MAX:
-                    return
-                watch.scan = key
-                if concerns(watch, key):
-                    yield key
-            watch.scan = None
-            return
-        for _ in range(min(SLICE_KEYS_MAX, len(watch.dirty))):
-            key, _ = watch.dirty.popitem(last=False)  # of a dict it would take longer for each key gone before
-            if not concerns(watch, key):
-                continue
-            yield key
-
-    def _emit(self, watch: StateWatch, events: Sequence[bytes]) -> None:
-        for data in event_frames(watch.request, events):
-            self._send(watch.conn, data)
 
     # -- how fresh it is -----------------------------------------------------------------------------------
 

@@ -15,11 +15,12 @@ from crdtsync.core.access.quotas import DEFAULT_LIMITS, Limits
 from crdtsync.core.access.requests import AccessDesk
 from crdtsync.core.agents import Desk
 from crdtsync.core.alarms import Alarms
-from crdtsync.core.attached import Agent, Reply, User
+from crdtsync.core.attached import Agent, Follows, Reply, User
 from crdtsync.core.cluster import Cluster
 from crdtsync.core.cluster_desk import ChoreDone, ClusterDesk
 from crdtsync.core.counts import Counts
 from crdtsync.core.fleet import Fleet, Reach
+from crdtsync.core.fleet_news import FleetNews, Misled, NotJoined, NotMerged
 from crdtsync.core.identity import Identity
 from crdtsync.core.inputs import (
     AgentClosed,
@@ -48,6 +49,7 @@ from crdtsync.core.replica import Applied, Replica
 from crdtsync.core.resolvers import Registry
 from crdtsync.core.retention import DEFAULT_CAPS, Caps, Retention
 from crdtsync.core.service import Service, serve
+from crdtsync.core.short_turns import ShortTurns, are_plain
 from crdtsync.core.spaces import ALWAYS, Spaces
 from crdtsync.core.status import build_status, limited_status
 from crdtsync.core.storage import Batch, OutcomeRow, SpaceRow, Storage
@@ -55,7 +57,7 @@ from crdtsync.core.sync import Sync
 from crdtsync.core.taking_back import take_back
 from crdtsync.core.text_keeping import TextKeeper
 from crdtsync.core.usage import Crowds, Stats, Usage, UsageAlarms, pressing, usages
-from crdtsync.errors import CrdtSyncError, PeerError, to_wire
+from crdtsync.errors import CrdtSyncError, NoSpace, PeerError, to_wire
 from crdtsync.wire.change import Codec
 from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import frame
@@ -95,6 +97,9 @@ class Node:
         self._usage_alarms = UsageAlarms(self.alarms)
         self.crowds = Crowds()
         self._calm_until_s = 0.0
+        self._short = ShortTurns(self)
+        self.was_short = False
+        """Whether the turn under way, or the last one, is a short one; see :mod:`crdtsync.core.short_turns`."""
         self._random = random
         self._ledger = Ledger(0, 0)
         self.spaces = Spaces(self)
@@ -110,6 +115,7 @@ class Node:
         self.retention = Retention(storage, caps, now.mono_s)
         self.sync = Sync(identity, self.replicas, storage, self.alarms, random, log, self.now_s, self.spaces)
         self.fleet = Fleet(self, identity, storage, random, log)
+        self.fleet_news = FleetNews(self.alarms, identity.node)
         self.cluster_desk = ClusterDesk(self.fleet, self.data)
         self.resolvers = Registry(self)
         self.guard = Guard(self, limits)
@@ -131,6 +137,9 @@ class Node:
             JoinOpened: lambda event: self.fleet.join_opened(event.conn),
             JoinAsked: lambda event: self.fleet.join_asked(event.conn, event.join, event.pin, event.is_signed),
             Reach: self._reached,
+            Misled: self.fleet_news.misled,
+            NotJoined: self.fleet_news.not_joined,
+            NotMerged: self.fleet_news.not_merged,
             ChoreDone: self.cluster_desk.done,
             LookAtUsage: self._look_at_usage,
             TakeBack: lambda event: take_back(self, event.space, event.body),
@@ -167,6 +176,7 @@ class Node:
     def _wake(self, replica: Replica) -> None:
         replica.documents.now_s = self.now_s
         self._calm_until_s = 0.0
+        self._short.until_s = 0.0
         if self.replicas.get(replica.name) is replica:
             self._restless.add(replica.name)
 
@@ -217,7 +227,7 @@ class Node:
         self._tell_time()
         kind = type(event)
         if kind is not AgentFrame and kind is not PeerFrame:
-            self._calm_until_s = 0.0
+            self._calm_until_s = self._short.until_s = 0.0
         self._handlers[kind](event)
 
     def _agent_opened(self, event: AgentOpened) -> None:
@@ -230,8 +240,11 @@ class Node:
             self.desk.access_changes.reload()
 
     def _agent_frame(self, event: AgentFrame) -> None:
-        if not self.desk.received(event.conn, event.payload) or self.now_s >= self._calm_until_s:
+        follows = self.desk.received(event.conn, event.payload)
+        if follows is not Follows.NOTHING or self.now_s >= self._calm_until_s:
             self._calm_until_s = 0.0
+        if follows is Follows.A_TURN:
+            self._short.until_s = 0.0
 
     def _agent_flow(self, event: AgentFlow) -> None:
         self.desk.watches.set_blocked(event.conn, event.blocked)
@@ -249,9 +262,11 @@ class Node:
             applied = self.sync.received(event.conn, event.data, self.now_s, self.now_ms)
         except PeerError as error:
             self.sync.outbox.closes.append((event.conn, error.message))
-            self._calm_until_s = 0.0
+            self._calm_until_s = self._short.until_s = 0.0
             return
+        has_merged = False
         for name, merged in self.sync.transfers.taker.take_merges():
+            has_merged = True
             self._applied.setdefault(name, [])
             self._restless.add(name)
             self.resolvers.touched(name, merged.keys())
@@ -259,6 +274,8 @@ class Node:
                 self.desk.watches.retell(name, merged.keys())
             self._tell_cluster(name, merged.keys())
         self.received(applied)
+        if not self.sync.heard_ack and (has_merged or not applied or not are_plain(applied)):
+            self._short.until_s = 0.0
         if not self.sync.heard_ack or self.now_s >= self._calm_until_s or self.has_work():
             self._calm_until_s = 0.0
 
@@ -275,7 +292,7 @@ class Node:
 
     def _peer_closed(self, event: PeerClosed) -> None:
         self.fleet.join_closed(event.conn)
-        self.sync.closed(event.conn, event.reason, self.now_s, self.now_ms)
+        self.sync.closed(event.conn, event.reason, self.now_s)
 
     def _peer_flowed(self, event: PeerFlowed) -> None:
         link = self.sync.links.get(event.conn)
@@ -284,19 +301,22 @@ class Node:
 
     def _dial_state(self, event: DialState) -> None:
         node = self.sync.dials[event.url].node if event.url in self.sync.dials else ""
-        self.sync.dials[event.url] = Dial(event.url, event.state, event.error, node)
+        is_removed = event.state == "removed"
+        if is_removed and self.fleet.is_initialised:
+            self.fleet.told_removed(event.error)
+        self.sync.dials[event.url] = Dial(event.url, "refused" if is_removed else event.state, event.error, node)
 
     def _disk_space(self, event: DiskSpace) -> None:
         self.read_only = event.reason
         self.sync.set_read_only(bool(event.reason), self.now_s)
         if event.reason:
-            self.alarms.raise_once("no_space", "", event.reason)
+            self.alarms.raise_now("no_space", "", event.reason)
         else:
             self.alarms.clear("no_space", "")
 
     def _look_at_usage(self, event: LookAtUsage) -> None:
         if event.disk:
-            self.alarms.raise_once("disk_filling", "", event.disk)
+            self.alarms.raise_now("disk_filling", "", event.disk)
         else:
             self.alarms.clear("disk_filling", "")
         self._usage_alarms.look([*pressing(self), *self._shell_usages()])
@@ -364,6 +384,9 @@ class Node:
 
         The caller must end with :meth:`advance` or :meth:`persist_failed` before the next call.
         """
+        self.was_short = self._short.is_enough()
+        if self.was_short:
+            return self._short.ready(self._applied, self._durable)
         desk, sync = self.desk, self.sync
         desk.settle()
         self.reaper.run()
@@ -421,6 +444,10 @@ class Node:
 
     def advance(self) -> None:
         """What :meth:`ready` asked to persist is on disk."""
+        if self.was_short:
+            self._short.advance(self._applied, self._durable)
+            self._applied.clear()
+            return
         for name in self._applied:
             replica = self.replicas[name]
             replica.committed()
@@ -451,6 +478,7 @@ class Node:
         Memory is read anew; whoever was about to be answered gets ``refusal`` instead.
         """
         self._applied.clear()
+        self._short.until_s = 0.0
         self._load()
         self.retention.failed(self.now_s)
         error = to_wire(refusal)
@@ -460,7 +488,7 @@ class Node:
             if reply.request is not None
         ]
         closes = [(conn, f"this node could not store what it received: {refusal.message}") for conn in self.sync.links]
-        self.sync.reload(self.now_s)
+        self.sync.reload(self.now_s, "" if isinstance(refusal, NoSpace) else refusal.message)
         self.desk.reload(self.replicas, refusal)
         self.spaces.reload()
         self.fleet.reload()
@@ -475,7 +503,7 @@ class Node:
         To be called when what is :meth:`ready` has been done, and nothing has been stepped since.
         """
         due_s = self._due_s()
-        self._calm_until_s = float("inf") if due_s is None else due_s
+        self._calm_until_s = self._short.until_s = float("inf") if due_s is None else due_s
         return due_s
 
     def has_work(self) -> bool:

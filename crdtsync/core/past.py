@@ -78,7 +78,7 @@ class Past:
         operation = operation_of(op)
         if removed:
             fates = fates_of(
-                change, n, removed, lambda entry: self._is_same_author(entry, change), self._replica.entries.policy_of
+                change, n, removed, lambda entry: self.is_same_author(entry, change), self._replica.entries.policy_of
             )
             operation = "trim" if fates[0] == Fate.TRIMMED else operation
             removal = Removal(Dot(change.writer, change.seq, n), change.hlc, change.agent, operation)
@@ -136,7 +136,8 @@ class Past:
         dots = [encode_dot(dot) for dot in seen.dots]
         return {"seen": [], "blind": dots} if seen.blind else {"seen": dots}
 
-    def _is_same_author(self, entry: Entry, change: Change) -> bool:
+    def is_same_author(self, entry: Entry, change: Change) -> bool:
+        """Whether a change is of the author of an entry."""
         if entry.agent != change.agent or entry.dot.writer == change.writer:
             return entry.agent == change.agent
         nodes = {self._replica.origins.get(writer, ("",))[0] for writer in (entry.dot.writer, change.writer)}

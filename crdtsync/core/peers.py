@@ -122,7 +122,7 @@ class Link:
 
 @dataclass(slots=True)
 class Peer:
-    """One other node, connected or not."""
+    """One other node, connected or not. ``clock_skew_ms``: None until it has been measured."""
 
     node: str
     name: str
@@ -130,7 +130,7 @@ class Peer:
     last_seen_ms: int = 0
     last_error: str = ""
     database: bytes = b""
-    clock_skew_ms: int = 0
+    clock_skew_ms: int | None = None
     link: Link | None = None
     replaced_s: list[float] = field(default_factory=list)
     acked: dict[str, VersionVector] = field(default_factory=dict)

@@ -8,12 +8,12 @@ from typing import Any
 from crdtsync.causality import Dot, Writer, covers, hlc_ms, merge
 from crdtsync.core.access.rules import Grant
 from crdtsync.core.audience import is_told
-from crdtsync.core.documents import UNKNOWN_WRITER
 from crdtsync.core.entries import Entry
 from crdtsync.core.history import decode_order, history_of_key
 from crdtsync.core.kinds.rules import Sibling
 from crdtsync.core.kinds.sets import members
 from crdtsync.core.kinds.text_lineage import document_of
+from crdtsync.core.markers import UNKNOWN_WRITER
 from crdtsync.core.policies import Policy
 from crdtsync.core.replica import Replica
 from crdtsync.core.schema_requests import schemas

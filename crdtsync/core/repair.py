@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import covers
-from crdtsync.core.documents import NO_CHANGE, UNKNOWN_WRITER
 from crdtsync.core.entries import DIGEST_MODULUS, Incoming
-from crdtsync.core.replica import Merged
-from crdtsync.core.snapshot import Difference
+from crdtsync.core.markers import UNKNOWN_WRITER
+from crdtsync.core.merging import Merged
 from crdtsync.core.storage import DocumentStateRow, DocumentUpdateRow
+from crdtsync.core.yjs import NO_CHANGE
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.change import SHORT_HASH_BYTES
 from crdtsync.wire.limits import CHANGE_OPS_MAX
@@ -105,7 +105,7 @@ def _store(replica: Replica, taken: Taking, lost: list[Entry], states: list[tupl
     digest = sum(entry.digest for entry in lost) % DIGEST_MODULUS
     replica.staging.adopt(taken, lost)
     replica.entries.exchange([], Incoming(lost), digest)
-    replica.note_merged_markers(Difference(lost, Incoming(), digest, [], []))
+    replica.texts.note_merged_markers(lost, [])
     replica.schemas.note_entries(lost)
 
 
@@ -116,6 +116,6 @@ def remove(replica: Replica, entries: Iterable[tuple[str, Dot]], now_ms: int) ->
         gone += replica.entries.remove(key, (dot,))
     if gone:
         replica.past.bury_unknown(gone, replica.advance_position(), now_ms)
-        replica.note_merged_markers(Difference([], Incoming(), 0, gone, []))
+        replica.texts.note_merged_markers([], gone)
         replica.schemas.note_entries(gone)
     return Merged(set(), [], gone, [], kept=True)

@@ -232,9 +232,12 @@ class Docket:
             if key not in self._cases and self._matching(key):
                 self._look(key)
         while (quiet := self._rounds.due(now_s)) is not None:
-            if quiet in self._cases or quiet in self._todo:
-                self._rounds.still_open(quiet, now_s)
-            else:
+            if quiet in self._cases:
+                continue
+            if quiet in self._todo:
+                del self._todo[quiet]
+                self._look(quiet)
+            if quiet not in self._cases:
                 self._rounds.forget(quiet)
 
     def deadline_s(self, now_s: float, may_ask: bool) -> float | None:

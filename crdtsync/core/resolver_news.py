@@ -1,8 +1,9 @@
 """Which resolvers are attached to which nodes: what peers tell, and what they are told.
 
-Each node tells its peers of its own resolvers, and of those of its other peers that they are not connected to. So
-whoever is at most two links away is known, as for :meth:`crdtsync.core.sync.Sync.live_nodes`. What is told is a state,
-not an event: it goes out again when it has changed, as a whole, and is forgotten when the connection ends.
+Each node tells its peers of its own resolvers, and of those of all nodes that it has heard of over others and that they
+are not connected to. Of a node that is reached only over others the word of the peer on the way to it counts (see
+:mod:`~crdtsync.core.reach`), so news goes no circles, and is forgotten with the node. What is told is a state, not an
+event: it goes out again when it has changed, as a whole, and is forgotten when the connection ends.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from crdtsync.core.outbox import Outbox
 from crdtsync.core.peers import Link
+from crdtsync.core.reach import Reach, Way
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.messages import RESOLVERS, Links, ResolvedPattern, Resolvers
 from crdtsync.wire.patterns import Pattern, check_pattern
@@ -59,8 +61,11 @@ class Ahead(NamedTuple):
 class ResolverNews:
     """See the module's description. ``is_stale``: connections or what is told of nodes have changed."""
 
-    def __init__(self, node: str, links: Mapping[int, Link], outbox: Outbox) -> None:
+    def __init__(self, node: str, links: Mapping[int, Link], outbox: Outbox, reach: Reach) -> None:
         self.is_stale = False
+        self._reach = reach
+        self._ways: Mapping[str, Way] = {}
+        self._relayed: dict[str, tuple[int, Resolvers]] = {}
         self.nodes: dict[str, NodeResolvers] = {}
         self._node = node
         self._links = links
@@ -92,19 +97,18 @@ class ResolverNews:
 
     def refresh(self, now_s: float) -> bool:
         """Look again at who is connected and what they told; whether another picture has come out."""
-        if not self.is_stale and now_s < min(self._lingering.values(), default=now_s + 1):
+        ways = self._reach.ways()
+        if not self.is_stale and ways is self._ways and now_s < min(self._lingering.values(), default=now_s + 1):
             return False
         self.is_stale = False
         self._has_news = True
+        self._ways = ways
         for conn in [conn for conn in {*self._heard, *self._told, *self._due_s} if conn not in self._links]:
             for kept in (self._heard, self._told, self._due_s):
                 kept.pop(conn, None)
-        nodes = self._direct()
-        direct = {link.hello.node for link in self._links.values() if link.hello is not None}
-        for conn, heard in sorted(self._heard.items()):
-            for node, known in heard.items():
-                if node in self._links[conn].nodes and node not in direct:
-                    nodes.setdefault(node, known)
+        found = self._known(ways)
+        self._relayed = {node: (conn, known.message) for node, (conn, known) in found.items()}
+        nodes = {node: known for node, (_, known) in found.items()}
         self._keep_lingering(nodes, now_s)
         if {node: known.message for node, known in nodes.items()} == {n: k.message for n, k in self.nodes.items()}:
             return False
@@ -122,13 +126,22 @@ class ResolverNews:
             else:
                 del self._lingering[node]
 
-    def _direct(self) -> dict[str, NodeResolvers]:
-        found = {}
+    def _known(self, ways: Mapping[str, Way]) -> dict[str, tuple[int, NodeResolvers]]:
+        """What is known of each node, and over which connection: its own word, its peers', or that on the way to it."""
+        direct = {link.hello.node: conn for conn, link in self._links.items() if link.hello is not None}
+        found: dict[str, tuple[int, NodeResolvers]] = {}
+        further: dict[str, tuple[int, NodeResolvers]] = {}
         for conn, heard in sorted(self._heard.items()):
-            hello = self._links[conn].hello
-            if hello is not None and hello.node in heard:
-                found[hello.node] = heard[hello.node]
-        return found
+            for node, known in heard.items():
+                way = ways.get(node)
+                if node in direct:
+                    if direct[node] == conn:
+                        found[node] = conn, known
+                elif node in self._links[conn].nodes:
+                    found.setdefault(node, (conn, known))
+                elif way is not None and way.conn == conn:
+                    further[node] = conn, known
+        return further | found
 
     def ahead(self, space: str, key: str) -> list[Ahead]:
         """The nodes whose resolvers come before those of this one: the lower ones, and any that is at work on it."""
@@ -154,7 +167,6 @@ class ResolverNews:
         if not self._has_news:
             return
         late: list[float] = []
-        direct = {node: known.message for node, known in self._direct().items()}
         for conn, link in self._links.items():
             if link.hello is None or RESOLVERS not in link.hello.features:
                 continue
@@ -162,7 +174,8 @@ class ResolverNews:
                 late.append(self._due_s[conn])
                 continue
             near = {link.hello.node, *link.nodes}
-            wanted = {node: message for node, message in direct.items() if node not in near} | {self._node: self._own}
+            wanted = {node: told for node, (over, told) in self._relayed.items() if over != conn and node not in near}
+            wanted[self._node] = self._own
             if self._tell(link, wanted):
                 self._due_s[conn] = now_s + TELL_INTERVAL_S
         self._has_news, self._tell_s = bool(late), min(late, default=0.0)

@@ -31,8 +31,6 @@ ROUND_ANSWERS_MAX = 16
 """Answers kept in mind of a key."""
 SETTLED_S = 30.0
 """How long a key has to be without a conflict until its answers are forgotten, and the alarm ends."""
-STILL_OPEN_S = 600.0
-"""Until it is looked again whether a key is in conflict that was so after ``SETTLED_S``."""
 
 
 class Answer:
@@ -127,12 +125,8 @@ class Rounds:
             self._forget.add(key, now_s + SETTLED_S)
 
     def due(self, now_s: float) -> str | None:
-        """A key to be forgotten; if it is in conflict, :meth:`still_open` says so."""
+        """A key to be forgotten, unless it is in conflict: then :meth:`settled` says when it no longer is."""
         return self._forget.take(now_s)
-
-    def still_open(self, key: str, now_s: float) -> None:
-        """It is not to be forgotten yet."""
-        self._forget.add(key, now_s + STILL_OPEN_S)
 
     def next_due(self) -> float | None:
         """When :meth:`due` has something."""

@@ -124,6 +124,11 @@ class Registry:
     def __iter__(self) -> Iterator[Resolver]:
         return (one for _, of_conn in sorted(self._by_conn.items()) for one in of_conn.values())
 
+    @property
+    def has_dockets(self) -> bool:
+        """Whether there is, or was, a resolver on this node."""
+        return bool(self._dockets)
+
     def of_conn(self, conn: int) -> list[Resolver]:
         """The resolvers of a connection."""
         return list(self._by_conn.get(conn, {}).values())

@@ -178,6 +178,10 @@ class Retention:
         self._history_rows += len(batch.removed_rows) + len(batch.removals)
         self.due_s = min(self.due_s, max(now_s, self._last_s + CHECK_INTERVAL_S))
 
+    def is_due(self, now_s: float) -> bool:
+        """Whether :meth:`run` has something to do, if something is written now."""
+        return now_s >= self.due_s or now_s >= self._last_s + CHECK_INTERVAL_S
+
     def failed(self, now_s: float) -> None:
         """The commit did not happen, and memory has been read anew: begin again, but not at once."""
         self.due_s = now_s + CHECK_INTERVAL_S
@@ -259,7 +263,7 @@ class Retention:
             at.after = span.dot
             if not replica.documents.is_named(span.dot):  # deleted: kept for late edits as long as the log tells of it
                 if span.last <= replica.trimmed_position and pin is None:
-                    replica.drop_document(span.dot)
+                    replica.texts.drop(span.dot)
                 elif span.last <= replica.trimmed_position:
                     at.trimmed_position = 0  # another round, when no snapshot is in transfer
                 continue
@@ -267,7 +271,7 @@ class Retention:
             if plan.trim is not None:
                 batch.document_trims.append(plan.trim)
             if plan.needs_state:
-                if replica.store_document(span.dot):
+                if replica.texts.store(span.dot):
                     at.trimmed_position = 0  # another round, which drops the edits before that state
                 states += 1
                 if states == SLICE_STATES_MAX:

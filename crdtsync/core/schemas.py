@@ -129,6 +129,11 @@ class Schemas:
             found = self._found[key] = self._table.find(key)
         return found
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is none, nor any news of one."""
+        return not (self._noted or self._table.by_pattern)
+
     def _policy_of(self, key: str) -> Policy:
         return self.of(key).policy
 

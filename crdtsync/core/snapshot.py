@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, Writer
-from crdtsync.core.documents import check_state
+from crdtsync.core.document import check_state
 from crdtsync.core.entries import DIGEST_MODULUS, Entry, Incoming
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.snapshot import (

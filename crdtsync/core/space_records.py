@@ -12,6 +12,7 @@ from crdtsync.core.cluster import RecordType
 from crdtsync.wire.limits import CHANGE_DEPS_MAX
 from crdtsync.wire.tokens import VERSION_DOTS_MAX
 
+DEFAULT_SPACE = "default"
 EPOCH_STEP_MAX = 1 << 20
 SPACE_NODES_MAX = 1000
 """Nodes that the record of one space may name."""
@@ -68,6 +69,18 @@ def dropped(before: SpaceRecord, vector: VersionVector | None, stays: bool, time
         vector = None  # too much for a record: then nobody can be told what was not seen
     last = None if vector is None else (before.epoch, vector)
     return SpaceRecord(before.epoch + 1, stays, before.nodes if stays else None, time_ms, agent, last)
+
+
+def making_of(name: str, record: SpaceRecord | None) -> int | None:
+    """Which making of a space there is, or was last: the epoch at which it was made; None: it was never made.
+
+    Access rules are of one making. ``default`` is made once: when it is dropped it begins anew with the rules it has.
+    """
+    if name == DEFAULT_SPACE:
+        return 0
+    if record is None:
+        return None
+    return record.epoch if record.exists else record.epoch - 1
 
 
 def merged(one: SpaceRecord, other: SpaceRecord) -> SpaceRecord:

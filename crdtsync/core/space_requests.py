@@ -10,15 +10,17 @@ from crdtsync.core.arguments import Arguments
 from crdtsync.core.space_records import SpaceRecord
 from crdtsync.core.spaces import Spaces, resolve_nodes
 from crdtsync.errors import InvalidRequest, NotAllowed, UnknownSpace
-from crdtsync.wire.limits import CLUSTER_SPACE, archive_of, check_name, is_name, shown
+from crdtsync.wire.limits import CLUSTER_SPACE, archive_of, check_name, is_name
 from crdtsync.wire.tokens import encode_token
 
 if TYPE_CHECKING:
     from crdtsync.core.access.guard import Guard
+    from crdtsync.core.access.requests import AccessDesk
     from crdtsync.core.attached import Agent
     from crdtsync.core.fleet import Fleet
     from crdtsync.core.identity import Identity
     from crdtsync.core.replica import Replica
+    from crdtsync.core.storage import ArchiveRow
     from crdtsync.core.sync import Sync
 
 Handler = Callable[["Agent", int, Arguments], object]
@@ -33,6 +35,7 @@ class Host(Protocol):
     sync: Sync
     fleet: Fleet
     guard: Guard
+    access_desk: AccessDesk
 
 
 def space_requests(host: Host) -> Mapping[str, Handler]:
@@ -55,14 +58,11 @@ def find_replica(host: Host, space: object, agent: Agent) -> Replica:
     if replica is not None:
         return replica
     record = host.spaces.record(space) if isinstance(space, str) and is_name(space) else None
-    if record is not None and record.exists and record.nodes is not None:
+    if record is not None and record.exists and record.nodes is not None and host.guard.sees(agent, str(space)):
         names = node_names(host)
         where = ", ".join(sorted(names.get(node) or node[:12] for node in record.nodes))
         raise UnknownSpace(f"the space {space} is not on this node; it is on {where}")
-    here = ", ".join(name for name in sorted(host.replicas) if is_name(name) and host.guard.sees(agent, name))
-    raise UnknownSpace(
-        f"there is no space {shown(space)} on this node; it has {here}. To make one: crdtsync space create"
-    )
+    raise host.guard.missing(agent, space)
 
 
 def writable(replica: Replica) -> Replica:
@@ -87,20 +87,45 @@ def _author(agent: Agent, args: Arguments) -> str:
 
 
 def _create(host: Host, agent: Agent, args: Arguments) -> dict[str, Any]:
-    name = check_name(args.get("name"), "a space")
+    name, is_private = check_name(args.get("name"), "a space"), args.get("private", False)
+    if type(is_private) is not bool:
+        raise InvalidRequest("private must be true or false")
     nodes = args.get("nodes")
     if nodes is not None:
         if type(nodes) is not list or not all(type(node) is str for node in nodes):
             raise InvalidRequest("nodes must be a list of ids or names of nodes, or nil for all")
         nodes = resolve_nodes(nodes, node_names(host))
-    record, point = host.spaces.create(name, nodes, _author(agent, args))
+    before = host.spaces.record(name)
+    if before is not None and before.exists:
+        _check_taken(host, agent, name, is_private)
+    record, point = host.spaces.create(
+        name,
+        nodes,
+        _author(agent, args),
+        lambda made: host.access_desk.begin_private(agent, name, made.epoch) if is_private else None,
+    )
     return {**_described(host, name, record), "created": point is not None, "token": _token(host, point)}
+
+
+def _check_taken(host: Host, agent: Agent, name: str, is_private: bool) -> None:
+    """Whether an agent may be told of a space that it wants to make and that is there already.
+
+    :raises NotAllowed: no. That the name is taken is all that it learns: of two spaces one must have another name.
+    :raises InvalidRequest: it is to be private, and others may do something there.
+    """
+    if not host.guard.sees(agent, name):
+        raise NotAllowed(f"{agent.who} cannot make a space {name}: the name is taken, choose another one")
+    if is_private:
+        raise InvalidRequest(f"the space {name} is there already, with the rules it has: see crdtsync access list")
 
 
 def _drop(host: Host, agent: Agent, args: Arguments) -> dict[str, Any]:
     name = args.get("name")
     if type(name) is not str:
         raise InvalidRequest("name must be the name of a space")
+    before = host.spaces.record(name)
+    if name != CLUSTER_SPACE and (before is None or not before.exists):
+        raise host.guard.missing(agent, name)
     replica = host.replicas.get(name)
     epoch = None if replica is None else replica.epoch
     record, point = host.spaces.drop(name, _author(agent, args))
@@ -116,23 +141,26 @@ def _drop(host: Host, agent: Agent, args: Arguments) -> dict[str, Any]:
 
 
 def _list(host: Host, agent: Agent) -> dict[str, Any]:
-    """Those of which the agent may know; of archives, those of which it may read everything."""
+    """Those of which the agent may know, and their archives; how much is in one is told to who may read all of it."""
     archives, guard = host.spaces.archives, host.guard
     return {
         "spaces": [_described(host, *listed) for listed in host.spaces.listed() if guard.sees(agent, listed[0])],
         "archives": [
             {
                 "name": f"{row.name}@{row.epoch}",
-                "entries": row.entries,
-                "bytes": row.size_bytes,
-                "unseen": row.unseen,
+                **dict.fromkeys(("entries", "bytes", "unseen")),
+                **(_figures(row) if guard.sees_all_of(agent, f"{row.name}@{row.epoch}") else {}),
                 "time": row.time_ms,
                 "until": archives.until_ms(row),
             }
             for row in sorted(archives.rows.values(), key=lambda row: (row.name, row.epoch))
-            if guard.sees_all_of(agent, row.name)
+            if guard.sees(agent, f"{row.name}@{row.epoch}")
         ],
     }
+
+
+def _figures(row: ArchiveRow) -> dict[str, int]:
+    return {"entries": row.entries, "bytes": row.size_bytes, "unseen": row.unseen}
 
 
 def _described(host: Host, name: str, record: SpaceRecord) -> dict[str, Any]:

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Protocol
 from crdtsync.causality import VersionVector
 from crdtsync.core.archives import Archives
 from crdtsync.core.replica import Replica
-from crdtsync.core.space_records import INITIAL, SPACE_NODES_MAX, SPACES, SpaceRecord, created, dropped
+from crdtsync.core.space_records import (
+    DEFAULT_SPACE,
+    INITIAL,
+    SPACE_NODES_MAX,
+    SPACES,
+    SpaceRecord,
+    created,
+    dropped,
+)
 from crdtsync.core.storage import SpaceRow
 from crdtsync.errors import InvalidRequest, NotAllowed, QuotaExceeded, UnknownSpace
 from crdtsync.wire.limits import CLUSTER_SPACE, is_name, shown
@@ -32,7 +40,6 @@ if TYPE_CHECKING:
 
 SPACES_MAX = 10_000
 """Spaces in a cluster, with those that were dropped: each is a record on every node."""
-DEFAULT_SPACE = "default"
 ALWAYS = (DEFAULT_SPACE, CLUSTER_SPACE)
 """The spaces that every node has."""
 
@@ -102,6 +109,10 @@ class Spaces:
         """What the cluster says of a space; None: nothing."""
         return self._records.get(name, INITIAL if name in ALWAYS else None)
 
+    def named_count(self) -> int:
+        """How many names of spaces the cluster has used, those of dropped ones included."""
+        return len(self._records)
+
     def is_public(self, name: str) -> bool:
         """Whether every node may hold a space."""
         record = self.record(name)
@@ -130,8 +141,12 @@ class Spaces:
 
     # -- agents' requests ------------------------------------------------------------------------------------
 
-    def create(self, name: str, nodes: Collection[str] | None, agent: str) -> tuple[SpaceRecord, VersionVector | None]:
+    def create(
+        self, name: str, nodes: Collection[str] | None, agent: str, prepare: Callable[[SpaceRecord], None]
+    ) -> tuple[SpaceRecord, VersionVector | None]:
         """Make a space on all nodes, or on some. Returns its record, and the point of the write; None: it was there.
+
+        ``prepare`` writes what must be known on every node before the space is.
 
         :raises InvalidRequest: no nodes; or it is there, on other nodes.
         :raises QuotaExceeded: there are too many.
@@ -149,6 +164,7 @@ class Spaces:
         if name not in self._records and len(self._records) >= SPACES_MAX:
             raise QuotaExceeded(f"the cluster has had {SPACES_MAX:,} spaces, the most that it may: reuse a name")
         record = created(before, wanted, self._host.now_ms, agent)
+        prepare(record)
         return record, self._host.cluster.put(SPACES, name, record)
 
     def drop(self, name: str, agent: str) -> tuple[SpaceRecord, VersionVector]:

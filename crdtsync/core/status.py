@@ -78,7 +78,12 @@ def limited_status(node: Node, agent: Agent) -> dict[str, Any]:
         "node": whole["node"],
         "spaces": [space for space in whole["spaces"] if space["name"] in shown],
         "peers": [
-            {**peer, **{lag: _of_spaces(peer[lag], shown) for lag in ("behind", "ahead")}, "snapshot": None}
+            {
+                **peer,
+                **{lag: _of_spaces(peer[lag], shown) for lag in ("behind", "ahead")},
+                "snapshot": None,
+                "last_error": "",  # why a connection was closed may name what was on it
+            }
             for peer in whole["peers"]
         ],
         "agents": _agents(node, own),
@@ -150,15 +155,17 @@ def _unanswered(node: Node) -> list[Dial]:
 def _peer(node: Node, peer: Peer, replicas: Mapping[str, Replica]) -> dict[str, Any]:
     link = peer.link
     acked = {name: peer.acked.get(name, {}) for name in replicas if node.spaces.may_hold(name, peer.node)}
-    dial = node.sync.dials.get(peer.url)
+    dial = _dial_of(node, peer)
     via = "" if link is not None else node.sync.mesh.reach.via(peer.node)
-    state = "connected" if link is not None else "indirect" if via else _unlinked_state(dial)
-    if via:
-        acked = {}  # what it has is asked for only while somebody waits for it
+    misled = "" if link is not None else node.fleet_news.misled_by(peer.node, node.fleet.membership)
+    away = "down" if misled else _unlinked_state(node, dial)
+    state = "connected" if link is not None else "indirect" if via else away
+    if via:  # what it has is asked for only while somebody waits for it
+        acked = {name: vector for name, vector in acked.items() if node.sync.mesh.knows(name, peer.node, node.now_s)}
     return {
         "id": peer.node,
         "name": peer.name,
-        "url": peer.url or (link.url if link is not None else ""),
+        "url": peer.url or (link.url if link is not None else "" if dial is None else dial.url),
         "direction": None if link is None else ("out" if link.dialled else "in"),
         "state": state,
         "hops": node.sync.mesh.reach.hops(peer.node),
@@ -167,14 +174,24 @@ def _peer(node: Node, peer: Peer, replicas: Mapping[str, Replica]) -> dict[str, 
         "behind": {name: missing(vector, replicas[name].vector) for name, vector in acked.items()},
         "ahead": {name: missing(replicas[name].vector, vector) for name, vector in acked.items()},
         "last_seen": peer.last_seen_ms,
-        "last_error": "" if via else peer.last_error or (dial.last_error if dial and link is None else ""),
+        "last_error": misled or ("" if via else (dial.last_error if dial and link is None else "") or peer.last_error),
         "clock_skew_ms": peer.clock_skew_ms,
         "snapshot": None if link is None else node.sync.transfers.progress(link),
     }
 
 
-def _unlinked_state(dial: Dial | None) -> str:
+def _dial_of(node: Node, peer: Peer) -> Dial | None:
+    """How it goes at the address at which a node was found last; before that, at one that it says is its own."""
+    member = node.fleet.membership.members.get(peer.node)
+    own = () if member is None or peer.url else (f"wss://{address}" for address in member.addresses)
+    tried = (node.sync.dials[url] for url in (peer.url, *own) if url in node.sync.dials)
+    return next(tried, None)
+
+
+def _unlinked_state(node: Node, dial: Dial | None) -> str:
     """What a node without a connection is called, whatever its address answered last."""
+    if node.fleet.is_initialised and not node.fleet.is_member:
+        return "refused"
     if dial is None:
         return "down"
     return "connecting" if dial.state == "connected" else dial.state

@@ -102,7 +102,7 @@ class Sync:
         self.feeder = Feeder(identity.node, replicas, storage, self.transfers.giver, self.outbox, self.mesh.relaying)
         self._acks = Acknowledger(replicas, self.outbox)
         self.comparer = Comparer(replicas, self.links, self.outbox, alarms, log, self.transfers.taker)
-        self.resolver_news = ResolverNews(identity.node, self.links, self.outbox)
+        self.resolver_news = ResolverNews(identity.node, self.links, self.outbox, self.mesh.reach)
 
     # -- connections -------------------------------------------------------------------------------------
 
@@ -112,13 +112,13 @@ class Sync:
         public.sort(key=lambda replica: replica.name != CLUSTER_SPACE)
         self.contacts.opened(Link(conn, url, dialled, now_s, node), public, now_ms)
 
-    def closed(self, conn: int, reason: str, now_s: float, now_ms: int) -> None:
+    def closed(self, conn: int, reason: str, now_s: float) -> None:
         """A connection is gone."""
         link = self.links.pop(conn, None)
         if link is None or link.hello is None:
             return
         self.transfers.taker.closed(link, now_s)
-        self.contacts.closed(link, reason, now_ms)
+        self.contacts.closed(link, reason)
         self.mesh.closed(conn)
         self.resolver_news.is_stale = True
 
@@ -272,7 +272,7 @@ class Sync:
             answer = self.transfers.taker.want_document(link, here, replica, document, now_s)
             if answer is not None:
                 return answer
-            replica.skip_document(document)
+            replica.texts.skip_document(document)
             done, kept = replica.receive(change, now_ms)
             applied.extend(done)
         return kept
@@ -375,13 +375,15 @@ class Sync:
             elif replica.name not in link.introduced:
                 self._acks.introduce(link, replica)
 
-    def reload(self, now_s: float) -> None:
-        """The replicas have been read anew from disk: what is not there is synced no longer."""
+    def reload(self, now_s: float, refusal: str) -> None:
+        """The replicas have been read anew from disk: what is not there is synced no longer. ``refusal``: why the disk
+        will not take what was to be committed; empty: it may, another time.
+        """
         for link in self.links.values():
             for name, here in list(link.spaces.items()):
                 if name not in self.replicas or self.replicas[name].epoch != here.epoch:
                     self._part(link, name)
-        self.transfers.reload(now_s)
+        self.transfers.reload(now_s, refusal)
         self.comparer.reload()
         self.mesh.inquiries.questions.clear()  # what they know of this node may not have come to its disk
 

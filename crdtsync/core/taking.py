@@ -1,7 +1,7 @@
 """Snapshots that are taken: whom to ask, taking in part by part, resuming, giving up, and merging at the end.
 
 A node takes one of a space at a time, from one peer, and keeps each part on disk as it comes, so that a cut connection
-or a restart costs one part. At the end it is merged at once (:meth:`Replica.merge_snapshot`).
+or a restart costs one part. At the end it is merged at once (:func:`crdtsync.core.merging.merge_snapshot`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from crdtsync.causality import Dot, merge
 from crdtsync.core.alarms import Alarms
+from crdtsync.core.merging import Merged, merge_snapshot
 from crdtsync.core.peers import Link, SpaceLink
 from crdtsync.core.repair import Repaired, remove, repair
-from crdtsync.core.replica import Merged, Replica
+from crdtsync.core.replica import Replica
 from crdtsync.core.snapshot import Taking
 from crdtsync.core.storage import SnapshotPartRow, Storage
 from crdtsync.errors import CrdtSyncError, ForkDetected, InvalidEncoding, PeerError
@@ -74,15 +75,23 @@ class Taker:
         self._send = send
         self._refused_until_s: dict[tuple[str, str], float] = {}
         self.receipts: dict[str, Receipt] = {}
+        self._merging: dict[str, str] = {}  # spaces of which a snapshot was merged last, and whose it was
         self._offered: set[str] = set()
         self.read_only = False
         self.merges: list[tuple[str, Merged]] = []
         self._restore(now_s)
 
-    def reload(self, now_s: float) -> None:
-        """The replicas have been read anew from disk: go on from what is there."""
+    def reload(self, now_s: float, refusal: str = "") -> None:
+        """The replicas have been read anew from disk: go on from what is there. ``refusal``: why the disk did not take
+        the commit; a snapshot that was merged in it would not be taken the next time either.
+        """
         self.merges.clear()
         self._restore(now_s)
+        for space, node in self._merging.items() if refusal else ():
+            receipt = self.receipts.get(space)
+            if receipt is not None and receipt.node == node:  # its parts are still there
+                self._note_refused(space, receipt, refusal, now_s)
+        self._merging.clear()
 
     def forget(self, replica: Replica) -> None:
         """The space is no longer here, nor what was being taken of it."""
@@ -252,7 +261,8 @@ class Taker:
             if receipt.is_repair:
                 self._repaired(link, receipt, repair(replica, taking), now_s)
                 return None
-            merged = replica.merge_snapshot(taking, now_ms)
+            self._merging[replica.name] = receipt.node
+            merged = merge_snapshot(replica, taking, now_ms)
         except ForkDetected:
             self._give_up(replica.name, receipt)
             raise
@@ -263,6 +273,7 @@ class Taker:
         return merged
 
     def _begin(self, receipt: Receipt, taking: Taking, now_s: float) -> None:
+        self._merging.pop(receipt.replica.name, None)
         if receipt.taking is not None:
             receipt.asked_again += 1  # the peer no longer has what we were taking
             receipt.replica.staging.drop()
@@ -319,7 +330,7 @@ class Taker:
         replica.staging.drop()
         for document in receipt.documents:
             if not replica.documents.exists(document):
-                replica.skip_document(document)
+                replica.texts.skip_document(document)
         for other in self._links.values():
             if replica.name in other.spaces:
                 there = other.spaces[replica.name]
@@ -352,6 +363,13 @@ class Taker:
     def _refuse(self, space: str, receipt: Receipt, reason: str, now_s: float) -> None:
         """The snapshot is of no use: drop it, and ask another peer, or this one after a while."""
         link = receipt.link
+        self._note_refused(space, receipt, reason, now_s)
+        if link is not None:
+            self._send(link, Want(space, receipt.replica.epoch, receipt.replica.frontier))
+        self._choose(space, now_s)
+
+    def _note_refused(self, space: str, receipt: Receipt, reason: str, now_s: float) -> None:
+        link = receipt.link
         name = (link is not None and link.hello is not None and link.hello.name) or receipt.node
         self._log("snapshot_refused", level="warning", space=space, peer=name, reason=reason)
         self._alarms.raise_once(
@@ -360,9 +378,6 @@ class Taker:
         self._refused_until_s = {key: due_s for key, due_s in self._refused_until_s.items() if due_s > now_s}
         self._refused_until_s[space, receipt.node] = now_s + REFUSED_S
         self._give_up(space, receipt)
-        if link is not None:
-            self._send(link, Want(space, receipt.replica.epoch, receipt.replica.frontier))
-        self._choose(space, now_s)
 
     def _give_up(self, space: str, receipt: Receipt) -> None:
         del self.receipts[space]

@@ -26,7 +26,7 @@ def take_back(node: Node, space: int, body: bytes) -> None:
     try:
         applied, _ = replica.receive(change, node.now_ms)
         if replica.unknown is not None:  # an edit of a text that is here no longer
-            replica.skip_document(replica.unknown[1])
+            replica.texts.skip_document(replica.unknown[1])
             applied += replica.receive(change, node.now_ms)[0]
     except ForkDetected as error:
         node.log("change_refused", space=replica.name, reason=error.message)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.core.documents import named_document
 from crdtsync.core.entries import DIGEST_MODULUS
+from crdtsync.core.markers import named_document
 
 if TYPE_CHECKING:
     from crdtsync.core.documents import Documents

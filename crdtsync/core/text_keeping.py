@@ -24,8 +24,8 @@ class TextKeeper:
         replica = self._replica
         applied: list[Applied] = []
         if is_writable:
-            for key in sorted(replica.texts_due)[:TURN_KEYS_MAX]:
-                replica.texts_due.discard(key)
+            for key in sorted(replica.texts.due)[:TURN_KEYS_MAX]:
+                replica.texts.due.discard(key)
                 applied += self._bring_over(key, now_ms)
         dot = replica.documents.take_unedited()
         key_unedited = None if dot is None else replica.documents.key_of(dot)
@@ -36,7 +36,7 @@ class TextKeeper:
 
     def deadline_s(self, now_s: float, is_writable: bool) -> float | None:
         """When :meth:`keep` has something to do."""
-        if is_writable and self._replica.texts_due:
+        if is_writable and self._replica.texts.due:
             return now_s
         return self._replica.documents.unload_due_s()
 

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from random import Random
 
     from crdtsync.core.alarms import Alarms
+    from crdtsync.core.merging import Merged
     from crdtsync.core.peers import Link, SpaceLink
-    from crdtsync.core.replica import Merged, Replica
+    from crdtsync.core.replica import Replica
     from crdtsync.core.storage import Storage
 
 
@@ -51,10 +52,10 @@ class Transfers:
                 return self.taker.part(link, here, replica, message, now_s, now_ms)
         return None
 
-    def reload(self, now_s: float) -> None:
+    def reload(self, now_s: float, refusal: str) -> None:
         """The replicas have been read anew from disk."""
         self.giver.reload()
-        self.taker.reload(now_s)
+        self.taker.reload(now_s, refusal)
 
     def forget(self, replica: Replica) -> None:
         """The space is no longer here."""

@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crdtsync.core import contacts, documents, feeding, gate, giving, watches
-from crdtsync.core.agents import WATCHES_PER_AGENT_MAX
+from crdtsync.core import archives, contacts, documents, feeding, gate, giving, schema_requests, spaces, watches
+from crdtsync.core.access import compacting
+from crdtsync.core.access.records import ACCESS, AGENTS
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.replica import Replica
 from crdtsync.core.waits import Waits
+from crdtsync.core.watch_requests import WATCHES_PER_AGENT_MAX
 from crdtsync.wire.change import Kind
 from crdtsync.wire.limits import KEY_SIBLINGS_MAX
 
@@ -66,7 +68,8 @@ def pressing(node: Node) -> list[Usage]:
 
     With 10,000 spaces a turn with it took 340 ms when it looked at everything, and takes 17 (measured).
     """
-    return sorted([*_of_agents(node), *_of_quotas(node), *_of_peers(node), *_of_spaces(node), _alarms(node)])
+    of_agents = (*_of_agents(node), *_of_quotas(node), *_of_records(node))
+    return sorted([*of_agents, *_of_peers(node), *_of_spaces(node), _alarms(node)])
 
 
 def fullest(name: str, found: Iterable[tuple[int, str]], bound: int, unit: str, kind: str) -> Usage:
@@ -83,6 +86,13 @@ def _of_agents(node: Node) -> Iterator[Usage]:
     yield fullest("agent_watches", watching, WATCHES_PER_AGENT_MAX, "watches", LIMIT)
     missed = [(count, agents[conn].name) for conn, count in desk.watches.missed() if conn in agents]
     yield fullest("watch_missed_keys", missed, watches.DIRTY_KEYS_MAX, "keys", BUFFER)
+
+
+def _of_records(node: Node) -> Iterator[Usage]:
+    """Of the cluster's records that are refused at their bound."""
+    cluster = node.cluster
+    yield Usage("access_rules", len(cluster.names(ACCESS)), compacting.RULES_MAX, "rules", LIMIT)
+    yield Usage("agents_with_keys", len(cluster.names(AGENTS)), compacting.AGENTS_MAX, "agents", LIMIT)
 
 
 def _of_quotas(node: Node) -> Iterator[Usage]:
@@ -132,6 +142,9 @@ def _of_spaces(node: Node) -> Iterator[Usage]:
     early = ((size_bytes, name) for name, replica in replicas if (size_bytes := replica.gate.size_bytes))
     yield fullest("early_changes", early, gate.BYTES_MAX, "bytes", BUFFER)
     plural = ((name, replica) for name, replica in replicas if replica.entries.plural)
+    schemas = ((len(replica.schemas), name) for name, replica in replicas)
+    yield fullest("schemas", schemas, schema_requests.SCHEMAS_MAX, "schemas", LIMIT)
+    yield Usage("spaces", node.spaces.named_count(), spaces.SPACES_MAX, "spaces", LIMIT)
     yield fullest("key_siblings", node.crowds.look(plural), KEY_SIBLINGS_MAX, "siblings", LIMIT)
 
 
@@ -142,6 +155,9 @@ def _capped(node: Node, stats: Stats) -> Iterator[Usage]:
     yield fullest("log", ((stat["log_bytes"], name) for name, stat in logs), caps.log_bytes_max, "bytes", CAP)
     kept = ((stat["history_bytes"], name) for name, stat in logs)
     yield fullest("history", kept, caps.history_bytes_max, "bytes", CAP)
+    kept_rows = node.spaces.archives.rows.values()
+    yield Usage("archives", len(kept_rows), archives.ARCHIVES_MAX, "archives", CAP)
+    yield Usage("archive_bytes", sum(row.size_bytes for row in kept_rows), archives.ARCHIVE_BYTES_MAX, "bytes", CAP)
     opened = ((len(replica.documents), name) for name, replica in replicas)
     yield fullest("open_documents", opened, documents.OPEN_DOCUMENTS_MAX, "documents", CAP)
     loaded = ((replica.documents.memory_bytes, name) for name, replica in replicas)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from crdtsync.causality import VersionVector, Writer
 from crdtsync.core.timeline import Timeline
-from crdtsync.errors import CrdtSyncError
+from crdtsync.errors import CrdtSyncError, QuotaExceeded
 
 Topic = tuple[str, Writer]
 """A writer in a space."""
@@ -179,3 +179,10 @@ def _result(wait: Wait) -> object | None:
         return wait.check()
     except CrdtSyncError as error:
         return error
+
+
+def too_many_waits() -> QuotaExceeded:
+    """The refusal of one request more than a connection may have waiting."""
+    return QuotaExceeded(
+        f"this connection has {Waits.PER_AGENT_MAX:,} requests waiting already: let some of them end first"
+    )

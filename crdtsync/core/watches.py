@@ -7,12 +7,10 @@ consumer is a set of keys, never a queue of events.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from crdtsync.causality import VersionVector, covers, merge
-from crdtsync.core.access.rules import Grant
-from crdtsync.core.audience import Audience, concerns
+from crdtsync.core.audience import concerns
 from crdtsync.core.entries import Entry
 from crdtsync.core.events import (
     Unit,
@@ -34,6 +32,7 @@ from crdtsync.core.rereading import Reread
 from crdtsync.core.storage import Storage
 from crdtsync.core.told_values import fitting
 from crdtsync.core.values import concerned
+from crdtsync.core.watchers import Send, Watcher, Watchers
 from crdtsync.wire.tokens import encode_token
 
 SLICE_KEYS_MAX = 64
@@ -43,54 +42,17 @@ DIRTY_KEYS_MAX = 100_000
 RETOLD_KEYS_MAX = 10_000
 """Keys that a merged snapshot changed: beyond that a watcher of them starts over."""
 
-Send = Callable[[int, bytes], None]
 
+class Watch(Watcher):
+    """One watch of one agent connection, told every change."""
 
-class Watch:
-    """One watch of one agent connection.
-
-    ``held``: what it had been told when it began; ``position``: how far it has read the log, None: to its end;
-    ``scan``: the last key that its snapshot has told, None: all; ``dirty``: keys whose newest state is to be told.
-    ``limit``: what its agent may do there, if that is not to read everything.
-    """
-
-    __slots__ = (
-        "blocked",
-        "conn",
-        "dirty",
-        "held",
-        "lagged",
-        "limit",
-        "position",
-        "prefix",
-        "replica",
-        "request",
-        "retold",
-        "retold_last",
-        "scan",
-        "snapshot",
-    )
+    __slots__ = ("retold", "retold_last", "snapshot")
 
     def __init__(self, conn: int, request: int, prefix: str, replica: Replica) -> None:
-        self.conn = conn
-        self.request = request
-        self.prefix = prefix
-        self.replica = replica
-        self.blocked = False
-        self.limit: Grant | None = None
-        self.lagged = False
-        self.held: VersionVector = {}
-        self.position: int | None = None
-        self.scan: str | None = None
+        super().__init__(conn, request, prefix, replica)
         self.snapshot = False
-        self.dirty: OrderedDict[str, None] = OrderedDict()
         self.retold: dict[str, int] = {}  # while it reads the log: the position of keys whose state it was told ahead
         self.retold_last = 0
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether there is something to tell that is not news."""
-        return self.position is not None or self.scan is not None or bool(self.dirty)
 
     @property
     def told(self) -> VersionVector:
@@ -107,59 +69,44 @@ class Watch:
         is_ahead = self.position is not None and self.retold_last > self.position
         return None if self.dirty or is_ahead else _token(self.replica, self.told)
 
-    def start_snapshot(self, is_reset: bool) -> None:
+    def start_over(self, is_reset: bool) -> None:
         """Send the state of every key, then go on live. ``is_reset``: the watcher must forget what it holds."""
-        self.scan, self.snapshot, self.position = "", True, None
-        self.lagged = self.lagged or is_reset
-        self.dirty.clear()
+        super().start_over(is_reset)
+        self.snapshot = True
         self.retold.clear()
 
 
-class Watches:
+class Watches(Watchers[Watch]):
     """All watches of a node."""
 
     def __init__(self, storage: Storage, send: Send) -> None:
-        self._storage = storage
-        self._send = send
-        self._by_conn: dict[int, dict[int, Watch]] = {}
-        self._by_space: dict[str, Audience[Watch]] = {}
-        self._behind: dict[Watch, None] = {}
+        super().__init__(storage, send)
         self.mirrors = StateWatches(storage, send)
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_conn.values())) + len(self.mirrors)
+        return super().__len__() + len(self.mirrors)
 
     def add(self, watch: Watch, after: VersionVector | None, now_ms: int) -> None:
         """Begin a watch; ``after`` names what the watcher has seen, None sends a snapshot first."""
         replica = watch.replica
-        self.remove(watch.conn, watch.request)
-        self._by_conn.setdefault(watch.conn, {})[watch.request] = watch
-        self._by_space.setdefault(replica.name, Audience()).add(watch)
+        self._enroll(watch)
         if after is None or not covers(after, replica.floor):
-            watch.start_snapshot(is_reset=after is not None)
+            watch.start_over(is_reset=after is not None)
         else:
             watch.held = after
             watch.position = self._storage.position_missing(replica.id, after, replica.vector)
             # It may have expired since the watcher was told of it, and the log does not say so yet.
             hidden = replica.entries.expiry.hidden_keys(watch.prefix, after)
             self._defer(watch, [key for key in hidden if not replica.entries.live(key, now_ms)])
-        self._behind[watch] = None
 
     def remove(self, conn: int, request: int | None = None) -> None:
         """End one watch of a connection, or all."""
         self.mirrors.remove(conn, request)
-        watches = self._by_conn.get(conn, {})
-        for number in list(watches) if request is None else [request]:
-            watch = watches.pop(number, None)
-            if watch is not None:
-                self._by_space[watch.replica.name].discard(watch)
-                self._behind.pop(watch, None)
-        if not watches:
-            self._by_conn.pop(conn, None)
+        super().remove(conn, request)
 
     def count(self, conn: int) -> int:
         """How many watches a connection has."""
-        return len(self._by_conn.get(conn, ())) + self.mirrors.count(conn)
+        return super().count(conn) + self.mirrors.count(conn)
 
     def of_conn(self, conn: int) -> list[Watch | StateWatch]:
         """The watches of a connection."""
@@ -168,7 +115,7 @@ class Watches:
     def start_over(self, watch: Watch | StateWatch) -> None:
         """Tell a watcher everything anew: it may read more than it was told of."""
         if isinstance(watch, Watch):
-            watch.start_snapshot(is_reset=True)
+            watch.start_over(is_reset=True)
             self._behind[watch] = None
         else:
             self.mirrors.start_over(watch)
@@ -180,25 +127,26 @@ class Watches:
     def set_blocked(self, conn: int, blocked: bool) -> None:
         """The connection's consumer is too slow, or has caught up."""
         self.mirrors.set_blocked(conn, blocked)
-        for watch in self._by_conn.get(conn, {}).values():
-            watch.blocked = blocked
+        super().set_blocked(conn, blocked)
 
     def reload(self, replicas: dict[str, Replica]) -> None:
         """The replicas have been read anew: start every watch over."""
         for replica in replicas.values():
-            self.moved(replica)
+            self.mirrors.reload(replica)
+            super().moved(replica)
 
     def moved(self, replica: Replica) -> None:
         """Another replica has taken the place of one: every watch of it starts over."""
         self.mirrors.moved(replica)
-        for watch in self._by_space.get(replica.name, ()):
-            watch.replica = replica
-            watch.start_snapshot(is_reset=True)
-            self._behind[watch] = None
+        super().moved(replica)
+
+    def of_space(self, name: str) -> list[tuple[int, int]]:
+        """Connections and requests of the watches of a space."""
+        return super().of_space(name) + self.mirrors.of_space(name)
 
     def end(self, name: str) -> list[tuple[int, int]]:
         """A space is no longer here: end its watches. Returns their connections and requests."""
-        ended = [(watch.conn, watch.request) for watch in self._by_space.get(name, ())] + self.mirrors.of_space(name)
+        ended = self.of_space(name)
         for conn, request in ended:
             self.remove(conn, request)
         return ended
@@ -307,19 +255,12 @@ class Watches:
         for watch, of_watch in found.items():
             watch.lagged = watch.lagged or is_lagging
             if len(of_watch) > RETOLD_KEYS_MAX:
-                watch.start_snapshot(is_reset=True)
+                watch.start_over(is_reset=True)
             self._defer(watch, of_watch)
 
     def _defer(self, watch: Watch, keys: Sequence[str]) -> None:
-        """Remember keys whose newest state the watcher must be told once it can be."""
         watch.lagged = watch.lagged or watch.blocked
-        if len(watch.dirty) + len(keys) > DIRTY_KEYS_MAX:
-            watch.start_snapshot(is_reset=True)
-        for key in keys:
-            if watch.scan is None or key <= watch.scan:
-                watch.dirty[key] = None
-        if watch.is_behind:
-            self._behind[watch] = None
+        self._remember(watch, keys, DIRTY_KEYS_MAX)
 
     def advance(self, durable: Mapping[str, int], now_ms: int) -> None:
         """Send a slice to each watch that is not live. ``durable``: per space, the log position of the last commit."""
@@ -336,7 +277,7 @@ class Watches:
 
     def has_more(self) -> bool:
         """Whether :meth:`advance` has something to do at once."""
-        return any(not watch.blocked for watch in self._behind) or self.mirrors.has_more()
+        return super().has_more() or self.mirrors.has_more()
 
     def _resume(self, watch: Watch, durable: int, now_ms: int) -> None:
         """Send a slice of the log to a watcher that went on after a token, and at its end what is to be told anew.
@@ -345,7 +286,7 @@ class Watches:
         """
         replica = watch.replica
         if not covers(watch.held, replica.floor):
-            watch.start_snapshot(is_reset=True)  # the log has been cut off below it
+            watch.start_over(is_reset=True)  # the log has been cut off below it
             return
         after = watch.position
         assert after is not None
@@ -398,7 +339,9 @@ class Watches:
             ready.append(plain_event("reset" if watch.snapshot else "lagged", None))
             watch.lagged = False
         size_bytes = 0
-        for key in self._next_keys(watch):
+        for key in watch.next_keys(SLICE_KEYS_MAX):
+            if watch.position is not None:
+                watch.retold[key] = watch.retold_last = watch.replica.position
             event = state_event(watch.replica, key, now_ms, watch.snapshot)
             if watch.scan is not None and event["event"] != "snapshot":
                 continue  # it has expired just now
@@ -410,28 +353,6 @@ class Watches:
             watch.snapshot = False
             ready.append(plain_event("snapshot", watch.token))
         self._emit(watch, ready)
-
-    def _next_keys(self, watch: Watch) -> Iterator[str]:
-        if watch.scan is not None:
-            for found, key in enumerate(watch.replica.entries.keys(watch.prefix, watch.scan)):
-                if found == SLICE_KEYS_MAX:
-                    return
-                watch.scan = key
-                if concerns(watch, key):
-                    yield key
-            watch.scan = None
-            return
-        for _ in range(min(SLICE_KEYS_MAX, len(watch.dirty))):
-            key, _ = watch.dirty.popitem(last=False)  # of a dict it would take longer for each key gone before
-            if not concerns(watch, key):
-                continue
-            if watch.position is not None:
-                watch.retold[key] = watch.retold_last = watch.replica.position
-            yield key
-
-    def _emit(self, watch: Watch, events: list[bytes]) -> None:
-        for data in event_frames(watch.request, events):
-            self._send(watch.conn, data)
 
 
 def _is_news(watch: Watch, unit: Unit, position: int) -> bool:

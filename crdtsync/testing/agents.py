@@ -247,7 +247,8 @@ class Agent:
 
     def _write(self, name: str, args: dict[str, Any], subs: list[Sub], informed: bool, options: dict[str, Any]) -> None:
         self.number += 1
-        args |= {"n": self.number, "timeout": 5_000, **options}
+        is_plain = name == "set" and not options  # as clients send it: the daemon has a short way for that
+        args |= {"n": self.number, **({} if is_plain else {"timeout": 5_000}), **options}
         request = Request(self.name, self.number, name, args, subs, informed=informed, node=self.home.name)
         request.is_late = self.home.is_busy
         self._prepare(request)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from time import monotonic, process_time
 from typing import NamedTuple
 
-from crdtsync.testing.histories import plan_history, play
+from crdtsync.testing.clusters.player import plan_cluster
+from crdtsync.testing.commands import leave_to_parent
+from crdtsync.testing.histories import AnyPlan, plan_history
 from crdtsync.testing.model import Broken
 
 CHUNK_SEEDS = 10
@@ -25,7 +30,15 @@ class Job(NamedTuple):
     first: int
     seeds: int
     steps: int | None
-    is_troubled: bool
+    kind: str
+
+
+PLANS: dict[str, Callable[[int, int], AnyPlan]] = {
+    "all": plan_history,
+    "calm": partial(plan_history, is_troubled=False),
+    "members": plan_cluster,
+}
+"""What makes the plan of a history, by its kind."""
 
 
 class Figures(NamedTuple):
@@ -75,22 +88,35 @@ def run_job(job: Job) -> Figures:
         steps = length_of(seed, job.steps)
         operations += steps
         try:
-            counts += play(plan_history(seed, steps, is_troubled=job.is_troubled)).counts
+            counts += PLANS[job.kind](seed, steps).play().counts
         except (Broken, Exception):  # noqa: BLE001  # which is told when it is played again
             failed.append(seed)
     return Figures(job.seeds, operations, counts["event"], process_time() - started, tuple(failed), counts)
 
 
-def jobs_of(first: int, seeds: int, steps: int | None, is_troubled: bool) -> Iterator[Job]:
+def jobs_of(first: int, seeds: int, steps: int | None, kind: str) -> Iterator[Job]:
     """The work in parts."""
     for start in range(first, first + seeds, CHUNK_SEEDS):
-        yield Job(start, min(CHUNK_SEEDS, first + seeds - start), steps, is_troubled)
+        yield Job(start, min(CHUNK_SEEDS, first + seeds - start), steps, kind)
+
+
+@contextmanager
+def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that end at once, with what they are at, if this one is to end."""
+    with ProcessPoolExecutor(processes, initializer=leave_to_parent) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
 
 
 def run_campaign(jobs: Iterator[Job], processes: int, seconds_max: float, tell: Callable[[str], None]) -> Figures:
     """Play them all, or as many as fit into the time, and stop when enough have failed."""
     figures, started, told = NOTHING, monotonic(), monotonic()
-    with ProcessPoolExecutor(processes) as pool:
+    with _pool(processes) as pool:
         under_way: dict[Future[Figures], Job] = {}
         while True:
             is_over = monotonic() - started > seconds_max or len(figures.failed) >= FAILURES_MAX

@@ -138,11 +138,15 @@ def check_reads(world: World) -> None:
                 reader.ask(name, key)
         world.turn(reader.home)
         reader.leave()
-        for place, (live, told) in readers[0].told.items():
-            alike = reader.told[place][0] != live or _agree(
-                reader.told[place][1], told
-            )  # clocks differ, and so what has expired
-            require(alike, reader.home.name, "shows", place, "as", reader.told[place], "and not as", told)
+        for name, key in {**readers[0].told, **reader.told}:
+            (live, told), (other, shown) = _told(readers[0], name, key), _told(reader, name, key)
+            alike = other != live or _agree(shown, told)  # clocks differ, and so what has expired
+            require(alike, reader.home.name, "shows", name, key, "as", shown, "and not as", told)
+
+
+def _told(reader: Agent, name: str, key: str) -> Any:
+    """What was alive, and what was shown; a read of several values that was refused handed over all of them."""
+    return reader.told.get((name, key)) or reader.told["entry", key]
 
 
 def check_disks(world: World) -> None:

@@ -6,9 +6,11 @@ is left of a history when some of its steps are dropped does what it did before,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
+from functools import partial
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, Self
 
 from crdtsync.core.retention import Caps
 from crdtsync.testing.agents import KEYS
@@ -44,6 +46,33 @@ class Plan(NamedTuple):
     def only(self, numbers: Collection[int]) -> Plan:
         """The same with these steps alone."""
         return self._replace(steps=tuple(step for step in self.steps if step.number in numbers))
+
+    def play(self, told: list[str] | None = None) -> World:
+        """Play it to its end and check everything. ``told``: what happens, in words.
+
+        :raises Broken: a promise was not kept.
+        """
+        return play(self, partial(World, told=told))
+
+
+class AnyPlan(Protocol):
+    """What campaigns, shrinking and traces need of a history, of whatever kind."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What happens."""
+
+    def only(self, numbers: Collection[int]) -> Self:
+        """The same with these steps alone."""
+
+    def play(self, told: list[str] | None = None) -> Played:
+        """Play it to its end and check everything."""
+
+
+class Played(Protocol):
+    """A world after its history. ``counts``: what happened how often."""
+
+    counts: Counter[str]
 
 
 def plan_history(
@@ -109,4 +138,4 @@ def finish(world: World, is_line: bool) -> None:
     world.check_disks()
 
 
-__all__ = ["Broken", "Plan", "Step", "finish", "plan_history", "play", "run_history"]
+__all__ = ["AnyPlan", "Broken", "Plan", "Step", "finish", "plan_history", "play", "run_history"]

@@ -52,6 +52,7 @@ class Host:
         self.entropy = entropy
         self.name = f"host-{index}"
         self.skew_ms = skew_ms
+        self.latest_ms = 0  # the highest that its clock has ever shown
         self.directory = directory
         for part in ("data", "run"):
             (directory / part).mkdir(parents=True)

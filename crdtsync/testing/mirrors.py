@@ -162,6 +162,10 @@ class MirrorWatcher:
         return looked_up(lambda: plain(read(reader, {"key": key})["value"]))
 
     def _is_pending(self, key: str) -> bool:
-        now_ms = self.home.running.now_ms
+        """Whether one of its values has expired and is not hidden yet, or is shown again.
+
+        A daemon that started after its clock was set back does not know that it ever hid something.
+        """
+        latest_ms = self.home.latest_ms
         held = self.home.replica.entries.held(key)
-        return any(entry.is_expired(now_ms) != entry.hidden for entry in held)
+        return any(entry.is_expired(latest_ms) != entry.hidden for entry in held)

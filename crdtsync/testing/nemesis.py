@@ -114,7 +114,9 @@ class Nemesis:
             agents = [agent for agent in self.world.agents if agent.home is host and agent.conn is not None]
             if agents and not host.is_busy:
                 self.pick(agents).write([Sub("append", "log/1")])  # so that there is something to commit
-            self.world.note("the power of", host.name, "goes, its disk flushed up to a known point:", bool(host.synced))
+            self.world.note(
+                "the power of", host.name, "goes, its disk flushed up to a known point:", host.synced is not None
+            )
             images.cut_power(self.world, host)
 
     def keep_image(self) -> None:

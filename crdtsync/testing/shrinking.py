@@ -6,15 +6,13 @@ Delta debugging (Zeller and Hildebrandt, 2002): halves first, then ever smaller 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
-from functools import partial
 from time import monotonic
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from crdtsync.testing.histories import Plan, play
+from crdtsync.testing.histories import AnyPlan
 from crdtsync.testing.model import Broken
-from crdtsync.testing.world import World
 
+P = TypeVar("P", bound=AnyPlan)
 SHRINK_S_MAX = 60.0
 SHRINK_TRIES_MAX = 1000
 
@@ -26,10 +24,10 @@ class Failure(NamedTuple):
     text: str
 
 
-def failure_of(plan: Plan, make_world: Callable[..., World] = World) -> Failure | None:
+def failure_of(plan: AnyPlan, told: list[str] | None = None) -> Failure | None:
     """Play a history; None if all is well. A promise broken is one kind of failure, each place of a crash another."""
     try:
-        play(plan, make_world)
+        plan.play(told)
     except Broken as broken:
         return Failure("Broken", str(broken))
     except Exception as error:  # noqa: BLE001  # whatever goes wrong is what is looked for
@@ -40,8 +38,8 @@ def failure_of(plan: Plan, make_world: Callable[..., World] = World) -> Failure 
 
 
 def shrink(
-    plan: Plan, failure: Failure, seconds_max: float = SHRINK_S_MAX, tries_max: int = SHRINK_TRIES_MAX
-) -> tuple[Plan, Failure]:
+    plan: P, failure: Failure, seconds_max: float = SHRINK_S_MAX, tries_max: int = SHRINK_TRIES_MAX
+) -> tuple[P, Failure]:
     """The plan with as few steps as can be found in the time, and how it fails."""
     end, tries = monotonic() + seconds_max, 0
     numbers = [step.number for step in plan.steps]
@@ -64,8 +62,8 @@ def shrink(
     return plan.only(numbers), failure
 
 
-def trace(plan: Plan) -> list[str]:
+def trace(plan: AnyPlan) -> list[str]:
     """What happens in a history, in words."""
     told: list[str] = []
-    failure = failure_of(plan, partial(World, told=told))
+    failure = failure_of(plan, told)
     return [*told, f"!! {failure.text}" if failure is not None else "all is well"]

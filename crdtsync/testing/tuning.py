@@ -17,7 +17,7 @@ SMALL: dict[str, tuple[str, int]] = {
     "bytes in a part of a snapshot": ("crdtsync.core.snapshot.PART_BYTES_MAX", 200),
     "writers in a part of a snapshot": ("crdtsync.core.snapshot.PART_WRITERS_MAX", 2),
     "changes that are more than a snapshot": ("crdtsync.core.giving.MISSING_CHANGES_MIN", 5),
-    "bytes of a bulky text": ("crdtsync.core.documents.BULKY_BYTES_MIN", 10),
+    "bytes of a bulky text": ("crdtsync.core.document.BULKY_BYTES_MIN", 10),
     "characters of a new text in one operation": ("crdtsync.core.kinds.text_join.CHUNK_CHARS_MAX", 5),
     "texts looked at in a turn": ("crdtsync.core.text_keeping.TURN_KEYS_MAX", 1),
     "open texts": ("crdtsync.core.documents.OPEN_DOCUMENTS_MAX", 2),

@@ -23,6 +23,7 @@ from crdtsyncd.store import Store
 
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
 from crdtsync.core.inputs import Event, Now, PeerClosed, PeerFrame, PeerOpened, Ready, Tick
+from crdtsync.core.merging import merge_snapshot
 from crdtsync.core.node import Node
 from crdtsync.core.retention import Caps
 from crdtsync.core.snapshot import Taking
@@ -120,7 +121,9 @@ class World:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def now(self, host: Host) -> Now:
-        return Now(START_MS + int((self.mono_s - 1000.0) * 1000) + host.skew_ms, self.mono_s)
+        wall_ms = START_MS + int((self.mono_s - 1000.0) * 1000) + host.skew_ms
+        host.latest_ms = max(host.latest_ms, wall_ms)
+        return Now(wall_ms, self.mono_s)
 
     def pass_time(self, seconds: float) -> None:
         """Time passes only between turns: what was stepped is committed first."""
@@ -462,7 +465,7 @@ class World:
         for data in parts:
             taking.add(data)
         taking.finish()
-        merged = host.replica.merge_snapshot(taking, self.now(host).wall_ms)
+        merged = merge_snapshot(host.replica, taking, self.now(host).wall_ms)
         for link in sync.links.values():
             if SPACE in link.spaces:
                 link.spaces[SPACE].ack_writers |= merged.advanced

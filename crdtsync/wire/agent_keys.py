@@ -22,6 +22,17 @@ def encode_agent_key(name: str, secret: bytes) -> str:
     return f"{_FORM}.{urlsafe_b64encode(secret).decode().rstrip('=')}.{name}"
 
 
+def hash_of_key(key: object, name: str) -> bytes:
+    """What nodes are told of a key that was made elsewhere for the agent ``name``.
+
+    :raises InvalidRequest: it is none, or another's.
+    """
+    found, secret = decode_agent_key(key)
+    if found != name:
+        raise InvalidRequest(f"the key is of an agent {found}, not of {name}")
+    return hash_of_secret(secret)
+
+
 def decode_agent_key(key: object) -> tuple[str, bytes]:
     """Name and secret of a key.
 

@@ -158,6 +158,13 @@ class Codec:
                 None if change.origin is None else list(change.origin),
             ]
         )
+        return self.seal(change, header)
+
+    def seal(self, change: Change, header: bytes) -> Change:
+        """Fill in ``body`` and ``hash`` of a change with this header.
+
+        :raises TooLarge: as :meth:`encode`.
+        """
         values = [op.value for op in change.ops if op.value_hash is not None]
         change.body = pack([header, *values])
         if len(change.body) > CHANGE_BYTES_MAX:

@@ -25,6 +25,9 @@ class FrameReader:
         :raises InvalidEncoding: a length of 0 or over the limit; the stream cannot be used further.
         """
         buffer = self._buffer
+        size = len(data) - _PREFIX_BYTES
+        if not buffer and 1 <= size <= self._frame_bytes_max and size == int.from_bytes(data[:_PREFIX_BYTES], "big"):
+            return [data[_PREFIX_BYTES:]]  # the common case: exactly one frame, nothing to collect
         buffer += data
         payloads: list[bytes] = []
         start = 0

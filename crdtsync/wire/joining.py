@@ -24,7 +24,7 @@ from typing import Any
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.codec import check_items, pack, unpack
 from crdtsync.wire.invites import CLUSTER_BYTES, INVITE_ID_BYTES, check_addresses
-from crdtsync.wire.limits import NAME_CHARS_MAX, PROTOCOL_VERSION, is_name
+from crdtsync.wire.limits import NAME_CHARS_MAX, NAME_RULE, PROTOCOL_VERSION, is_name, shown
 
 JOIN_FRAME_BYTES_MAX = 8 * 1024 * 1024
 JOIN_ITEMS_MAX = 200_000
@@ -128,6 +128,8 @@ def decode_join_message(data: bytes) -> JoinMessage:
     plain = unpack(data)
     try:
         return _DECODERS[plain[0]](plain)
+    except InvalidEncoding:
+        raise
     except (ValueError, TypeError, LookupError, AttributeError):
         raise InvalidEncoding("malformed message on joining") from None
 
@@ -139,7 +141,7 @@ def _challenge(plain: Sequence[Any]) -> Challenge:
 def _join(plain: Sequence[Any]) -> Join:
     fields = plain[1]
     if not is_name(fields["name"]):
-        raise ValueError("name")
+        raise InvalidEncoding(f"{shown(fields['name'])} cannot name a node: {NAME_RULE}")
     return Join(
         _blob(fields["invite"], INVITE_ID_BYTES, INVITE_ID_BYTES),
         _blob(fields["certificate"], 1, CERTIFICATE_BYTES_MAX),

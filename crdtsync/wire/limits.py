@@ -14,6 +14,7 @@ PROTOCOL_VERSION = 1
 
 KEY_BYTES_MAX = 1024
 NAME_CHARS_MAX = 128
+NAME_RULE = f"use 1 to {NAME_CHARS_MAX} of a-z 0-9 . _ - and start with a letter or digit"
 VALUE_BYTES_MAX = 1024 * 1024
 VALUE_DEPTH_MAX = 64
 CHANGE_BYTES_MAX = 4 * 1024 * 1024
@@ -101,13 +102,15 @@ def archive_of(name: object) -> tuple[str, int] | None:
     return (space, int(epoch)) if sign and is_name(space) and _EPOCH.fullmatch(epoch) else None
 
 
+def is_space_name(name: object) -> bool:
+    """Whether ``name`` can be that of a space, or of an archive of one."""
+    return is_name(name) or archive_of(name) is not None
+
+
 def check_name(name: object, what: str) -> str:
     """``name`` if it can name a ``what``, else an error that says what is allowed."""
     if not is_name(name):
-        raise InvalidRequest(
-            f"{shown(name)} cannot name {what}: "
-            f"use 1 to {NAME_CHARS_MAX} of a-z 0-9 . _ - and start with a letter or digit"
-        )
+        raise InvalidRequest(f"{shown(name)} cannot name {what}: {NAME_RULE}")
     assert isinstance(name, str)
     return name
 

@@ -16,7 +16,7 @@ PROBED      ``[12, number, time_ms]``: yes; and it is so late here
 
 OFFER, TAKE and PART go only to a node whose HELLO names the feature ``snapshots``, RESOLVERS to one that names
 ``resolvers``, PROBE and PROBED to one that names ``probes``, DIGESTS and REMOVED to one that names ``digests``. What a
-part holds is :mod:`crdtsync.wire.snapshot`.
+part holds, and how it is compressed for a node that names ``deflate``, is :mod:`crdtsync.wire.snapshot`.
 =======
 RELAYS      ``[13, wanted, [[space, [node id, …]], …]]``: do, or do not, relay changes of these nodes to me
 ASK         ``[14, node id, round, [[space, epoch, [writer, …]], …]]``: that node asks all how much they have of these
@@ -225,6 +225,11 @@ Message = (
     Hello | Changes | Ack | Want | Links | Stop | Offer | Take | Part | Resolvers | Probe | Probed
     | Relays | Ask | Holding | Reached | Digests | Removed
 )  # fmt: skip
+
+
+def is_ack(data: bytes) -> bool:
+    """Whether an encoded message is an :class:`Ack`."""
+    return data[1] == 3  # after the array's own first byte: none of these has over 15 elements
 
 
 def encode_message(message: Message) -> bytes:  # noqa: C901, PLR0912  # a case for each message

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.limits import key_fault, shown
@@ -39,13 +40,16 @@ class Pattern:
         return key[:1] != "_" and key.startswith(self.prefix) and _matches(self.parts, key.split("/"))
 
     def covers(self, other: Pattern) -> bool:
-        """Whether every key that ``other`` matches is one of this pattern's, as far as their parts tell."""
+        """Whether every key that ``other`` matches is one of this pattern's, as their parts tell.
+
+        Never true without being so: rights are granted by it. Of a few pairs that are related in a more intricate way
+        it is not found out.
+        """
         if other.is_exact:
             return self.matches(other.text)
         if self.is_exact:
             return False
-        # What `**` stands for may have any number of parts, of any name: if none and two will do, all others do.
-        return all(_matches(self.parts, _example(other.parts, times)) for times in (0, 2))
+        return _covers(_ordered(self.parts), _ordered(other.parts))
 
     def meets(self, prefix: str) -> bool:
         """Whether keys that begin with ``prefix`` may be among those that match."""
@@ -109,10 +113,44 @@ def _prefix(parts: tuple[str, ...], literals: int) -> str:
     return prefix + "/" if literals and needs_more else prefix
 
 
-def _example(pattern: tuple[str, ...], times: int) -> list[str]:
-    """A key that matches a pattern, of parts that no pattern names where it has wildcards; so many for each ``**``."""
-    counts = {ANY_PARTS: times, ONE_PART: 1}
-    return [word for part in pattern for word in (["\0"] * counts[part] if part in counts else [part])]
+def _ordered(pattern: tuple[str, ...]) -> tuple[str, ...]:
+    """The same pattern with each run of wildcards as its ``*``, then one ``**``: ``**/*`` means what ``*/**`` means."""
+    found: list[str] = []
+    for is_wild, run in groupby(pattern, lambda part: part in _RANKS):
+        parts = list(run)
+        if is_wild:
+            parts = [ONE_PART] * parts.count(ONE_PART) + [ANY_PARTS] * (ANY_PARTS in parts)
+        found += parts
+    return tuple(found)
+
+
+def _covers(pattern: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether ``pattern`` can be laid over ``other``, part by part; ``**`` over any number of its parts.
+
+    ``reached`` are the numbers of its own parts that can lie over what has been looked at of the other.
+    """
+    reached = _skipping(pattern, {0})
+    for part in other:
+        over: set[int] = set()
+        for at in reached:
+            own = pattern[at] if at < len(pattern) else None
+            if own == ANY_PARTS:
+                over.add(at)
+            elif own is not None and part != ANY_PARTS and own in (ONE_PART, part):
+                over.add(at + 1)
+        reached = _skipping(pattern, over)
+    return len(pattern) in reached
+
+
+def _skipping(pattern: tuple[str, ...], places: set[int]) -> set[int]:
+    """These places, and those behind each ``**`` that stands for nothing."""
+    found = set(places)
+    for place in places:
+        at = place
+        while at < len(pattern) and pattern[at] == ANY_PARTS:
+            at += 1
+            found.add(at)
+    return found
 
 
 def _matches(pattern: tuple[str, ...], parts: list[str]) -> bool:

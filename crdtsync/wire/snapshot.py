@@ -12,11 +12,13 @@ documents  ``[4, [writer, seq, n, size, bytes, …]]``: whole documents as Yjs u
 =========  ==================================================================================================
 
 A part has about ``PART_BYTES_MAX`` at most, or one entry. Elements after the known ones come from newer versions and
-are ignored. An unknown type is refused, for the snapshot would not be whole.
+are ignored. An unknown type is refused, for the snapshot would not be whole. To a peer that names ``deflate`` among its
+features a part may be sent compressed (zlib, RFC 1950), which its first byte tells: no array begins so.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
@@ -30,6 +32,7 @@ from crdtsync.wire.limits import (
     CHANGE_OPS_MAX,
     MESSAGE_ITEMS_MAX,
     NAME_CHARS_MAX,
+    PEER_FRAME_BYTES_MAX,
     VALUE_BYTES_MAX,
     is_name,
     key_fault,
@@ -37,6 +40,8 @@ from crdtsync.wire.limits import (
 )
 
 FORMAT = 1
+DEFLATE = "deflate"
+"""The feature of a node that takes parts compressed."""
 PART_BYTES_MAX = 256 * 1024
 PART_ENTRIES_MAX = 1000
 """Taking in an entry costs about 10 µs, and a part is taken in at once."""
@@ -44,6 +49,11 @@ SNAPSHOT_ENTRIES_MAX = 20_000_000
 SNAPSHOT_DOCUMENTS_MAX = 1_000_000
 SNAPSHOT_BYTES_MAX = 4 * 1024 * 1024 * 1024
 DOCUMENT_BYTES_MAX = 256 * 1024 * 1024
+
+COMPRESSED_SHARE_MAX = 0.9
+"""A part that does not become smaller than this is sent as it is."""
+_ZLIB = 0x78
+_FASTEST = 1
 
 _DIGEST_BYTES = 16
 _KIND_MAX = 1 << 16
@@ -113,6 +123,23 @@ def part_hash(snapshot: bytes, part: int, data: bytes) -> bytes:
     return blake2b(snapshot + part.to_bytes(8, "big") + data, digest_size=SHORT_HASH_BYTES).digest()
 
 
+def compressed(data: bytes) -> bytes:
+    """A part as it is sent to a node that takes it compressed."""
+    small = zlib.compress(data, _FASTEST)
+    return small if len(small) <= COMPRESSED_SHARE_MAX * len(data) else data
+
+
+def _inflated(data: bytes) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        plain = stream.decompress(data, PEER_FRAME_BYTES_MAX)
+    except zlib.error as error:
+        raise InvalidEncoding(f"malformed part of a snapshot: {error}") from None
+    if not stream.eof or stream.unused_data:
+        raise InvalidEncoding("malformed part of a snapshot: its compressed bytes are cut off, or of too much")
+    return plain
+
+
 def encode_header(header: Header) -> bytes:
     """The first part."""
     node, hlc, digest, writers, entries, documents = header
@@ -152,6 +179,8 @@ def decode_part(data: bytes) -> Content:
 
     :raises InvalidEncoding: not a part that any correct node could have sent.
     """
+    if data[:1] == bytes([_ZLIB]):
+        data = _inflated(data)
     check_items(data, MESSAGE_ITEMS_MAX)
     plain = unpack(data)
     try:

@@ -7,6 +7,7 @@ While it runs the write-ahead log cannot begin anew and grows with what is writt
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import sqlite3
@@ -26,6 +27,10 @@ IDENTITY_FILES = (KEY_NAME, CERTIFICATE_NAME)
 SLICE_PAGES = 256
 PIECE_BYTES_MAX = 1024 * 1024
 BACKUPS_OPEN_MAX = 1
+RESERVES = 2
+"""So many times of what is kept in reserve have to stay free beside a backup: the database grows meanwhile."""
+PAGE_BYTES = 4096
+"""Of the database, as SQLite makes it."""
 PREFIX = "backup-"
 SUFFIX = ".partial"
 
@@ -33,8 +38,9 @@ SUFFIX = ".partial"
 class _Backup:
     """One copy under way or done."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, free_bytes_min: int) -> None:
         self.path = path
+        self.free_bytes_min = free_bytes_min
         self.pages = 0
         self.pages_total = 0
         self.sha256 = ""
@@ -59,6 +65,8 @@ class Backups:
     def serve(self, conn: int, args: Mapping[str, Any]) -> object:
         """One request of the conversation: none of ``offset`` and ``end`` begins, ``offset`` reads, ``end`` forgets.
 
+        ``device``, with the first: ``st_dev`` of where the backup is to be. On the database's disk it takes room twice.
+
         :raises NoSpace: there is no room for the copy.
         :raises QuotaExceeded: another backup is under way.
         :raises InvalidRequest: the arguments are not those of a backup that this connection has begun.
@@ -68,7 +76,7 @@ class Backups:
             return {}
         offset = args.get("offset")
         if offset is None:
-            return self._begin(conn)
+            return self._begin(conn, args.get("device"))
         backup = self._open.get(conn)
         if backup is None or type(offset) is not int or offset < 0:
             raise InvalidRequest("offset must be a number of bytes of a backup that this connection has begun")
@@ -89,28 +97,37 @@ class Backups:
         if self._pool is not None:
             self._pool.shutdown(wait=True)
 
-    def _begin(self, conn: int) -> dict[str, Any]:
+    def _begin(self, conn: int, device: object) -> dict[str, Any]:
         if conn not in self._open and len(self._open) >= BACKUPS_OPEN_MAX:
             raise QuotaExceeded("another backup is being taken: wait until it is done, then try again")
         self.closed(conn)
         size_bytes = self._database.stat().st_size
-        usage = os.statvfs(self._database.parent)
-        needed = size_bytes + 2 * self._free_bytes_min
-        if usage.f_bavail * usage.f_frsize < needed:
-            raise NoSpace(
-                f"a backup is first copied beside the database, and {self._database.parent} has no {needed:,} bytes "
-                "free for that: free some space, then try again"
-            )
+        is_here = device == self._database.parent.stat().st_dev
+        self._check_room(size_bytes, is_twice=is_here)
         path = self._database.with_name(f"{PREFIX}{os.getpid()}-{conn}-{time.monotonic_ns()}{SUFFIX}")
-        backup = self._open[conn] = _Backup(path)
+        backup = self._open[conn] = _Backup(path, self._free_bytes_min)
         self._pool = self._pool or ThreadPoolExecutor(1, "backup")
         backup.future = self._pool.submit(_copy, self._database, backup)
-        return {"about": {**self._about(), "identity": identity_of(self._database.parent)}}
+        about = {**self._about(), "identity": identity_of(self._database.parent)}
+        return {"about": about, "copy_bytes": size_bytes, "reserve_bytes": self._free_bytes_min if is_here else 0}
+
+    def _check_room(self, size_bytes: int, *, is_twice: bool) -> None:
+        """There has to be room for the copy, for the backup if that is to lie here too, and what is kept free."""
+        usage = os.statvfs(self._database.parent)
+        free_bytes, reserve_bytes = usage.f_bavail * usage.f_frsize, RESERVES * self._free_bytes_min
+        needed_bytes = (2 if is_twice else 1) * size_bytes
+        if free_bytes < needed_bytes + reserve_bytes:
+            what = "the copy that is made first and the backup itself" if is_twice else "the copy that is made first"
+            elsewhere = ", or write the backup to another disk" if is_twice else ""
+            raise NoSpace(
+                f"{what} would take {needed_bytes:,} bytes on the disk that holds {self._database.parent}; "
+                f"{reserve_bytes:,} more have to stay free there, and it has {free_bytes:,}: free some space{elsewhere}"
+            )
 
     def _read(self, backup: _Backup, offset: int) -> dict[str, Any]:
         assert backup.future is not None
         if not backup.future.done():
-            return {"pages": backup.pages, "pages_total": backup.pages_total}
+            return {"pages": backup.pages, "pages_total": backup.pages_total, "page_bytes": PAGE_BYTES}
         try:
             size_bytes = backup.future.result()
             with backup.path.open("rb") as file:
@@ -130,7 +147,7 @@ def identity_of(data_dir: Path) -> dict[str, str]:
 
 
 def _failed(error: OSError | sqlite3.Error, path: Path) -> CrdtSyncError:
-    if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
+    if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" or getattr(error, "errno", 0) == errno.ENOSPC:
         return NoSpace(f"the disk that holds {path.parent} is full: free some space, then try again")
     return StorageError(f"the backup could not be made: {error}; check the disk, then try again")
 
@@ -146,6 +163,9 @@ def _copy(database: Path, backup: _Backup) -> int:
         backup.pages, backup.pages_total = total - remaining, total
         if not backup.is_wanted:
             raise _NotWantedError
+        usage = os.statvfs(database.parent)
+        if usage.f_bavail * usage.f_frsize < backup.free_bytes_min:
+            raise OSError(errno.ENOSPC, "what is kept free for writes would be used up", str(database.parent))
 
     try:
         os.close(os.open(backup.path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_WRONLY, 0o600))

@@ -88,6 +88,9 @@ class Config(BaseSettings):
     peers: Strings = Field([], description="URLs of peers to connect to, such as wss://host-a:7420")
     node_name: str = Field(default_factory=default_node_name, description="name of this node, shown to people")
     join: str = Field("", description="invite to a cluster, which this node joins unless it is a member already")
+    join_data: Literal["refuse", "merge", "archive"] = Field(
+        "refuse", description="what to do by join where this node holds data: bring it along, or put it aside"
+    )
     mdns: bool = Field(False, description="find members on the same network by multicast DNS")
     insecure_loopback: bool = Field(False, description="allow plain ws:// between addresses of this machine's loopback")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe events to log")
@@ -108,6 +111,9 @@ class Config(BaseSettings):
     history_age_max: HistoryAge = Field("30d", validate_default=True, description="age of what is in it")
     metrics_listen: str = Field(
         "", description="HOST:PORT on loopback that serves /metrics for Prometheus; empty: none"
+    )
+    metrics_spaces: Literal["open", "all", "none"] = Field(
+        "open", description="which spaces /metrics names: open to the socket's group, all, or none"
     )
     agents_max: int = Field(4096, ge=1, le=1_000_000, description="how many agents may be attached at once")
     agent_requests_per_s_max: int = Field(

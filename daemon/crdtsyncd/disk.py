@@ -11,6 +11,7 @@ from crdtsync.errors import StorageError
 BALLAST_NAME = "ballast"
 FORECAST_H = 24
 """A disk that is full within this time, at the rate of the last hour, is worth an alarm."""
+FULL_BYTES = 256 * 1024
 NEAR_RESERVES = 4
 """And so is one that has less left than so many times what is kept in reserve."""
 
@@ -21,6 +22,23 @@ def ballast_bytes(data_dir: Path) -> int:
         return (data_dir / BALLAST_NAME).stat().st_size
     except OSError:
         return 0
+
+
+def is_full(place: Path) -> bool:
+    """Whether next to nothing fits on the disk of a directory any more; also SQLite's errors do not always say so."""
+    try:
+        usage = os.statvfs(place)
+    except OSError:
+        return False
+    return usage.f_bavail * usage.f_frsize < FULL_BYTES
+
+
+def make_room_to_start(data_dir: Path, free_bytes_min: int) -> None:
+    """Give up the ballast where the disk is so full that the database could not even be opened: reads then go on."""
+    with suppress(OSError):  # nothing is there yet, or the disk has failed: who opens the database says so
+        usage = os.statvfs(data_dir)
+        if usage.f_bavail * usage.f_frsize < free_bytes_min // 2:
+            (data_dir / BALLAST_NAME).unlink(missing_ok=True)
 
 
 class DiskGuard:
@@ -54,7 +72,7 @@ class DiskGuard:
         return (
             f"the disk that holds {self._data_dir} has {free_bytes:,} bytes free, "
             f"and {self._free_bytes_min:,} are kept in reserve: "
-            "free some space, and writes go on by themselves"
+            f"free some space, and writes go on by themselves, from {resume_bytes:,} on"
         )
 
     def forecast(self, growth_bytes_per_hour: int | None) -> str:

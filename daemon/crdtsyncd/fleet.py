@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from traceback import format_exception
+from typing import TYPE_CHECKING, Any
 
 from crdtsyncd.addresses import reachable
+from crdtsyncd.dialling import dial_member_forever
 from crdtsyncd.driver import Driver
 from crdtsyncd.hostport import PLAIN_JOINS_NONE, is_loopback, split_address
+from crdtsyncd.join_at_start import JoinAtStart, tell_left
 from crdtsyncd.joining import ask_to_join
 from crdtsyncd.keys import load_or_make_key, make_next_key, pending_key, use_next_key
 from crdtsyncd.listening import addresses, listen
 from crdtsyncd.meshing import Mesh
 from crdtsyncd.telemetry import log
-from crdtsyncd.transport import Sink, attempt, backoff_s, dial_forever
+from crdtsyncd.transport import dial_forever
 from websockets.asyncio.server import Server
 
 from crdtsync.core.cluster_desk import Chore, ChoreDone
-from crdtsync.core.fleet import EXPIRY_ALARM_MS, LISTEN_META, Reach, pack_told
+from crdtsync.core.fleet import LISTEN_META, Reach, pack_told
+from crdtsync.core.fleet_news import EXPIRY_ALARM_MS
 from crdtsync.core.membership import Membership, known_as
 from crdtsync.errors import ConfigError, CrdtSyncError, DaemonUnavailable, InvalidRequest, Refused
 from crdtsync.wire.codec import pack, unpack
-from crdtsync.wire.invites import Invite, decode_invite
+from crdtsync.wire.invites import Invite
 from crdtsync.wire.joining import Admitted
 
 if TYPE_CHECKING:
@@ -39,7 +42,6 @@ REACH_INTERVAL_S = 10.0
 MDNS_INTERVAL_S = 2.0
 MESH_INTERVAL_S = 1.0
 """How often it is looked whom to dial, where not all are."""
-JOIN_RETRY_S = 5.0
 STOP_TIMEOUT_S = 5.0
 
 
@@ -97,7 +99,7 @@ class Fleet:
         if self._config.mdns and not plain:
             self._spawn(self._meet_neighbours())
         if self._config.join:
-            self._spawn(self._join_at_start(decode_invite(self._config.join)))
+            self._spawn(JoinAtStart(self._config, self._driver, self._join_by).run())
 
     def listening(self) -> list[str]:
         """``HOST:PORT`` of everything that is listened on."""
@@ -116,8 +118,8 @@ class Fleet:
         with suppress(TimeoutError):
             await asyncio.wait_for(_closed(servers), STOP_TIMEOUT_S)
 
-    def _spawn(self, work: object) -> None:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = _watched(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -167,6 +169,7 @@ class Fleet:
 
     async def _watch_reach(self) -> None:
         while True:
+            tell_left(self._config, self._driver)
             await asyncio.sleep(REACH_INTERVAL_S)
             self._tell_reach()
 
@@ -178,7 +181,7 @@ class Fleet:
             self._seeds.pop(url).cancel()
         for url in urls:
             if url not in self._seeds:
-                self._seeds[url] = asyncio.create_task(dial_forever(url, self._driver))
+                self._seeds[url] = _watched(dial_forever(url, self._driver))
 
     def _membership_changed(self, membership: Membership) -> None:
         self._membership = membership
@@ -192,7 +195,7 @@ class Fleet:
         for node in set(self._members) - wanted:
             self._members.pop(node).cancel()
         for node in sorted(wanted - set(self._members)):
-            self._members[node] = asyncio.create_task(
+            self._members[node] = _watched(
                 dial_member_forever(node, self._driver, self._driver.is_node_linked, self._addresses_of)
             )
         self._has_mesh.set() if self._mesh.is_partial else self._has_mesh.clear()
@@ -265,6 +268,9 @@ class Fleet:
             raise InvalidRequest(error.message if isinstance(error, ConfigError) else str(error)) from None
         self._tell_reach()
 
+    async def _join_by(self, invite: Invite) -> None:
+        await self._join(invite, ())
+
     async def _join(self, invite: Invite, listen_on: tuple[str, ...], number: int = 0) -> Admitted:
         """Be let in, and begin anew as a member: with another database, for every change bears the cluster's id."""
         own = () if self._reach is None else self._reach.addresses
@@ -280,37 +286,18 @@ class Fleet:
         log("joined", cluster=admitted.cluster.hex(), by=admitted.node, members=len(admitted.members))
         return admitted
 
-    async def _join_at_start(self, invite: Invite) -> None:
-        """As ``--join`` says: try until the inviting node can be reached."""
-        while True:
-            refusal = self._driver.refuses_to_join(invite)
-            if refusal is not None:
-                if refusal:
-                    log("join_refused", level="error", reason=refusal)
-                return
-            try:
-                await self._join(invite, ())
-            except DaemonUnavailable as error:
-                log("join_failed", level="warning", reason=error.message)
-                await asyncio.sleep(random.uniform(0.5, 1.5) * JOIN_RETRY_S)
-            except CrdtSyncError as error:
-                log("join_refused", level="error", reason=error.message)
-                return
+
+def _watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """A task whose end by a bug is logged: nobody awaits it, and what it did is missed by somebody else, later."""
+    task = asyncio.get_running_loop().create_task(work)
+    task.add_done_callback(_log_bug)
+    return task
 
 
-async def dial_member_forever(
-    node: str, sink: Sink, is_linked: Callable[[str], bool], addresses_of: Callable[[str], tuple[str, ...]]
-) -> None:
-    """Keep a connection to a member at whichever of its addresses answers; names are resolved again at each attempt."""
-    failures = turn = 0
-    while True:
-        found = addresses_of(node)
-        if is_linked(node) or not found:
-            await asyncio.sleep(random.uniform(0.5, 1.5))
-            continue
-        failures = await attempt(f"wss://{found[turn % len(found)]}", sink, failures)
-        turn += 1
-        await asyncio.sleep(backoff_s(failures))
+def _log_bug(task: asyncio.Task[None]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        log("bug", level="error", during="fleet", error="".join(format_exception(error)))
 
 
 async def _closed(servers: list[Server]) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, cast
 
+from crdtsyncd.exits import AddressTaken
+
 from crdtsync.core.attached import User
 from crdtsync.errors import ConfigError, CrdtSyncError, QuotaExceeded, to_wire
 from crdtsync.wire.codec import pack
@@ -20,6 +22,8 @@ from crdtsync.wire.framing import FrameReader, frame
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 
 TURN_REQUESTS_MAX = 64
+BACKLOG_AGENTS_MAX = 4096
+"""So many may wait to be let in: as many as may be attached by default. The units of systemd say the same."""
 BACKLOG_REQUESTS_MAX = 256
 WRITE_BUFFER_BYTES_MAX = 1024 * 1024
 HELLO_TIMEOUT_S = 10.0
@@ -208,7 +212,7 @@ async def serve_agents(path: Path, mode: int, make: Callable[[], AgentConnection
         _remove_stale(path)
         before = os.umask(0o777 & ~mode)
         try:
-            return await asyncio.get_running_loop().create_unix_server(make, str(path), backlog=1024)
+            return await asyncio.get_running_loop().create_unix_server(make, str(path), backlog=BACKLOG_AGENTS_MAX)
         finally:
             os.umask(before)
     except OSError as error:
@@ -222,7 +226,7 @@ async def serve_agents_on(sockets: list[socket.socket], make: Callable[[], Agent
     """
     if len(sockets) != 1 or sockets[0].family != socket.AF_UNIX or sockets[0].type != socket.SOCK_STREAM:
         raise ConfigError("agents need exactly one inherited socket, a unix stream socket: see the socket unit")
-    return await asyncio.get_running_loop().create_unix_server(make, sock=sockets[0], backlog=1024)
+    return await asyncio.get_running_loop().create_unix_server(make, sock=sockets[0], backlog=BACKLOG_AGENTS_MAX)
 
 
 def _remove_stale(path: Path) -> None:
@@ -240,4 +244,4 @@ def _remove_stale(path: Path) -> None:
             return
         except OSError:
             pass  # somebody listens, and is too busy to answer, or it is not for us
-    raise ConfigError(f"another program listens on {path}: stop it, or choose another socket with --socket")
+    raise AddressTaken(f"another program listens on {path}: stop it, or choose another socket with --socket")

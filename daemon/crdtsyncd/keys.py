@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
@@ -70,9 +70,12 @@ class NodeKey:
 def pin_of(certificate: bytes) -> str:
     """The pin of a certificate in DER.
 
-    :raises ValueError: it is no certificate.
+    :raises ValueError: it is no certificate, or of no kind of key that is known here.
     """
-    public = x509.load_der_x509_certificate(certificate).public_key()
+    try:
+        public = x509.load_der_x509_certificate(certificate).public_key()
+    except UnsupportedAlgorithm as error:
+        raise ValueError(str(error)) from None
     return sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
 
 
@@ -91,7 +94,7 @@ def verifies(certificate: bytes, signature: bytes, data: bytes) -> bool:
         if not isinstance(public, ec.EllipticCurvePublicKey) or not isinstance(public.curve, ec.SECP256R1):
             return False
         public.verify(signature, data, ec.ECDSA(hashes.SHA256()))
-    except (ValueError, InvalidSignature):
+    except (ValueError, InvalidSignature, UnsupportedAlgorithm):
         return False
     return True
 

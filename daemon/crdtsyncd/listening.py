@@ -13,20 +13,22 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
+from crdtsyncd.exits import AddressTaken
 from crdtsyncd.hostport import is_loopback, split_address
 from crdtsyncd.tls import name_asked_for, reason_of
 from crdtsyncd.transport import (
     CLOSE_TIMEOUT_S,
     OPEN_TIMEOUT_S,
     Counted,
+    Guest,
     PeerConnection,
     Sink,
 )
 from websockets.asyncio.server import Server, ServerConnection
+from websockets.frames import CloseCode
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from crdtsync.errors import ConfigError
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 
 OPENING_CONNECTIONS_MAX = 128
@@ -39,6 +41,8 @@ class Incoming(Counted, ServerConnection):
 
     sink: Sink
     opened: asyncio.Event
+    came_from = "?"
+    """As an address: who has broken off has none any more."""
 
     async def handshake(self, *args: Any, **options: Any) -> None:
         """See the library."""
@@ -56,7 +60,7 @@ class Incoming(Counted, ServerConnection):
             self._refused(str(self.protocol.handshake_exc or "the connection ended"))
 
     def _refused(self, why: str) -> None:
-        refused(self.sink, _url(self.remote_address), f"no websocket handshake: {why}")
+        refused(self.sink, self.came_from, f"no websocket handshake: {why}")
 
 
 def refused(sink: Sink, url: str, reason: str) -> None:
@@ -118,6 +122,7 @@ class Acceptor:
     async def _open(self, sock: socket.socket, url: str) -> None:
         """Shake hands. Where this ends before both handshakes have, the connection is dropped."""
         connection = self._make()
+        connection.came_from = url
         try:
             sock.setblocking(False)
             with suppress(OSError):
@@ -131,7 +136,7 @@ class Acceptor:
             transport, _ = await self._loop.connect_accepted_socket(lambda: connection, sock, **secured)
         except OSError as error:
             sock.close()
-            refused(self._sink, url, f"no TLS handshake: {reason_of(error) or str(error) or type(error).__name__}")
+            refused(self._sink, url, f"no TLS handshake: {reason_of(error) or _broken(error)}")
             return
         except asyncio.CancelledError:
             sock.close()
@@ -172,7 +177,7 @@ async def listen(where: str | socket.socket, sink: Sink, connections_max: int) -
         return await server
     except OSError as error:
         why = "it is in use by another program" if error.errno == 98 else (error.strerror or str(error))
-        raise ConfigError(f"cannot listen on {where}: {why}; choose another address with --listen") from None
+        raise AddressTaken(f"cannot listen on {where}: {why}; choose another address with --listen") from None
 
 
 async def _bind(where: str) -> list[socket.socket]:
@@ -225,18 +230,25 @@ async def _serve(connection: Incoming, sink: Sink, connections_max: int) -> None
     remote, url = connection.remote_address, _url(connection.remote_address)
     secured = connection.transport.get_extra_info("ssl_object")
     count = sink.peer_count()
-    node, joins, refusal = "", False, ""
+    node, joins, refusal, code = Guest("")
     if secured is not None:
-        node, joins, refusal = sink.recognise(secured.getpeercert(True), name_asked_for(secured))
+        node, joins, refusal, code = sink.recognise(secured.getpeercert(True), name_asked_for(secured))
     elif not is_loopback(str(remote[0]) if remote else ""):
         refusal = "plain text connections are for loopback addresses only"
     if count >= connections_max:
+        code = code if refusal else CloseCode.TRY_AGAIN_LATER
         refusal = refusal or f"this node has {count} peer connections, the most that it may have"
     if refusal:
         refused(sink, url, refusal)
-        await connection.close(1013 if count >= connections_max else 1008, _short(refusal))
+        await connection.close(code, _short(refusal))
         return
     await PeerConnection(connection, url, dialled=False, node=node, joins=joins).run(sink)
+
+
+def _broken(error: OSError) -> str:
+    if isinstance(error, ConnectionResetError):
+        return "it broke the connection off, as one does that does not take this node's certificate"
+    return error.strerror or str(error) or type(error).__name__
 
 
 def _short(reason: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import signal
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 from crdtsyncd import supervisor, telemetry
+from crdtsyncd.disk import make_room_to_start
 from crdtsyncd.driver import Driver
 from crdtsyncd.fleet import Fleet
 from crdtsyncd.ipc import AgentConnection, serve_agents, serve_agents_on
@@ -66,10 +68,12 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> None:
     def open_store(cluster: bytes, node: str = "") -> Store:
         return Store(config.data_dir, runtime_dir, lambda: node or load_or_make_key(config.data_dir).node, cluster)
 
+    make_room_to_start(config.data_dir, config.free_bytes_min)
     store = open_store(LOOPBACK_CLUSTER if config.insecure_loopback else os.urandom(CLUSTER_BYTES))
     try:
         trust = Trust(load_or_make_key(config.data_dir), store.cluster, config.insecure_loopback)
         driver = Driver(config, store, open_store, trust, config.version)
+        gc.enable()  # which the start was done without
         try:
             await Service(config, driver, reload).run()
             driver.store.truncate()
@@ -93,6 +97,7 @@ class Service:
         self._tasks: set[asyncio.Task[None]] = set()
         self._rereading = asyncio.Lock()
         self._own_socket: int | None = None  # its inode; None: the socket is not ours to remove
+        self._reload_fault = ""
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT, or until the disk fails.
@@ -105,7 +110,7 @@ class Service:
         inherited = supervisor.inherited_sockets()
         agents = await self._serve_agents(inherited["agents"])
         house = asyncio.create_task(driver.keep_house())
-        reporter = asyncio.create_task(supervisor.report(driver, driver.summary))
+        reporter = asyncio.create_task(supervisor.report(driver, self._summary))
         metrics: list[asyncio.Server] = []
         try:
             await self._fleet.start(inherited["peers"])
@@ -118,7 +123,7 @@ class Service:
                 listen=self._fleet.listening(),
                 pid=os.getpid(),
             )
-            supervisor.notify("READY=1", f"STATUS={driver.summary()}")
+            supervisor.notify("READY=1", f"STATUS={self._summary()}")
             await self._until_stopped(house)
         finally:
             supervisor.notify("STOPPING=1", "STATUS=stopping")
@@ -148,7 +153,8 @@ class Service:
     async def _serve_metrics(self, address: str) -> asyncio.Server:
         from crdtsyncd.metrics_http import MetricsServer
 
-        return await MetricsServer(self._driver.exposition).listen(address)
+        spaces = self._config.metrics_spaces
+        return await MetricsServer(lambda: self._driver.exposition(spaces)).listen(address)
 
     async def _until_stopped(self, house: asyncio.Task[None]) -> None:
         stop = asyncio.create_task(self._stop.wait())
@@ -176,10 +182,17 @@ class Service:
             supervisor.notify_reloading()
             try:
                 self._apply(await asyncio.to_thread(self._reload))
+                self._reload_fault = ""
             except ConfigError as error:
+                self._reload_fault = error.message
                 telemetry.log("reload_refused", level="error", reason=error.message)
             finally:
-                supervisor.notify("READY=1")
+                supervisor.notify("READY=1", f"STATUS={self._summary()}")
+
+    def _summary(self) -> str:
+        """One line for people who ask the service manager."""
+        refused = f"; at the last reload the settings were refused: {self._reload_fault}" if self._reload_fault else ""
+        return f"{self._driver.summary()}{' '.join(refused.split())}"
 
     def _apply(self, config: Config) -> None:
         telemetry.configure(config.log_level, config.log_format)

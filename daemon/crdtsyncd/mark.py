@@ -3,8 +3,9 @@
 A writer that goes on after its disk went back would use numbers again that peers have seen on other changes. So the
 count of own changes is also kept in the runtime directory, in memory shared with the kernel: it survives a kill,
 and it does not go back with the disk. A writer is resumed only if the mark is there, from the same boot of the same
-machine, and not ahead of the database. While a daemon runs it holds a lock on the mark, so that two copies of one
-database cannot run side by side.
+machine, and not ahead of the database. That count begins anew when the node gives up writers; each time both get a
+new random *era*, so that a copy of the disk from before that is not taken to be newer than the mark. While a daemon
+runs it holds a lock on the mark, so that two copies of one database cannot run side by side.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from pathlib import Path
 
 from crdtsync.errors import StorageError
 
-_LAYOUT = struct.Struct("<8s40s40sQ")
-_MAGIC = b"crdtmrk1"
+ERA_BYTES = 8
+_LAYOUT = struct.Struct(f"<8s40s40s{ERA_BYTES}sQ")
+_MAGIC = b"crdtmrk2"
 
 
 def machine_id() -> str:
@@ -70,16 +72,17 @@ class Mark:
             raise StorageError(f"cannot keep the mark {self.path}: {error.strerror}; free some space there") from None
         self._memory = mmap.mmap(self._file, _LAYOUT.size)
 
-    def allows(self, own_changes: int) -> bool:
+    def allows(self, era: bytes, own_changes: int) -> bool:
         """Whether a database with so many own changes is as new as it was when this machine last wrote to it."""
         if len(self._stored) != _LAYOUT.size:
             return False
-        *where, count = _LAYOUT.unpack(self._stored)
-        return tuple(where) == self._here and self._here[1].strip(b"\0") != b"" and count <= own_changes
+        *where, marked, count = _LAYOUT.unpack(self._stored)
+        is_here = tuple(where) == self._here and self._here[1].strip(b"\0") != b""
+        return is_here and marked == era and count <= own_changes
 
-    def write(self, own_changes: int) -> None:
+    def write(self, era: bytes, own_changes: int) -> None:
         """Record the count, after it is durable in the database and before anybody is told."""
-        self._memory[:] = _LAYOUT.pack(*self._here, own_changes)
+        self._memory[:] = _LAYOUT.pack(*self._here, era, own_changes)
 
     def close(self) -> None:
         """Release the lock; the mark stays."""

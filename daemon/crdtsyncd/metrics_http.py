@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from crdtsyncd.exits import AddressTaken
 from crdtsyncd.hostport import is_loopback, split_address
 from crdtsyncd.metrics import CONTENT_TYPE
-
-from crdtsync.errors import ConfigError
 
 REQUEST_BYTES_MAX = 8 * 1024
 REQUEST_TIMEOUT_S = 5.0
@@ -23,7 +22,7 @@ class MetricsServer:
 
     def __init__(self, render: Callable[[], str]) -> None:
         self._render = render
-        self._open = 0
+        self._open: dict[asyncio.StreamWriter, None] = {}  # the oldest first
 
     async def listen(self, address: str) -> asyncio.Server:
         """Listen on ``HOST:PORT``, which the settings have checked to be loopback.
@@ -34,22 +33,25 @@ class MetricsServer:
         try:
             return await asyncio.start_server(self._serve, host, port, limit=REQUEST_BYTES_MAX)
         except OSError as error:
-            raise ConfigError(
+            raise AddressTaken(
                 f"metrics_listen = {address!r}: cannot listen there: {error.strerror or error}; choose another port"
             ) from None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+        if len(self._open) >= CONNECTIONS_MAX:  # whoever asks in earnest has asked long ago
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.transport.abort()
+        self._open[writer] = None
         try:
-            if self._open <= CONNECTIONS_MAX:
-                async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(self._answer(head.decode("latin-1")))
-                    await writer.drain()
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._answer(head.decode("latin-1")))
+                await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # whoever asks so gets no answer
         finally:
-            self._open -= 1
+            self._open.pop(writer, None)
             writer.close()
 
     def _answer(self, head: str) -> bytes:

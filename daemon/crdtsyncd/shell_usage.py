@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crdtsyncd.checkpoints import WAL_BYTES_MAX
 from crdtsyncd.ipc import BACKLOG_REQUESTS_MAX, WRITE_BUFFER_BYTES_MAX, AgentConnection
 from crdtsyncd.outcomes import OUTCOMES_BYTES_MAX, OUTCOMES_MAX
-from crdtsyncd.store import WAL_BYTES_MAX, Store
+from crdtsyncd.store import Store
 
 from crdtsync.core.usage import BUFFER, CAP, LIMIT, Usage, fullest
 

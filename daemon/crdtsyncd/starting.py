@@ -5,20 +5,22 @@ It imports little, so that the settings are read and checked, in another process
 
 from __future__ import annotations
 
+import gc
 import sys
+import time
 from pathlib import Path
 from traceback import format_exception
-from typing import Any
+from typing import Any, NoReturn
 
 import click
+from crdtsyncd import exits
 from crdtsyncd.settings import Reading, read_settings
 
-from crdtsync.errors import ConfigError, CrdtSyncError
+from crdtsync.errors import CrdtSyncError
 
-EXIT_FAILED = 1
-EXIT_CONFIG = 2
-EXIT_BUG = 70
-
+HOLD_S = 5.0
+"""How long a start that failed waits before it ends, under a service manager: that would try again at once, for ever.
+``RestartSteps=`` of systemd counts the restarts of years, and would keep agents waiting after a single crash."""
 PATH = click.Path(readable=False, path_type=Path)  # who opens it says better what is wrong with it
 
 
@@ -30,6 +32,8 @@ PATH = click.Path(readable=False, path_type=Path)  # who opens it says better wh
 @click.option("--advertise", multiple=True, metavar="HOST:PORT", help="Where peers reach this node. May be repeated.")
 @click.option("--peer", "peers", multiple=True, metavar="URL", help="Connect to this peer. May be repeated.")
 @click.option("--join", metavar="INVITE", help="Join a cluster by this invite, unless this node is a member already.")
+@click.option("--archive", "join_data", flag_value="archive", help="With --join: put aside what this node holds.")
+@click.option("--merge", "join_data", flag_value="merge", help="With --join: bring along what this node holds.")
 @click.option("--node-name", metavar="NAME", help="Name of this node, shown to people.")
 @click.option("--insecure-loopback", is_flag=True, default=None, help="Allow plain ws:// between loopback addresses.")
 @click.option(
@@ -49,6 +53,7 @@ def cli(config_file: Path | None, check_config: bool, **options: Any) -> None:
         reading.result()
         click.echo("the configuration is valid")
         return
+    gc.disable()  # until it serves: what is imported and loaded from disk stays, and there is none among it
     from crdtsyncd.main import serve  # meanwhile: it takes as long
 
     serve(reading.result(), lambda: read_settings(config_file, given))
@@ -62,16 +67,24 @@ def main() -> None:
         sys.exit(130)
     except click.ClickException as error:
         error.show()
-        sys.exit(EXIT_CONFIG)
-    except ConfigError as error:
-        click.echo(f"crdtsyncd: {error.message}", err=True)
-        sys.exit(EXIT_CONFIG)
+        _end(exits.SETTINGS, error.format_message())
     except CrdtSyncError as error:
         click.echo(f"crdtsyncd: {error.message}", err=True)
-        sys.exit(EXIT_FAILED)
+        _end(exits.status_of(error), error.message)
     except Exception as error:  # noqa: BLE001  # a bug: the log tells all, the person gets a sentence
         from crdtsyncd import telemetry
 
         telemetry.log("bug", level="error", during="run", error="".join(format_exception(error)))
-        click.echo(f"crdtsyncd: failed inside, please report it: {type(error).__name__}: {error}", err=True)
-        sys.exit(EXIT_BUG)
+        sentence = f"failed inside, please report it: {type(error).__name__}: {error}"
+        click.echo(f"crdtsyncd: {sentence}", err=True)
+        _end(exits.BUG, sentence)
+
+
+def _end(status: int, why: str) -> NoReturn:
+    """Tell the service manager why, wait a little if it is to try again, and exit."""
+    from crdtsyncd import supervisor
+
+    supervisor.notify(f"STATUS={' '.join(why.split())}")
+    if supervisor.is_starting() and status not in exits.FINAL:
+        time.sleep(HOLD_S)
+    sys.exit(status)

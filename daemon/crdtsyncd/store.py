@@ -7,8 +7,6 @@ A commit of ordinary writes goes to the :mod:`journal <crdtsyncd.journal>` first
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
 import os
 import sqlite3
 import time
@@ -18,13 +16,23 @@ from pathlib import Path
 
 from crdtsyncd.commit_times import CommitTimes
 from crdtsyncd.disk import ballast_bytes
-from crdtsyncd.header import read_header
 from crdtsyncd.journal import Journal, packed
-from crdtsyncd.mark import Mark
-from crdtsyncd.migration import migrate
+from crdtsyncd.mark import ERA_BYTES, Mark
+from crdtsyncd.opening import (
+    BUSY_TIMEOUT_MS,
+    abandon,
+    can_shrink,
+    check_header,
+    connect,
+    extend_wal,
+    lock,
+    make_private,
+    prepare,
+    remedy,
+    set_up,
+)
 from crdtsyncd.outcomes import Outcomes
 from crdtsyncd.quarantine import Quarantine, RowsRefused, is_of_rows
-from crdtsyncd.schema import APPLICATION_ID, FORMAT, SCHEMA
 from crdtsyncd.store_reads import Reads
 from crdtsyncd.store_writes import write_batch
 
@@ -33,23 +41,12 @@ from crdtsync.core.storage import Batch
 from crdtsync.errors import NoSpace, StorageError
 
 DATABASE_NAME = "crdtsync.db"
-WAL_CHECKPOINT_BYTES = 4 * 1024 * 1024
-WAL_REST_BYTES_MAX = 1024 * 1024
-WAL_BYTES_MAX = 64 * 1024 * 1024
-WAL_EXTENSION_FREE_BYTES_MIN = 256 * 1024 * 1024
-"""With less room than this on its disk the write-ahead log is not made longer ahead of time."""
-BUSY_TIMEOUT_MS = 2000
 FREE_PAGES_MIN = 1024
 """So many free pages, and a quarter of those in use, are kept in the database file."""
 VACUUM_PAGES = 64
 """How many pages go back to the file system at once: with their commit some ms, measured."""
 
-_INCREMENTAL = 2
-_ZEROS_BYTES = 256 * 1024
-
-_NO_CHECKPOINT_ON_CLOSE = 1006  # SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, which Python names from 3.12 on
 _TRY_AGAIN = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL")
-
 
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError)
 """What comes of rows that hold what nobody wrote: SQLite hands out whatever flipped bits have made of them."""
@@ -68,7 +65,7 @@ class Store(Reads):
     ) -> None:
         """Open, creating what is missing: a new database belongs to the node that ``node`` names, and to ``cluster``.
 
-        ``entropy``: where the id of a new database comes from.
+        ``entropy``: where the id of a new database comes from, and that of each era of it.
 
         :raises StorageError: the directory cannot be used, another daemon uses it, or a newer daemon wrote it.
         """
@@ -82,20 +79,20 @@ class Store(Reads):
         self.is_behind = False  # whether what was read from here before is ahead of the tables, after a RowsRefused
         self._is_shown = False  # whether a transaction is open that brings the pending rows in and cannot be committed
         with ExitStack() as undo:
-            self._lock = _lock(data_dir)
+            self._lock = lock(data_dir)
             undo.callback(os.close, self._lock)
             try:
-                _check_header(self.path)
-                _make_private(self.path)
-                super().__init__(_open(self.path))
+                check_header(self.path)
+                make_private(self.path)
+                super().__init__(connect(self.path))
                 undo.callback(self._connection.close)
-                _set_up(self._connection)
-                _prepare(self._connection)
+                set_up(self._connection)
+                prepare(self._connection)
                 self._journal = Journal(self._connection)
-                self._checkpointer = _open(self.path)
+                self._checkpointer = connect(self.path)
                 undo.callback(self._checkpointer.close)
-                _set_up(self._checkpointer)
-                self._can_shrink = self._one("PRAGMA auto_vacuum", ())[0] == _INCREMENTAL
+                set_up(self._checkpointer)
+                self._can_shrink = can_shrink(self._connection)
                 self._outcomes = Outcomes(self._connection)
                 self._may_resume = False
                 self._made_here: set[tuple[int, int]] = set()  # own writers, by space, that began in this process
@@ -107,30 +104,19 @@ class Store(Reads):
                 self.database = self._meta_or("database", entropy(16))
                 self.node = (self.meta("node") or self._meta_or("node", node().encode())).decode()
                 self.cluster = self._first_cluster(cluster)
+                self._entropy = entropy
+                self._era = self._meta_or("era", entropy(ERA_BYTES))
                 self._own_changes = self._count_own_changes()
             except sqlite3.Error as error:
-                raise StorageError(f"cannot use the database {self.path}: {error}; {_remedy(error)}") from None
+                raise StorageError(f"cannot use the database {self.path}: {error}; {remedy(error, data_dir)}") from None
             except _DAMAGE as error:
                 raise self.damaged(error) from None
             self._mark = Mark(runtime_dir, self.database)
             undo.pop_all()
-        self._may_resume = self._mark.allows(self._own_changes)
+        self._may_resume = self._mark.allows(self._era, self._own_changes)
         if self._may_resume:
-            self._mark.write(self._own_changes)
-        self._extend_wal()
-
-    def _extend_wal(self) -> None:
-        """Give the write-ahead log the size that it will have, all zeros, which no frame of it is.
-
-        A commit that makes the file longer waits for the file system's own journal too. Where there is no room it grows
-        as it is written to.
-        """
-        with suppress(OSError), self.path.with_name(f"{self.path.name}-wal").open("r+b", buffering=0) as wal:
-            size_bytes = os.fstat(wal.fileno()).st_size
-            usage = os.fstatvfs(wal.fileno())
-            if usage.f_bavail * usage.f_frsize > WAL_EXTENSION_FREE_BYTES_MIN:
-                for place in range(size_bytes, WAL_CHECKPOINT_BYTES, _ZEROS_BYTES):
-                    os.pwrite(wal.fileno(), bytes(min(_ZEROS_BYTES, WAL_CHECKPOINT_BYTES - place)), place)
+            self._mark.write(self._era, self._own_changes)
+        extend_wal(self.path)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -150,6 +136,8 @@ class Store(Reads):
                 f"the database {self.path} has failed before: check the disk, then start crdtsyncd again"
             )
         row = packed(batch) if self._may_resume and not is_direct else None
+        gives_up = not self._may_resume or batch.retired_writers or batch.archives or batch.archive_purges
+        era = self._entropy(ERA_BYTES) if gives_up else self._era
         try:
             self._hide()
             if row is None or self._journal.is_full:
@@ -159,6 +147,8 @@ class Store(Reads):
                 self._write(batch)
             else:
                 self._journal.append(row)
+            if gives_up:
+                self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('era', ?)", (era,))
             self._connection.execute("COMMIT")
         except Exception as error:
             if isinstance(error, sqlite3.Error) and not is_of_rows(error):
@@ -173,13 +163,14 @@ class Store(Reads):
         self.last_commit_ms = duration_s * 1000
         self.commit_times.note(duration_s)
         self._made_here.update(batch.writers)
-        if not self._may_resume or batch.retired_writers or batch.archives or batch.archive_purges:
+        if gives_up:
             self._may_resume = True  # those that remain
+            self._era = era
             self._own_changes = self._count_own_changes()
-            self._mark.write(self._own_changes)
+            self._mark.write(self._era, self._own_changes)
         elif batch.own_changes:
             self._own_changes += batch.own_changes
-            self._mark.write(self._own_changes)
+            self._mark.write(self._era, self._own_changes)
 
     def _write(self, batch: Batch) -> None:
         if not self._may_resume:  # never again: without the mark, a later start could not tell
@@ -412,7 +403,7 @@ class Store(Reads):
                 self.settle()
         for db in (self._checkpointer, self._connection):
             if self._is_broken:
-                _abandon(db)
+                abandon(db)
             else:
                 db.close()
         self._mark.close()
@@ -483,99 +474,3 @@ class Store(Reads):
     def _count_own_changes(self) -> int:
         row = self._one("SELECT IFNULL(SUM(h.seq), 0) FROM own_writers o JOIN heads h USING (space, writer)", ())
         return int(row[0]) if row else 0
-
-
-def _lock(data_dir: Path) -> int:
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StorageError(
-            f"cannot use the data directory {data_dir}: {error.strerror}; choose another with --data-dir"
-        ) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
-        os.close(lock)
-        raise StorageError(
-            f"another crdtsyncd (pid {holder}) uses the data directory {data_dir}: "
-            "stop it, or choose another with --data-dir"
-        ) from None
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    return lock
-
-
-def _abandon(db: sqlite3.Connection) -> None:
-    """Let go of a connection without the checkpoint that SQLite makes when the last one is closed."""
-    if hasattr(db, "setconfig"):  # Python 3.12
-        db.setconfig(_NO_CHECKPOINT_ON_CLOSE, True)
-        db.close()
-    else:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))  # so that not even the end of the process closes it
-
-
-def _make_private(path: Path) -> None:
-    """Let nobody but the owner read the database, from its first moment: SQLite gives its other files its mode.
-
-    What fails here SQLite finds as well, and says it better.
-    """
-    with suppress(OSError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    for each in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm"))):
-        with suppress(OSError):
-            each.chmod(0o600)
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
-
-
-def _set_up(db: sqlite3.Connection) -> None:
-    for pragma in (
-        f"auto_vacuum = {_INCREMENTAL}",  # for a new database; one of format 1 keeps its size, and reuses its space
-        "journal_mode = WAL",
-        "synchronous = FULL",
-        "wal_autocheckpoint = 0",
-        "temp_store = MEMORY",
-        "cache_size = -16384",
-        f"busy_timeout = {BUSY_TIMEOUT_MS}",
-        f"journal_size_limit = {WAL_CHECKPOINT_BYTES}",  # begun anew, the WAL is cut to this: larger means more in it
-    ):
-        db.execute(f"PRAGMA {pragma}")
-
-
-def _check_header(path: Path) -> None:
-    """Refuse a file that this daemon must not touch, before SQLite does: opening it folds its write-ahead log in."""
-    try:
-        header = read_header(path)
-    except OSError as error:
-        raise StorageError(f"cannot read the database {path}: {error.strerror}; see to its permissions") from None
-    except ValueError as error:
-        raise sqlite3.DatabaseError(str(error)) from None
-    if header is None or header == (0, 0):
-        return
-    if header.application_id != APPLICATION_ID:
-        raise StorageError(f"{path} belongs to another program: move it away, or choose another --data-dir")
-    if header.format > FORMAT:
-        raise StorageError(
-            f"{path} was written by a newer crdtsyncd (format {header.format}, this one knows {FORMAT}): "
-            "upgrade crdtsyncd"
-        )
-
-
-def _remedy(error: sqlite3.Error) -> str:
-    if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
-        return "free some space on its disk"
-    return "restore it from a backup, or move it away"
-
-
-def _prepare(db: sqlite3.Connection) -> None:
-    found = db.execute("PRAGMA user_version").fetchone()[0]
-    if 0 < found < FORMAT:
-        migrate(db, found)
-    if found == 0:
-        db.executescript(
-            f"BEGIN;{SCHEMA}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {FORMAT};COMMIT;"
-        )

@@ -17,6 +17,7 @@ from typing import Protocol
 LISTEN_FD_FIRST = 3
 STATUS_INTERVAL_S = 10.0
 WATCHDOG_PINGS_PER_TIMEOUT = 3
+_told: set[str] = set()
 
 
 def notify(*states: str) -> None:
@@ -27,6 +28,12 @@ def notify(*states: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock, suppress(OSError):
         sock.connect(f"\0{address[1:]}" if address.startswith("@") else address)
         sock.send("\n".join(states).encode())
+        _told.update(state for state in states if state == "READY=1")
+
+
+def is_starting() -> bool:
+    """Whether a manager has started us and has not been told yet that we are ready."""
+    return bool(os.environ.get("NOTIFY_SOCKET")) and not _told
 
 
 def notify_reloading() -> None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
+import struct
+import termios
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from fcntl import ioctl
 from typing import Any, NamedTuple, Protocol
 
 from crdtsyncd.tls import reason_of
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.connection import Connection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidURI
-from websockets.frames import CloseCode
-from websockets.protocol import State
+from websockets.frames import DATA_OPCODES, CloseCode, Frame, Opcode
+from websockets.protocol import Event, State
 
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 
@@ -23,10 +26,20 @@ OPEN_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 2.0
 BACKOFF_S_FIRST = 0.25
 BACKOFF_S_MAX = 5.0
+REFUSED_BACKOFF_S_MAX = 30.0
 STABLE_S = 5.0
+TAKEN_AT_ONCE_MAX = 4
+"""So many messages that come together are dealt with at once; the others when it is their turn."""
 DUPLICATE = "duplicate"
+REMOVED_CODE = 4001
+"""The websocket's close code for a node that was removed from the cluster; 4000 to 4999 are for programs' own use."""
 FAULT = "the peer broke the websocket protocol"
 _FAULT_CODES = (CloseCode.PROTOCOL_ERROR, CloseCode.INVALID_DATA, CloseCode.MESSAGE_TOO_BIG)
+_REFUSAL_CODES = (CloseCode.POLICY_VIOLATION, CloseCode.TRY_AGAIN_LATER)
+
+
+NOT_CONNECTED = (OSError, TimeoutError, InvalidHandshake, InvalidURI, ConnectionClosed, ValueError)
+"""What comes of an address that leads nowhere. ValueError: of one, given by another, that cannot be an address."""
 
 
 class Credentials(NamedTuple):
@@ -38,11 +51,15 @@ class Credentials(NamedTuple):
 
 
 class Guest(NamedTuple):
-    """``node``: who has been proven to be there. ``joins``: nobody yet, who may ask to join, and nothing else."""
+    """``node``: who has been proven to be there. ``joins``: nobody yet, who may ask to join, and nothing else.
+
+    ``code``: with what a refused one's connection is closed.
+    """
 
     node: str
     joins: bool = False
     refusal: str = ""
+    code: int = CloseCode.POLICY_VIOLATION
 
 
 class Sink(Protocol):
@@ -61,7 +78,10 @@ class Sink(Protocol):
         """How many connections there are."""
 
     def dial_state(self, url: str, state: str, error: str) -> None:
-        """How the attempts to reach an address go."""
+        """How the attempts to reach an address go: ``down``, ``refused``, or ``removed``, as who answers says."""
+
+    def misled(self, node: str, address: str, found: str) -> None:
+        """At an address that a member says is its own, another one answers."""
 
     def is_linked(self, url: str) -> bool:
         """Whether the node that once answered at this address is connected some other way."""
@@ -72,6 +92,9 @@ class Sink(Protocol):
     def recognise(self, certificate: bytes | None, asked: str) -> Guest:
         """Who has shown this certificate (DER), asking for that name; and why it is refused."""
 
+    def turn_due(self) -> int:
+        """The number of the turn in which what has been reported will be dealt with; 0: it has been."""
+
     async def breathe(self) -> None:
         """Wait until what was reported has been dealt with, so that one peer cannot take all turns."""
 
@@ -80,14 +103,34 @@ class Sink(Protocol):
 
 
 class Counted(Connection):
-    """A connection that counts what comes in, also of messages that are not yet whole."""
+    """A connection that counts what comes in, also of messages that are not yet whole.
+
+    A message that came whole is offered to ``take`` first: the library would hand it to a task that has to be woken,
+    which takes another round of the event loop.
+    """
 
     received_bytes = 0
+    take: Callable[[bytes], bool] | None = None
+    waiting = 0
+    """How many messages the library holds that nobody has read; whoever reads them counts down."""
+    _offers = 0
 
     def data_received(self, data: bytes) -> None:
         """See the library."""
         self.received_bytes += len(data)
+        self._offers = TAKEN_AT_ONCE_MAX
         super().data_received(data)
+
+    def process_event(self, event: Event) -> None:
+        """See the library."""
+        if isinstance(event, Frame) and event.opcode in DATA_OPCODES:
+            is_whole = event.fin and event.opcode is Opcode.BINARY
+            if is_whole and not self.waiting and self._offers and self.take is not None:
+                self._offers -= 1
+                if self.take(bytes(event.data)):
+                    return
+            self.waiting += event.fin
+        super().process_event(event)
 
 
 class Outgoing(Counted, ClientConnection):
@@ -123,7 +166,8 @@ class PeerConnection:
         self._outbox: deque[bytes] = deque()
         self._wake = asyncio.Event()
         self._sent_bytes = 0
-        self._flow = (0, 0)
+        self._flow = (0, 0, 0)
+        self._was_heard = False
 
     def send(self, data: bytes) -> None:
         """Send a message, at once if it can be: a task would be woken only when the turn under way has ended.
@@ -148,15 +192,42 @@ class PeerConnection:
         self._wake.set()
 
     def has_flowed(self, bytes_min: int) -> bool:
-        """Whether so many bytes have come in, or gone out to the other side, since this was last asked."""
-        received, gone = self._socket.received_bytes, self._sent_bytes - self._socket.transport.get_write_buffer_size()
-        before, self._flow = self._flow, (received, gone)
-        return received - before[0] >= bytes_min or gone - before[1] >= bytes_min
+        """Whether so many bytes have come in since this was last asked, or have got to the other host while more were,
+        and still are, under way: what its kernel takes at once says nothing about who ought to read it there.
+        """
+        received, arrived, sent = (
+            self._socket.received_bytes,
+            self._sent_bytes - self._unacknowledged(),
+            self._sent_bytes,
+        )
+        before, self._flow = self._flow, (received, arrived, sent)
+        is_slow = arrived + bytes_min < before[2]
+        return received - before[0] >= bytes_min or (is_slow and arrived - before[1] >= bytes_min)
+
+    def _unacknowledged(self) -> int:
+        """How many bytes the kernel of the other host has not acknowledged, SIOCOUTQ in tcp(7)."""
+        transport = self._socket.transport
+        if transport.is_closing():
+            return 0
+        queued = struct.unpack("i", ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, b"\0" * 4))[0]
+        return int(transport.get_write_buffer_size()) + int(queued)
 
     async def run(self, sink: Sink) -> str:
         """Pump messages both ways until the connection ends. Returns why it ended."""
         conn = sink.peer_opened(self)
         sender = asyncio.create_task(self._send_all())
+        turn = 0  # the last one in which a message was taken at once: one peer cannot fill it
+
+        def take(message: bytes) -> bool:
+            nonlocal turn
+            due = sink.turn_due()
+            if self.close_reason or (due and due == turn):
+                return False
+            sink.peer_frame(conn, message)
+            turn = sink.turn_due()
+            return True
+
+        self._socket.take = take
         reason = "closed"
         try:
             async for message in self._socket:
@@ -167,11 +238,14 @@ class PeerConnection:
                     break
                 if self.close_reason:
                     break
+                self._was_heard = True
                 sink.peer_frame(conn, message)
                 await sink.breathe()
+                self._socket.waiting -= 1
         except ConnectionClosed:
             pass
         finally:
+            self._socket.take = None
             reason = self._reason()
             if reason.startswith(FAULT):
                 sink.log("peer_refused", level="warning", url=self.url, reason=reason)
@@ -180,6 +254,16 @@ class PeerConnection:
             sink.peer_closed(conn, reason)
             await asyncio.wait([sender])  # unlike awaiting it, this lets a cancellation of this task through
         return reason
+
+    @property
+    def dial_state(self) -> str:
+        """What became of a connection that has ended: ``refused`` if the other side said nothing but why not."""
+        received = self._socket.protocol.close_rcvd
+        if self._was_heard or received is None or self.close_reason:
+            return "down"
+        if received.code == REMOVED_CODE:
+            return "removed"
+        return "refused" if received.code in _REFUSAL_CODES else "down"
 
     def _reason(self) -> str:
         if self.close_reason:
@@ -209,44 +293,66 @@ class TlsRefused(ConnectionError):
     """No TLS connection came about, and why."""
 
 
+class AnotherAnswers(Exception):  # what happened, which is nobody's fault here
+    """The key that was shown is that of another member than the one that was looked for: of ``node``."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__(node)
+        self.node = node
+
+
 async def dial_forever(url: str, sink: Sink) -> None:
     """Keep a connection to ``url``.
 
     Full jitter over an exponentially growing delay (Brooker, 2015), until cancelled.
     """
-    failures = 0
+    tries = Tries()
     while True:
         if sink.is_linked(url):
             await asyncio.sleep(random.uniform(0.5, 1.5))
             continue
-        failures = await attempt(url, sink, failures)
-        await asyncio.sleep(backoff_s(failures))
+        tries = await attempt(url, sink, tries)
+        await asyncio.sleep(backoff_s(tries))
 
 
-def backoff_s(failures: int) -> float:
-    """How long to wait after so many failures in a row."""
-    return random.uniform(0, min(BACKOFF_S_MAX, BACKOFF_S_FIRST * 2 ** min(failures, 10)))
+class Tries(NamedTuple):
+    """How many attempts in a row have failed. ``is_refused``: the last one since one side refuses the other."""
+
+    failures: int = 0
+    is_refused: bool = False
 
 
-async def attempt(url: str, sink: Sink, failures: int) -> int:
-    """Connect to ``url`` and stay until the connection ends. Returns how many attempts in a row have failed now."""
+def backoff_s(tries: Tries) -> float:
+    """How long to wait until the next attempt. Who is refused is told so, and logged, at each of them."""
+    most_s = REFUSED_BACKOFF_S_MAX if tries.is_refused else BACKOFF_S_MAX
+    return random.uniform(0, min(most_s, BACKOFF_S_FIRST * 2 ** min(tries.failures, 10)))
+
+
+async def attempt(url: str, sink: Sink, tries: Tries, wanted: str = "") -> Tries:
+    """Connect to ``url`` and stay until the connection ends. Returns how the attempts have gone by now.
+
+    :raises AnotherAnswers: the node ``wanted``, if one is given, is not the one that answers.
+    """
     loop = asyncio.get_running_loop()
     started_s = loop.time()
     try:
         async with _connected(url, sink) as (socket, node):
-            reason = await PeerConnection(socket, url, dialled=True, node=node).run(sink)
-        failures = 0 if loop.time() - started_s > STABLE_S else failures + 1
-        state = "down"
-    except (OSError, TimeoutError, InvalidHandshake, InvalidURI, ConnectionClosed) as error:
-        failures += 1
+            if wanted and node != wanted:
+                raise AnotherAnswers(node)
+            connection = PeerConnection(socket, url, dialled=True, node=node)
+            reason = await connection.run(sink)
+        failures = 0 if loop.time() - started_s > STABLE_S else tries.failures + 1
+        state = connection.dial_state
+    except NOT_CONNECTED as error:
+        failures = tries.failures + 1
         reason = reason_of(error) or str(getattr(error, "strerror", "") or str(error) or type(error).__name__)
-        refused = isinstance(error, ConnectionRefusedError | TlsRefused) or bool(reason_of(error))
+        refused = isinstance(error, TlsRefused) or bool(reason_of(error))  # by the peer, not for want of one
         state = "refused" if refused else "down"
-        if refused and not isinstance(error, ConnectionRefusedError) and failures == 1:
+        if refused and failures == 1:
             sink.log("peer_refused", level="warning", url=url, reason=reason)
     if not reason.startswith(DUPLICATE):
         sink.dial_state(url, state, reason)
-    return failures
+    return Tries(failures, state != "down")
 
 
 @asynccontextmanager

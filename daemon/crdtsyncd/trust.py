@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from crdtsyncd.keys import NodeKey, pin_of
 from crdtsyncd.telemetry import log
 from crdtsyncd.tls import JOIN_NAME, dialling_context, listening_context, member_name
-from crdtsyncd.transport import Credentials, Guest
+from crdtsyncd.transport import REMOVED_CODE, Credentials, Guest
+from websockets.frames import CloseCode
 
 from crdtsync.core.membership import NOBODY, Key, Membership
 
@@ -59,7 +60,9 @@ class Trust:
         if certificate is None:
             return Guest("", refusal="it shows no certificate, so it is no member of this cluster")
         pin = pin_of(certificate)
-        return Guest(self.membership.node_of(pin), refusal=self.membership.refusal_of(pin))
+        refusal, is_removed = self.membership.refusal_of(pin), self.membership.is_removed(pin)
+        code = REMOVED_CODE if is_removed else CloseCode.POLICY_VIOLATION
+        return Guest(self.membership.node_of(pin), refusal=refusal, code=code)
 
 
 def _certificates(keys: Iterable[Key]) -> set[bytes]:

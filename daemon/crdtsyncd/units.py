@@ -42,7 +42,9 @@ class Place(NamedTuple):
 
 
 class UnitState(NamedTuple):
-    """What the manager says of one unit."""
+    """What the manager says of one unit. ``result`` and ``status``: how its last process ended, ``success`` and 0 if
+    well or if none has; ``text``: what the daemon said last.
+    """
 
     unit: str
     active: str
@@ -50,6 +52,8 @@ class UnitState(NamedTuple):
     pid: int
     restarts: int
     text: str
+    result: str
+    status: int
 
 
 def is_service_here() -> bool:
@@ -68,6 +72,15 @@ def place_of(user: bool) -> Place:
         base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
         return Place(Path(base) / "systemd" / "user", None, ("systemctl", "--user"))
     return Place(Path("/etc/systemd/system"), Path("/etc/sysusers.d/crdtsync.conf"), ("systemctl",))
+
+
+def installed_places() -> list[Place]:
+    """Where the service is installed: for the machine, and for the calling user.
+
+    :raises ConfigError: systemd does not run here.
+    """
+    places = [place_of(user=is_user) for is_user in (False, True)]
+    return [place for place in places if (place.units / UNITS[1]).exists()]
 
 
 def install(place: Place, report: Report) -> None:
@@ -93,8 +106,20 @@ def install(place: Place, report: Report) -> None:
     for unit in UNITS:
         was_active = state(place, unit).active == "active"
         if not was_active or (changed and unit == "crdtsyncd.service"):
-            _call([*place.manager, "restart" if was_active else "start", unit])
+            _start(place, unit, "restart" if was_active else "start")
             report("restarted" if was_active else "started", unit)
+
+
+def _start(place: Place, unit: str, how: str) -> None:
+    """:raises ConfigError: it does not start; why, as far as that can be told."""
+    from crdtsyncd.unit_faults import faults
+
+    try:
+        _call([*place.manager, how, unit])
+    except ConfigError:
+        for fault in faults(place, [state(place, unit)]):
+            raise ConfigError(f"{fault.unit} {fault.message}; {fault.remedy}") from None
+        raise
 
 
 def uninstall(place: Place, report: Report) -> None:
@@ -128,7 +153,7 @@ def uninstall(place: Place, report: Report) -> None:
 
 def state(place: Place, unit: str) -> UnitState:
     """What the manager knows of a unit; it need not exist."""
-    names = ("ActiveState", "UnitFileState", "MainPID", "NRestarts", "StatusText")
+    names = ("ActiveState", "UnitFileState", "MainPID", "NRestarts", "StatusText", "Result", "ExecMainStatus")
     output = _call([*place.manager, "show", unit, "--property", ",".join(names)])
     found = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
     return UnitState(
@@ -138,6 +163,8 @@ def state(place: Place, unit: str) -> UnitState:
         int(found.get("MainPID") or 0),
         int(found.get("NRestarts") or 0),
         found.get("StatusText", ""),
+        found.get("Result", ""),
+        int(found.get("ExecMainStatus") or 0),
     )
 
 
@@ -152,7 +179,7 @@ def is_current(place: Place, unit: str) -> bool:
 
 def _check_rights(place: Place) -> None:
     if place.sysusers is not None and os.geteuid() != 0:
-        raise ConfigError("installing for the whole machine needs root: use sudo, or --user for yourself alone")
+        raise ConfigError("the service of the whole machine needs root: use sudo, or --user for yourself alone")
 
 
 def _program(place: Place) -> Path:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import signal
 import subprocess
 import sys
 
+from crdtsync.testing.commands import positive_float, positive_int, run_until_stopped
 from tests.crash.harness import Report, can_trace, errors, kills, points, until
 from tests.harness.daemon import PROGRAM
 from tests.nemesis.plants import PLANTS
@@ -15,7 +17,14 @@ from tests.nemesis.plants import PLANTS
 
 def _power(cuts: int) -> int:
     command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "--timeout=0", "tests/integration/test_power.py"]
-    return subprocess.run(command, env={**os.environ, "CRDTSYNC_POWER_CUTS": str(cuts)}, check=False).returncode
+    environment = {**os.environ, "CRDTSYNC_POWER_CUTS": str(cuts)}
+    # In a session of its own, so that a Ctrl-C comes to it once, from here.
+    with subprocess.Popen(command, env=environment, start_new_session=True) as process:
+        try:
+            return process.wait()
+        except BaseException:
+            process.send_signal(signal.SIGINT)
+            raise
 
 
 def main() -> int:
@@ -23,18 +32,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev crash", description="Kills, errors of the disk, power cuts.")
     harnesses = parser.add_subparsers(dest="harness", required=True)
     each = harnesses.add_parser("kills", help="kill -9 at random moments")
-    each.add_argument("--count", type=int, default=500)
+    each.add_argument("--count", type=positive_int, default=500)
     for name, words in (
         ("points", "kill -9 at every call that changes the disk"), ("errors", "every call to the disk fails in turn"),
     ):  # fmt: skip
         each = harnesses.add_parser(name, help=words)
-        each.add_argument("--step", type=int, default=1, help="only every so many-th (default: every one)")
-        each.add_argument("--minutes", type=float, help="stop after so long")
+        each.add_argument("--cases", type=positive_int, help="so many, of all names and phases (default: every one)")
+        each.add_argument("--minutes", type=positive_float, help="stop after so long")
     for each in harnesses.choices.values():
         each.add_argument("--seed", type=int)
         each.add_argument("--plant", choices=sorted(PLANTS), help="plant a fault: the run must fail")
     each = harnesses.add_parser("power", help="power cuts, with commits that are not synced as the control")
-    each.add_argument("--cuts", type=int, default=1000)
+    each.add_argument("--cuts", type=positive_int, default=1000)
     arguments = parser.parse_args()
     if arguments.harness == "power":
         return _power(arguments.cuts)
@@ -49,10 +58,12 @@ def main() -> int:
         return 2
     else:
         budget = until(None if arguments.minutes is None else arguments.minutes * 60)
-        report = {"points": points, "errors": errors}[arguments.harness](arguments.step, seed, budget, program)
+        report = {"points": points, "errors": errors}[arguments.harness](arguments.cases, seed, budget, program)
     print("\n".join(report.lines()))
-    return 1 if report.found else 0
+    if not report.runs:
+        print("nothing was tried", file=sys.stderr)
+    return 1 if report.found or not report.runs else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_until_stopped(main))

@@ -12,17 +12,18 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
-import crdtsyncd.driver
+import crdtsyncd.checkpoints
 import crdtsyncd.main  # forked with it
 import uvloop  # noqa: F401
 
+from crdtsync.testing.commands import heed_as_usual
 from tests.harness.daemon import PROGRAM
 from tests.harness.raw import RawAgent
 
 POLL_S = 0.002
 START_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 60.0
-vars(crdtsyncd.driver)["WAL_CHECKPOINT_BYTES"] = 128 * 1024  # so that a short life has several
+vars(crdtsyncd.checkpoints)["WAL_CHECKPOINT_BYTES"] = 128 * 1024  # so that a short life has several
 
 
 class Child:
@@ -71,6 +72,7 @@ class Child:
         status = 99
         try:
             os.setsid()
+            heed_as_usual()
             os.read(gate, 1)
             log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             null = os.open("/dev/null", os.O_RDWR)

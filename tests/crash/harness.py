@@ -8,11 +8,12 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
 
+from tests.crash.cases import Call, Case, coverage, read_calls, spread
 from tests.crash.child import Child
 from tests.crash.writes import DEAD, Writes
 from tests.harness.daemon import PROGRAM
@@ -41,6 +42,7 @@ class Report:
     unanswered: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     found: list[str] = field(default_factory=list)
+    covered: list[str] = field(default_factory=list)
     began_s: float = field(default_factory=monotonic)
 
     def lines(self) -> list[str]:
@@ -48,6 +50,7 @@ class Report:
         did = f"{self.title}: {self.runs} runs in {monotonic() - self.began_s:.0f} s, {self.restarts} restarts"
         lines = [f"{did}; {self.acknowledged:,} writes acknowledged, {self.unanswered:,} not answered"]
         lines += [f"  {count:6} {outcome}" for outcome, count in self.outcomes.most_common()]
+        lines += [f"  {line}" for line in self.covered]
         lines += [f"FOUND {each}" for each in self.found[:20]]
         return [*lines, f"{len(self.found)} violations" if self.found else "no violation"]
 
@@ -125,6 +128,13 @@ class Template:
     def __init__(self) -> None:
         self._child = Child(_place())
         self.writes = Writes("before")
+        try:
+            self._fill()
+        except BaseException:
+            self.close()
+            raise
+
+    def _fill(self) -> None:
         self._child.start()
         agent = self._child.attach()
         assert agent is not None, self._child.tail()
@@ -147,12 +157,14 @@ class Template:
         self._child.close()
 
 
-def _drive(child: Child, trace: list[str], writes: Writes) -> str:
-    """Start, write, checkpoint, stop, as far as it gets; what became of it."""
+def _drive(child: Child, trace: list[str], writes: Writes, enter: Callable[[str], object] = str) -> str:
+    """Start, write, checkpoint, stop, as far as it gets; what became of it. ``enter`` is told each phase."""
+    enter("start")
     child.start(trace)
     agent = child.attach()
     if agent is None:
         return _ending(child, "at the start")
+    enter("write")
     with suppress(*DEAD), agent:
         for _ in range(3):
             writes.send(agent, PIPELINED, large_every=LARGE_EVERY)  # more than a checkpoint waits for
@@ -160,7 +172,9 @@ def _drive(child: Child, trace: list[str], writes: Writes) -> str:
                 child.wait()
                 return _ending(child, "while it wrote")
             sleep(0.02)
+        enter("rest")
         sleep(0.15)  # the journal goes into the tables when nothing comes
+    enter("stop")
     child.stop()
     return _ending(child, "at the end")
 
@@ -175,69 +189,66 @@ def _traced(child: Child) -> list[str]:
     return [word for path in child.files for word in ("-P", path)]
 
 
-def count_calls(template: Template) -> Counter[str]:
-    """How many calls of each name a life makes that nothing disturbs."""
+def calls_of_a_life(template: Template) -> list[Call]:
+    """Those that a life makes which nothing disturbs."""
     child = template.copy()
     trace = child.base / "trace"
+    phases: list[tuple[str, int]] = []
     try:
         names = ",".join(dict.fromkeys((*CALLS, *ERRORS)))
-        ending = _drive(child, [*_traced(child), "-o", str(trace), "-e", f"trace={names}"], Writes("count"))
+        enter = lambda phase: phases.append((phase, len(_lines(trace))))  # noqa: E731
+        ending = _drive(child, [*_traced(child), "-o", str(trace), "-e", f"trace={names}"], Writes("count"), enter)
         assert ending == "status 0 at the end", f"{ending}: {child.tail()}"
-        lines = trace.read_text(errors="replace").splitlines()
-        words = [line.split(None, 1)[1] for line in lines if line.split(None, 1)[1:]]
-        return Counter(word.split("(", 1)[0] for word in words if "(" in word and not word.startswith("<"))
+        return read_calls(_lines(trace), phases)
     finally:
         child.close()
 
 
-def points(step: int, seed: int, go_on: Budget, program: str = PROGRAM) -> Report:
-    """kill -9 at every ``step``-th call in turn, from a random one on."""
-    report, template = Report("kills at every call"), Template()
-    try:
-        total = sum(count for name, count in count_calls(template).items() if name in CALLS)
-        for number in range(1 + random.Random(seed).randrange(step), total + 1, step):
-            if not go_on():
-                break
-            _one(report, template, f"{','.join(CALLS)}:signal=KILL:when={number}", program)
-        report.outcomes[f"({total} calls in a life)"] = 0
-    finally:
-        template.close()
-    return report
+def points(count: int | None, seed: int, go_on: Budget, program: str = PROGRAM) -> Report:
+    """kill -9 at every call, or at so many of all names and phases."""
+    with closing(Template()) as template:
+        calls = [call for call in calls_of_a_life(template) if call.name in CALLS]
+        cases = [Case(f"{call.name}:signal=KILL:when={call.number}", (call.phase, call.name)) for call in calls]
+        return _each(Report("kills at every call"), template, cases, count, seed, go_on, program)
 
 
-def errors(step: int, seed: int, go_on: Budget, program: str = PROGRAM) -> Report:
-    """Every ``step``-th call fails in turn, once; and from there on, all of its name."""
-    report, template = Report("calls that fail"), Template()
-    try:
-        counts = count_calls(template)
+def errors(count: int | None, seed: int, go_on: Budget, program: str = PROGRAM) -> Report:
+    """Every call fails in turn, once; and from there on, all of its name. Or so many of all of these."""
+    with closing(Template()) as template:
         cases = [
-            f"{name}:error={error}:when={number}{more}"
-            for name, errors_of in ERRORS.items()
-            for error in errors_of
-            for number in range(1, counts[name] + 1)
+            Case(f"{call.name}:error={error}:when={call.number}{more}", (call.phase, call.name, f"{error}{more}"))
+            for call in calls_of_a_life(template)
+            for error in ERRORS.get(call.name, ())
             for more in ("", "+")
         ]
-        cases = cases[random.Random(seed).randrange(step) :: step]
-        random.Random(seed).shuffle(cases)
-        for case in cases:
-            if not go_on():
-                break
-            _one(report, template, case, program)
-        report.outcomes[f"({len(cases)} cases; calls in a life: {dict(counts)})"] = 0
-    finally:
-        template.close()
+        return _each(Report("calls that fail"), template, cases, count, seed, go_on, program)
+
+
+def _each(
+    report: Report, template: Template, cases: list[Case], count: int | None, seed: int, go_on: Budget, program: str
+) -> Report:
+    tried: Counter[tuple[str, ...]] = Counter()
+    for case in spread(cases, random.Random(seed))[:count]:
+        if not go_on():
+            break
+        _one(report, template, case.fault, program)
+        tried[case.stratum] += 1
+    report.covered = coverage(cases, tried)
     return report
 
 
 def _one(report: Report, template: Template, fault: str, program: str) -> None:
     child, writes = template.copy(program), Writes("now")
+    trace = child.base / "trace"
     try:
         name = fault.split(":", 1)[0]
         began = len(child.lines())
-        trace = [*_traced(child), "-o", "/dev/null", "-e", f"trace={name}", "-e", f"inject={fault}"]
-        ending = _drive(child, trace, writes)
+        ending = _drive(
+            child, [*_traced(child), "-o", str(trace), "-e", f"trace={name}", "-e", f"inject={fault}"], writes
+        )
+        has_come = "killed" in ending or any("(INJECTED)" in line for line in _lines(trace))
         report.note(writes)
-        report.outcomes[ending] += 1
+        report.outcomes[ending if has_come else "the call did not come"] += 1
         report.found += [f"{fault}: {wrong}" for wrong in _rude(child, ending, child.lines()[began:])]
         report.check(child, [template.writes, writes], fault)
         status = child.stop()
@@ -247,6 +258,10 @@ def _one(report: Report, template: Template, fault: str, program: str) -> None:
         report.found.append(f"{fault}: {error}")
     finally:
         child.close()
+
+
+def _lines(trace: Path) -> list[str]:
+    return trace.read_text(errors="replace").splitlines() if trace.exists() else []
 
 
 def _rude(child: Child, ending: str, lines: list[str]) -> list[str]:

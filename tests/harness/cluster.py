@@ -8,6 +8,8 @@ from itertools import combinations, permutations
 from time import monotonic, sleep
 from typing import Any, Self, TypeVar
 
+from crdtsync import Client
+from crdtsync.errors import Timeout
 from tests.harness.daemon import HOST, Daemon
 from tests.harness.proxy import Network, Proxy
 
@@ -161,6 +163,24 @@ def wait_until_equal(daemons: Cluster | Sequence[Daemon], timeout_s: float = 20.
         if monotonic() >= deadline:
             raise AssertionError(f"not equal after {timeout_s} s: {difference}")
         sleep(POLL_S)
+
+
+def wait_until_held(client: Client, token: str, *names: str) -> None:
+    """Until the daemon of ``client`` knows that these nodes, and no others, have on disk what the token names.
+
+    Not all may have it: that a write concern was not met says in time who had it by then.
+    """
+    held_by: list[str] = []
+
+    def are_known() -> bool:
+        try:
+            client.wait(token, w="all", timeout=0.2)
+        except Timeout as late:
+            held_by[:] = sorted(late.held_by)
+            return held_by == sorted(names)
+        raise AssertionError("all nodes have it")
+
+    wait_until(are_known, what=f"{names} are known to have it, and no others")
 
 
 def _are_connected(a: Daemon, b: Daemon) -> bool:

@@ -25,6 +25,8 @@ from tests.harness.warm import WarmProcess, warm_start
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 15.0
 PROGRAM = "from crdtsyncd.main import main; main()"
+CHANGED = "import crdtsyncd.main\n"
+"""Begins a program that changes what has been imported already, and so may be forked from a process that has."""
 _LINUX = sys.platform == "linux"
 # Each test process has a loopback address of its own, so that no other test and no outgoing connection takes its ports.
 HOST = (
@@ -84,7 +86,11 @@ class Daemon:
         self.base.mkdir(exist_ok=True)
         _alive.add(self)
         if start:
-            self.start()
+            try:
+                self.start()
+            except (KeyboardInterrupt, SystemExit):  # nobody has it yet who could close it
+                self.close()
+                raise
 
     # -- life ------------------------------
 
@@ -228,8 +234,10 @@ class Daemon:
 
     def _spawn(self, arguments: list[str]) -> subprocess.Popen[bytes] | WarmProcess:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("CRDTSYNC_")}
-        if not self.prefix and self.program == PROGRAM and (warm := warm_start(environment)):
-            return warm.start("crdtsyncd", arguments, environment=environment)
+        is_warm = not self.prefix and (self.program == PROGRAM or self.program.startswith(CHANGED))
+        if is_warm and (warm := warm_start(environment)):
+            program = "crdtsyncd" if self.program == PROGRAM else self.program
+            return warm.start(program, arguments, environment=environment)
         command = [*self.prefix, sys.executable, "-P", "-c", self.program, *arguments]
         return subprocess.Popen(
             command,

@@ -99,7 +99,7 @@ class WarmStart:
         stdout: int | None = None,
         stderr: int | None = None,
     ) -> WarmProcess:
-        """Start ``crdtsyncd`` or ``crdtsync``, in a session of its own.
+        """Start ``crdtsyncd``, ``crdtsync``, or what else a program in Python does, in a session of its own.
 
         A stream that is not given is nothing, but for ``stderr``, which is the ``stderr`` of the process returned.
         """
@@ -172,6 +172,7 @@ def _look_after(order: dict[str, Any], handed: list[int]) -> tuple[str, list[str
             os.close(each)
         try:
             os.write(status, pid.to_bytes(4, "big"))
+            _end_with_its_test(pid, status)
             os.write(status, os.waitpid(pid, 0)[1].to_bytes(4, "big"))
         except BrokenPipeError:
             pass
@@ -187,6 +188,18 @@ def _look_after(order: dict[str, Any], handed: list[int]) -> tuple[str, list[str
     return order["program"], order["arguments"]
 
 
+def _end_with_its_test(pid: int, status: int) -> None:
+    """Until the process ends; it is killed if the test process has ended before, by a signal maybe."""
+    if sys.platform != "linux":
+        return
+    ended = os.pidfd_open(pid)
+    poll = select.poll()
+    poll.register(ended, select.POLLIN)
+    poll.register(status, 0)  # whose other end is closed then
+    if all(number != ended for number, _ in poll.poll()):
+        os.kill(pid, signal.SIGKILL)
+
+
 def _main() -> None:
     asked = socket.socket(fileno=int(sys.argv[1]))
     from crdtsyncd.cli.main import main as command_line  # only here, and not where tests are
@@ -194,8 +207,8 @@ def _main() -> None:
 
     programs: dict[str, Callable[[], object]] = {"crdtsync": command_line, "crdtsyncd": daemon}
     program, arguments = _serve(asked)
-    sys.argv = [program, *arguments]
-    programs[program]()
+    sys.argv = [program if program in programs else "crdtsyncd", *arguments]
+    programs.get(program, lambda: exec(program, {}))()  # a test's own
 
 
 if __name__ == "__main__":

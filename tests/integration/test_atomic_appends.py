@@ -14,7 +14,7 @@ from tests.harness.workers import appends, in_processes
 
 pytestmark = pytest.mark.integration
 
-PROCESSES, TIMES = 4, 1000
+PROCESSES, TIMES = 4, 500
 
 
 def test_every_length_that_append_returns_is_returned_once(daemon: Daemon) -> None:

@@ -22,8 +22,10 @@ pytestmark = pytest.mark.integration
 def test_a_backup_during_writes_shows_one_moment(daemon, make_daemon, tmp_path):
     """Pairs of keys are written in one batch: a backup that shows half of one is none."""
     client, stop, slowest = daemon.client(), threading.Event(), [0.0]
-    for n in range(3000):
-        client.set(f"fill/{n}", "x" * 1000)
+    for first in range(0, 3000, 500):
+        with client.batch() as batch:
+            for n in range(first, first + 500):
+                batch.set(f"fill/{n}", "x" * 1000)
     written = []
 
     def write() -> None:
@@ -42,9 +44,15 @@ def test_a_backup_during_writes_shows_one_moment(daemon, make_daemon, tmp_path):
     thread.start()
     try:
         wait_until(lambda: len(written) > 50)
-        seen = []
+        seen: list[float] = []
         before = len(written)
-        about = client.backup(tmp_path / "backup", progress=lambda done, total: seen.append(done / total))
+
+        def progress(done: int, total: int) -> None:
+            if not seen:  # however fast the backup is
+                wait_until(lambda: len(written) > before)
+            seen.append(done / total)
+
+        about = client.backup(tmp_path / "backup", progress=progress)
         after = len(written)
     finally:
         stop.set()

@@ -12,8 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from benchmarks import new_node, overwrites
+from benchmarks import idle, new_node, overwrites
 from benchmarks.gauges import Live, Reading, percentile, slope
 from benchmarks.pacing import Answer, Paced
 from crdtsync.core.feeding import CREDIT_BYTES_MAX
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 ROOT = Path(__file__).parents[2]
 CAP_BYTES = 1024 * 1024
 SHORT = overwrites.Options(
-    writes=12_000, keys=100, sample_writes=2000, log_bytes_max=CAP_BYTES, history_bytes_max=CAP_BYTES, timeout_s=100
+    writes=9_000, keys=100, sample_writes=2000, log_bytes_max=CAP_BYTES, history_bytes_max=CAP_BYTES, timeout_s=100
 )
 
 
@@ -38,7 +39,7 @@ async def test_overwrites_leave_no_more_than_their_caps():
 
 async def test_a_new_node_takes_a_snapshot_and_goes_on_with_it_after_a_cut():
     options = new_node.Options(
-        keys=20_000, measure_s=0.5, within_s=60, gap_ms_max=20_000, log_bytes_max=CAP_BYTES // 4, timeout_s=100
+        keys=10_000, measure_s=0.3, within_s=60, gap_ms_max=20_000, log_bytes_max=CAP_BYTES // 4, timeout_s=100
     )
     result = await new_node.run(options, quiet=True)
     assert not result.faults
@@ -136,6 +137,26 @@ def test_figures():
     agent.answers = [Answer(0.0, 1.0), Answer(1.5, 2.0), Answer(2.0, 6.0)]
     latency = agent.latency(0.0, 7.0)
     assert (latency.answers, latency.p50_ms, latency.most_ms, latency.gap_ms) == (3, 1000, 4000, 4000)
+
+
+async def test_an_idle_daemon_takes_little(monkeypatch):
+    """What it takes of a processor needs a minute and a quiet machine: ``./dev soak`` looks at that."""
+    monkeypatch.setattr(idle, "SETTLE_S", 0.0)
+    monkeypatch.setattr(idle, "KEYS", 20)
+    found = await idle.measure(peers=1, agents=2, seconds=0.2)
+    assert 10e6 < found.rss_bytes <= idle.RSS_MB_MAX * 1e6
+    assert found.private_bytes < found.rss_bytes
+
+
+@pytest.mark.parametrize("rss_bytes, cpu_percent, status", [(59e6, 0.19, 0), (61e6, 0.19, 1), (59e6, 0.21, 1)])
+def test_the_check_of_an_idle_daemon_fails_beyond_its_bounds(monkeypatch, rss_bytes, cpu_percent, status):
+    async def measured(*_: object) -> idle.Idle:
+        return idle.Idle(rss_bytes, 0, cpu_percent, 5.0)
+
+    monkeypatch.setattr(idle, "measure", measured)
+    done = CliRunner().invoke(idle.main, ["--check", "--seconds", "1"])
+    assert done.exit_code == status
+    assert f"RSS {rss_bytes / 1e6:.1f} MB" in done.output
 
 
 # -- the commands ------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,11 +16,15 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
+from crdtsyncd.schema import FORMAT
 
 from tests.harness.machine import Machine, install_wheel, lacks
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = "crdtsyncd.service"
+SETTINGS = "/etc/crdtsync/crdtsyncd.toml"
+DATABASE = "/var/lib/crdtsync/crdtsync.db"
+WHEELS = "/opt/wheels"
 WATCHDOG_S = 10.0
 GRACE_S = 30.0  # systemd takes a tenth of a second; other tests share the machine
 
@@ -36,7 +41,10 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     place = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*build, "--wheel-dir", str(place), str(ROOT)], check=True)
-    install_wheel(next(place.glob("*.whl")), place / "opt")
+    (wheel,) = place.glob("*.whl")
+    install_wheel(wheel, place / "opt")
+    (place / "opt" / "wheels").mkdir()
+    shutil.copy(wheel, place / "opt" / "wheels")
     with Machine(place / "opt") as machine:
         yield machine
 
@@ -55,12 +63,28 @@ def wait_restarted(machine: Machine, before: int, timeout_s: float) -> float:
     pytest.fail(f"not restarted within {timeout_s} s: {machine.run('systemctl', 'status', UNIT, '--no-pager')}")
 
 
-def wait_logged(machine: Machine, text: str) -> None:
+def wait_logged(machine: Machine, text: str, times: int = 1) -> None:
     """Until the service has logged it: systemctl reload may return when the signal is sent."""
     deadline = monotonic() + GRACE_S
-    while text not in machine.run("journalctl", "--unit", UNIT, "--no-pager", "--output", "cat"):
+    while machine.run("journalctl", "--unit", UNIT, "--no-pager", "--output", "cat").count(text) < times:
         assert monotonic() < deadline, text
         sleep(0.1)
+
+
+def wait_property(machine: Machine, unit: str, name: str, value: str) -> None:
+    deadline = monotonic() + GRACE_S
+    while machine.property(unit, name) != value:
+        assert monotonic() < deadline, f"{unit}: {name} is not {value}"
+        sleep(0.1)
+
+
+def bad_settings(machine: Machine) -> None:
+    machine.run("sh", "-c", f"echo 'log_level = 5' > {SETTINGS}")
+
+
+def page_section(title: str) -> str:
+    """A section of the page about the service."""
+    return (ROOT / "docs" / "service.md").read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 def status(machine: Machine) -> dict[str, Any]:
@@ -73,7 +97,7 @@ def test_install_says_what_it_did_and_starts_the_service(machine):
     assert "started crdtsyncd.service" in said
     machine.run("crdtsync", "set", "booted", "true")
     assert machine.run("crdtsync", "get", "booted") == "true\n"
-    assert re.search(r"ready; \d+ agents, 0 peer", machine.property(UNIT, "StatusText"))
+    assert re.search(r"ready; \d+ agents?, 0 peer", machine.property(UNIT, "StatusText"))
     assert machine.property(UNIT, "User") == "crdtsync"
     assert status(machine)["store"]["path"] == "/var/lib/crdtsync/crdtsync.db"
 
@@ -101,8 +125,10 @@ def test_a_service_that_is_killed_loses_nothing_and_refuses_nobody(machine):
 def test_a_service_that_hangs_is_restarted_by_the_watchdog(machine):
     machine.run("crdtsync", "set", "frozen", '"kept"')
     before = pid(machine)
-    machine.run("kill", "-STOP", str(before))
+    stopped_s = float(machine.run("sh", "-c", f"read now _ < /proc/uptime; kill -STOP {before}; echo $now"))
     wait_restarted(machine, before, WATCHDOG_S + GRACE_S)
+    started_s = int(machine.property(UNIT, "ExecMainStartTimestampMonotonic")) / 1e6
+    assert started_s - stopped_s <= WATCHDOG_S + 3, "by systemd's own clock, when it started another process"
     assert machine.run("crdtsync", "get", "frozen") == '"kept"\n'
     assert machine.property(UNIT, "NRestarts") != "0"
 
@@ -113,17 +139,68 @@ def test_reload_keeps_the_process_and_the_attached_agents(machine):
     machine.run("systemctl", "reload", UNIT)
     assert pid(machine) == before
     wait_logged(machine, '"reloaded"')
-    machine.run("sh", "-c", "echo 'log_level = 5' > /etc/crdtsync/crdtsyncd.toml")
-    machine.run("systemctl", "reload", UNIT)
+    assert machine.run("crdtsync", "log-level") == "debug\n"
+    bad_settings(machine)
+    assert machine.call("systemctl", "reload", UNIT).returncode == 1
     wait_logged(machine, "reload_refused")
+    assert pid(machine) == before
+    assert machine.run("crdtsync", "log-level") == "debug\n", "what held before holds"
+    assert "log_level = 5" in machine.property(UNIT, "StatusText")
+    machine.run("sh", "-c", f"rm {SETTINGS} && systemctl reload {UNIT}")
+    wait_logged(machine, '"reloaded"', times=2)
+    assert "log_level" not in machine.property(UNIT, "StatusText")
+
+
+def test_what_no_start_heals_is_not_started_again_and_is_told(machine):
+    """Settings with a fault, then a database of a newer version: it is left alone, and whoever asks hears why."""
+    limit = "/run/systemd/system/crdtsyncd.socket.d/limit.conf"
+    machine.run("sh", "-c", f"mkdir -p {Path(limit).parent} && printf '[Socket]\\nTriggerLimitBurst=2\\n' > {limit}")
+    machine.run("systemctl", "daemon-reload")
+    bad_settings(machine)
+    restarts = machine.property(UNIT, "NRestarts")
+    assert machine.call("systemctl", "restart", UNIT).returncode == 1
+    assert_left_alone(machine, 2, "log_level = 5", "correct the settings")
+    assert machine.property(UNIT, "NRestarts") in ("0", restarts)
+    assert (
+        machine.call("crdtsync", "get", "booted", "--timeout", "1s").returncode == 3
+    )  # its connection starts it twice
+    wait_property(machine, "crdtsyncd.socket", "ActiveState", "failed")
+    assert machine.call("crdtsync", "get", "booted").returncode == 3
+    failed = machine.call("crdtsync", "service", "install")
+    assert (failed.returncode, "log_level = 5" in failed.stderr) == (2, True)
+    machine.run("rm", SETTINGS)
+    change = f"import sqlite3; sqlite3.connect('{DATABASE}').execute('PRAGMA user_version = {{}}').connection.close()"
+    machine.run("/opt/crdtsync/bin/python", "-c", change.format(1000))
+    untouched = machine.run("sha256sum", DATABASE)
+    assert machine.call("systemctl", "restart", UNIT).returncode == 1
+    assert_left_alone(machine, 65, "was written by a newer crdtsyncd", "do what that says")
+    assert machine.run("sha256sum", DATABASE) == untouched
+    machine.run("/opt/crdtsync/bin/python", "-c", change.format(FORMAT))
+    machine.run("sh", "-c", f"rm {limit} && systemctl daemon-reload")
+    (command,) = re.findall(r"\n    sudo (systemctl start .*)\n", page_section("When it does not start"))
+    machine.run("sh", "-c", command)
     assert machine.run("crdtsync", "get", "booted") == "true\n"
-    machine.run("rm", "/etc/crdtsync/crdtsyncd.toml")
+
+
+def assert_left_alone(machine: Machine, status: int, cause: str, remedy: str) -> None:
+    """Both commands that look at the service name the cause and the remedy."""
+    assert machine.property(UNIT, "ActiveState") == "failed"
+    assert machine.property(UNIT, "ExecMainStatus") == str(status)
+    said = machine.call("crdtsync", "service", "status")
+    assert said.returncode == 3
+    found = [json.loads(line) for line in machine.call("crdtsync", "doctor", "--json").stdout.splitlines()]
+    (fault,) = [each for each in found if each["check"] == "service" and UNIT in each["message"]]
+    for text in (said.stderr, f"{fault['message']}; {fault['remedy']}"):
+        assert f"exit status {status}" in text
+        assert cause in text
+        assert remedy in text
+        assert "sudo systemctl start crdtsyncd.socket crdtsyncd.service" in text
+        assert "service install" not in text
 
 
 def test_peers_find_their_port_and_the_daemon_its_key_where_systemd_keeps_them(machine):
     """By the commands of the page, but for what they move."""
-    section = (ROOT / "docs" / "service.md").read_text().partition("## Peers' port")[2].partition("\n## ")[0]
-    commands = re.findall(r"^    sudo (.*)$", section, re.MULTILINE)
+    commands = re.findall(r"^    sudo (.*)$", page_section("Peers' port and node key"), re.MULTILINE)
     assert len(commands) == 7
     key, certificate = (machine.run("cat", f"/var/lib/crdtsync/node.{what}") for what in ("key", "crt"))
     machine.run("ip", "address", "add", "10.9.8.7/32", "dev", "lo")  # the only one that others could reach
@@ -169,17 +246,49 @@ def test_the_unit_is_hardened(machine):
 
 
 def test_the_how_to_works_as_it_is_written(machine):
-    """Every command of the page but those that install packages, follow a log for ever, or need somebody logged in,
-    and those that another test runs.
-    """
-    page = re.sub(r"\n## Peers' port.*?(?=\n## )", "", (ROOT / "docs" / "service.md").read_text(), flags=re.DOTALL)
+    """Every command of the page, in its order, but for a section that another test runs, and the last."""
+    page = (ROOT / "docs" / "service.md").read_text().replace(page_section("Peers' port and node key"), "")
     lines = [line.partition("  #")[0].strip() for line in re.findall(r"^    (\S.*)$", page, re.MULTILINE)]
-    skipped = ("pip", "venv", "ln -s", "--follow", "--user", "loginctl", "alice", "uninstall")
-    commands = [line.removeprefix("sudo ") for line in lines if not any(word in line for word in skipped)]
-    assert len(commands) >= 5
-    for command in commands:
-        machine.run("sh", "-c", command)
+    assert lines.pop() == "sudo crdtsync service uninstall"
+    assert len(lines) == 15
+    machine.run("sh", "-c", f"useradd --create-home alice && cp {WHEELS}/*.whl . && mv /opt/crdtsync /opt/before")
+    for line in lines:
+        if line.endswith("--follow"):
+            follows(machine, line)
+        elif line.endswith("--user") or line.startswith("loginctl"):
+            as_alice(machine, line)
+        else:
+            machine.run(
+                "sh", "-c", line.replace("sudo ", "").replace("/pip install", "/pip install --quiet --no-index")
+            )
+        if " venv " in line:  # what the package asks for, in the place of an index
+            packages = "lib/python3*/site-packages"
+            machine.run("sh", "-c", f"cp -a /opt/before/{packages}/. /opt/crdtsync/{packages}/")
+            machine.run("sh", "-c", f"rm -r /opt/crdtsync/{packages}/crdtsync*")
     assert machine.run("crdtsync", "get", "booted") == "true\n"
+    assert "crdtsync" in machine.run("id", "--name", "--groups", "alice").split()
+    assert machine.run("readlink", "/usr/local/bin/crdtsync") == "/opt/crdtsync/bin/crdtsync\n"
+    assert "alice" in machine.run("loginctl", "list-users")
+    as_alice(machine, "crdtsync set mine 1 && test -S $XDG_RUNTIME_DIR/crdtsync/agent.sock")
+    assert "crdtsyncd.service  active, enabled" in as_alice(machine, "crdtsync service status --user")
+    found = [json.loads(line) for line in as_alice(machine, "crdtsync doctor --json").splitlines()]
+    assert [each["message"] for each in found if each["state"] == "problem"] == []
+    assert machine.call("crdtsync", "get", "mine").returncode == 1, "the machine's daemon is another one"
+    assert "removed" in as_alice(machine, "crdtsync service uninstall --user")
+
+
+def follows(machine: Machine, line: str) -> None:
+    """A command that ends only when somebody stops it says something."""
+    with machine.start("sh", "-c", f"exec {line}") as following:
+        assert following.stdout is not None
+        assert following.stdout.readline()
+        following.kill()
+
+
+def as_alice(machine: Machine, line: str) -> str:
+    """What a user who is logged in types; what it prints."""
+    login = ("systemd-run", "--quiet", "--pipe", "--wait", "--uid=alice", "--property=PAMName=login")
+    return machine.run(*login, "--working-directory=/home/alice", "--", "sh", "-c", line)
 
 
 def test_a_backup_is_restored_by_the_commands_of_the_page(machine):
@@ -198,8 +307,10 @@ def test_a_backup_is_restored_by_the_commands_of_the_page(machine):
 
 def test_uninstall_keeps_the_data(machine):
     """The last: the service is gone afterwards."""
-    removed = machine.run("crdtsync", "service", "uninstall")
+    (line,) = re.findall(r"\n    sudo (.*)\n", page_section("Remove"))
+    removed = machine.run("sh", "-c", line)
     assert "removed /etc/systemd/system/crdtsyncd.service" in removed
+    assert machine.call("test", "-e", "/run/crdtsync/agent.sock").returncode != 0
     assert machine.call("systemctl", "cat", UNIT).returncode != 0
     machine.run("test", "-f", "/var/lib/crdtsync/crdtsync.db")
     assert "kept" in machine.run("crdtsync", "service", "uninstall")

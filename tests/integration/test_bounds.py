@@ -97,7 +97,7 @@ def test_killed_in_the_middle_of_trims(make_daemon: Callable[..., Daemon], tmp_p
     daemon = make_daemon(**CAPS)
     count = trimmed = 0
     wanted: dict[str, int] = {}
-    for _ in range(6):
+    for _ in range(4):
         with daemon.raw() as agent:
             more = rng.randrange(800, 2000)
             wanted |= overwrite(agent, more, first=count)

@@ -136,6 +136,18 @@ def test_the_ballast_is_given_up_when_space_is_very_low_and_made_again(small_dis
         assert free_bytes(disk) >= 6 * MIB
         filling.unlink()
         wait_until(ballast.exists, what="the ballast is made again")
+        with daemon.client() as client:
+            client.set("key", 1)
+        daemon.stop()
+        filling = fill(disk, leave_bytes=0)
+        daemon.start()
+        with daemon.client() as client:
+            assert client.get("key") == 1, "it starts and reads go on, for it has given up the ballast"
+            with pytest.raises(NoSpace):
+                client.set("key", 2)
+            filling.unlink()
+            wait_until(lambda: "no_space" not in daemon.alarms(), what="writes are taken again")
+            client.set("key", 2)
         assert_clean(daemon)
 
 
@@ -337,6 +349,33 @@ def test_a_limit_on_the_size_of_files_acknowledges_nothing_falsely(daemon: Daemo
     with daemon.raw() as agent:
         assert keys(agent, "fill/") >= done
     assert_clean(daemon)
+
+
+def test_a_backup_onto_the_disk_of_the_node_leaves_it_room(small_disk: Callable[[int], Path], tmp_path: Path) -> None:
+    """Where copy and file do not fit beside what is kept free, it is refused with figures; elsewhere it is taken."""
+    disk = small_disk(96 * MIB)
+    place = str(disk / "data")
+    with Daemon(data_dir=place, free_bytes_min=8 * MIB, ballast_bytes=4 * MIB) as daemon, daemon.client() as client:
+        for n in range(16):
+            client.set(f"fill/{n}", os.urandom(MIB // 2))
+        wait_until((disk / "data" / "ballast").exists, what="the ballast is made")
+        daemon.stop()  # what lies in the write-ahead log comes into the database
+        daemon.start()
+        size_bytes = (disk / "data" / "crdtsync.db").stat().st_size
+        filling = fill(disk, leave_bytes=size_bytes + 20 * MIB)
+        with pytest.raises(NoSpace, match=r"the copy that is made first and the backup itself .* [\d,]+ bytes"):
+            client.backup(disk / "backup")
+        client.backup(tmp_path / "backup")  # another disk: the copy alone has to find room
+        with pytest.raises(OSError, match=r"bytes more, and .* are free there"):
+            client.backup(small_disk(MIB) / "backup")
+        filling.unlink()
+        fill(disk, leave_bytes=2 * size_bytes + 20 * MIB)
+        client.backup(disk / "backup")
+        assert (disk / "data" / "ballast").exists()
+        assert "no_space" not in daemon.alarms()
+        assert not daemon.log_events("disk_low")
+        assert not list((disk / "data").glob("backup-*"))
+        assert {file.name for file in disk.iterdir()} == {"data", "backup", "filling"}
 
 
 @pytest.fixture

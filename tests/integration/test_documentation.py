@@ -36,14 +36,15 @@ def trial(tmp_path: Path) -> Iterator[Path]:
     )
 
     def is_up() -> bool:
+        assert fleet.poll() is None, "the fleet has ended"
         try:
-            with Client(place / "1.sock", agent="fixture", timeout=1) as state:
+            with Client(place / "1.sock", agent="fixture", timeout=5) as state:
                 return sum(peer["state"] == "connected" for peer in state.status()["peers"]) == 2
         except (CrdtSyncError, OSError):
             return False
 
     try:
-        wait_until(is_up, timeout_s=40, what="the fleet is up")
+        wait_until(is_up, timeout_s=100, what="the fleet is up")
         yield place
     finally:
         fleet.send_signal(signal.SIGINT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import os
 import random
 import subprocess
 import sys
@@ -14,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from fuzz import yjs_worker
 from fuzz.decoders import DECODERS
 from fuzz.workers import SHARED_BYTES, Job, job_of, read_corpus, work
+from fuzz.yjs_worker import Worker
 
 pytestmark = pytest.mark.integration
 
@@ -42,11 +43,11 @@ def test_a_decoder_takes_what_was_kept_and_some_more(target: str, tmp_path: Path
 
 def test_a_database_recovers_from_what_was_kept_and_some_more() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "fuzz", "all", "--inputs", "60", "--only", "recovery"],
+        [sys.executable, "-m", "fuzz", "all", "--inputs", "25", "--only", "recovery"],
         cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=90, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "60 inputs, 0 finds" in done.stdout
+    assert "25 inputs, 0 finds" in done.stdout
 
 
 def test_a_find_is_seen(tmp_path: Path) -> None:
@@ -55,8 +56,13 @@ def test_a_find_is_seen(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in totals["finds"][0]
     totals = run_job(Job(lambda: b"ok", lambda _: compute(1.1), ()), tmp_path, count=1)
     assert "it took" in totals["finds"][0]
-    hoard: list[bytes] = []
-    totals = run_job(Job(lambda: b"ok", lambda _: hoard.append(os.urandom(100_000)), ()), tmp_path, count=1500)
+    hoard: list[mmap.mmap] = []  # of pages from the kernel: those that this process has given back would not show
+
+    def keep(_: bytes) -> None:
+        hoard.append(mmap.mmap(-1, 100_000))
+        hoard[-1].write(b"x" * 100_000)
+
+    totals = run_job(Job(lambda: b"ok", keep, ()), tmp_path, count=1500)
     assert "grew by" in totals["finds"][0]
 
 
@@ -70,3 +76,33 @@ def run_job(job: Job, place: Path, count: int = 10, corpus: Sequence[bytes] = ()
     with (place / "shared").open("w+b") as file:
         file.truncate(SHARED_BYTES)
         return work(job, count, 30, list(corpus), mmap.mmap(file.fileno(), SHARED_BYTES))
+
+
+def _answering(first: str, then: str) -> tuple[str, ...]:
+    """A worker that does the one over the job that only shows that it is up, and the other over those after it."""
+    code = f"""
+import sys, time
+sys.stdin.readline()
+{first}
+print('""', flush=True)
+sys.stdin.readline()
+{then}
+print('"found"', flush=True)
+"""
+    return sys.executable, "-c", code
+
+
+def test_a_worker_that_cannot_start_is_told() -> None:
+    with pytest.raises(RuntimeError, match="a new worker: crash: the worker ended with SIGKILL"):
+        Worker(_answering("import os; os.kill(os.getpid(), 9)", "")).run([], 0)
+
+
+def test_a_job_hangs_by_its_own_time_and_not_while_others_have_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yjs_worker, "JOB_SECONDS_MAX", 0.2)
+    waits, turns = Worker(_answering("", "time.sleep(0.5)")), Worker(_answering("", "while True: pass"))
+    try:
+        assert waits.run([], 0) == "found"
+        assert turns.run([], 0) == "hang: more than 0.2 s"
+    finally:
+        waits.stop()
+        turns.stop()

@@ -15,6 +15,7 @@ import pytest
 from crdtsync import Client
 from crdtsync.errors import NotAllowed
 from tests.harness import Daemon, wait_until
+from tests.harness.daemon import PROGRAM
 from tests.harness.shell import Shell
 
 pytestmark = pytest.mark.integration
@@ -71,7 +72,7 @@ def test_refusals_are_counted_by_code(daemon, tmp_path):
 
 def test_prometheus_asks_on_loopback(make_daemon):
     port = free_port()
-    make_daemon(metrics_listen=f"127.0.0.1:{port}")
+    daemon = make_daemon(metrics_listen=f"127.0.0.1:{port}")
 
     def ask(path: str, host: str = "localhost", method: str = "GET") -> tuple[int, str]:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
@@ -81,6 +82,12 @@ def test_prometheus_asks_on_loopback(make_daemon):
 
     status, text = ask("/metrics")
     assert status == 200
+    with daemon.client() as client:
+        client.session(space=client.create_space("payroll", private=True).name).set("wage", 1)
+        assert 'crdtsync_space_keys{space="payroll"}' in figures(client.metrics())
+    private = figures(ask("/metrics")[1])
+    assert (private['crdtsync_space_keys{space="_other"}'], private['crdtsync_space_keys{space="default"}']) == (1, 0)
+    assert "payroll" not in ask("/metrics")[1]
     assert figures(text)["crdtsync_read_only"] == 0
     assert ask("/other")[0] == 404
     assert ask("/metrics", method="POST")[0] == 404
@@ -114,7 +121,8 @@ def test_metrics_for_other_machines_are_refused(tmp_path, address):
 
 
 def test_an_alarm_comes_before_the_bound(make_daemon):
-    daemon = make_daemon(agents_max=10)
+    often = "from crdtsyncd import housekeeping; housekeeping.USAGE_INTERVAL_S = 0.5; " + PROGRAM
+    daemon = make_daemon(agents_max=10, program=often)
     clients = [daemon.client(f"agent-{n}") for n in range(7)]
     for client in clients:
         client.get("key")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crdtsyncd import joining
 from crdtsyncd.joining import ask_to_join
 from crdtsyncd.keys import NodeKey, load_or_make_key, self_signed
 from crdtsyncd.tls import JOIN_NAME, dialling_context, joining_context, listening_context, member_name
@@ -57,10 +58,10 @@ class Stage:
     def invite(self, **options: Any) -> Invite:
         return decode_invite(self.client.cluster_invite(local=True, **options)["invite"])
 
-    async def member(self, valid_s: float | None = None, name: str = "member") -> NodeKey:
+    async def member(self, valid_s: float | None = None, name: str = "") -> NodeKey:
         """A node that was let in."""
         key = self.key(valid_s)
-        await ask_to_join(self.invite(), key, name, [])
+        await ask_to_join(self.invite(), key, name or f"member-{self.count}", [])
         return key
 
     def mark(self) -> int:
@@ -213,6 +214,10 @@ async def with_the_certificate_of_another(stage: Stage) -> None:
     await ask_to_join(stage.invite(), replace(mine, certificate=other.certificate), "thief", [])
 
 
+async def under_the_name_of_another(stage: Stage) -> None:
+    await ask_to_join(stage.invite(), stage.key(), "host-a", [])
+
+
 JOINING: list[tuple[Case, str]] = [
     (replayed, "invite_used"),
     (late, "invite_expired"),
@@ -220,6 +225,7 @@ JOINING: list[tuple[Case, str]] = [
     (never_given, "invite_unknown"),
     (after_removal, "removed"),
     (with_the_certificate_of_another, "bad_signature"),
+    (under_the_name_of_another, "name_taken"),
 ]
 
 
@@ -232,6 +238,24 @@ async def test_who_may_not_join_is_told_and_the_log_says_why(stage: Stage, case:
     reason = await asyncio.to_thread(stage.reason, before)
     assert reason.startswith("not let in: ")
     assert reason.removeprefix("not let in: ") in refusal.value.message
+
+
+async def test_a_malformed_name_is_the_reason_on_both_sides(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Refused, match="'Host A' cannot name a node"):
+        await ask_to_join(stage.invite(), stage.key(), "Host A", [])
+    monkeypatch.setattr(joining, "check_name", lambda name, _what: name)  # as a node of another version might send it
+    before = stage.mark()
+    with pytest.raises(Refused, match="'Host A' cannot name a node"):
+        await ask_to_join(stage.invite(), stage.key(), "Host A", [])
+    assert "'Host A' cannot name a node" in await asyncio.to_thread(stage.reason, before)
+
+
+async def test_an_address_that_leads_to_another_does_not_hide_the_true_one(stage: Stage) -> None:
+    """A host has addresses, such as that of a bridge for containers, that other hosts have too."""
+    invite = stage.invite()
+    with answering(impostor(stage)) as address:
+        both = replace(invite, addresses=(address, *invite.addresses))
+        assert (await ask_to_join(both, stage.key(), "by-the-second", [])).cluster == stage.cluster
 
 
 async def test_the_same_key_may_ask_again(stage: Stage) -> None:
@@ -273,7 +297,7 @@ def answering(context: ssl.SSLContext | None) -> Iterator[str]:
                 connection, _ = listening.accept()
                 with connection, suppress(OSError):
                     if context is not None:
-                        context.wrap_socket(connection, server_side=True)
+                        context.wrap_socket(connection, server_side=True).close()
                     connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
 
     thread = threading.Thread(target=serve)

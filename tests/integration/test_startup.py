@@ -25,7 +25,7 @@ from tests.integration.witness import assert_clean, assert_sentence, undisturbed
 pytestmark = pytest.mark.integration
 
 COMMAND = [sys.executable, "-c", "from crdtsyncd.main import main; main()"]
-CONFIG, FAILED = 2, 1
+CONFIG, FAILED, UNFIT = 2, 1, 65
 # Root may read everything, unless it gives that up.
 WITHOUT_RIGHTS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 STOP_S_MAX = 12.0
@@ -154,7 +154,7 @@ def test_a_copy_of_a_data_directory_while_the_first_runs(daemon: Daemon, short: 
 def test_a_socket_that_another_daemon_listens_on(daemon: Daemon, tmp_path: Path) -> None:
     with undisturbed(daemon) as witness:
         done = run("--data-dir", tmp_path / "data", "--socket", daemon.socket)
-        assert_refused(done, CONFIG, str(daemon.socket), "--socket")
+        assert_refused(done, FAILED, str(daemon.socket), "--socket")
         witness.works()
     assert daemon.socket.is_socket()
 
@@ -163,7 +163,7 @@ def test_a_socket_of_a_daemon_that_is_frozen_is_not_taken(daemon: Daemon, tmp_pa
     daemon.freeze()
     try:
         done = run("--data-dir", tmp_path / "data", "--socket", daemon.socket)
-        assert_refused(done, CONFIG, str(daemon.socket), "--socket")
+        assert_refused(done, FAILED, str(daemon.socket), "--socket")
     finally:
         daemon.thaw()
     assert daemon.status()["node"]["state"] == "ready"
@@ -204,13 +204,13 @@ def test_a_stale_socket_is_replaced(daemon: Daemon) -> None:
 def test_a_port_that_is_in_use(at: list[object], daemon: Daemon) -> None:
     with undisturbed(daemon) as witness:
         done = run(*at, "--listen", daemon.address, "--insecure-loopback")
-        assert_refused(done, CONFIG, daemon.address, "in use", "--listen")
+        assert_refused(done, FAILED, daemon.address, "in use", "--listen")
         witness.works()
     assert not Path(str(at[3])).exists(), "the socket is gone again"
 
 
 def test_an_address_that_this_machine_does_not_have(at: list[object]) -> None:
-    assert_refused(run(*at, "--listen", "[::1%nowhere]:7420", "--insecure-loopback"), CONFIG, "listen")
+    assert_refused(run(*at, "--listen", "[::1%nowhere]:7420", "--insecure-loopback"), FAILED, "listen")
 
 
 def test_directories_that_cannot_be_made(tmp_path: Path, short: Path) -> None:
@@ -263,7 +263,7 @@ def test_a_newer_format_is_left_untouched_byte_for_byte(daemon: Daemon, short: P
     db.close()
     before = fingerprint(daemon.data)
     done = run("--data-dir", daemon.data, "--socket", short / "a")
-    assert_refused(done, FAILED, "newer", "99", "upgrade")
+    assert_refused(done, UNFIT, "newer", "99", "upgrade")
     assert fingerprint(daemon.data) == before
 
 
@@ -281,7 +281,7 @@ def test_a_newer_format_in_the_write_ahead_log_is_left_untouched(daemon: Daemon,
     before = fingerprint(short / "killed")
     assert "crdtsync.db-wal" in before
     done = run("--data-dir", short / "killed", "--socket", short / "a")
-    assert_refused(done, FAILED, "newer", "99", "upgrade")
+    assert_refused(done, UNFIT, "newer", "99", "upgrade")
     assert fingerprint(short / "killed") == before
 
 
@@ -293,7 +293,7 @@ def test_a_database_of_another_program_is_left_untouched(short: Path) -> None:
         db.execute("PRAGMA user_version = 1")
     db.close()
     before = fingerprint(short / "data")
-    assert_refused(run("--data-dir", short / "data", "--socket", short / "a"), FAILED, "crdtsync.db")
+    assert_refused(run("--data-dir", short / "data", "--socket", short / "a"), UNFIT, "crdtsync.db")
     assert fingerprint(short / "data") == before
 
 
@@ -408,8 +408,9 @@ def test_a_bad_file_at_reload_is_logged_and_changes_nothing(daemon: Daemon, text
         assert_sentence(event["reason"])
         witness.works()
         (daemon.base / "crdtsyncd.toml").unlink()
+        mark = len(daemon.log_lines())
         os.kill(daemon.pid, signal.SIGHUP)
-        assert "No such file" in daemon.wait_log("reload_refused", after=mark + 1)["reason"]
+        assert "No such file" in daemon.wait_log("reload_refused", after=mark)["reason"]
 
 
 def test_sigterm_ends_it_in_time_whatever_agents_and_peers_do(make_cluster: Any) -> None:

@@ -17,7 +17,7 @@ from tests.harness.shell import Shell
 
 pytestmark = pytest.mark.integration
 
-KEYSTROKES = 3_000
+KEYSTROKES = 2_000
 TEXT_CHARS = 10_000
 
 

@@ -7,6 +7,7 @@ import random
 import sys
 from pathlib import Path
 
+from crdtsync.testing.commands import positive_float, positive_int, run_until_stopped
 from tests.harness.lan import has_namespaces
 from tests.nemesis.plants import PLANTS
 from tests.nemesis.run import Plan, run
@@ -15,10 +16,10 @@ from tests.nemesis.run import Plan, run
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="./dev nemesis", description="Real hosts, real faults, and a judge.")
-    parser.add_argument("--minutes", type=float, default=10.0, help="how long faults go on (default 10)")
+    parser.add_argument("--minutes", type=positive_float, default=10.0, help="how long faults go on (default 10)")
     parser.add_argument("--seed", type=int, help="which faults and operations; default: a random one, which is printed")
-    parser.add_argument("--agents", type=int, default=3, help="agents on each host (default 3)")
-    parser.add_argument("--at-once", type=int, default=2, help="faults at once (default 2)")
+    parser.add_argument("--agents", type=positive_int, default=3, help="agents on each host (default 3)")
+    parser.add_argument("--at-once", type=positive_int, default=2, help="faults at once (default 2)")
     parser.add_argument("--plant", choices=sorted(PLANTS), help="plant a fault in the daemons: the run must fail")
     parser.add_argument("--keep", type=Path, help="where record and logs go if anything is found")
     arguments = parser.parse_args()
@@ -37,4 +38,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_until_stopped(main))

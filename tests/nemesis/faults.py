@@ -15,6 +15,7 @@ from tests.nemesis.hosts import FREE_BYTES_MIN, MIB, Hosts
 
 End = Callable[[], None]
 FAILED = 1
+END_TIMEOUT_S = 60.0
 CLOCK_JUMPS_S = (2, 60, 3600, 23 * 3600, 400 * 86_400, -2, -60, -3600, -400 * 86_400)
 
 
@@ -28,6 +29,7 @@ class Nemesis:
     counts: dict[str, int] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     _busy: set[str] = field(default_factory=set)
+    _over: threading.Event = field(default_factory=threading.Event)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def play(self, seconds: float, pause_s: float, hold_s: tuple[float, float], width: int) -> None:
@@ -38,21 +40,27 @@ class Nemesis:
             threading.Thread(target=self._guarded, args=(random.Random(seed), until_s, pause_s, hold_s))
             for seed in seeds
         ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException:
+            self._over.set()  # a fault may end by a mount or a start, which must not come after the hosts have gone
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join(END_TIMEOUT_S)
+            raise
 
     def _guarded(self, rng: random.Random, until_s: float, pause_s: float, hold_s: tuple[float, float]) -> None:
-        wait = threading.Event().wait
         deck: list[str] = []
         try:
-            while self.history.now_s() < until_s:
+            while self.history.now_s() < until_s and not self._over.is_set():
                 if not deck:  # each of them once before any comes twice
                     deck = [name for name in FAULTS if self._can(name)]
                     rng.shuffle(deck)
                 self.inflict(deck.pop(), rng, min(rng.uniform(*hold_s), max(until_s - self.history.now_s(), 0.1)))
-                wait(pause_s * rng.uniform(0.5, 1.5))
+                self._over.wait(pause_s * rng.uniform(0.5, 1.5))
         except BaseException as error:  # noqa: BLE001  # judged with the rest
             self.failures.append(f"the nemesis failed: {type(error).__name__}: {error}")
 
@@ -70,7 +78,7 @@ class Nemesis:
             self.counts[name] = self.counts.get(name, 0) + 1
             self.history.fault(f"{name} {host}")
             try:
-                threading.Event().wait(seconds)
+                self._over.wait(seconds)
             finally:
                 end()
             self.history.fault(f"{name} {host}: over")

@@ -16,7 +16,7 @@ from crdtsync.testing.player import SKEWS_MS, WEIGHTS, Player
 from crdtsync.testing.resolving import Resolving
 from crdtsync.testing.world import World
 
-HISTORIES = int(os.environ.get("CRDTSYNC_HISTORIES", "1000")) // 25
+HISTORIES = int(os.environ.get("CRDTSYNC_HISTORIES", "1000")) // 50
 FIRST_SEED = int(os.environ.get("CRDTSYNC_SEED", "0"))
 CHUNK = 20
 LONG_AGO = Read(None)

@@ -11,7 +11,7 @@ import pytest
 from crdtsync.testing.__main__ import main
 from crdtsync.testing.faults import FAULTS
 from crdtsync.testing.faults.planting import catch, planted
-from crdtsync.testing.histories import plan_history, run_history
+from crdtsync.testing.histories import plan_history, play, run_history
 from crdtsync.testing.shrinking import failure_of, shrink, trace
 
 SEED = 3
@@ -38,6 +38,12 @@ def test_a_seed_says_all_that_happens() -> None:
     there = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=100)
     assert int(there.stdout) == here
     assert here != run_history(SEED + 1, steps=60).fingerprint
+
+
+def test_hosts_whose_clocks_differ_may_differ_in_what_has_expired() -> None:
+    """One still has two values where a schema wants them resolved, and refuses to choose; the other shows the one."""
+    world = play(plan_history(357, steps=60).only({41, 50, 54}))
+    assert world.counts["refused unresolved"] == 1
 
 
 def test_what_fails_is_made_small_and_told_in_words(losing: int) -> None:

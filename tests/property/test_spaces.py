@@ -26,7 +26,7 @@ from tests.unit.core.fleet import Fleet, Machine, Refusal, fleet_of
 HOSTS = ("a", "b", "c", "d")
 NAMES = ("default", "one", "two")
 STEPS = 60
-SEEDS = range(25)
+SEEDS = range(15)
 FAULT_SEEDS = range(100)
 
 

@@ -1,10 +1,12 @@
-"""300,000 overwrites of 1,000 keys leave nothing behind, and a new node has 100,000 keys within ten seconds."""
+"""300,000 overwrites of 1,000 keys leave nothing behind, a new node has 100,000 keys within ten seconds, and an idle
+daemon takes little.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from benchmarks import new_node, overwrites
+from benchmarks import idle, new_node, overwrites
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 
@@ -19,3 +21,9 @@ async def test_a_new_node():
     result = await new_node.run(new_node.Options())
     new_node.show(result)
     assert not result.faults
+
+
+async def test_an_idle_daemon():
+    found = await idle.measure(peers=5, agents=20, seconds=60.0)
+    assert found.rss_bytes <= idle.RSS_MB_MAX * 1e6
+    assert found.cpu_percent <= idle.CPU_PERCENT_MAX

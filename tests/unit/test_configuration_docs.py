@@ -14,7 +14,7 @@ from pydantic_core import PydanticUndefined
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
-SETTING = re.compile(r"^\| `(\w+)` \| (?:`(--[\w-]+)`)? ?\| (.*?) \| ", re.MULTILINE)
+SETTING = re.compile(r"^\| `(\w+)` \| (?:`(--[\w-]+)`)?(?:, `--[\w-]+`)? ?\| (.*?) \| ", re.MULTILINE)
 BOUND = re.compile(r"^\| `([\w.]+)\.(\w+)` \| ([\d,.]+) ?([\w ]*?) \|", re.MULTILINE)
 UNITS = {"KiB": 1024, "MiB": 1024**2, "h": 3600 * 1000}
 

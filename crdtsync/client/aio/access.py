@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crdtsync.client.cluster import ask
+from crdtsync.client.new_agents import new_agent
 from crdtsync.client.plan import limit_s
 
 if TYPE_CHECKING:
@@ -33,9 +34,11 @@ class AsyncAccessMethods:
         """Do what a plan says."""
         raise NotImplementedError
 
-    async def agent_create(self, name: str, *, timeout: Seconds | None = None) -> dict[str, Any]:
+    async def agent_create(
+        self, name: str, *, key: str | None = None, timeout: Seconds | None = None
+    ) -> dict[str, Any]:
         """See :meth:`Client.agent_create`."""
-        return await self._ask("agent_create", {"name": name}, timeout)
+        return await self._ask("agent_create", new_agent(name, key), timeout)
 
     async def agent_list(self, *, timeout: Seconds | None = None) -> list[dict[str, Any]]:
         """See :meth:`Client.agent_list`."""

@@ -13,7 +13,8 @@ from crdtsync.errors import CrdtSyncError, DaemonUnavailable, from_wire
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-HELLO_TIMEOUT_S = 10.0
+HELLO_TIMEOUT_S = 30.0
+"""A daemon that hangs is found out, and started anew, well before."""
 
 
 class AsyncChannel:

@@ -129,7 +129,7 @@ class AsyncConnection:
         :raises Timeout: the deadline came first.
         :raises CrdtSyncError: what the daemon answered.
         """
-        pending = Pending(call.operation, call.arguments, deadline)
+        pending = Pending(call.operation, call.arguments, deadline, waits=call.waits)
         if not self._was_attached:
             await self.attach(deadline - monotonic())
         if self._queued or not self._has_room(call.is_write):

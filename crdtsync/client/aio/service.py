@@ -62,20 +62,20 @@ class AsyncServiceMethods:
         of each request, not of the whole.
 
         :raises NotAllowed: only root and the daemon's own user may take one.
-        :raises NoSpace: the daemon has no room for the copy.
-        :raises OSError: the file cannot be written, or is there already.
+        :raises NoSpace: the daemon has no room for the copy, and for the file too if it is to be on the same disk.
+        :raises OSError: the file cannot be written, has no room, or is there already.
         """
-        from crdtsync.client.backups import POLL_S, BackupFile, public
+        from crdtsync.client.backups import POLL_S, BackupFile, device_of, progress_of, public
 
-        about = (await self._serve("backup", {}, timeout))["about"]
+        begun = await self._serve("backup", {"device": device_of(path)}, timeout)
         try:
-            file = BackupFile(path, about)
+            file = BackupFile(path, begun)
             try:
                 while True:
                     reply = await self._serve("backup", {"offset": file.size_bytes}, timeout)
                     if "data" not in reply:
                         if progress is not None:
-                            progress(reply["pages"], 2 * max(reply["pages_total"], 1))
+                            progress(*progress_of(reply, begun))
                         await sleep(POLL_S)
                         continue
                     file.write(reply["data"])
@@ -89,4 +89,4 @@ class AsyncServiceMethods:
         finally:
             with suppress(CrdtSyncError):
                 await self._serve("backup", {"end": True}, timeout)
-        return {**public(about), "bytes": file.size_bytes, "sha256": reply["sha256"]}
+        return {**public(begun["about"]), "bytes": file.size_bytes, "sha256": reply["sha256"]}

@@ -32,7 +32,7 @@ from crdtsync.client.context import seen_or
 from crdtsync.client.listing import Listing
 from crdtsync.client.operations import Operations
 from crdtsync.client.past import Past
-from crdtsync.client.plan import WAIT_GRACE_S, Call, Compute, Plan, Step, limit_s, unfit
+from crdtsync.client.plan import Call, Compute, Plan, Step, limit_s, unfit
 
 if TYPE_CHECKING:
     import os
@@ -151,10 +151,10 @@ class AsyncSession(
         timeout_s = limit_s(timeout, self.timeout_s)
         return await self.run(self._operations.wait(token, w, timeout_s), timeout_s)
 
-    async def status(self, *, timeout: Seconds | None = None) -> dict[str, Any]:
+    async def status(self, *, far: bool = False, timeout: Seconds | None = None) -> dict[str, Any]:
         """What the daemon says of itself; see :meth:`Client.status`."""
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.status(), timeout_s)
+        return await self.run(self._operations.status(far), timeout_s)
 
     # -- writes -----------------------------------------------------------------------------------------------
 
@@ -327,7 +327,7 @@ class AsyncSession(
 
     async def _do(self, step: Step, deadline: float) -> Any:  # Any: see Plan
         if type(step) is Call:
-            reply = await self._connection.call(step, deadline + WAIT_GRACE_S if step.waits else deadline)
+            reply = await self._connection.call(step, deadline)
             if step.is_write and self._connection.mirrors:
                 await self._show_in_mirrors(step, reply["token"], deadline)
             return reply

@@ -32,12 +32,12 @@ class AsyncSpaceMethods:
         raise NotImplementedError
 
     async def create_space(
-        self, name: str, *, nodes: Iterable[str] | None = None, timeout: Seconds | None = None
+        self, name: str, *, nodes: Iterable[str] | None = None, private: bool = False, timeout: Seconds | None = None
     ) -> Space:
         """Make a space; see :meth:`Client.create_space`."""
         from crdtsync.client.spaces import create
 
-        return await self.run(create(self._operations, name, nodes), limit_s(timeout, self.timeout_s))
+        return await self.run(create(self._operations, name, nodes, private), limit_s(timeout, self.timeout_s))
 
     async def drop_space(self, name: str, *, timeout: Seconds | None = None) -> Dropped:
         """Drop a space on all nodes; see :meth:`Client.drop_space`."""

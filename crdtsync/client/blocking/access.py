@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crdtsync.client.cluster import ask
+from crdtsync.client.new_agents import new_agent
 from crdtsync.client.plan import limit_s
 
 if TYPE_CHECKING:
@@ -32,12 +33,14 @@ class AccessMethods:
         """Do what a plan says."""
         raise NotImplementedError
 
-    def agent_create(self, name: str, *, timeout: Seconds | None = None) -> dict[str, Any]:
+    def agent_create(self, name: str, *, key: str | None = None, timeout: Seconds | None = None) -> dict[str, Any]:
         """Make an agent that proves its name, on all hosts, and return its ``key``: nobody can show it again.
 
-        It has no rights yet. For root and the daemon's own user alone.
+        With a ``key`` that :func:`crdtsync.client.new_agents.new_agent_key` made, and that was put in a safe place
+        first, only its hash is sent, and the reply has none; asking once more with it is harmless. The agent has no
+        rights yet. For root and the daemon's own user alone.
         """
-        return self._ask("agent_create", {"name": name}, timeout)
+        return self._ask("agent_create", new_agent(name, key), timeout)
 
     def agent_list(self, *, timeout: Seconds | None = None) -> list[dict[str, Any]]:
         """The agents with keys that this one may see, with how often each is ``attached`` to this daemon."""

@@ -20,7 +20,8 @@ _TICK_S = 1.0
 that is further
 away is met by calling again."""
 _RECEIVE_BYTES = 64 * 1024
-HELLO_TIMEOUT_S = 10.0
+HELLO_TIMEOUT_S = 30.0
+"""A daemon that hangs is found out, and started anew, well before."""
 
 
 class Channel:
@@ -105,13 +106,15 @@ def _connect(paths: Sequence[str], deadline: float) -> socket.socket:
     for path in paths:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            sock.settimeout(min(max(deadline - monotonic(), 0.001), HELLO_TIMEOUT_S))
+            limit_s = min(max(deadline - monotonic(), 0.001), HELLO_TIMEOUT_S)
+            sock.setsockopt(
+                socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(limit_s)
+            )  # for room in the daemon's backlog
             sock.connect(path)
         except OSError as error:
             sock.close()
             failures.append((path, error))
         else:
-            sock.settimeout(None)
             return sock
     raise unavailable(failures)
 

@@ -72,7 +72,7 @@ class Connection:
         :raises Timeout: the deadline came first.
         :raises CrdtSyncError: what the daemon answered.
         """
-        pending = Pending(call.operation, call.arguments, deadline)
+        pending = Pending(call.operation, call.arguments, deadline, waits=call.waits)
         try:
             while not self._send(pending, is_write=call.is_write):
                 self._wait_for_room(pending)
@@ -80,8 +80,10 @@ class Connection:
                 waker = self._enlist(pending)
                 if waker is None:
                     self._lead(pending)
-                elif not waker.acquire(timeout=_left_s(deadline)) and not pending.done:
-                    raise timed_out(pending)
+                    continue
+                while not waker.acquire(timeout=_left_s(pending.deadline)) and not pending.done:
+                    if monotonic() >= pending.deadline:  # a new connection may have made that later
+                        raise timed_out(pending)
         finally:
             self._leave(pending)
         return pending.outcome()

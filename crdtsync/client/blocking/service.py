@@ -60,20 +60,20 @@ class ServiceMethods:
         of each request, not of the whole.
 
         :raises NotAllowed: only root and the daemon's own user may take one.
-        :raises NoSpace: the daemon has no room for the copy.
-        :raises OSError: the file cannot be written, or is there already.
+        :raises NoSpace: the daemon has no room for the copy, and for the file too if it is to be on the same disk.
+        :raises OSError: the file cannot be written, has no room, or is there already.
         """
-        from crdtsync.client.backups import POLL_S, BackupFile, public
+        from crdtsync.client.backups import POLL_S, BackupFile, device_of, progress_of, public
 
-        about = self._serve("backup", {}, timeout)["about"]
+        begun = self._serve("backup", {"device": device_of(path)}, timeout)
         try:
-            file = BackupFile(path, about)
+            file = BackupFile(path, begun)
             try:
                 while True:
                     reply = self._serve("backup", {"offset": file.size_bytes}, timeout)
                     if "data" not in reply:
                         if progress is not None:
-                            progress(reply["pages"], 2 * max(reply["pages_total"], 1))
+                            progress(*progress_of(reply, begun))
                         sleep(POLL_S)
                         continue
                     file.write(reply["data"])
@@ -87,4 +87,4 @@ class ServiceMethods:
         finally:
             with suppress(CrdtSyncError):  # the connection may be gone, and the backup with it
                 self._serve("backup", {"end": True}, timeout)
-        return {**public(about), "bytes": file.size_bytes, "sha256": reply["sha256"]}
+        return {**public(begun["about"]), "bytes": file.size_bytes, "sha256": reply["sha256"]}

@@ -27,7 +27,7 @@ from crdtsync.client.context import seen_or
 from crdtsync.client.listing import Listing
 from crdtsync.client.operations import Operations
 from crdtsync.client.past import Past
-from crdtsync.client.plan import WAIT_GRACE_S, Call, Compute, Plan, Step, limit_s, unfit
+from crdtsync.client.plan import Call, Compute, Plan, Step, limit_s, unfit
 
 if TYPE_CHECKING:
     import os
@@ -177,10 +177,10 @@ class Session(
         timeout_s = limit_s(timeout, self.timeout_s)
         return self.run(self._operations.wait(token, w, timeout_s), timeout_s)
 
-    def status(self, *, timeout: Seconds | None = None) -> dict[str, Any]:
-        """What ``crdtsync status --json`` prints: the daemon, its spaces, peers, agents, alarms and disk."""
+    def status(self, *, far: bool = False, timeout: Seconds | None = None) -> dict[str, Any]:
+        """What ``crdtsync status --json`` prints; ``far``: nodes reached over others are asked for their lag first."""
         timeout_s = limit_s(timeout, self.timeout_s)
-        return self.run(self._operations.status(), timeout_s)
+        return self.run(self._operations.status(far), timeout_s)
 
     # -- writes -----------------------------------------------------------------------------------------------
 
@@ -399,7 +399,7 @@ class Session(
 
     def _do(self, step: Step, deadline: float) -> Any:  # Any: see Plan
         if type(step) is Call:
-            reply = self._connection.call(step, deadline + WAIT_GRACE_S if step.waits else deadline)
+            reply = self._connection.call(step, deadline)
             if step.is_write and self._connection.mirrors:
                 self._show_in_mirrors(step, reply["token"], deadline)
             return reply

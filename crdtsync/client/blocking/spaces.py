@@ -26,16 +26,22 @@ class SpaceMethods:
         """Do what a plan says."""
         raise NotImplementedError
 
-    def create_space(self, name: str, *, nodes: Iterable[str] | None = None, timeout: Seconds | None = None) -> Space:
+    def create_space(
+        self, name: str, *, nodes: Iterable[str] | None = None, private: bool = False, timeout: Seconds | None = None
+    ) -> Space:
         """Make a space on every node of the cluster, or on ``nodes`` alone (names or ids), and return it.
 
         It is on this node at once if it may be here, and on others as soon as they hear of it:
         ``wait(space.token, w="all")``. What is in a space for some nodes never gets to the others. If it is there
         already, on the same nodes, it is returned with ``created`` False. Use it with ``session(space=name)``.
+
+        It begins with the rule that the socket's owner and group may do all in it, on every host; with ``private`` with
+        one for this agent alone, who then lets others in with :meth:`access_grant`. No rule of an earlier space of this
+        name counts.
         """
         from crdtsync.client.spaces import create
 
-        return self.run(create(self._operations, name, nodes), limit_s(timeout, self.timeout_s))
+        return self.run(create(self._operations, name, nodes, private), limit_s(timeout, self.timeout_s))
 
     def drop_space(self, name: str, *, timeout: Seconds | None = None) -> Dropped:
         """Drop a space on all nodes, with what others write in it at the same time.

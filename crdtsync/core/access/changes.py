@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from crdtsync.core.access.records import ACCESS, AGENTS, QUOTAS
 from crdtsync.core.access.rights import Right
 from crdtsync.core.access.rules import Grant, Rule
+from crdtsync.core.space_records import SPACES
 from crdtsync.errors import NotAllowed
 from crdtsync.wire.patterns import check_pattern
 
@@ -28,6 +29,7 @@ class Changes:
         self._desk = desk
         self._guard = guard
         cluster = desk.host.cluster
+        cluster.on_change(SPACES, self._spaces_changed)
         cluster.on_change(ACCESS, self._rules_changed)
         cluster.on_change(AGENTS, self._agents_changed)
         cluster.on_change(QUOTAS, lambda whos: guard.accounts.changed(list(whos)))
@@ -35,6 +37,13 @@ class Changes:
     def _rules_changed(self, names: Collection[str]) -> None:
         self._guard.rules.changed(names)
         self._review()
+
+    def _spaces_changed(self, names: Collection[str]) -> None:
+        """Rules count or no longer do: look at all that runs, unless these spaces are new and nobody can be in them."""
+        is_remade = self._guard.rules.spaces_changed(names)
+        self._guard.forget()
+        if is_remade:
+            self._review()
 
     def _agents_changed(self, names: Collection[str]) -> None:
         self._guard.agents_changed(names)

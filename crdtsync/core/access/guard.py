@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from crdtsync.core.access.quotas import DEFAULT_LIMITS, Accounts, Limits
 from crdtsync.core.access.records import AGENTS, QUOTA_NAMES, QUOTAS
 from crdtsync.core.access.rights import NEEDED, Needed, On, Right
-from crdtsync.core.access.rules import ANYONE, EVERYTHING, SOCKET, Grant, Rulebook
+from crdtsync.core.access.rules import ANYONE, EVERYTHING, NO_GRANT, SOCKET, Grant, Rulebook
 from crdtsync.core.cluster import Cluster
-from crdtsync.errors import CrdtSyncError, NotAllowed, QuotaExceeded
+from crdtsync.core.space_records import DEFAULT_SPACE
+from crdtsync.errors import CrdtSyncError, NotAllowed, QuotaExceeded, UnknownSpace
 from crdtsync.wire.agent_keys import decode_agent_key, hash_of_secret
-from crdtsync.wire.limits import CLUSTER_SPACE, shown
+from crdtsync.wire.limits import CLUSTER_SPACE, archive_of, is_name, is_space_name, shown
 from crdtsync.wire.patterns import check_pattern
 from crdtsync.wire.tokens import decode_token
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 Arguments = Mapping[str, Any]
 
 RULES_SHOWN_MAX = 5
+SPACES_SHOWN_MAX = 10
 NOTED_MAX = 1000
 NOTE_INTERVAL_S = 60.0
 GRANTS_MAX = 10_000
@@ -180,20 +182,22 @@ class Guard:
 
     def grant(self, agent: Agent, space: object) -> Grant:
         """What an agent may do in a space, or in an archive of it."""
-        name = space.partition("@")[0] if type(space) is str else ""
-        grant = agent.grants.get(name)
-        return self._find_grant(agent, name) if grant is None else grant
+        if type(space) is not str:
+            return NO_GRANT
+        grant = agent.grants.get(space)
+        return self._find_grant(agent, space) if grant is None else grant
 
     def _find_grant(self, agent: Agent, space: str) -> Grant:
-        """All connections of one agent share what was found; names of spaces that there are not are not remembered."""
+        """All connections of one agent share what was found; an agent remembers that of spaces which are here."""
         place = (agent.identities, space)
         grant = self._grants.get(place)
         if grant is None:
-            grant = self.rules.grant(space, agent.identities)
+            name, epoch = archive_of(space) or (space, None)
+            grant = self.rules.grant(name, agent.identities, epoch)
             if len(self._grants) >= GRANTS_MAX:
                 self._grants.clear()
             self._grants[place] = grant
-        if space in self._host.replicas or grant.most:
+        if space in self._host.replicas:
             agent.grants[space] = grant
         return grant
 
@@ -210,7 +214,7 @@ class Guard:
 
     def sees(self, agent: Agent, space: str) -> bool:
         """Whether an agent may know of a space: it has some right there."""
-        return agent.everywhere > Right.NONE or self.grant(agent, space).most > Right.NONE
+        return agent.everywhere >= Right.HOST or self.grant(agent, space).most > Right.NONE
 
     def sees_all_of(self, agent: Agent, space: str) -> bool:
         """Whether it may read everything there."""
@@ -220,9 +224,13 @@ class Guard:
         """Whether it may read everything on this node."""
         return all(self.sees_all_of(agent, name) for name in self._host.replicas if name != CLUSTER_SPACE)
 
+    def is_open(self, space: str) -> bool:
+        """Whether the socket's owner and group may read all of a space, as they may at first."""
+        return self.rules.grant(space, (SOCKET,)).whole >= Right.READ
+
     def note(self, agent: Agent, name: str, refusal: CrdtSyncError) -> None:
         """Log what was refused for lack of a right or by a quota: of one agent and request once a minute."""
-        if not isinstance(refusal, NotAllowed | QuotaExceeded):
+        if self.is_host(agent) or not isinstance(refusal, NotAllowed | QuotaExceeded | UnknownSpace):
             return
         place, now_s = (agent.who, name if name in NEEDED else ""), self._host.now_s
         if now_s < self._noted.get(place, 0.0):
@@ -274,6 +282,8 @@ class Guard:
 
     def _check_parts(self, agent: Agent, right: Right, _name: str, args: Arguments) -> None:
         space, parts = args.get("space", agent.space), args.get("ops")
+        if not self.sees(agent, space) and space != DEFAULT_SPACE:
+            raise self.missing(agent, space)  # as a whole: nothing of its parts is looked at
         if type(parts) is not list or not parts:
             self._check_most(agent, right, self.grant(agent, space), space)
             return
@@ -331,7 +341,11 @@ class Guard:
         if args.get("level") is not None:
             self._check_host(agent, right, name, args)
 
-    def _refusal(self, agent: Agent, right: Right, space: object, grant: Grant, what: str, pattern: str) -> NotAllowed:
+    def _refusal(
+        self, agent: Agent, right: Right, space: object, grant: Grant, what: str, pattern: str
+    ) -> NotAllowed | UnknownSpace:
+        if grant.most is Right.NONE and space != DEFAULT_SPACE:
+            return self.missing(agent, space)
         verb = {Right.READ: "read", Right.WRITE: "write"}.get(right, "administer")
         rules = [f"{rule.right.word} {rule.pattern.text}" for rule in grant.rules]
         held = ", ".join(rules[:RULES_SHOWN_MAX]) + (" and more" if len(rules) > RULES_SHOWN_MAX else "")
@@ -343,6 +357,22 @@ class Guard:
             who=agent.who,
             right=right.word,
             space=name,
+        )
+
+    def missing(self, agent: Agent, space: object) -> UnknownSpace:
+        """What is answered about a space that there is not; and, word for word, about one in which an agent may do
+        nothing, so that nobody learns of spaces by asking for them.
+        """
+        name = str(space) if is_space_name(space) else shown(space)
+        seen = [one for one in sorted(self._host.replicas) if is_name(one) and self.sees(agent, one)]
+        here = ", ".join(seen[:SPACES_SHOWN_MAX]) + (" and more" if len(seen) > SPACES_SHOWN_MAX else "")
+        make = "To make one: crdtsync space create"
+        if self.is_host(agent):
+            return UnknownSpace(f"there is no space {name} on this node; it has {here}. {make}")
+        return UnknownSpace(
+            f"there is no space {name} on this node for {agent.who}, who may use {here or 'none'}. {make}. If there is "
+            f"one, who administers it can let others in: crdtsync access grant {agent.who} read --space "
+            f"{name.partition('@')[0]}"
         )
 
 

@@ -1,8 +1,9 @@
 """What the cluster's records say of agents, rules and quotas, and what two of one name come to. Pure.
 
-A rule counts for each right how often it was granted and taken away: granted if the count is odd. Of two that were
-written at once the higher count stands, so that taking away wins over leaving as it is, and rights that two hosts grant
-at once both stand.
+A rule is of one *making* of a space, named by its epoch: who makes a space anew begins with no rules of an earlier one,
+whoever wrote them and whenever they arrive. It counts for each right how often it was granted and taken away: granted
+if the count is odd. Of two that were written at once the higher count stands, so that taking away wins over leaving as
+it is, and rights that two hosts grant at once both stand.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ QUOTA_MAX = 1 << 50
 
 @dataclass(frozen=True, slots=True)
 class AccessRecord:
-    """One rule: how often each of read, write and admin was granted and taken away; by whom and when last."""
+    """One rule: how often each of read, write and admin was granted and taken away; by whom and when last.
+
+    ``epoch``: of which making of the space, see :func:`~crdtsync.core.space_records.making_of`.
+    """
 
     counts: tuple[int, int, int]
     time_ms: int = 0
     by: str = ""
+    epoch: int = 0
 
     @property
     def right(self) -> Right:
@@ -42,7 +47,7 @@ class AccessRecord:
     def with_right(self, right: Right, time_ms: int, by: str) -> AccessRecord:
         """The same, granting ``right`` and no more."""
         counts = [count + (count % 2 != (one <= right)) for count, one in zip(self.counts, GRANTED, strict=True)]
-        return AccessRecord((counts[0], counts[1], counts[2]), time_ms, by)
+        return AccessRecord((counts[0], counts[1], counts[2]), time_ms, by, self.epoch)
 
 
 NO_RULE = AccessRecord((0, 0, 0))
@@ -87,6 +92,8 @@ QUOTA_NAMES = ("requests_per_s", "bytes_per_s", "watches", "connections")
 
 
 def _merged_access(one: AccessRecord, other: AccessRecord) -> AccessRecord:
+    if one.epoch != other.epoch:
+        return max(one, other, key=lambda record: record.epoch)
     read, write, admin = (max(pair) for pair in zip(one.counts, other.counts, strict=True))
     last = max(one, other, key=lambda record: (record.time_ms, record.by))
     return replace(last, counts=(read, write, admin))
@@ -113,12 +120,12 @@ def _limits(record: QuotaRecord) -> list[int]:
 
 def _read_access(plain: Mapping[str, Any]) -> AccessRecord:
     counts = (_count(plain["read"]), _count(plain["write"]), _count(plain["admin"]))
-    return AccessRecord(counts, _count(plain["time_ms"]), _text(plain["by"]))
+    return AccessRecord(counts, _count(plain["time_ms"]), _text(plain["by"]), _count(plain.get("epoch", 0)))
 
 
 def _write_access(record: AccessRecord) -> dict[str, Any]:
     named = {right.word: count for right, count in zip(GRANTED, record.counts, strict=True)}
-    return {**named, "time_ms": record.time_ms, "by": record.by}
+    return {**named, "time_ms": record.time_ms, "by": record.by, "epoch": record.epoch}
 
 
 def _read_agent(plain: Mapping[str, Any]) -> AgentRecord:

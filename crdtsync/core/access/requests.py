@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import VersionVector
+from crdtsync.core.access.compacting import RULES_MAX, Compactor
 from crdtsync.core.access.guard import Guard
 from crdtsync.core.access.records import (
     ACCESS,
     AGENTS,
+    BUILT_IN,
     NO_RULE,
     QUOTA_MAX,
     QUOTA_NAMES,
     QUOTAS,
+    AccessRecord,
     AgentRecord,
     QuotaRecord,
     rule_name,
@@ -21,8 +25,9 @@ from crdtsync.core.access.records import (
 from crdtsync.core.access.rights import GRANTED, Right
 from crdtsync.core.access.rules import ANYONE, EVERYTHING, SOCKET, Rule
 from crdtsync.core.arguments import Arguments
+from crdtsync.core.space_records import DEFAULT_SPACE
 from crdtsync.errors import InvalidRequest, QuotaExceeded
-from crdtsync.wire.agent_keys import SECRET_BYTES, encode_agent_key, hash_of_secret
+from crdtsync.wire.agent_keys import HASH_BYTES, SECRET_BYTES, encode_agent_key, hash_of_secret
 from crdtsync.wire.limits import CLUSTER_SPACE, KEY_BYTES_MAX, check_name, is_name, key_fault, shown
 from crdtsync.wire.patterns import check_pattern
 from crdtsync.wire.tokens import encode_token
@@ -35,10 +40,6 @@ if TYPE_CHECKING:
 
 Handler = Callable[["Agent", int, Arguments], object]
 
-RULES_MAX = 10_000
-"""Records of rules in the cluster, revoked ones too, when one more is made."""
-AGENTS_MAX = 10_000
-"""Agents with keys, revoked ones too, when one more is made."""
 ID_DIGITS_MAX = 10
 
 _BY_WORD = {right.word: right for right in GRANTED}
@@ -51,6 +52,7 @@ class AccessDesk:
         self._host = host
         self._guard = guard
         self._random = random
+        self._compactor = Compactor(host, guard.rules)
         self.requests: Mapping[str, Handler] = {
             "agent_create": lambda agent, _request, args: self._create_agent(agent, args),
             "agent_revoke": lambda agent, _request, args: self._revoke_agent(agent, args),
@@ -65,20 +67,24 @@ class AccessDesk:
 
     def _create_agent(self, agent: Agent, args: Arguments) -> dict[str, Any]:
         cluster = self._host.cluster
-        name = check_name(args.get("name"), "an agent")
+        name, proof = check_name(args.get("name"), "an agent"), args.get("hash")
+        if proof is not None and (type(proof) is not bytes or len(proof) != HASH_BYTES):
+            raise InvalidRequest(f"hash must be the {HASH_BYTES} bytes that stand for a key, or nil for a new key")
         before = cluster.get(AGENTS, name)
         if before is not None and before.exists:
+            if proof in before.hashes:
+                return {"name": name, "key": None, "token": self._token(None)}  # asked for once more
             raise InvalidRequest(
                 f"there is an agent {name} already, and its key is shown once alone: for a new key, "
                 f"crdtsync agent revoke {name} first"
             )
-        if before is None and len(cluster.names(AGENTS)) >= AGENTS_MAX:
-            raise QuotaExceeded(f"the cluster has {AGENTS_MAX:,} agents already, those that were revoked counted too")
+        self._compactor.check_room(AGENTS, name)
         secret = self._random.randbytes(SECRET_BYTES)
+        key = encode_agent_key(name, secret) if proof is None else None
         serial = 1 if before is None else before.serial + 1
-        record = AgentRecord(serial, (hash_of_secret(secret),), self._host.now_ms, agent.name)
+        record = AgentRecord(serial, (proof or hash_of_secret(secret),), self._host.now_ms, agent.name)
         point = cluster.put(AGENTS, name, record)
-        return {"name": name, "key": encode_agent_key(name, secret), "token": self._token(point)}
+        return {"name": name, "key": key, "token": self._token(point)}
 
     def _revoke_agent(self, agent: Agent, args: Arguments) -> dict[str, Any]:
         cluster = self._host.cluster
@@ -109,10 +115,8 @@ class AccessDesk:
         before = self._guard.rules.record(space, who, text)
         if before is not None and before.right >= right:
             return self._answer(space, who, text, is_changed=False)
-        if before is None and len(self._host.cluster.names(ACCESS)) >= RULES_MAX:
-            raise QuotaExceeded(f"the cluster has {RULES_MAX:,} rules already: use patterns that match more keys")
-        record = (before or NO_RULE).with_right(right, self._host.now_ms, agent.name)
-        return self._answer(space, who, text, self._host.cluster.put(ACCESS, rule_name(space, who, text), record))
+        self._compactor.check_room(ACCESS, rule_name(space, who, text))
+        return self._put(agent, space, who, text, before, right)
 
     def _revoke(self, agent: Agent, args: Arguments) -> dict[str, Any]:
         space, who, text = self._subject(agent, args)
@@ -120,12 +124,36 @@ class AccessDesk:
         before = self._guard.rules.record(space, who, text)
         if before is None or before.right < right:
             return self._answer(space, who, text, is_changed=False)
-        record = before.with_right(Right(right - 1), self._host.now_ms, agent.name)
+        self._compactor.check_room(ACCESS, rule_name(space, who, text))
+        return self._put(agent, space, who, text, before, Right(right - 1))
+
+    def _put(
+        self, agent: Agent, space: str, who: str, text: str, before: AccessRecord | None, right: Right
+    ) -> dict[str, Any]:
+        making = self._guard.rules.making(space) or 0
+        record = (before or replace(NO_RULE, epoch=making)).with_right(right, self._host.now_ms, agent.name)
         return self._answer(space, who, text, self._host.cluster.put(ACCESS, rule_name(space, who, text), record))
 
+    def begin_private(self, agent: Agent, space: str, making: int) -> None:
+        """Write the rules of a space that is about to be made for its maker alone: before it, so that it is never open.
+
+        :raises QuotaExceeded: there are too many rules.
+        """
+        rules = ((SOCKET, BUILT_IN, Right.NONE), (agent.who, NO_RULE, Right.ADMIN))
+        for who, before, right in rules:
+            name = rule_name(space, who, EVERYTHING)
+            self._compactor.check_room(ACCESS, name)
+            record = replace(before, epoch=making).with_right(right, self._host.now_ms, agent.name)
+            self._host.cluster.put(ACCESS, name, record)
+
     def _subject(self, agent: Agent, args: Arguments) -> tuple[str, str, str]:
-        """Space, who and pattern of the rule that a request is about."""
+        """Space, who and pattern of the rule that a request is about.
+
+        :raises UnknownSpace: nobody has made the space yet. Whoever makes it begins with rules of their own.
+        """
         space = check_name(args.get("space", agent.space), "a space")
+        if self._guard.rules.making(space) is None:
+            raise self._guard.missing(agent, space)
         who, text = _who(args.get("who")), check_pattern(args.get("pattern", EVERYTHING)).text
         if key_fault(ACCESS.prefix + rule_name(space, who, text)) is not None:
             raise InvalidRequest(
@@ -155,14 +183,19 @@ class AccessDesk:
         }
 
     def _rules(self, agent: Agent, args: Arguments) -> Iterator[dict[str, Any]]:
-        """The rules of a space, or of ``all``: those that it may see, which are all for who administers the space."""
-        guard = self._guard
-        named = args.get("space", agent.space)
-        known = {name for name in self._host.replicas if is_name(name)}
-        for space in sorted({*guard.rules.spaces(), *known}) if args.get("all") is True else [str(named)]:
+        """The rules of a space, or of ``all``: those that it may see, which are all for who administers the space.
+
+        :raises UnknownSpace: it may not know of the space.
+        """
+        guard, named = self._guard, args.get("space", agent.space)
+        if args.get("all") is True:
+            spaces = [name for name, _ in self._host.spaces.listed()]
+        elif named != DEFAULT_SPACE and not guard.sees(agent, named):
+            raise guard.missing(agent, named)
+        else:
+            spaces = [named]
+        for space in spaces:
             is_admin = agent.everywhere >= Right.ADMIN or guard.grant(agent, space).whole >= Right.ADMIN
-            if not is_name(space):
-                continue
             for rule in guard.rules.all_of(space):
                 if is_admin or rule.who in agent.identities:
                     yield self._described(space, rule)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from crdtsync.core.access.records import ACCESS, BUILT_IN, AccessRecord, rule_of
 from crdtsync.core.access.rights import Right
 from crdtsync.core.cluster import Cluster
+from crdtsync.core.space_records import DEFAULT_SPACE, SPACES, making_of
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.limits import is_name
 from crdtsync.wire.patterns import ANY_PARTS, Pattern, check_pattern
@@ -87,22 +89,47 @@ class Grant:
         )
 
 
+NO_GRANT = Grant(())
+"""What anybody may do in a space that there is not: nothing."""
+
+
 class Rulebook:
-    """All rules of the cluster, by space and by whom they are for."""
+    """All rules of the cluster, by space and by whom they are for; and which making of each space they must be of.
+
+    A rule of another making of its space counts for nothing, nor does one of a space that nobody has made.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._rules: dict[str, dict[str, dict[str, Rule]]] = {}
+        self._records: dict[str, dict[str, dict[str, tuple[AccessRecord, Rule]]]] = {}
+        self._makings: dict[str, int] = {}
         self._closed: set[str] = set()
 
     def __len__(self) -> int:
-        return sum(len(rules) for of_space in self._rules.values() for rules in of_space.values())
+        return sum(len(rules) for of_space in self._records.values() for rules in of_space.values())
 
     def reload(self) -> None:
         """Read all of them."""
-        self._rules.clear()
+        self._records.clear()
+        self._makings.clear()
         self._closed.clear()
+        self.spaces_changed((DEFAULT_SPACE, *self._cluster.names(SPACES)))
         self.changed(self._cluster.names(ACCESS))
+
+    # -- following the cluster's records -------------------------------------------------------------------------
+
+    def spaces_changed(self, names: Iterable[str]) -> bool:
+        """Read the records of these spaces again. Whether one was made anew, so that other rules count in it."""
+        is_remade = False
+        for name in names:
+            before, making = self._makings.pop(name, None), None
+            if is_name(name):
+                making = making_of(name, self._cluster.get(SPACES, name))
+            if making is not None:
+                self._makings[name] = making
+            if making != before:
+                is_remade |= before is not None
+        return is_remade
 
     def changed(self, names: Iterable[str]) -> set[str]:
         """Read these records again. Returns their spaces."""
@@ -113,52 +140,78 @@ class Rulebook:
                 continue
             space, who, text = found
             spaces.add(space)
-            self._put(space, who, text, self.record(space, who, text))
+            self._put(space, who, text, self._cluster.get(ACCESS, name))
+        for space in spaces:
+            self._look_if_closed(space)
         return spaces
 
     def _put(self, space: str, who: str, text: str, record: AccessRecord | None) -> None:
-        if (who, text) == (SOCKET, EVERYTHING):
-            is_closed = record is not None and record.right < Right.ADMIN
-            (self._closed.add if is_closed else self._closed.discard)(space)
-        of_who = self._rules.setdefault(space, {}).setdefault(who, {})
+        of_who = self._records.setdefault(space, {}).setdefault(who, {})
         of_who.pop(text, None)
         try:
-            if record is not None and record.right > Right.NONE:
-                of_who[text] = Rule(who, check_pattern(text), record.right)
+            if record is not None:
+                of_who[text] = record, Rule(who, check_pattern(text), record.right)
         except InvalidRequest:
             return  # of a newer version, which has other patterns: it grants nothing here
 
+    def _look_if_closed(self, space: str) -> None:
+        """Whether somebody has said something of the socket's rule in a space, as far as that may still matter.
+
+        Of others than ``default`` it may be of an earlier making, whose archive is still there.
+        """
+        found = self._records.get(space, {}).get(SOCKET, {}).get(EVERYTHING)
+        is_closed = found is not None and (space != DEFAULT_SPACE or found[0].right < Right.ADMIN)
+        (self._closed.add if is_closed else self._closed.discard)(space)
+
+    # -- looking up ----------------------------------------------------------------------------------------------
+
+    def making(self, space: str) -> int | None:
+        """Which making of a space there is, or was last; None: none."""
+        return self._makings.get(space)
+
     def record(self, space: str, who: str, text: str) -> AccessRecord | None:
-        """The record of a rule; the built-in one where nobody has written another."""
-        record = self._cluster.get(ACCESS, f"{space}/{who}/{text}")
-        if record is None and (who, text) == (SOCKET, EVERYTHING) and is_name(space):
-            return BUILT_IN
-        return record
+        """What counts of a rule in a space; the built-in record where nobody has written another. None: nothing."""
+        making = self._makings.get(space)
+        return None if making is None else self._record_of(space, making, who, text)
+
+    def _record_of(self, space: str, making: int, who: str, text: str) -> AccessRecord | None:
+        found = self._records.get(space, {}).get(who, {}).get(text)
+        if found is not None and found[0].epoch == making:
+            return found[0]
+        is_later = found is not None and found[0].epoch > making  # then what was said of this making is not known
+        is_built_in = (who, text) == (SOCKET, EVERYTHING) and not is_later
+        return replace(BUILT_IN, epoch=making) if is_built_in else None
 
     @property
     def is_open(self) -> bool:
-        """Whether the socket's owner and group may do all in every space."""
+        """Whether the socket's owner and group may do all in every space, and in the archives."""
         return not self._closed
 
-    def grant(self, space: str, identities: Iterable[str]) -> Grant:
-        """What somebody with these identities may do in a space."""
-        return Grant(rule for who in identities for rule in self.of(space, who))
+    def grant(self, space: str, identities: Iterable[str], epoch: int | None = None) -> Grant:
+        """What somebody with these identities may do in a space, or in the archive of one of its epochs."""
+        making = self._makings.get(space)
+        if making is not None and epoch is not None and space != DEFAULT_SPACE:
+            making = epoch
+        return NO_GRANT if making is None else Grant(r for who in identities for r in self._of(space, making, who))
 
-    def of(self, space: str, who: str) -> Iterator[Rule]:
-        """The rules of a space for one identity."""
-        if who == SOCKET and space not in self._closed and is_name(space):
-            yield Rule(who, check_pattern(EVERYTHING), Right.ADMIN)
-        of_who: Mapping[str, Rule] = self._rules.get(space, {}).get(who, {})
-        for text, rule in of_who.items():
-            if (who, text) != (SOCKET, EVERYTHING) or space in self._closed:
+    def _of(self, space: str, making: int, who: str) -> Iterator[Rule]:
+        """The rules of a making of a space for one identity."""
+        if who == SOCKET:
+            built_in = self._record_of(space, making, SOCKET, EVERYTHING)
+            if built_in is not None and built_in.right > Right.NONE:
+                yield Rule(who, check_pattern(EVERYTHING), built_in.right)
+        for text, (record, rule) in self._records.get(space, {}).get(who, {}).items():
+            if record.epoch == making and rule.right > Right.NONE and (who, text) != (SOCKET, EVERYTHING):
                 yield rule
 
     def all_of(self, space: str) -> Iterator[Rule]:
-        """All rules of a space, in order."""
-        whos = {*self._rules.get(space, {}), SOCKET}
-        for who in sorted(whos):
-            yield from sorted(self.of(space, who), key=lambda rule: rule.pattern.text)
+        """All rules that count in a space, in order."""
+        making = self._makings.get(space)
+        if making is None:
+            return
+        for who in sorted({*self._records.get(space, {}), SOCKET}):
+            yield from sorted(self._of(space, making, who), key=lambda rule: rule.pattern.text)
 
     def spaces(self) -> list[str]:
-        """Those that have rules."""
-        return sorted(self._rules)
+        """Those that have rules, or could have."""
+        return sorted(self._makings)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot
 from crdtsync.core.arguments import Arguments, Result
-from crdtsync.core.documents import NO_CHANGE
 from crdtsync.core.entries import Entry
 from crdtsync.core.kinds.rules import INLINE_BYTES_MAX, Copied, Rules, Sibling
 from crdtsync.core.kinds.text_join import compact, edit_absorbed, merge_siblings, text_op
 from crdtsync.core.kinds.text_lineage import LINEAGE, attributes_of, by_document, document_of, lineage_of
 from crdtsync.core.seen import NotYet
+from crdtsync.core.yjs import NO_CHANGE
 from crdtsync.errors import CrdtSyncError, InvalidRequest, Refused
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack

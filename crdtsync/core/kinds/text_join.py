@@ -13,7 +13,7 @@ from itertools import combinations, groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, covers, merge
-from crdtsync.core.documents import NO_CHANGE, UNKNOWN_WRITER, Document, fresh_updates
+from crdtsync.core.document import Document
 from crdtsync.core.entries import Entry
 from crdtsync.core.kinds.rules import Sibling
 from crdtsync.core.kinds.text_lineage import (
@@ -25,7 +25,9 @@ from crdtsync.core.kinds.text_lineage import (
     join,
     lineage_of,
 )
+from crdtsync.core.markers import UNKNOWN_WRITER
 from crdtsync.core.text_merge import three_way, union, word_edits
+from crdtsync.core.yjs import NO_CHANGE, fresh_updates
 from crdtsync.errors import InvalidRequest, InvalidValue
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import pack
@@ -273,14 +275,14 @@ def edits_of(replica: Replica, document: Dot) -> VersionVector:
     if not _is_whole(replica, document):
         return dict(replica.vector)
     vector = replica.storage.document_edits(replica.id, document)
-    merge(vector, _vector_of(replica.uncommitted_edits(document)))
+    merge(vector, _vector_of(replica.texts.uncommitted(document)))
     return vector
 
 
 def _own_edits_of(replica: Replica, document: Dot) -> VersionVector:
     """Up to where this node's writers have edited a document, or may have."""
     vector = replica.storage.document_edits(replica.id, document)
-    merge(vector, _vector_of(replica.uncommitted_edits(document)))
+    merge(vector, _vector_of(replica.texts.uncommitted(document)))
     if not _is_whole(replica, document):
         merge(vector, replica.floor)
     return {writer: seq for writer, seq in vector.items() if replica.is_own(writer)}
@@ -288,7 +290,7 @@ def _own_edits_of(replica: Replica, document: Dot) -> VersionVector:
 
 def _is_whole(replica: Replica, document: Dot) -> bool:
     """Whether every edit of a document is still on disk by itself, or waits to be."""
-    uncommitted = replica.uncommitted_edits(document)
+    uncommitted = replica.texts.uncommitted(document)
     if not _begins(replica, document) and document not in uncommitted:
         return False
     return UNKNOWN_WRITER not in replica.storage.document_edits(replica.id, document) and not any(

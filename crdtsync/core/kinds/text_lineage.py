@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from crdtsync.causality import Dot, VersionVector, Writer, flatten, merge
-from crdtsync.core.documents import named_document
 from crdtsync.core.entries import Entry
+from crdtsync.core.markers import named_document
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.change import Kind
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crdtsync.testing.faults import kinds, machines, past, replication, sessions, snapshots, storage, watching
+from crdtsync.testing.faults import clusters, kinds, machines, past, replication, sessions, snapshots, storage, watching
 from crdtsync.testing.faults.known import KNOWN
 from crdtsync.testing.faults.planting import FAULTS, SEEDS_MAX, Caught, Fault, catch, judge_of
 
-_PLACES = (sessions, replication, storage, machines, snapshots, kinds, past, watching)
+_PLACES = (sessions, replication, storage, machines, snapshots, kinds, past, watching, clusters)
 
 
 def seeds_of(fault: Fault, count: int = SEEDS_MAX, is_hinted: bool = True) -> list[int]:
@@ -17,11 +17,21 @@ def seeds_of(fault: Fault, count: int = SEEDS_MAX, is_hinted: bool = True) -> li
     return [*known, *(seed for seed in range(count) if seed not in known)]
 
 
+def names() -> list[str]:
+    """Of all planted faults, as the documentation writes them."""
+    return [fault.name.replace("_", " ") for fault in FAULTS]
+
+
+def chosen_by(word: str | None) -> list[Fault]:
+    """The faults with this in their name, with spaces or underscores; None: all."""
+    return [fault for fault in FAULTS if word is None or word.replace(" ", "_") in fault.name]
+
+
 def catch_all(word: str | None, count: int, tell: Callable[[str], None], is_hinted: bool = False) -> int:
     """Plant each fault and tell, as a table, who finds it, after how many histories; 1 if one was not found."""
     missed = 0
     tell("| fault | breaks | found by | seeds played | found by seed | CPU s |\n|---|---|---|---|---|---|")
-    chosen = [fault for fault in FAULTS if word is None or word in fault.name]
+    chosen = chosen_by(word)
     for fault in chosen:
         caught = catch(fault, seeds_of(fault, count, is_hinted))
         name = fault.name.replace("_", " ")
@@ -35,4 +45,4 @@ def catch_all(word: str | None, count: int, tell: Callable[[str], None], is_hint
     return 1 if missed else 0
 
 
-__all__ = ["FAULTS", "Caught", "Fault", "catch", "catch_all", "seeds_of"]
+__all__ = ["FAULTS", "Caught", "Fault", "catch", "catch_all", "chosen_by", "names", "seeds_of"]

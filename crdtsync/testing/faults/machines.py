@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crdtsyncd import store
+from crdtsyncd import opening, store
 from crdtsyncd.journal import Journal
 from crdtsyncd.mark import Mark
 from crdtsyncd.outcomes import Outcomes
@@ -22,7 +22,7 @@ from crdtsync.testing.faults.planting import Patches, fault
 @fault("ought to hold", is_troubled=True)
 def commits_are_not_flushed(patch: Patches):
     """What was acknowledged goes with the power (``synchronous=NORMAL``)."""
-    set_up, settle = store._set_up, Store._settle
+    set_up, settle = opening.set_up, Store._settle
 
     def hasty(db):
         set_up(db)
@@ -32,14 +32,14 @@ def commits_are_not_flushed(patch: Patches):
         settle(self)
         self._connection.execute("PRAGMA synchronous = NORMAL")
 
-    patch.setattr(store, "_set_up", hasty)
+    patch.setattr(store, "set_up", hasty)
     patch.setattr(Store, "_settle", still_hasty)
 
 
 @fault("applied another change", keys=REGISTERS, is_troubled=True)
 def a_writer_goes_on_after_its_disk_went_back(patch: Patches):
     """Numbers that peers have seen are used again on other changes."""
-    patch.setattr(Mark, "allows", lambda self, own_changes: True)
+    patch.setattr(Mark, "allows", lambda self, era, own_changes: True)
 
 
 @fault("ought to hold", is_troubled=True)

@@ -20,7 +20,7 @@ def blind_writes_are_not_marked(patch: Patches):
 
 @fault("and it was", keys=REGISTERS)
 def an_author_does_not_know_its_own_values(patch: Patches):
-    patch.setattr(Past, "_is_same_author", lambda self, entry, change: False)
+    patch.setattr(Past, "is_same_author", lambda self, entry, change: False)
 
 
 @fault("and it was", keys=REGISTERS[:1])

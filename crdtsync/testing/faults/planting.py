@@ -10,10 +10,13 @@ from time import process_time
 from typing import Any, NamedTuple
 from unittest import mock
 
+from crdtsync.core.agents import Desk
+from crdtsync.testing.clusters.player import plan_cluster
 from crdtsync.testing.histories import run_history
 from crdtsync.testing.model import Broken
 
 SEEDS_MAX = 250
+CLUSTER_STEPS = 80
 
 
 class Patches:
@@ -58,6 +61,7 @@ class Fault(NamedTuple):
     says: str
     plant: Plant
     how: dict[str, Any]
+    play: Callable[..., object] = run_history
 
 
 class Caught(NamedTuple):
@@ -86,10 +90,26 @@ def fault(says: str, breaks: str = "", **how: Any) -> Callable[[Plant], Plant]:
     return register
 
 
+def cluster_fault(says: str, breaks: str = "") -> Callable[[Plant], Plant]:
+    """The same for one that the histories of clusters are to find."""
+
+    def register(plant: Plant) -> Plant:
+        fault(says, breaks)(plant)
+        FAULTS[-1] = FAULTS[-1]._replace(how={}, play=_play_cluster)
+        return plant
+
+    return register
+
+
+def _play_cluster(seed: int) -> None:
+    plan_cluster(seed, CLUSTER_STEPS).play()
+
+
 @contextmanager
 def planted(fault: Fault) -> Iterator[None]:
     """The code under test has that fault."""
     patches = Patches()
+    patches.setattr(Desk, "IS_SHORT", False)
     try:
         fault.plant(patches)
         yield
@@ -103,7 +123,7 @@ def catch(fault: Fault, seeds: Iterable[int]) -> Caught | None:
     with planted(fault):
         for tried, seed in enumerate(seeds, 1):
             try:
-                run_history(seed, **fault.how)
+                fault.play(seed, **fault.how)
             except Broken as broken:
                 said = str(broken)
                 if fault.says in said:
@@ -119,6 +139,9 @@ def judge_of(said: str) -> str:
 
 
 _JUDGES = (
+    (r"removal|removed|lets in|differ in the end", "membership"),
+    (r"leaks to", "who may hold a space"),
+    (r"lists the rules|with level|where it held", "rights"),
     (r"^a mirror|^a watcher|a mirror at|a watcher at", "watchers and mirrors"),
     (r"session", "session guarantees"),
     (r"causal past|after number|shows change", "causal order"),

@@ -30,7 +30,7 @@ def deps_omitted(patch: Patches):
     commit = Replica.commit
 
     def forgetful(self, ops, *arguments):
-        self._since_own.clear()
+        self.since_own.clear()
         return commit(self, ops, *arguments)
 
     patch.setattr(Replica, "commit", forgetful)
@@ -61,7 +61,7 @@ def digest_depends_on_history(patch: Patches):
 
     def careless(self, key, removes):
         gone = remove(self, key, removes)
-        self.digest += len(gone) > 1
+        self._digest += len(gone) > 1
         return gone
 
     patch.setattr(Entries, "remove", careless)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from crdtsync.client.horizon import Horizon
 from crdtsync.core.agents import Desk
 from crdtsync.core.draft import Draft
+from crdtsync.core.outcomes import Outcomes
 from crdtsync.core.writes import WRITES
 from crdtsync.testing.faults.planting import Patches, fault
 
@@ -14,29 +15,29 @@ from crdtsync.testing.faults.planting import Patches, fault
 @fault("a session was shown less than before")
 def daemons_that_do_not_wait_for_what_a_session_has_seen(patch: Patches):
     """An answer from a node that is behind what its reader has seen elsewhere."""
-    handle = Desk._handle
+    handle = Desk.handle
 
     def careless(self, agent, request, name, args):
         return handle(self, agent, request, name, {key: value for key, value in args.items() if key != "need"})
 
-    patch.setattr(Desk, "_handle", careless)
+    patch.setattr(Desk, "handle", careless)
 
 
 @fault("a session wrote before what it had been shown")
 def writes_that_do_not_wait(patch: Patches):
-    handle = Desk._handle
+    handle = Desk.handle
 
     def careless(self, agent, request, name, args):
         kept = args if name not in WRITES else {key: value for key, value in args.items() if key != "need"}
         return handle(self, agent, request, name, kept)
 
-    patch.setattr(Desk, "_handle", careless)
+    patch.setattr(Desk, "handle", careless)
 
 
 @fault("a session")
 def points_that_are_not_told(patch: Patches):
     """A session counts what it wrote, and not what it was shown."""
-    patch.setattr(Desk, "_news", lambda *_: None)
+    patch.setattr(Desk, "news", lambda *_: None)
 
 
 @fault("a session was shown less than before")
@@ -69,4 +70,4 @@ def blind_write_removes_all(patch: Patches):
 
 @fault("for the second time")
 def retries_not_recognised(patch: Patches):
-    patch.setattr(Desk, "_earlier_outcome", lambda self, agent, number: None)
+    patch.setattr(Outcomes, "earlier", lambda self, client, number: None)

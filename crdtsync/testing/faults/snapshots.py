@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from crdtsyncd import store_writes
 
-from crdtsync.core import replica
+from crdtsync.core import merging as merging_module
 from crdtsync.core.giving import Giver, _Open
-from crdtsync.core.replica import Replica
 from crdtsync.core.retention import Retention
 from crdtsync.core.snapshot import difference
 from crdtsync.testing.agents import REGISTERS
@@ -20,7 +19,7 @@ def merging(patch: Patches, change):
         held = list(held)
         return change(difference(held, vector, taken), held, vector, taken)
 
-    patch.setattr(replica, "difference", wrong)
+    patch.setattr(merging_module, "difference", wrong)
 
 
 @fault("ought to have", is_tight=True)
@@ -50,15 +49,15 @@ def snapshot_drops_what_its_frontier_does_not_cover(patch: Patches):
 
 @fault("above its floor")
 def merge_does_not_raise_the_floor(patch: Patches):
-    advance = Replica._advance_heads
+    advance = merging_module._advance_heads
 
-    def forgetful(self, taken, advanced):
-        floor = dict(self.floor)
-        advance(self, taken, advanced)
-        self.floor = floor
-        self._ledger.batch.floors.clear()
+    def forgetful(replica, taken, advanced):
+        floor = dict(replica.floor)
+        advance(replica, taken, advanced)
+        replica.floor = floor
+        replica.ledger.batch.floors.clear()
 
-    patch.setattr(Replica, "_advance_heads", forgetful)
+    patch.setattr(merging_module, "_advance_heads", forgetful)
 
 
 @fault("above its floor")
@@ -108,4 +107,4 @@ def an_older_head_is_written_last(patch: Patches):
 @fault("ought to be")
 def documents_are_left_out(patch: Patches):
     """A snapshot brings the marker of a text, and not the text."""
-    patch.setattr(Replica, "_absorb_documents", lambda self, taken: [])
+    patch.setattr(merging_module, "_absorb_documents", lambda replica, taken: [])

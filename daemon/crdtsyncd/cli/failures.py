@@ -92,14 +92,17 @@ def _timeout(error: Timeout) -> Ending:
     return Ending(error.exit_status, error.code, error.message + done, _details(error))
 
 
-_DETAILS = ("key", "current", "index", "op", "token", "held_by", "missing", "members", "kind", "path")
+DETAILS = (
+    "key", "current", "token", "held_by", "missing", "members", "index", "op", "kind", "path",
+    "who", "right", "space", "quota", "limit", "retry_ms",
+)  # fmt: skip
 """What an error of the protocol may tell beside its sentence."""
 
 
 def _details(error: CrdtSyncError) -> dict[str, object]:
     from crdtsync.client import Entry
 
-    found = {name: error.details[name] for name in _DETAILS if name in error.details}
+    found = {name: error.details[name] for name in DETAILS if name in error.details}
     current = found.get("current")
     if isinstance(current, Entry):
         from crdtsyncd.cli import output

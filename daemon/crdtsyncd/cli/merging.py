@@ -53,7 +53,18 @@ def join_and_merge(settings: Settings, invite: str, listen: tuple[str, ...]) -> 
     except BaseException:
         output.warning(f"whether this node has joined is not known; what it held is in {place}, for crdtsync import")
         raise
-    left = [space for space in spaces if not _import(settings, space, place / f"{space}.ndjson")]
+    if fields.get("already"):  # what was exported is what the cluster holds
+        shutil.rmtree(place, ignore_errors=True)
+        return fields
+    try:
+        left = [space for space in spaces if not _import(settings, space, place / f"{space}.ndjson")]
+    except BaseException:
+        output.warning(
+            f"this node has joined, and what it held is not all in the cluster: the rest is in {place}, a file for "
+            "each space, for crdtsync --space SPACE import --on-conflict sibling FILE; of the space that was under way "
+            "some is in already, and would be counted and appended twice"
+        )
+        raise
     if not list(place.iterdir()):
         place.rmdir()
     if left:

@@ -33,7 +33,7 @@ def lines(file: IO[bytes], name: str) -> Iterator[Line]:
             continue
         empty = Line(name, number, {})
         try:
-            fields = values.loads(content.decode())
+            fields = values.loads(content.decode().rstrip("\r\n"))  # else the column is one of the line after it
         except UnicodeDecodeError:
             raise empty.wrong("it is not UTF-8") from None
         except values.NotJson as error:

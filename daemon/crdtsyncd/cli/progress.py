@@ -6,6 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Self
 
+from crdtsyncd.cli.units import byte_size
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -33,16 +35,18 @@ class Progress:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
-    def show(self, done: float, total: float) -> None:
-        """So much of so much is done."""
-        self._total = f" of {total:,.0f}"
-        self.advance(round(done) - self.count)
+    def show_bytes(self, done: int, total: int) -> None:
+        """So many bytes of so many are done."""
+        self._show(f"{byte_size(done)} of {byte_size(total)}")
 
     def advance(self, steps: int = 1) -> None:
         """Some more are done."""
         self.count += steps
+        self._show(f"{self.count:,}{self._total}")
+
+    def _show(self, figures: str) -> None:
         if self._next_s is not None and time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + _INTERVAL_S
             self._shown = True
-            sys.stderr.write(f"\r{self.count:,}{self._total} {self._what}\x1b[K")
+            sys.stderr.write(f"\r{figures} {self._what}\x1b[K")
             sys.stderr.flush()

@@ -8,7 +8,8 @@ from crdtsyncd.cli.output import rfc3339
 
 _BYTE_UNITS = ("B", "kB", "MB", "GB", "TB")
 _SPANS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-_SKEW_SHOWN_MS = 1000  # less is of no consequence
+_SKEW_MS_MAX = 1000
+_SKEW_S_MAX = 60
 
 
 def byte_size(count: float) -> str:
@@ -52,7 +53,11 @@ def round_trip(duration_ms: float | None) -> str:
 
 
 def clock_skew(skew_ms: float | None) -> str:
-    """How far another clock is ahead (+) or behind, when it matters."""
-    if skew_ms is None or abs(skew_ms) < _SKEW_SHOWN_MS:
+    """How far another clock is ahead (+) or behind; nothing when that was never measured."""
+    if skew_ms is None:
         return ""
-    return f"{skew_ms / 1000:+.1f} s"
+    if abs(skew_ms) < _SKEW_MS_MAX:
+        return f"{skew_ms:+.0f} ms"
+    if abs(skew_ms) < _SKEW_S_MAX * 1000:
+        return f"{skew_ms / 1000:+.1f} s"
+    return f"{'+' if skew_ms > 0 else '-'}{span(abs(skew_ms) / 1000)}"

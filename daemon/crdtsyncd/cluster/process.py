@@ -15,7 +15,7 @@ from pathlib import Path
 
 from crdtsyncd.cluster.layout import ClusterError, Place, last_log_line
 
-READY_TIMEOUT_S = 20.0
+READY_TIMEOUT_S = 90.0
 READY_POLL_S = 0.02
 RESTART_S_FIRST = 1.0
 RESTART_S_MAX = 30.0

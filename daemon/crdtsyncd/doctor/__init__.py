@@ -12,7 +12,7 @@ from crdtsyncd.doctor.alive import examine_status
 from crdtsyncd.doctor.finding import Finding, ok, problem, warning
 from crdtsyncd.doctor.host import examine_clock, examine_data, examine_disk, examine_units
 from crdtsyncd.doctor.ports import examine_ports
-from crdtsyncd.units import SERVICE_DATA, is_service_here
+from crdtsyncd.units import SERVICE_DATA, installed_places, is_service_here
 
 from crdtsync.errors import ConfigError, CrdtSyncError, DaemonUnavailable
 
@@ -25,15 +25,15 @@ def examine(socket: str | None, config_file: str | None, data_dir: str | None) -
     """Every finding, as soon as it is known."""
     config, finding = _config(config_file)
     yield finding
+    yield from examine_units()  # before the daemon is asked: a connection makes systemd try to start it
     status, finding = _ask(socket)
     yield finding
     place = Path(data_dir) if data_dir is not None else _data_dir(config, status)
     yield from examine_data(place, runs=status is not None)
     yield from examine_disk(place, config)
     yield from examine_clock(place)
-    yield from examine_units()
     if config is not None:
-        yield from examine_ports(config, runs=status is not None)
+        yield from examine_ports(config, None if status is None else [peer.get("url") for peer in status["peers"]])
     if status is not None:
         yield from examine_status(status)
 
@@ -56,16 +56,25 @@ def _ask(socket: str | None) -> tuple[dict[str, Any] | None, Finding]:
             status = client.status()
     except DaemonUnavailable as error:
         remedy = "sudo crdtsync service install starts it as a service; crdtsyncd in a terminal, for a trial"
+        if _is_installed():
+            remedy = "see above, under service, why it does not run"
         if "may not open" in error.message:
             remedy = "do that, or run this with sudo"
         return None, problem("daemon", error.message, remedy)
     except CrdtSyncError as error:
-        remedy = "look at its log: journalctl --unit crdtsyncd"
+        remedy = "look at its log: journalctl --unit crdtsyncd; and see above, under service"
         return None, problem("daemon", f"it listens and does not answer: {error.message}", remedy)
     if status.get("limited"):
         remedy = "run this as root, or as the user that crdtsyncd runs as, without an agent key"
         return None, problem("daemon", "it does not show this agent how it is, who may not read everything", remedy)
     return status, _version(status["node"])
+
+
+def _is_installed() -> bool:
+    try:
+        return bool(installed_places())
+    except ConfigError:
+        return False
 
 
 def _version(node: dict[str, Any]) -> Finding:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 from crdtsyncd.cli.units import ago, moment, span
 from crdtsyncd.doctor.finding import Finding, ok, problem, warning
+from crdtsyncd.wording import counted
 
 SKEW_MS_MAX = 2000
+SILENT_S_MAX = 45.0
+"""What lacks something confirms it at once, and is asked every 10 seconds whether it is there."""
 REMEDIES = {
     "archived_writes": "read them with --space NAME@EPOCH, and write again what is wanted of them",
     "behind_log": "upgrade the peer that the message names, so that it takes a snapshot",
@@ -22,10 +26,13 @@ REMEDIES = {
     "certificate_expires": "give the node a new key before then: crdtsync cluster rotate-key",
     "removed": "if this host is to come back: stop its daemon, move its data directory away, and join it as a new node",
     "near_limit": "see docs/troubleshooting.md, under near_limit, for what to do about each",
+    "not_all_merged": "import the files that the message names, and remove them: see docs/troubleshooting.md",
+    "not_joined": "do what the reason says; a new invite comes from a member: crdtsync cluster invite",
     "no_space": "free some space on that disk; writes go on by themselves",
     "quarantined": "keep a copy of the data directory and report it with the log: see docs/troubleshooting.md",
     "resolver_failed": "correct the resolver; the log says why: journalctl --unit crdtsyncd | grep resolver_failed",
     "resolvers_disagree": "make the resolvers of that key agree, or let one of them go",
+    "same_name": "give one of the two another node_name, and restart its daemon",
     "snapshot_refused": "upgrade the older of the two nodes; if both are of one version, report it with both logs",
 }
 """What to do about an alarm; a test sees that none is missing here and in docs/troubleshooting.md."""
@@ -47,14 +54,25 @@ def examine_status(status: dict[str, Any]) -> Iterator[Finding]:
     waiting = {space["name"]: space["pending_changes"] for space in status["spaces"] if space["pending_changes"]}
     for space, count in waiting.items():
         remedy = "if that does not go down, see which peers are not connected: crdtsync peers"
-        yield warning("sync", f"{count:,} changes of {space} wait for others that have not come yet", remedy)
+        yield warning(
+            "sync", f"{counted(count, 'change')} of {space} waiting for others that have not come yet", remedy
+        )
 
 
 def _peer(peer: dict[str, Any]) -> Iterator[Finding]:
     name = peer.get("name") or peer.get("url") or "?"
     if peer["state"] == "connected":
+        silent_s = time.time() - (peer.get("last_seen") or 1000 * time.time()) / 1000
         lag = sum((peer.get("behind") or {}).values()) + sum((peer.get("ahead") or {}).values())
-        yield ok("peers", f"{name} is connected" + (f", {lag:,} changes apart" if lag else ""))
+        said = f"{name} is connected" + (f", {counted(lag, 'change')} apart" if lag else "")
+        if lag and silent_s > SILENT_S_MAX:
+            yield warning(
+                "peers",
+                f"{said}, and has said nothing for {span(silent_s)}",
+                "see on that node whether its daemon hangs, or its host has no time for it",
+            )
+        else:
+            yield ok("peers", said)
     elif peer["state"] == "indirect":
         yield ok("peers", f"{name} is reached over {peer.get('via') or 'others'}")
     elif peer["state"] == "refused":

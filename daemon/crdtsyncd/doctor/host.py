@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crdtsyncd.cli.units import byte_size
 from crdtsyncd.config import Config
@@ -17,6 +18,9 @@ from crdtsyncd.doctor.finding import Finding, ok, problem, warning
 from crdtsyncd.header import read_header
 from crdtsyncd.schema import APPLICATION_ID, FORMAT
 from crdtsyncd.store import DATABASE_NAME
+
+if TYPE_CHECKING:
+    from crdtsyncd.units import Place
 
 CALL_TIMEOUT_S = 5.0
 YEAR_MIN = 2025
@@ -169,27 +173,41 @@ def _call(*command: str) -> str:
 
 
 def examine_units() -> Iterator[Finding]:
-    """The units of the service, if it is installed: of this version, and not failed."""
-    from crdtsyncd.units import UNITS, is_current, place_of, state
+    """The units of the service, if it is installed, for the machine or for this user: of this version, not failed."""
+    from crdtsyncd.units import installed_places
 
     from crdtsync.errors import ConfigError
 
     try:
-        place = place_of(user=False)
-        states = [state(place, unit) for unit in UNITS]
+        installed = installed_places()
     except ConfigError:
         yield ok("service", "systemd does not run here")
         return
-    if all(found.enabled == "not installed" for found in states):
-        yield ok("service", "not installed for the whole machine")
+    if not installed:
+        yield ok("service", "not installed")
+    for place in installed:
+        yield from _units(place)
+
+
+def _units(place: Place) -> Iterator[Finding]:
+    from crdtsyncd.unit_faults import faults
+    from crdtsyncd.units import UNITS, is_current, state
+
+    from crdtsync.errors import ConfigError
+
+    try:
+        states = [state(place, unit) for unit in UNITS]
+    except ConfigError as error:
+        yield warning("service", f"its manager does not say how it is: {error.message}", "log in anew, then look again")
         return
+    wrong = {fault.unit: fault for fault in faults(place, states)}
     for found in states:
-        if found.active == "failed":
-            yield problem("service", f"{found.unit} has failed", f"journalctl --unit {found.unit} says why")
-        elif found.active == "inactive" and found.unit == UNITS[0]:
-            remedy = f"sudo systemctl start {found.unit}; the first agent that connects starts the daemon"
-            yield problem("service", f"{found.unit} is stopped, so nobody answers agents", remedy)
+        fault = wrong.get(found.unit)
+        waits = found.active == "inactive" and found.unit == UNITS[1] and UNITS[0] not in wrong
+        if fault is not None and not waits:  # the first agent that connects starts it
+            yield problem("service", f"{fault.unit} {fault.message}", fault.remedy)
         elif not is_current(place, found.unit):
-            yield warning("service", f"{found.unit} is not that of this version", "sudo crdtsync service install")
+            install = "crdtsync service install --user" if place.sysusers is None else "sudo crdtsync service install"
+            yield warning("service", f"{found.unit} is not that of this version", install)
         else:
             yield ok("service", f"{found.unit} is {found.active}, {found.enabled}")

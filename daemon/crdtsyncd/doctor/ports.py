@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from urllib.parse import urlsplit
 
 from crdtsyncd.config import Config
@@ -14,13 +14,18 @@ from crdtsyncd.hostport import PEER_PORT_DEFAULT, split_address
 TIMEOUT_S = 2.0
 
 
-def examine_ports(config: Config, *, runs: bool) -> Iterator[Finding]:
-    """Whether each address can be listened on or is, and whether each peer's can be reached."""
+def examine_ports(config: Config, told: Collection[str] | None) -> Iterator[Finding]:
+    """Whether each address can be listened on or is, and whether each peer's can be reached.
+
+    ``told``: the addresses of the peers that a running daemon tells of itself; None: none runs.
+    """
     wanted = [*config.listen, *([config.metrics_listen] if config.metrics_listen else [])]
     for address in wanted:
         host, port = split_address(address)
-        yield _answers(address, host, port) if runs else _is_free(address, host, port)
+        yield _answers(address, host, port) if told is not None else _is_free(address, host, port)
     for url in config.peers:
+        if url in (told or ()):
+            continue  # of which it knows better
         parts = urlsplit(url)
         yield _reaches(url, str(parts.hostname), parts.port or PEER_PORT_DEFAULT)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from crdtsyncd.cli.units import ago, byte_size, moment, span
 from crdtsyncd.top.frame import Frame
+from crdtsyncd.wording import counted
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -19,22 +20,23 @@ _COLOURS = {"connected": "green", "indirect": "green", "connecting": "yellow", "
 _TROUBLE = {"connected": 1, "indirect": 2}
 """Peers in other states come first."""
 _NEAR_PERCENT = 70
-_RATES = {  # and what they are called where there is little room
-    "writes": "wr", "reads": "rd", "received": "in", "conflicts": "confl", "refusals": "refus", "commits": "comm",
-}  # fmt: skip
+_RATES = ("writes", "reads", "received", "conflicts", "refusals", "commits")
+_SIZES_CHARS_MIN = 60
+"""Below this width the sizes of the log and the history of spaces, and round trips, are left out."""
 
 
 def draw(frame: Frame, width: int, height: int) -> RenderableType:
     """The whole screen."""
     status = frame.status
-    parts: list[RenderableType] = [_title(status, width), _rates(frame, width), _store(status, width)]
+    head = [_title(status, width), *_rates(frame, width), *_store(status, width)]
+    parts: list[RenderableType] = [*head]
     alarms = _alarms(status["alarms"])
     full = _full(status["usage"])
     parts += [*alarms, *([full] if full is not None else []), Text()]
     spaces = _spaces(status["spaces"], width)
     peers = _peers(status["peers"], width)
     parts += [spaces, Text(), peers]
-    used = 3 + len(alarms) + (full is not None) + 3 + spaces.row_count + max(1, peers.row_count) + 2
+    used = len(head) + len(alarms) + (full is not None) + 3 + spaces.row_count + max(1, peers.row_count) + 2
     rows_max = height - used - 1
     if rows_max >= 2:
         parts += [Text(), _keys(frame, width, rows_max - 1)]
@@ -46,26 +48,38 @@ def _title(status: Mapping[str, Any], width: int) -> Text:
     left = Text(no_wrap=True, overflow="ellipsis")
     left.append(node["name"], style="bold")
     left.append(f"  {node['state']}", style=_COLOURS.get(node["state"], "red"))
-    left.append(f"  up {span(node['uptime_s'])}  version {node['version']}")
-    hint = "q quits"
+    left.append(f"  up {span(node['uptime_s'])}")
+    hint, version = "q quits", f"  version {node['version']}"
+    if len(left) + len(version) + len(hint) + 2 <= width:
+        left.append(version)
     gap = width - len(left) - len(hint)
     if gap >= 2:
         left.append(" " * gap + hint, style="dim")
     return left
 
 
-def _rates(frame: Frame, width: int) -> Text:
-    text = Text(no_wrap=True, overflow="ellipsis")
-    for label, short in _RATES.items():
+def _fitted(parts: Sequence[Text], width: int) -> list[Text]:
+    """The parts on as few lines as they need, none of them broken."""
+    lines: list[Text] = []
+    for part in parts:
+        if lines and len(lines[-1]) + 2 + len(part) <= width:
+            lines[-1].append("  ").append_text(part)
+        else:
+            lines.append(Text(no_wrap=True, overflow="ellipsis").append_text(part))
+    return lines
+
+
+def _rates(frame: Frame, width: int) -> list[Text]:
+    parts = []
+    for label in _RATES:
         rate = frame.rates[label]
         style = "yellow bold" if rate and label in ("conflicts", "refusals") else ("bold" if rate else "dim")
-        shown = label if width >= WIDE_CHARS else short
-        text.append(f"{shown} ", style="dim")
-        text.append(f"{rate:,.0f}/s  " if rate >= 10 or not rate else f"{rate:.1f}/s  ", style=style)
-    return text
+        figure = f"{rate:,.0f}/s" if rate >= 10 or not rate else f"{rate:.1f}/s"
+        parts.append(Text.assemble((f"{label} ", "dim"), (figure, style)))
+    return _fitted(parts, width)
 
 
-def _store(status: Mapping[str, Any], width: int) -> Text:
+def _store(status: Mapping[str, Any], width: int) -> list[Text]:
     store = status["store"]
     growth = store.get("growth_bytes_per_hour")
     parts = [
@@ -73,10 +87,9 @@ def _store(status: Mapping[str, Any], width: int) -> Text:
         f"{byte_size(store['free_bytes'])} free",
         "" if growth is None else f"{'+' if growth >= 0 else '-'}{byte_size(abs(growth))}/h",
         f"commit {store['last_commit_ms']:.1f} ms",
-        f"{len(status['agents']):,} agents",
+        counted(len(status["agents"]), "agent"),
     ]
-    text = ("   " if width >= WIDE_CHARS else "  ").join(part for part in parts if part)
-    return Text(text, style="dim", no_wrap=True, overflow="ellipsis")
+    return _fitted([Text(part, style="dim") for part in parts if part], width)
 
 
 def _alarms(alarms: Sequence[Mapping[str, Any]]) -> list[Text]:
@@ -101,12 +114,12 @@ def _table() -> Table:
 def _spaces(spaces: Sequence[Mapping[str, Any]], width: int) -> Table:
     table = _table()
     table.add_column("SPACE", no_wrap=True, overflow="ellipsis", max_width=max(10, width // 4))
-    is_wide = width >= WIDE_CHARS
-    for title in ("KEYS", "CONFLICTS" if is_wide else "CONFL", "WAITING" if is_wide else "WAIT", "LOG", "HISTORY"):
+    has_sizes = width >= _SIZES_CHARS_MIN
+    for title in ("KEYS", "CONFLICTS", "WAITING", *(("LOG", "HISTORY") if has_sizes else ())):
         table.add_column(title, justify="right", no_wrap=True)
     for space in spaces:
         conflicts = Text(f"{space['siblings']:,}", style="yellow bold" if space["siblings"] else "")
-        sizes = [byte_size(space["log_bytes"]), byte_size(space["history_bytes"])]
+        sizes = [byte_size(space["log_bytes"]), byte_size(space["history_bytes"])] if has_sizes else []
         waiting = f"{space['pending_changes']:,}"
         table.add_row(space["name"], f"{space['keys']:,}", conflicts, waiting, *sizes)
     return table
@@ -118,7 +131,8 @@ def _peers(peers: Sequence[Mapping[str, Any]], width: int) -> Table:
     is_wide = width >= WIDE_CHARS
     table.add_column("PEER", no_wrap=True, overflow="ellipsis", max_width=max(10, width // 4))
     table.add_column("STATE", no_wrap=True)
-    for title in ("RTT", "BEHIND", "AHEAD"):
+    has_times = width >= _SIZES_CHARS_MIN
+    for title in ("RTT", "BEHIND", "AHEAD") if has_times else ("BEHIND", "AHEAD"):
         table.add_column(title, justify="right", no_wrap=True)
     if is_wide:
         table.add_column("SEEN", no_wrap=True)
@@ -128,7 +142,7 @@ def _peers(peers: Sequence[Mapping[str, Any]], width: int) -> Table:
         cells = [
             Text(_printable(peer.get("name") or peer.get("url") or "?")),
             Text(peer["state"], style=_COLOURS.get(peer["state"], "red")),
-            Text("" if peer.get("rtt_ms") is None else f"{peer['rtt_ms']:.1f} ms"),
+            *([Text("" if peer.get("rtt_ms") is None else f"{peer['rtt_ms']:.1f} ms")] if has_times else []),
             _lag(peer.get("behind")),
             _lag(peer.get("ahead")),
         ]
@@ -137,9 +151,9 @@ def _peers(peers: Sequence[Mapping[str, Any]], width: int) -> Table:
             cells += [Text(seen, style="dim"), Text(_printable(peer.get("last_error") or ""), style="dim")]
         table.add_row(*cells)
     if not peers:
-        table.add_row(Text("no peers", style="dim"), *[""] * (6 if is_wide else 4))
+        table.add_row(Text("no peers", style="dim"), *[""] * (len(table.columns) - 1))
     elif len(peers) > PEERS_LINES_MAX:
-        table.add_row(Text(f"and {len(peers) - PEERS_LINES_MAX} more", style="dim"), *[""] * (6 if is_wide else 4))
+        table.add_row(Text(f"and {len(peers) - PEERS_LINES_MAX} more", style="dim"), *[""] * (len(table.columns) - 1))
     return table
 
 

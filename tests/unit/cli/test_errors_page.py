@@ -29,6 +29,12 @@ def test_no_exception_is_documented_twice():
     assert sorted(codes) == sorted(set(codes))
 
 
+def test_the_details_that_the_command_line_prints_are_documented():
+    listed = re.search(r"prints such details beside code and message: (.+)\.", PAGE.read_text().replace("\n", " "))
+    assert listed is not None
+    assert set(re.findall(r"`(\w+)`", listed[1].partition(". ")[0])) == set(failures.DETAILS)
+
+
 def test_the_statuses_of_the_command_line_are_documented():
     page = {row["code"]: row["status"] for row in map(OWN_ROW.fullmatch, PAGE.read_text().splitlines()) if row}
     assert page == {

@@ -11,7 +11,7 @@ import pytest
 from crdtsyncd.cli import failures
 from crdtsyncd.cli.commands import get
 
-from crdtsync.errors import ERRORS_BY_CODE, DaemonUnavailable, Refused, Timeout, Unresolved
+from crdtsync.errors import ERRORS_BY_CODE, DaemonUnavailable, NotAllowed, QuotaExceeded, Refused, Timeout, Unresolved
 
 
 def ending(error):
@@ -51,6 +51,16 @@ def test_statuses(error, status):
 def test_who_went_away_is_told_nothing(error, capfd):
     failures.report(error, as_json=True)
     assert capfd.readouterr() == ("", "")
+
+
+def test_programs_are_told_which_right_is_missing_and_when_there_is_room_again():
+    late = QuotaExceeded("slower", quota="requests_per_s", limit=5, who="uid:7", retry_ms=120)
+    assert ending(late).details == {"quota": "requests_per_s", "limit": 5, "who": "uid:7", "retry_ms": 120}
+    assert (late.retry_ms, late.quota, late.limit) == (120, "requests_per_s", 5)
+    assert QuotaExceeded("too many spaces").retry_ms is None
+    refused = NotAllowed("no", who="uid:7", right="read", space="team")
+    assert ending(refused).details == {"who": "uid:7", "right": "read", "space": "team"}
+    assert (refused.who, refused.right, refused.space) == ("uid:7", "read", "team")
 
 
 def test_a_write_that_was_done_before_the_timeout_is_named():

@@ -37,6 +37,7 @@ def test_blank_lines_count_as_lines_and_not_as_objects():
     "text, message",
     [
         ("{}\nx", "file:2: it is not JSON (expecting value at column 1)"),
+        ('{"a": \r\n{}\n', "file:1: it is not JSON (expecting value at column 7)"),
         ("[1]", "file:1: it is not a JSON object"),
         ('{"$bytes": ""}', "file:1: it is not a JSON object"),
         ('{"a": NaN}', "file:1: it cannot be stored: NaN is not JSON and no value can hold it"),

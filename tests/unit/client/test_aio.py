@@ -3,11 +3,14 @@
 import asyncio
 import contextlib
 import threading
+import time
 
 import pytest
 
 from crdtsync import AsyncClient, CrdtSyncError, DaemonUnavailable, OutcomeUnknown, Refused, Timeout, UnknownSpace
+from crdtsync.causality import Writer
 from crdtsync.errors import InvalidEncoding
+from crdtsync.wire.tokens import encode_token
 
 WROTE = {"token": "c1.t", "version": "v1.own", "siblings": 0, "replaced": None, "behind": False}
 GOT = {"value": b"\x2a", "kind": "register", "version": "v1.a", "siblings": 0}  # 42
@@ -164,6 +167,20 @@ async def test_a_timeout_is_kept_and_the_late_reply_ignored(connect):
     with pytest.raises(Timeout, match="may or may not"):
         await client.set("k", 1, timeout=0.1)
     assert await client.get("k") == 1
+
+
+async def test_what_a_daemon_lacks_it_says_later_than_its_client_has_time(connect):
+    def scene(peer):
+        peer.greet()
+        request_id, _, arguments = peer.receive()
+        assert arguments["timeout"] <= 100
+        time.sleep(0.3)
+        peer.refuse(request_id, "timeout", missing={"a": 1})
+
+    client = await connect(scene, after=encode_token([("default", 0, {Writer(1): 1})]))
+    with pytest.raises(Timeout) as timeout:
+        await client.get("k", timeout=0.1)
+    assert timeout.value.missing == {"a": 1}
 
 
 async def test_many_deadlines_are_kept(connect):

@@ -13,7 +13,7 @@ from crdtsync.client.backups import BackupFile
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_told_with_the_file_and_leaves_nothing(tmp_path: Path) -> None:
-    file = BackupFile(tmp_path / "backup", {})
+    file = BackupFile(tmp_path / "backup", {"about": {}})
     full = os.open("/dev/full", os.O_WRONLY)
     os.dup2(full, file._file.fileno())
     os.close(full)

@@ -15,7 +15,9 @@ from crdtsync import (
     Timeout,
     UnknownSpace,
 )
+from crdtsync.causality import Writer
 from crdtsync.errors import InvalidEncoding
+from crdtsync.wire.tokens import encode_token
 
 WROTE = {"token": "c1.t", "version": "v1.own", "siblings": 0, "replaced": None, "behind": False}
 GOT = {"value": b"\x2a", "kind": "register", "version": "v1.a", "siblings": 0}  # 42
@@ -127,18 +129,19 @@ def test_when_the_leader_leaves_another_reads(connect):
 
 
 def test_when_the_leader_times_out_another_reads(connect):
-    released = threading.Event()
+    is_asked, released = threading.Event(), threading.Event()
 
     def scene(peer):
         peer.greet()
         peer.receive()
+        is_asked.set()
         patient, _, _ = peer.receive()
         assert released.wait(10)
         peer.reply(patient, GOT)
 
     client = connect(scene)
-    impatient = in_thread(lambda: client.get("slow", timeout=0.2))
-    time.sleep(0.1)
+    impatient = in_thread(lambda: client.get("slow", timeout=0.3))
+    assert is_asked.wait(10)
     patient = in_thread(lambda: client.get("k"))
     impatient[0].join(10)
     released.set()
@@ -324,6 +327,38 @@ def test_the_daemons_own_timeout_tells_more_and_is_waited_for(connect):
     with pytest.raises(Timeout) as timeout:
         connect(scene).set("k", 1, w=2, timeout=0.1)
     assert (timeout.value.token, timeout.value.held_by) == ("c1.t", ["a"])
+
+
+def test_what_a_daemon_lacks_it_says_later_than_its_client_has_time(connect):
+    """Also to who had asked another one, before the connection was lost, and waits for another thread to read."""
+    is_asked = threading.Event()
+
+    def one_node(peer):
+        peer.greet()
+        request_id, _, _ = peer.receive()
+        peer.send([request_id, 3, ["default", encode_token([("default", 0, {Writer(1): 1})])]])
+        peer.reply(request_id, GOT)
+        peer.receive()
+        is_asked.set()
+        peer.receive()
+
+    def another(peer):
+        peer.greet()
+        asked = [peer.receive() for _ in range(2)]
+        assert asked[1][2]["timeout"] <= 300
+        time.sleep(0.5)
+        for request_id, _, arguments in asked:
+            assert "need" in arguments
+            peer.refuse(request_id, "timeout", missing={"a": 1})
+
+    client = connect(one_node, another)
+    assert client.get("k") == 42
+    leader, led = in_thread(lambda: client.get("other"))
+    assert is_asked.wait(10)
+    with pytest.raises(Timeout) as timeout:
+        client.get("k", timeout=0.3)
+    leader.join(10)
+    assert [timeout.value.missing, led[0].missing] == [{"a": 1}] * 2
 
 
 def test_without_a_daemon_requests_wait_for_it_until_their_time_is_up(connect):

@@ -231,7 +231,7 @@ def test_a_mirror_that_cannot_open_says_what_is_missing(daemon):
     daemon.play(daemon.idle, behind, silent)
     with Client(daemon.path, after=token(7)) as client:
         with pytest.raises(Timeout, match="did not come in time: refused: timeout") as late:
-            client.mirror("p/", timeout=0.3)
+            client.mirror("p/", timeout=1.0)
         assert late.value.missing == {"host-a": 3}
         assert behind.watches[0]["need"] == token(7)
 

@@ -168,7 +168,12 @@ class Machine:
         self.open()
 
     def open(self) -> None:
-        self.store = Store(self.directory / "data", self.directory / "run")
+        self.store = Store(
+            self.directory / "data",
+            self.directory / "run",
+            node=lambda: f"{self.fleet.random.getrandbits(128):032x}",  # the same in every run: meshes depend on it
+            entropy=self.fleet.random.randbytes,
+        )
         identity = Identity(self.store.node, self.name, LOOPBACK_CLUSTER, self.store.database, "0")
         random = Random(self.fleet.random.getrandbits(64))
         self.node = Node(identity, self.store, random, self._log, self.now, self.fleet.caps)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from pycrdt import Doc, Text
 
+from crdtsync.core import entries as entries_module
 from crdtsync.core.comparing import QUIET_S, REPAIR_WAIT_S
+from crdtsync.core.summing import sum_some
 from crdtsync.wire.change import Kind
 from tests.unit.core.fleet import Fleet, Machine
 from tests.unit.core.snapshots import events
@@ -37,6 +39,27 @@ def reconnect(fleet: Fleet) -> None:
     fleet.run(2)
     fleet.link("a", "b")
     settle(fleet)
+
+
+def test_a_node_that_has_not_summed_up_yet_is_compared_when_it_has(
+    pair: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its digest is asked of nobody before that: to work it out at once would keep everybody waiting."""
+    monkeypatch.setattr(entries_module, "SUMMED_AT_ONCE_MAX", 0)
+    a, b = pair["a"], pair["b"]
+    a.agent("ann").set("k", 1)
+    a.agent("ann").set("other", 2)
+    pair.run(1)
+    lose(b, "k")
+    b.restart()
+    reconnect(pair)
+    assert not b.replica.entries.is_summed
+    assert values(pair, "k") == [[1], []]
+    while sum_some(b.node.replicas):
+        pass
+    settle(pair)
+    assert values(pair, "k") == [[1], [1]]
+    assert len(digests(pair)) == 1
 
 
 def test_what_one_node_has_lost_comes_back(pair: Fleet) -> None:

@@ -10,8 +10,10 @@ from pycrdt import Doc, Text
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core import documents as module
-from crdtsync.core.documents import NO_CHANGE, Document, Documents, fresh_updates
+from crdtsync.core.document import Document
+from crdtsync.core.documents import Documents
 from crdtsync.core.entries import Entry
+from crdtsync.core.yjs import NO_CHANGE, fresh_updates
 from crdtsync.errors import CrdtSyncError, InvalidValue
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from random import Random
 from unittest.mock import patch
 
@@ -61,6 +62,55 @@ def test_adding_and_removing_are_inverse(kept, passing):
     for each in passing:
         assert store.remove(each.key, (each.dot,)) == [each]
     assert (store.digest, store.count, len(store), set(store.plural), {key: store.held(key) for key in KEYS}) == before
+
+
+@given(ENTRIES, st.integers(0, 99), st.integers(1, 4), st.sampled_from([0, 3, 99]))
+def test_what_is_loaded_at_once_is_as_what_came_one_by_one(entries, seed, slice_entries, at_once):
+    """Whenever its digest is summed up, and whatever comes and goes before that has been done."""
+    random = Random(seed)
+    some = random.randrange(len(entries) + 1)
+    loaded, expected = Entries(), filled(entries[:some])
+    with patch.object(entries_module, "SUMMED_AT_ONCE_MAX", at_once):
+        loaded.load(entries[:some])
+    steps = entries[some:] + random.sample(entries, len(entries))
+    for step in steps:
+        for store in (loaded, expected):
+            if step in store.held(step.key):
+                store.remove(step.key, (step.dot,))
+            else:
+                store.add(step)
+        loaded.sum_up(slice_entries)
+        assert (loaded.count, loaded.plural, [*loaded.keys()]) == (expected.count, expected.plural, [*expected.keys()])
+        assert [loaded.held(key) for key in KEYS] == [expected.held(key) for key in KEYS]
+    assert loaded.digest == expected.digest
+    assert loaded.is_summed
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["add", "remove", "replace", "ask"]), st.sampled_from(KEYS)), max_size=40)
+
+
+@given(STEPS)
+def test_the_digest_is_the_sum_of_all_live_entries_whenever_they_are_hashed(steps):
+    """Few may wait to be hashed here, so that some are before anybody asks, and others go unhashed."""
+    store, live = Entries(), {}
+    with patch.object(entries_module, "UNHASHED_ENTRIES_MAX", 3):
+        for seq, (what, key) in enumerate([*steps, ("ask", "")], 1):
+            held = store.held(key)
+            one = entry((1, seq, 0), key)
+            if what == "ask":
+                assert store.digest == sum(each.digest for each in live.values()) % entries_module.DIGEST_MODULUS
+            elif what == "remove":
+                for gone in store.remove(key, (held[0].dot,)) if held else ():
+                    del live[gone.dot]
+            elif what == "replace" and len(held) == 1:
+                del live[held[0].dot]
+                store.put_in_place(held[0], one)
+                live[one.dot] = one
+            else:
+                store.add(one)
+                live[one.dot] = one
+            assert len(store._unhashed) <= 3
+            assert {each.dot for each in chain.from_iterable(map(store.held, KEYS))} == set(live)
 
 
 @given(ENTRIES)

@@ -27,7 +27,8 @@ def redeem(
     join = Join(invite, pin.encode(), "x", ())
     bound = binding(b"n" * 32, b"p" * 32, join)
     proven = Join(invite, pin.encode(), "x", (), proof_of(secret_key(secret), bound))
-    invitations.redeem(proven, pin, bound, now_ms)
+    invitations.check(proven, pin, bound, now_ms)
+    invitations.use(invite, pin)
 
 
 def code_of(refusal: pytest.ExceptionInfo[Refused]) -> str:

@@ -89,6 +89,14 @@ def test_what_a_clock_is_ahead_is_told_from_the_way_there_and_back(stage: Stage)
     assert stage.peer.clock_skew_ms == 5000
 
 
+def test_an_answer_that_was_long_under_way_says_nothing_of_the_time(stage: Stage):
+    stage.peer.clock_skew_ms = 7
+    stage.now_s += 14
+    stage.answer(1, time_ms=NOW_MS, now_ms=NOW_MS + 14_000)  # all of that on the way back
+    assert stage.link.rtt_ms == pytest.approx(14_000)
+    assert stage.peer.clock_skew_ms == 7
+
+
 def test_it_says_when_it_wants_to_be_called(stage: Stage):
     assert stage.liveness.deadline_s([stage.link]) == 100 + PROBE_TIMEOUT_S
     stage.answer(1)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from crdtsync.causality import Writer
 from crdtsync.client.horizon import Horizon
 from crdtsync.client.memory import ReadMemory
 from crdtsync.client.mirror.state import MirrorState
@@ -37,8 +38,11 @@ class Copy(Session):
         self.state = MirrorState("default", ReadMemory(), prefix, {}, MANY, MANY) if state is None else state
         self.seen: list[dict] = []
         super().__init__(machine, "mirror")
-        machine.step(AgentFrame(self.conn, self.state.request()[4:]))
+        self.begin()
         settle(machine)
+
+    def begin(self) -> None:
+        self.machine.step(AgentFrame(self.conn, self.state.request()[4:]))
 
     def received(self, data: bytes) -> None:
         for payload in FrameReader(AGENT_FRAME_BYTES_MAX).feed(data):
@@ -418,6 +422,42 @@ def test_after_a_failed_commit_it_starts_over(node):
     assert copy.state["k"] == 1
     ann.set("k", 3)
     copy.check()
+
+
+class Late(Copy):
+    """One that attaches, and begins when it is told to."""
+
+    def begin(self) -> None:
+        if self.machine.wires:
+            super().begin()
+
+
+@pytest.mark.parametrize("is_trimmed", [False, True])
+def test_a_node_that_loses_what_a_watcher_began_with_tells_it_nothing_until_that_is_back(is_trimmed):
+    """What the watcher was shown elsewhere has just come, and the commit of it fails."""
+    with fleet_of("a", "b") as fleet:
+        state = MirrorState("default", ReadMemory(), "", {}, MANY, MANY)
+        fleet["a"].agent("ann").set("k", 1)
+        Copy(fleet["a"], state=state)
+        copy = Late(fleet["b"], state=state)
+        wire = fleet.link("a", "b")
+        while not fleet["b"].replica.vector:  # it comes, and is not on disk yet
+            for machine in wire.ends:
+                machine.turn()
+            for machine in wire.ends:
+                wire.deliver(machine)
+        if is_trimmed:
+            fleet["b"].replica.floor.update({Writer(7): 1})
+        copy.begin()
+        fleet["b"].refuse(NoSpace("the disk is full"))
+        settle(fleet["b"])
+        assert not fleet["b"].replica.vector
+        assert copy.told() == []
+        assert {**state} == {"k": 1}
+        fleet.link("a", "b")
+        fleet.sync()
+        assert copy.told()[-1] == ("current", None)
+        copy.check()
 
 
 # -- how fresh it is -------------------------------------------------------------------------------------------------

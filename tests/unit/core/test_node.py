@@ -294,8 +294,8 @@ def test_a_bug_in_one_request_undoes_the_turn_and_hurts_only_its_connection(node
         draft.replica.vector[5] = 99  # half done
         raise RuntimeError("a bug")
 
-    monkeypatch.setitem(writes.WRITES, "set", broken)
-    event = AgentFrame(bob.conn, pack([9, "set", {"key": "k", "value": pack(3), "n": 1}]))
+    monkeypatch.setitem(writes.WRITES, "delete", broken)
+    event = AgentFrame(bob.conn, pack([9, "delete", {"key": "k", "n": 1}]))
     with pytest.raises(RuntimeError):
         node.step(event)
     ready = node.node.step_failed(event, "RuntimeError: a bug")
@@ -386,7 +386,8 @@ def test_a_frame_that_is_no_request_gets_an_error_and_a_closed_connection(node, 
         {"protocol": 1, "client": b"x", "agent": "ann"},
         {"protocol": 1, "client": bytes(16), "agent": "No Name"},
         {"protocol": 1, "client": bytes(16)},
-        {"protocol": 1, "client": bytes(16), "agent": "ann", "space": "nowhere"},
+        {"protocol": 1, "client": bytes(16), "agent": "ann", "space": "No Space"},
+        {"protocol": 1, "client": bytes(16), "agent": "ann", "space": "x" * 100_000},
         {"protocol": 1, "client": bytes(16), "agent": "ann", "space": []},
     ],
     ids=repr,

@@ -8,7 +8,7 @@ import pytest
 from pycrdt import Doc, Text
 
 from crdtsync.core import reads
-from crdtsync.core.documents import Document
+from crdtsync.core.document import Document
 from crdtsync.core.kinds import rules
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.codec import pack, unpack

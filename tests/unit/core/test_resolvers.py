@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -513,6 +514,39 @@ def test_a_node_two_links_away_counts_too():
         assert asked_of(many) == [["k"], []]
 
 
+def test_a_node_many_links_away_counts_too_until_the_way_to_it_is_cut():
+    with fleet_of("a", "b", "c", "d", "e") as fleet:
+        line = in_order(fleet)
+        for one, other in pairwise(line):
+            fleet.link(one.name, other.name)
+        fleet.run(2)
+        low, high = Resolving(line[0]), Resolving(line[-1])
+        fleet.run(2)
+        conflict(line[-1], "k", "a", "b")
+        fleet.run(2)
+        assert asked_of([low, high]) == [["k"], []]
+        for wire in list(line[2].wires.values()):
+            wire.close()
+        fleet.run(5)
+        assert line[0].node.identity.node not in line[-1].node.sync.resolver_news.nodes
+        assert high.keys() == ["k"]  # nobody whom it hears of has settled it
+
+
+def test_news_of_a_node_that_has_gone_goes_no_circles():
+    with fleet_of("a", "b", "c", "d") as fleet:
+        low, *ring = in_order(fleet)
+        for one, other in ((low, ring[0]), *pairwise([*ring, ring[0]])):
+            fleet.link(one.name, other.name)
+        fleet.run(2)
+        Resolving(low)
+        fleet.run(2)
+        assert all(low.node.identity.node in one.node.sync.resolver_news.nodes for one in ring)
+        for wire in list(low.wires.values()):
+            wire.close()
+        fleet.run(10)
+        assert not any(low.node.identity.node in one.node.sync.resolver_news.nodes for one in ring)
+
+
 def test_a_node_that_comes_later_leaves_alone_what_another_is_at_work_on(three):
     fleet, machines = three
     high = Resolving(machines[2])
@@ -627,7 +661,7 @@ def test_a_pattern_of_a_newer_version_is_passed_over(node):
 
 
 @pytest.mark.parametrize("name", ["pair", "trio"])
-def test_resolvers_that_never_agree_are_slowed_down_and_named(name, request):
+def test_resolvers_that_never_agree_are_slowed_down_and_named(name, request, monkeypatch):
     """Nodes that do not know of each other's resolvers, and answer each in another way, for ever."""
     fleet = request.getfixturevalue(name)
     machines = in_order(fleet)
@@ -658,7 +692,12 @@ def test_resolvers_that_never_agree_are_slowed_down_and_named(name, request):
     fleet.pass_time(resolver_rounds.SETTLED_S - 1)
     fleet.sync()
     assert "resolvers_disagree" in machines[0].alarms
-    fleet.pass_time(resolver_rounds.STILL_OPEN_S + 1)
+    fleet.pass_time(2)
+    monkeypatch.setattr(resolver_cases, "LOOK_KEYS_MAX", 0)
+    for machine in machines:  # the time is over when much is to be looked at, and this key too
+        machine.node.resolvers._dockets["default"]._todo["plan/goal"] = None
+        machine.turn()
+    monkeypatch.undo()
     fleet.sync()
     assert [machine.alarms for machine in machines] == [set() for _ in machines]
 

@@ -434,7 +434,7 @@ def test_a_text_as_a_snapshot_in_transfer_needs_it(fleet: Fleet) -> None:
         fleet.run(0.5)
         assert as_of(pin) == "0123456789"
     assert a.replica.trimmed_position > 0
-    a.replica.store_document(dot)
+    a.replica.texts.store(dot)
     ann.set("k", 1)
     assert as_of(pin) == "0123456789"
     assert as_of(2**60) == "0123456789" * 2

@@ -10,26 +10,30 @@ none removed. Snapshots are cut at any time, given away in parts, and merged sta
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Callable
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdtsync.causality import Dot
 from crdtsync.core import snapshot as snapshot_module
 from crdtsync.core.alarms import Alarms
-from crdtsync.core.entries import Entry
+from crdtsync.core.entries import Entries, Entry, Incoming
 from crdtsync.core.ledger import Ledger
+from crdtsync.core.merging import merge_snapshot
 from crdtsync.core.replica import Replica
 from crdtsync.core.snapshot import Snapshot, Taking
 from crdtsync.core.storage import SnapshotPartRow, SpaceRow
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.change import Op, RemoveRange, value_hash
 from crdtsync.wire.codec import pack
-from crdtsync.wire.snapshot import decode_part, encode_entries
+from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
+from crdtsync.wire.snapshot import compressed, decode_part, encode_entries
 from tests.unit.core.fleet import CODEC, START_MS
 
 KEYS = ("a", "b", "c")
@@ -117,8 +121,8 @@ class History:
     def merge(self, snapshot: Snapshot, host: Host) -> None:
         replica = host.replica
         before = dict(replica.vector)
-        merged = replica.merge_snapshot(
-            carried(snapshot, replica.staging.stage if snapshot.id[0] else nothing), START_MS
+        merged = merge_snapshot(
+            replica, carried(snapshot, replica.staging.stage if snapshot.id[0] else nothing), START_MS
         )
         replica.staging.drop()
         host.log.extend(item.change for item in merged.applied)
@@ -233,6 +237,42 @@ def test_entries_come_back_as_they_were():
     ]
 
 
+def test_a_part_may_come_compressed_and_is_bounded_then_too():
+    host = Host(0)
+    host.replica.commit([Op("k", None, 0, b"x" * 1000, value_hash(b"x" * 1000), (), None)], "ann", None, START_MS)
+    data = encode_entries([*host.replica.entries.all()])
+    small = compressed(data)
+    assert len(small) < len(data) / 2
+    assert decode_part(small) == decode_part(data)
+    assert compressed(small) == small, "what does not become smaller stays as it is"
+    bomb = zlib.compress(bytes(PEER_FRAME_BYTES_MAX + 1))
+    for bad in (small[:-1], small + b"x", small[:1] + b"\xff" * 9, bomb):
+        with pytest.raises(InvalidEncoding, match="malformed part of a snapshot"):
+            decode_part(bad)
+
+
+def test_a_log_that_has_grown_elsewhere_comes_as_a_whole():
+    """Many entries at once for keys that are held: their order is made anew, and nothing else is different."""
+    here, there = Host(0), Host(1)
+    for number in range(3):
+        host = (here, there)[number % 2]
+        host.replica.commit(
+            [Op("log", None, 4, b"%d" % n, value_hash(b"%d" % n), (), None) for n in range(number, 90)], "a", None,
+            START_MS + number,
+        )  # fmt: skip
+    before = [*here.replica.entries.all()]
+    entries = Entries()
+    entries.load([*before])
+    others = [*there.replica.entries.all()]
+    entries.exchange([], Incoming(others), sum(entry.digest for entry in others))
+    expected = Entries()
+    for entry in (*before, *others):
+        expected.add(entry)
+    assert (entries.digest, entries.count) == (expected.digest, expected.count)
+    assert entries.held("log") == expected.held("log")
+    assert entries.copy_of("log").by_dot == expected.copy_of("log").by_dot
+
+
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-1, 2**64 - 1) | st.floats() | st.text(max_size=4) | st.binary(max_size=17),
     lambda inner: st.lists(inner, max_size=12) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
@@ -240,7 +280,11 @@ PLAIN = st.recursive(
 )
 
 
-@given(st.binary(max_size=60) | st.tuples(st.integers(1, 4), PLAIN, PLAIN).map(lambda parts: pack([*parts])))
+@given(
+    st.binary(max_size=60)
+    | st.binary(max_size=60).map(zlib.compress)
+    | st.tuples(st.integers(1, 4), PLAIN, PLAIN).map(lambda parts: pack([*parts]))
+)
 def test_any_bytes_are_a_part_or_refused(data):
     with contextlib.suppress(InvalidEncoding):
         assert decode_part(data) is not None

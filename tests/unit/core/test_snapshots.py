@@ -12,7 +12,7 @@ import pytest
 
 from crdtsync.core import giving, taking, watches
 from crdtsync.core.inputs import DiskSpace
-from crdtsync.errors import NoSpace
+from crdtsync.errors import CrdtSyncError, NoSpace
 from crdtsync.wire.codec import pack
 from crdtsync.wire.messages import Offer, Part, decode_message
 from tests.unit.core.fleet import Stranger, fleet_of
@@ -457,6 +457,36 @@ def test_a_failed_commit_drops_what_it_would_have_shown(apart, small):
     apart.run(1)
     agree(apart, "a", "b")
     assert b.agent().get("lost") is None
+
+
+@pytest.mark.parametrize("error, alarms", [
+    (NoSpace("full"), set()), (CrdtSyncError("no table takes it"), {"snapshot_refused"}),
+])  # fmt: skip
+def test_one_that_cannot_be_stored_is_not_asked_for_again_and_again(apart, small, error, alarms):
+    """It was merged in memory, and the commit failed: that may be tried again at once for lack of space alone."""
+    a, b = apart["a"], apart["b"]
+    fill(a, 35)
+    trim(a)
+    apart.link("b", "a")
+    taker = b.node.sync.transfers.taker
+    while not taker._merging:
+        for wire in list(apart.wires):
+            wire.deliver(a, 1)
+            a.turn()
+            wire.deliver(b, 1)
+            if not taker._merging:
+                b.turn()
+    b.refuse(error)
+    assert b.alarms == alarms
+    apart.sync()
+    apart.link("b", "a")
+    apart.run(1)
+    assert (len(b.replica.entries) == len(a.replica.entries)) is not bool(alarms)
+    apart.run(taking.REFUSED_S)
+    apart.link("b", "a")
+    apart.run(1)
+    agree(apart, "a", "b")
+    assert b.alarms == set()
 
 
 @pytest.mark.parametrize("when", ["before", "during"])

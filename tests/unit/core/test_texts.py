@@ -10,10 +10,12 @@ import pytest
 from pycrdt import Doc, Text
 
 from crdtsync.causality import Dot, Writer
-from crdtsync.core.documents import BULKY_BYTES_MIN, IDLE_S, fresh_updates
+from crdtsync.core.document import BULKY_BYTES_MIN
+from crdtsync.core.documents import IDLE_S
 from crdtsync.core.inputs import Tick
 from crdtsync.core.kinds.text_lineage import by_document
 from crdtsync.core.retention import Caps
+from crdtsync.core.yjs import fresh_updates
 from crdtsync.wire.change import NO_HASH, Change, Kind, Op, value_hash
 from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import decode_dot
@@ -144,10 +146,10 @@ def test_a_document_is_not_dropped_by_the_commit_that_deletes_it(node: Machine) 
     document = decode_dot(Editor(node).append("old")["document"])
     node.agent().write("delete", key="t")
     assert not node.replica.documents.is_named(document)
-    node.replica.drop_document(document)
+    node.replica.texts.drop(document)
     node.turn()
     assert stored(node, document)
-    node.replica.drop_document(document)
+    node.replica.texts.drop(document)
     node.step(Tick())
     node.turn()
     assert not stored(node, document)
@@ -483,7 +485,7 @@ def test_what_is_to_be_brought_over_is_after_a_restart_too(split: Fleet) -> None
     split.link("a", "b")
     b = split["b"]
     while len(texts_of(b)) < 2:  # until b has both on disk, and has not yet acted
-        b.replica.texts_due.clear()
+        b.replica.texts.due.clear()
         for wire in split.wires:
             for end in wire.ends:
                 wire.deliver(end)
@@ -492,7 +494,7 @@ def test_what_is_to_be_brought_over_is_after_a_restart_too(split: Fleet) -> None
         b.store.commit(ready.persist)
         b.node.advance()
         b.deliver(ready)
-        b.replica.texts_due.clear()
+        b.replica.texts.due.clear()
     b.restart()
     heal(split)
     assert texts_of(split["a"]) == ["one two three four"]

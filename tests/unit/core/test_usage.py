@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crdtsync.core import usage
+from crdtsync.core import schema_requests, spaces, usage
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.usage import BUFFER, BUFFER_LOOKS_MIN, CAP, LIMIT, Usage, UsageAlarms, fullest
 from crdtsync.wire.codec import pack
@@ -77,6 +77,22 @@ def test_the_most_siblings_are_looked_for_only_where_something_has_happened(node
     assert siblings() == (4, "k")
     ann.do("resolve", key="k", value=pack(9))
     assert siblings() == (0, "")
+
+
+def test_schemas_and_spaces_are_told_before_there_can_be_no_more(node, monkeypatch):
+    monkeypatch.setattr(schema_requests, "SCHEMAS_MAX", 10)
+    monkeypatch.setattr(spaces, "SPACES_MAX", 10)
+    ann = node.agent("ann")
+    alarms, looker = made()
+    for number in range(7):
+        looker.look(usage.pressing(node.node))
+        assert not alarms.raised()
+        ann.do("schema_set", pattern=f"a{number}/**", policy="max")
+        ann.do("space_create", name=f"space{number}")
+    looker.look(usage.pressing(node.node))
+    schemas, named = sorted(alarm.message for alarm in alarms.raised())
+    assert schemas.startswith("schemas (default) stands at 7 of 10 schemas")
+    assert named.startswith("spaces stands at 7 of 10 spaces")
 
 
 def test_what_the_alarms_look_at_reads_nothing_from_disk(node, monkeypatch):

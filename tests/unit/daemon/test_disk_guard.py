@@ -8,7 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from crdtsyncd.disk import DiskGuard
+from crdtsyncd.disk import DiskGuard, make_room_to_start
+from crdtsyncd.store import Store
 
 from crdtsync.errors import StorageError
 
@@ -42,6 +43,28 @@ def test_writes_are_refused_below_the_reserve_and_taken_again_a_quarter_above_it
                           (MIN, False), (0, True)):  # fmt: skip
         disk.free = free
         assert bool(guard.check()) is refused, free
+
+
+def test_before_the_start_on_a_full_disk_the_ballast_is_given_up(disk: Disk) -> None:
+    disk.ballast.touch()
+    make_room_to_start(disk.place, MIN)
+    assert disk.ballast.exists()
+    disk.free = MIN // 2 - 1
+    make_room_to_start(disk.place, MIN)
+    assert not disk.ballast.exists()
+    make_room_to_start(disk.place / "none", MIN)
+
+
+def test_a_database_that_a_full_disk_keeps_from_being_opened_is_not_to_be_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite calls it an I/O error where its shared memory finds no room."""
+    (tmp_path / "crdtsync.db").write_bytes(b"no database" * 1000)
+    with pytest.raises(StorageError, match="restore it from a backup"):
+        Store(tmp_path, tmp_path)
+    Disk(tmp_path, monkeypatch).free = 0
+    with pytest.raises(StorageError, match="free some space on its disk"):
+        Store(tmp_path, tmp_path)
 
 
 def test_the_refusal_names_the_place_the_figures_and_the_remedy(disk: Disk) -> None:

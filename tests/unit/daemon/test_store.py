@@ -16,9 +16,10 @@ from time import monotonic
 import pytest
 from crdtsyncd import outcomes
 from crdtsyncd.header import read_header
+from crdtsyncd.opening import WAL_CHECKPOINT_BYTES
 from crdtsyncd.outcomes import OUTCOME_AGE_MS_MAX
 from crdtsyncd.schema import APPLICATION_ID, FORMAT
-from crdtsyncd.store import WAL_CHECKPOINT_BYTES, Store
+from crdtsyncd.store import Store
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.storage import (
@@ -170,6 +171,13 @@ def test_a_full_database_refuses_and_takes_again_what_fits(store: Store) -> None
     store.commit(batch(2, 2, value=bytes(1_000_000)))
 
 
+def go_back(tmp_path: Path) -> Store:
+    """Open the database as it was when it was copied to ``older``."""
+    shutil.rmtree(tmp_path / "data")
+    shutil.copytree(tmp_path / "older", tmp_path / "data")
+    return open_store(tmp_path)
+
+
 def test_a_database_that_went_back_takes_a_new_writer(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.commit(batch(1, 1))
@@ -178,13 +186,46 @@ def test_a_database_that_went_back_takes_a_new_writer(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.commit(batch(2, 2))
     store.close()
-    shutil.rmtree(tmp_path / "data")
-    (tmp_path / "older").rename(tmp_path / "data")
+    store = go_back(tmp_path)
+    assert store.spaces()[0].own_writer is None
+    store.close()
+
+
+def begun_by(writer: int, position: int) -> Batch:
+    """Its first change, where there were others."""
+    made = batch(1, position, key="other")
+    made.spaces.clear()
+    made.writers[:] = [(1, writer)]
+    made.changes[:] = [row._replace(writer=writer) for row in made.changes]
+    made.entries[:] = [row._replace(writer=writer) for row in made.entries]
+    return made
+
+
+@pytest.mark.parametrize("is_retired", [False, True])
+def test_also_one_that_has_counted_from_the_beginning_since(tmp_path: Path, is_retired: bool) -> None:
+    """It has fewer changes of its own then than the copy, and goes back to that all the same."""
     store = open_store(tmp_path)
-    try:
-        assert store.spaces()[0].own_writer is None
-    finally:
+    for seq in (1, 2, 3):
+        store.commit(batch(seq, seq))
+    store.close()
+    shutil.copytree(tmp_path / "data", tmp_path / "older")
+    store = open_store(tmp_path)
+    store.commit(batch(4, 4))
+    if is_retired:
+        retiring = Batch()
+        retiring.retired_writers.append((1, 5))
+        store.commit(retiring)
+    else:
         store.close()
+        store = go_back(tmp_path)
+    store.commit(begun_by(6, 5))
+    store.close()
+    store = open_store(tmp_path)
+    assert store.spaces()[0].own_writer == 6, "that it goes on with, for the disk did not go back"
+    store.close()
+    store = go_back(tmp_path)
+    assert store.spaces()[0].own_writer is None
+    store.close()
 
 
 def test_one_data_directory_has_one_daemon(tmp_path: Path, store: Store) -> None:
@@ -294,7 +335,8 @@ def test_a_reader_keeps_the_log_and_nobody_waits_for_it(store: Store) -> None:
 _BREAK = """
 import sys
 from pathlib import Path
-from crdtsyncd.store import WAL_CHECKPOINT_BYTES, Store
+from crdtsyncd.opening import WAL_CHECKPOINT_BYTES
+from crdtsyncd.store import Store
 from crdtsync.core.storage import Batch
 from crdtsync.errors import StorageError
 store = Store(Path(sys.argv[1]) / "data", Path(sys.argv[1]) / "run")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +14,19 @@ import pytest
 from crdtsyncd import listening as accepting
 from crdtsyncd import transport
 from crdtsyncd.listening import addresses, listen
-from crdtsyncd.transport import BACKOFF_S_FIRST, BACKOFF_S_MAX, Guest, PeerConnection, dial_forever
+from crdtsyncd.transport import (
+    BACKOFF_S_FIRST,
+    BACKOFF_S_MAX,
+    REFUSED_BACKOFF_S_MAX,
+    AnotherAnswers,
+    Credentials,
+    Guest,
+    PeerConnection,
+    TlsRefused,
+    Tries,
+    attempt,
+    dial_forever,
+)
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
@@ -24,9 +38,12 @@ class Sink:
 
     def __init__(self) -> None:
         self.states: list[tuple[str, str]] = []
+        self.astray: list[tuple[str, str, str]] = []
         self.logged: list[dict[str, object]] = []
         self.frames: list[bytes] = []
         self.linked = False
+        self.due = 0
+        self.shown: Credentials | None = None
         self.count = 0
         self.connection: PeerConnection | None = None
         self.closed = asyncio.Event()
@@ -51,14 +68,20 @@ class Sink:
     def dial_state(self, _url: str, state: str, error: str) -> None:
         self.states.append((state, error))
 
+    def misled(self, node: str, address: str, found: str) -> None:
+        self.astray.append((node, address, found))
+
     def is_linked(self, _url: str) -> bool:
         return self.linked
 
-    def credentials(self) -> None:
-        return None
+    def credentials(self) -> Credentials | None:
+        return self.shown
 
     def recognise(self, _certificate: bytes | None, _asked: str) -> Guest:
         return Guest("")
+
+    def turn_due(self) -> int:
+        return self.due
 
     async def breathe(self) -> None:
         await asyncio.sleep(0)
@@ -116,12 +139,12 @@ async def test_the_delay_doubles_up_to_its_maximum_with_full_jitter(
     assert highest[:4] == [BACKOFF_S_FIRST * 2**n for n in (1, 2, 3, 4)]
     assert highest == sorted(highest)
     assert highest[-1] == BACKOFF_S_MAX
-    assert set(sink.states) == {("refused", "Connection refused")}
+    assert set(sink.states) == {("down", "Connection refused")}
 
 
 @pytest.mark.parametrize(
     "error,state",
-    [(ConnectionRefusedError(111, "Connection refused"), "refused"), (TimeoutError(), "down"),
+    [(ConnectionRefusedError(111, "Connection refused"), "down"), (TimeoutError(), "down"),
      (OSError(113, "No route"), "down"),
      (InvalidHandshake("not a websocket"), "down"), (ConnectionClosed(None, None), "down")],
 )  # fmt: skip
@@ -135,6 +158,36 @@ async def test_whatever_fails_is_reported_in_words_and_tried_again(
     for found, reason in sink.states:
         assert found == state
         assert reason
+
+
+async def test_who_is_refused_does_not_fill_the_log_of_the_other(monkeypatch: pytest.MonkeyPatch, sink: Sink) -> None:
+    clock = Clock(monkeypatch, 12)
+    monkeypatch.setattr(transport, "_connected", unreachable(TlsRefused("its certificate has expired")))
+    await dial(sink)
+    assert set(sink.states) == {("refused", "its certificate has expired")}
+    assert clock.bounds[-1][1] == REFUSED_BACKOFF_S_MAX
+
+
+@pytest.mark.parametrize("address", ["[::1", "host:abc", "host:99999", "a..b:1", "\xe9" * 70 + ":1", "user@host:1"])
+async def test_what_cannot_be_an_address_is_reported_and_does_not_end_the_dialling(sink: Sink, address: str) -> None:
+    context = ssl.create_default_context()
+    sink.shown = Credentials(context, context, "x")
+    assert await attempt(f"wss://{address}", sink, Tries()) == Tries(1)
+    ((state, reason),) = sink.states
+    assert state == "down"
+    assert reason
+
+
+async def test_nothing_is_said_to_another_than_the_one_wanted(monkeypatch: pytest.MonkeyPatch, sink: Sink) -> None:
+    @asynccontextmanager
+    async def connected(_url: str, _sink: Sink) -> AsyncIterator[tuple[None, str]]:
+        yield None, "a" * 32
+
+    monkeypatch.setattr(transport, "_connected", connected)
+    with pytest.raises(AnotherAnswers) as another:
+        await attempt("wss://127.0.0.1:1", sink, Tries(), "b" * 32)
+    assert another.value.node == "a" * 32
+    assert sink.count == 0
 
 
 async def test_a_node_that_is_linked_already_is_not_dialled(monkeypatch: pytest.MonkeyPatch, sink: Sink) -> None:
@@ -171,6 +224,77 @@ async def test_messages_go_out_in_order_and_then_the_reason(sink: Sink) -> None:
             await peer.recv()
         await asyncio.wait_for(sink.closed.wait(), 10)
         assert sink.reason == "because of a test"
+
+
+@pytest.mark.parametrize("due", [0, 7])
+async def test_messages_come_in_order_however_they_are_taken_in(sink: Sink, due: int) -> None:
+    """Some at once, the others when it is their turn; one of them in pieces."""
+    sink.due = due
+    sent = [b"%d" % n for n in range(300)]
+    async with listening(sink) as address, connect(f"ws://{address}", compression=None) as peer:
+        for number, message in enumerate(sent):
+            await peer.send([message[:1], message[1:]] if number % 50 == 40 else message)
+        async with asyncio.timeout(10):
+            while len(sink.frames) < len(sent):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+    assert sink.frames == sent
+
+
+async def test_a_message_is_taken_at_once_and_a_second_one_waits_for_its_turn(sink: Sink) -> None:
+    async with listening(sink) as address, connect(f"ws://{address}", compression=None) as peer:
+        async with asyncio.timeout(10):
+            while sink.connection is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        socket = sink.connection._socket
+        sink.due = 1
+        assert socket.take is not None
+        assert [socket.take(b"first"), socket.take(b"second")] == [True, False]
+        sink.due = 2  # the turn is over, and another one due
+        assert socket.take(b"third")
+        sink.due = 0  # nothing waits
+        assert socket.take(b"fourth")
+        sink.connection.close("because of a test")
+        assert not socket.take(b"too late")
+        with pytest.raises(ConnectionClosed):
+            await peer.recv()
+    assert sink.frames == [b"first", b"third", b"fourth"]
+
+
+UPGRADE = (
+    "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+async def test_what_a_kernel_takes_for_who_does_not_read_is_no_flow_and_a_slow_reader_is(sink: Sink) -> None:
+    loop = asyncio.get_running_loop()
+    async with listening(sink) as address:
+        host, port = address.split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as peer:
+            peer.sendall(UPGRADE.encode())
+            peer.setblocking(False)
+            assert b"101" in await loop.sock_recv(peer, 4096)
+            async with asyncio.timeout(10):
+                while sink.connection is None:  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+            connection, flows = sink.connection, []
+            for _ in range(4):  # a few kB now and then: all of it fits between the kernels, and nobody reads it
+                connection.send(b"x" * 4000)
+                async with asyncio.timeout(10):
+                    while connection._unacknowledged():  # noqa: ASYNC110
+                        await asyncio.sleep(0.001)
+                flows.append(connection.has_flowed(1024))
+            assert flows == [False] * 4
+            connection.send(b"x" * 2**25)  # more than fits
+            connection.has_flowed(1024)
+            async with asyncio.timeout(10):
+                while not connection.has_flowed(1024):  # it is read, bit by bit
+                    await loop.sock_recv(peer, 2**16)
+            async with asyncio.timeout(10):
+                while connection.has_flowed(1024):  # noqa: ASYNC110  # nobody reads any more, and no kernel takes more
+                    await asyncio.sleep(0.2)
+            assert connection._unacknowledged() > 0
+            connection.close("because of a test")
 
 
 async def test_a_long_reason_is_cut_to_what_a_close_frame_holds(sink: Sink) -> None:
@@ -211,6 +335,7 @@ async def test_what_is_no_websocket_is_logged(sink: Sink) -> None:
     (entry,) = sink.logged
     assert entry["event"] == "peer_refused"
     assert "no websocket handshake" in str(entry["reason"])
+    assert str(entry["url"]).startswith("127.0.0.1:")
 
 
 async def test_connections_without_a_handshake_are_bounded_and_the_oldest_goes(

@@ -16,7 +16,7 @@ from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.comparing import Digests, Removed
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
-from crdtsync.wire.meshing import HOPS_MAX, Ask, Asked, Held, Holding, Reached, Relays
+from crdtsync.wire.meshing import ASKED_WRITERS_MAX, HOPS_MAX, Ask, Asked, Held, Holding, Reached, Relays
 from crdtsync.wire.messages import (
     FRAME_CHANGES_MAX,
     LINKS_MAX,
@@ -41,6 +41,8 @@ COUNTS = st.integers(0, SEQ_MAX)
 WRITERS = st.integers(0, WRITER_MAX)
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,10}", fullmatch=True)
 SPACES = NAMES | st.just("_cluster")
+ASKED_SIZE_MAX = 16
+ASKED = st.builds(Asked, SPACES, COUNTS, st.lists(WRITERS, max_size=ASKED_SIZE_MAX).map(tuple))
 IDS = st.text(min_size=1, max_size=20)
 SHORT = st.binary(min_size=8, max_size=8)
 FRONTIERS = st.dictionaries(WRITERS, st.tuples(COUNTS, SHORT), max_size=4)
@@ -68,7 +70,7 @@ MESSAGES = st.one_of(
     st.builds(Want, SPACES, COUNTS, FRONTIERS),
     st.builds(Links, st.frozensets(IDS, max_size=4)),
     st.builds(Relays, st.booleans(), st.dictionaries(SPACES | st.just(""), st.frozensets(IDS, max_size=3), max_size=3)),
-    st.builds(Ask, IDS, COUNTS, st.lists(st.builds(Asked, SPACES, COUNTS, st.lists(WRITERS).map(tuple))).map(tuple)),
+    st.builds(Ask, IDS, COUNTS, st.lists(ASKED, max_size=ASKED_WRITERS_MAX // ASKED_SIZE_MAX).map(tuple)),
     st.builds(
         Holding,
         IDS,

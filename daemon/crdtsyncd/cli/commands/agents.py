@@ -8,6 +8,7 @@ from typing import Any
 import click
 from crdtsyncd.cli import output, values
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.failures import CommandFailed
 from crdtsyncd.cli.params import NAME
 from crdtsyncd.cli.session import connect
 from crdtsyncd.cli.tables import Column, show_table
@@ -42,22 +43,45 @@ def create(settings: Settings, name: str, path: str | None) -> None:
       crdtsync agent create researcher-1
       crdtsync agent create researcher-1 --file researcher-1.key
     """
-    file = None if path is None else os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, KEY_FILE_MODE)
-    try:
+    if path is None:
         with connect(settings) as client:
             fields = client.agent_create(name)
-        if file is not None:
-            os.write(file, f"{fields['key']}\n".encode())
+        output.result(settings, str(fields["key"]), fields)
+        return
+    fields = _create_with_file(settings, name, path)
+    output.result(settings, f"the key of {name} is in {path}", {**fields, "key": None, "file": path})
+
+
+def _create_with_file(settings: Settings, name: str, path: str) -> dict[str, Any]:
+    """The key goes to its file first: an agent whose key nobody has would be of no use, and its name taken."""
+    from crdtsync.client.new_agents import new_agent_key
+    from crdtsync.errors import DaemonUnavailable, Timeout
+
+    key, is_asked = new_agent_key(name), False
+    _write_new(path, f"{key}\n".encode())
+    try:
+        with connect(settings) as client:
+            is_asked = True
+            return client.agent_create(name, key=key)
+    except BaseException as error:
+        if is_asked and isinstance(error, DaemonUnavailable | Timeout):  # it may have been made
+            message = f"{error}: if crdtsync agent list shows {name}, its key is in {path}; if not, remove that file"
+            raise CommandFailed(message, status=error.exit_status, code=error.code) from None
+        os.unlink(path)  # noqa: PTH108  # it was made above
+        raise
+
+
+def _write_new(path: str, content: bytes) -> None:
+    """Write a new file, readable for its owner alone, to the disk. If that fails there is none."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, KEY_FILE_MODE)
+    try:
+        with os.fdopen(file, "wb") as stream:
+            stream.write(content)
+            stream.flush()
             os.fsync(file)
     except BaseException:
-        if path is not None:
-            os.unlink(path)  # noqa: PTH108  # it was made above
+        os.unlink(path)  # noqa: PTH108  # as above
         raise
-    finally:
-        if file is not None:
-            os.close(file)
-    shown = fields if path is None else {**fields, "key": None, "file": path}
-    output.result(settings, str(fields["key"]) if path is None else f"the key of {name} is in {path}", shown)
 
 
 @state_command("list")

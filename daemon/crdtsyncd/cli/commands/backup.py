@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from crdtsyncd.cli import output
@@ -13,11 +12,7 @@ from crdtsyncd.cli.progress import Progress
 from crdtsyncd.cli.session import connect
 from crdtsyncd.cli.units import byte_size, moment
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 PATH = click.Path(readable=False, path_type=Path)  # who opens it says better what is wrong with it
-_MB = 1_000_000
 
 
 @state_command("backup")
@@ -35,8 +30,8 @@ def backup(settings: Settings, file: Path) -> None:
     """
     if not file.name:
         raise click.UsageError("FILE must name a file")
-    with connect(settings) as client, Progress("MB copied") as progress:
-        about = client.backup(file, progress=_in_megabytes(progress))
+    with connect(settings) as client, Progress("copied") as progress:
+        about = client.backup(file, progress=progress.show_bytes)
     fields = {"file": str(file), **about, "time": moment(about["time"])}
     output.result(settings, f"wrote {file}: {byte_size(about['bytes'])} of node {about['name']}", fields)
 
@@ -68,9 +63,9 @@ def restore(
     if new_node and same_node:
         raise click.UsageError("--new-node and --same-node exclude each other")
     place = data_dir if data_dir is not None else data_directory()
-    with Progress("MB copied") as progress:
+    with Progress("copied") as progress:
         done = put_in_place(
-            file, place, force=force, new_node=new_node, same_node=same_node, progress=_in_megabytes(progress)
+            file, place, force=force, new_node=new_node, same_node=same_node, progress=progress.show_bytes
         )
     replaced = str(done.replaced) if done.replaced is not None else None
     fields = {"path": str(done.path), "replaced": replaced, "new_node": done.is_moved, "backup": done.about}
@@ -91,10 +86,3 @@ def data_directory() -> Path:
     if "data_dir" not in config.model_fields_set and os.geteuid() == 0 and is_service_here():
         return SERVICE_DATA
     return config.data_dir
-
-
-def _in_megabytes(progress: Progress) -> Callable[[int, int], None]:
-    def advance(done: int, total: int) -> None:
-        progress.show(done / _MB, total / _MB)
-
-    return advance

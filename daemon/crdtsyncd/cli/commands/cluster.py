@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +115,8 @@ def join(settings: Settings, invite: str, listen: tuple[str, ...], merge: bool, 
     else:
         with connect(settings) as client:
             fields = client.cluster_join(word, listen=listen, archive=archive, **_timeout(settings))
-    output.result(settings, f"joined {fields['cluster']}, {fields['members']} members", fields)
+    done = "is a member of" if fields.get("already") else "joined"
+    output.result(settings, f"{done} {fields['cluster']}, {fields['members']} members", fields)
 
 
 @state_command("members")
@@ -173,9 +174,16 @@ def rotate_key(settings: Settings, finish: bool) -> None:
     """
     with connect(settings) as client:
         fields = client.cluster_rotate_key(finish=finish, timeout=settings.timeout)
-    waits = ", ".join(fields["waits_for"])
-    state = f"the new key is used once these members know it: {waits}" if waits else "all members know the new key"
-    output.result(settings, state, fields)
+    output.result(settings, _key_state(fields["waits_for"], finish=finish), fields)
+
+
+def _key_state(waits_for: Sequence[str], *, finish: bool) -> str:
+    """What has come of the change of a key: members that do not know it yet are waited for, or are not."""
+    waits = ", ".join(waits_for)
+    if finish:
+        late = f"; these members refuse this node until they hear of it from another member: {waits}"
+        return "the new key is in use, and the old one is worth nothing" + (late if waits else "")
+    return f"the new key is used once these members know it: {waits}" if waits else "all members know the new key"
 
 
 def _timeout(settings: Settings) -> dict[str, Any]:

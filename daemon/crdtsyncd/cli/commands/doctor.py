@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +15,8 @@ if TYPE_CHECKING:
     from crdtsyncd.doctor import Finding
 
 PROBLEMS_FOUND = 1
+NARROW_CHARS = 60
+"""Below this width there is no room for a column of its own for what comes first."""
 _MARKS = {"ok": "ok     ", "warning": "warning", "problem": "PROBLEM"}
 
 
@@ -45,6 +50,27 @@ def _show(settings: Settings, finding: Finding) -> None:
     if settings.json:
         output.line(output.record(finding._asdict()))
         return
-    output.line(f"{_MARKS[finding.state]}  {finding.check}: {finding.message}")
+    for text in fitted(finding, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
+        output.line(text)
+
+
+def fitted(finding: Finding, width: int | None) -> list[str]:
+    """The lines to show: as long as they are, or folded between words; paths and addresses stay whole, to be copied."""
+    mark = f"{_MARKS[finding.state]}  "
+    lines = [(mark, f"{finding.check}: {finding.message}")]
     if finding.remedy:
-        output.line(f"         → {finding.remedy}")
+        lines.append((" " * len(mark) + "→ ", finding.remedy))
+    if width is None:
+        return ["".join(line) for line in lines]
+    folded: list[str] = []
+    for first, text in lines:
+        is_narrow = width < NARROW_CHARS
+        wrapper = textwrap.TextWrapper(
+            width,
+            initial_indent=first.lstrip() if is_narrow else first,
+            subsequent_indent="  " if is_narrow else " " * len(first),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        folded += wrapper.wrap(text)
+    return folded

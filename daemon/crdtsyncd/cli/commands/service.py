@@ -6,6 +6,7 @@ import click
 from crdtsyncd.cli import output
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.failures import CommandFailed
+from crdtsyncd.wording import counted
 
 NOT_RUNNING = 3
 
@@ -70,6 +71,7 @@ def status(settings: Settings, user: bool) -> None:
     Example:
       crdtsync service status
     """
+    from crdtsyncd.unit_faults import faults
     from crdtsyncd.units import UNITS, place_of, state
 
     place = place_of(user)
@@ -79,15 +81,14 @@ def status(settings: Settings, user: bool) -> None:
     else:
         for found in states:
             pid = f", pid {found.pid}" if found.pid else ""
-            restarts = f", restarted {found.restarts} times" if found.restarts else ""
+            restarts = f", restarted {counted(found.restarts, 'time')}" if found.restarts else ""
             text = f": {found.text}" if found.text else ""
             output.line(f"{found.unit}  {found.active}, {found.enabled}{pid}{restarts}{text}")
-    if any(found.active != "active" for found in states):
-        flag = " --user" if user else ""
+    wrong = list(faults(place, states))
+    if wrong:
+        worst = wrong[-1]  # the daemon itself, if it is one of them
         raise CommandFailed(
-            f"the service does not run; install or start it with: crdtsync service install{flag}",
-            status=NOT_RUNNING,
-            code="daemon_unavailable",
+            f"{worst.unit} {worst.message}; {worst.remedy}", status=NOT_RUNNING, code="daemon_unavailable"
         )
 
 

@@ -40,9 +40,10 @@ def space() -> None:
     type=TEXT,
     help="Only these nodes hold it, and no byte of it gets to others. May be repeated.",
 )
+@click.option("--private", is_flag=True, help="It begins with rights for you alone, not for the socket's group.")
 @concern_option
 @pass_settings
-def create(settings: Settings, name: str, nodes: Sequence[str], w: WriteConcernValue | None) -> None:
+def create(settings: Settings, name: str, nodes: Sequence[str], private: bool, w: WriteConcernValue | None) -> None:
     """Make a space on every node, or on some. If it is there already, on the same nodes, nothing happens.
 
     Prints a token: who waits for it on another node finds the space there.
@@ -50,11 +51,11 @@ def create(settings: Settings, name: str, nodes: Sequence[str], w: WriteConcernV
     \b
     Examples:
       crdtsync space create research
-      crdtsync space create payroll --nodes host-a,host-b -w all
+      crdtsync space create payroll --private --nodes host-a,host-b -w all
     """
     wanted = [word.strip() for words in nodes for word in words.split(",")] if nodes else None
     with connect(settings) as client:
-        made = client.create_space(name, nodes=wanted)
+        made = client.create_space(name, nodes=wanted, private=private)
         if w is not None and made.token is not None:
             client.wait(made.token, w=w)
     output.result(settings, str(made.token), _plain(asdict(made)))
@@ -127,11 +128,17 @@ SPACE_COLUMNS = (
     Column("SINCE", lambda row: ago(row["time"]) if row["time"] else ""),
 )
 
+
+def _figure(count: int | None) -> str:
+    """Nothing where the agent may not know it."""
+    return "" if count is None else f"{count:,}"
+
+
 ARCHIVE_COLUMNS = (
     Column("ARCHIVE", lambda row: row["name"]),
-    Column("ENTRIES", lambda row: f"{row['entries']:,}", is_number=True),
-    Column("SIZE", lambda row: byte_size(row["size_bytes"]), is_number=True),
-    Column("UNSEEN", lambda row: f"{row['unseen']:,}", is_number=True),
+    Column("ENTRIES", lambda row: _figure(row["entries"]), is_number=True),
+    Column("SIZE", lambda row: "" if row["size_bytes"] is None else byte_size(row["size_bytes"]), is_number=True),
+    Column("UNSEEN", lambda row: _figure(row["unseen"]), is_number=True),
     Column("DROPPED", lambda row: ago(row["time"])),
     Column("UNTIL", lambda row: row["until"]),
 )

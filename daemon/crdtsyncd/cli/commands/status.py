@@ -51,7 +51,7 @@ def peers(settings: Settings) -> None:
     Example:
       crdtsync peers
     """
-    found = _status(settings)["peers"]
+    found = _status(settings, far=True)["peers"]
     if settings.json:
         for peer in found:
             output.line(values.dumps(peer))
@@ -61,15 +61,20 @@ def peers(settings: Settings) -> None:
         output.line("no peers")
 
 
-def _status(settings: Settings) -> Fields:
+def _status(settings: Settings, *, far: bool = False) -> Fields:
     """The daemon's status with its times as RFC 3339; the protocol has ms."""
     with connect(settings) as client:
-        fields = client.status()
+        fields = client.status(far=far)
     for section, name in _TIMES.items():
         for part in fields[section]:
             part[name] = moment(part.get(name))
     fields["node"]["certificate_expires"] = moment(fields["node"].get("certificate_expires"))
     return fields
+
+
+def _lag_of(peer: Mapping[str, Any], name: str) -> str:
+    is_unknown = peer["state"] == "indirect" and not peer.get(name)  # reached over others, and has not told in time
+    return "?" if is_unknown else _lag(peer.get(name))
 
 
 def _lag(lag: dict[str, int] | None) -> str:
@@ -108,8 +113,8 @@ PEER_COLUMNS = (
     Column("STATE", lambda peer: peer["state"]),
     Column("DIRECTION", lambda peer: peer.get("direction") or (f"over {peer['via']}" if peer.get("via") else "")),
     Column("RTT", lambda peer: round_trip(peer.get("rtt_ms")), is_number=True),
-    Column("BEHIND", lambda peer: _lag(peer.get("behind")), is_number=True),
-    Column("AHEAD", lambda peer: _lag(peer.get("ahead")), is_number=True),
+    Column("BEHIND", lambda peer: _lag_of(peer, "behind"), is_number=True),
+    Column("AHEAD", lambda peer: _lag_of(peer, "ahead"), is_number=True),
     Column("LAST SEEN", lambda peer: "" if peer["state"] == "indirect" else ago(peer.get("last_seen"))),
     Column("CLOCK", lambda peer: clock_skew(peer.get("clock_skew_ms"))),
     Column("URL", lambda peer: peer.get("url") or "", folds=True),

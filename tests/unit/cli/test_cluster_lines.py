@@ -1,0 +1,70 @@
+"""What the cluster commands say of what they have done, or left undone."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from crdtsyncd.cli import merging
+from crdtsyncd.cli.commands.cluster import _key_state
+
+
+def test_a_key_in_use_is_not_said_to_wait():
+    assert _key_state(["host-c"], finish=False) == "the new key is used once these members know it: host-c"
+    assert _key_state([], finish=False) == "all members know the new key"
+    done = _key_state(["host-c"], finish=True)
+    assert done.startswith("the new key is in use")
+    assert "refuse this node until they hear of it from another member: host-c" in done
+    assert "host" not in _key_state([], finish=True)
+
+
+def test_a_member_brings_nothing_along_twice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    client = SimpleNamespace(
+        status=lambda: {"spaces": [{"name": "default", "keys": 1}]},
+        cluster_join=lambda *_, **__: {"cluster": "c", "already": True},
+    )
+
+    @contextmanager
+    def connect(_settings: Any) -> Any:
+        yield client
+
+    monkeypatch.setattr(merging, "connect", connect)
+    monkeypatch.setattr(merging, "_export", lambda _settings, space, path: path.write_text(space))
+    monkeypatch.setattr(merging, "_import", lambda *_: pytest.fail("it holds this already"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    settings: Any = SimpleNamespace()
+    assert merging.join_and_merge(settings, "crdtsync1.x", ())["already"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_merge_says_where_the_rest_lies(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    client = SimpleNamespace(
+        status=lambda: {"spaces": [{"name": "default", "keys": 1}, {"name": "team", "keys": 1}]},
+        cluster_join=lambda *_, **__: {"cluster": "c"},
+    )
+
+    @contextmanager
+    def connect(_settings: Any) -> Any:
+        yield client
+
+    def interrupted(_settings: Any, space: str, path: Path) -> bool:
+        if space == "team":
+            raise KeyboardInterrupt
+        path.unlink()
+        return True
+
+    monkeypatch.setattr(merging, "connect", connect)
+    monkeypatch.setattr(merging, "_export", lambda _settings, space, path: path.write_text(space))
+    monkeypatch.setattr(merging, "_import", interrupted)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    settings: Any = SimpleNamespace()
+    with pytest.raises(KeyboardInterrupt):
+        merging.join_and_merge(settings, "crdtsync1.x", ())
+    place = next(tmp_path.glob("crdtsync-merge-*"))
+    assert [path.name for path in place.iterdir()] == ["team.ndjson"]
+    assert str(place) in capsys.readouterr().err

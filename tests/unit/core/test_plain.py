@@ -1,0 +1,247 @@
+"""The short way of plain writes does what the long one does: to the byte, on disk, to agents and to peers."""
+
+from __future__ import annotations
+
+import shutil
+from random import Random
+from typing import Any
+from unittest import mock
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crdtsync.causality import Writer
+from crdtsync.core.inputs import AgentFlow, AgentFrame, AgentOpened, PeerFrame, PeerOpened
+from crdtsync.core.storage import Batch
+from crdtsync.wire.change import NO_HASH, Change, Kind, Op, value_hash
+from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.framing import FrameReader
+from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, VALUE_BYTES_MAX
+from crdtsync.wire.messages import Changes, Hello, encode_message
+from crdtsync.wire.tokens import encode_token
+from tests.unit.core.fleet import CODEC, START_MS, Fleet, Machine, fleet_of
+
+AGENTS = ("ann", "ben")
+PEER_CONN = 9
+KEYS = ("a", "b", "plain/key", "ü", "_schema/a", "", "x" * 1024, "x" * 1025, "new\nline")
+VALUES = (
+    *map(pack, ("text", 7, True, None, b"bytes", 1.5, [1, {"a": 2}], {"m": {}})),
+    b"", b"\x01\x02", b"\xc1", pack(float("nan")), pack({1: 2}), pack("x" * 20_000), bytes(VALUE_BYTES_MAX + 1),
+)  # fmt: skip
+
+keys = st.sampled_from(KEYS[:3]) | st.sampled_from(KEYS)
+values = st.sampled_from(VALUES[:5]) | st.sampled_from(VALUES)
+seen = st.sampled_from(["none", "none", "told", "told", "stale", "other", "?", "v1.broken"])
+options = st.sampled_from(
+    [{}, {}, {}, {}, {"ttl": 300}, {"confidence": 0.5}, {"meta": pack("m")}, {"if_absent": True}, {"strict": True},
+     {"agent": "carl"}, {"space": "default"}, {"space": "nowhere"}, {"again": True}, {"w": 1}, {"timeout": 5}]
+)  # fmt: skip
+steps = st.one_of(
+    st.tuples(st.just("set"), st.sampled_from(AGENTS), keys, values, seen, options),
+    st.tuples(st.just("set"), st.sampled_from(AGENTS), st.just("a"), values, seen, st.just({})),
+    st.tuples(st.just("set"), st.sampled_from(AGENTS), st.just("a"), st.just(VALUES[0]), seen, st.just({})),
+    st.tuples(st.sampled_from(["get", "entry", "history", "delete"]), st.sampled_from(AGENTS), keys),
+    st.tuples(st.just("incr"), st.sampled_from(AGENTS), keys),
+    st.tuples(st.just("batch"), st.sampled_from(AGENTS), keys),
+    st.tuples(st.just("peer"), keys, st.booleans()),
+    st.tuples(st.just("schema"), st.sampled_from(AGENTS), st.sampled_from(["max", "all", ""])),
+    st.tuples(st.just("watch"), st.sampled_from(AGENTS), st.sampled_from(["", "a", "pl"]), st.booleans()),
+    st.tuples(st.just("wait"), st.sampled_from(AGENTS)),
+    st.tuples(st.just("flow"), st.sampled_from(AGENTS), st.booleans()),
+    st.tuples(st.just("turn")),
+    st.tuples(st.just("turn")),
+    st.tuples(st.just("time"), st.sampled_from([0, 1, 250, 400])),
+)
+
+
+class Twin:
+    """A machine on a copy of another one's files, or that one itself."""
+
+    def __init__(self, fleet: Fleet, directory: str, *, is_short: bool) -> None:
+        self.machine = Machine(fleet, "a", fleet.directory / directory)
+        node = self.machine.node
+        node.desk.is_short = is_short
+        for replica in node.replicas.values():
+            replica._random = Random(5)
+        self.told: dict[tuple[int, int], Any] = {}
+        self.requests = 1
+        for conn, name in enumerate(AGENTS, 1):
+            self.machine.step(AgentOpened(conn, 1000, 4242))
+            hello = {"protocol": 1, "client": name.encode().ljust(16, b"."), "agent": name, "points": True}
+            self.machine.step(AgentFrame(conn, pack([1, "hello", hello])))
+        self.machine.step(PeerOpened(PEER_CONN, "ws://stranger", dialled=False))
+        hello_of_peer = Hello("stranger", "stranger", node.identity.cluster, b"d" * 16, {"default": (0, {})}, START_MS)
+        self.machine.step(PeerFrame(PEER_CONN, encode_message(hello_of_peer)))
+
+    def turn(self) -> dict[str, Any]:
+        """All that came of one turn."""
+        node = self.machine.node
+        ready = node.ready()
+        self.machine.store.commit(ready.persist)
+        node.advance()
+        for reply in ready.replies:
+            for request, status, content in map(unpack, FrameReader(AGENT_FRAME_BYTES_MAX).feed(reply.data)):
+                if status == 0:
+                    self.told[reply.conn, request] = content
+        return {
+            **{name: getattr(ready.persist, name) for name in Batch.__slots__},
+            "replies": ready.replies,
+            "sends": ready.sends,
+            "closes": (ready.agent_closes, ready.peer_closes),
+            "digest": node.replicas["default"].entries.digest,
+            "clock": node.replicas["default"].clock.last,
+            "counts": node.counts.described(),
+            "requests": node.desk.requests,
+            "due": node.deadline_s(),
+            "held": [
+                [(e.row, e.dot, e.hlc, e.agent, e.value, e.attrs) for e in node.replicas["default"].entries.held(key)]
+                for key in KEYS
+            ],
+        }
+
+    def ask(self, agent: str, operation: str, args: dict[str, Any]) -> int:
+        """Send a request; its number."""
+        self.requests += 1
+        conn = AGENTS.index(agent) + 1
+        self.machine.step(AgentFrame(conn, pack([self.requests, operation, args])))
+        return self.requests
+
+
+class Story:
+    """What happens to both twins."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        original = Machine(fleet, "a", fleet.directory / "long")
+        original.store.close()
+        shutil.copytree(fleet.directory / "long", fleet.directory / "short")
+        self.fleet = fleet
+        self.long = Twin(fleet, "long", is_short=False)
+        self.short = Twin(fleet, "short", is_short=True)
+        self.asked: dict[tuple[str, str], list[int]] = {}  # by agent and key, the requests that are told a version
+        self.number = 0
+        self.changes: list[Change] = []
+        self.turn()
+
+    def turn(self) -> None:
+        long, short = self.long.turn(), self.short.turn()
+        for name, told in long.items():
+            assert short[name] == told, name
+
+    def ask(self, agent: str, operation: str, key: str, /, **args: Any) -> None:
+        numbers = {twin.ask(agent, operation, args) for twin in (self.long, self.short)}
+        self.asked.setdefault((agent, key), []).append(*numbers)
+
+    def write(self, agent: str, operation: str, key: str, /, **args: Any) -> None:
+        self.number += 1
+        self.ask(agent, operation, key, **{"n": self.number} | args)
+
+    def version(self, agent: str, key: str, which: str) -> str | None:
+        """What an agent says that it had seen of a key."""
+        if which == "none":
+            return None
+        owner = AGENTS[1 - AGENTS.index(agent)] if which == "other" else agent
+        conn = AGENTS.index(owner) + 1
+        told = [self.long.told.get((conn, number)) for number in self.asked.get((owner, key), ())]
+        versions = [found["version"] for found in told if isinstance(found, dict) and found.get("version")]
+        if which in ("?", "v1.broken") or not versions:
+            return which if which in ("?", "v1.broken") else None
+        return str(versions[0] if which == "stale" else versions[-1])
+
+    def set(self, agent: str, key: str, value: bytes, seen: str, option: dict[str, Any]) -> None:
+        version = self.version(agent, key, seen)
+        known = {} if version is None else {"seen": version}
+        if "again" in option and self.number:
+            option = {"again": True, "n": self.number}
+        self.write(agent, "set", key, key=key, value=value, **known, **option)
+
+    def get(self, agent: str, key: str) -> None:
+        self.ask(agent, "get", key, key=key)
+
+    def entry(self, agent: str, key: str) -> None:
+        self.ask(agent, "entry", key, key=key)
+
+    def history(self, agent: str, key: str) -> None:
+        self.ask(agent, "history", key, key=key)
+
+    def delete(self, agent: str, key: str) -> None:
+        self.write(agent, "delete", key, key=key)
+
+    def incr(self, agent: str, key: str) -> None:
+        self.write(agent, "incr", key, key=key, by=1)
+
+    def batch(self, agent: str, key: str) -> None:
+        ops = [["set", {"key": key, "value": VALUES[0]}], ["set", {"key": "b", "value": VALUES[1]}]]
+        self.write(agent, "batch", key, ops=ops)
+
+    def watch(self, agent: str, prefix: str, states: bool) -> None:
+        self.ask(agent, "watch", "", prefix=prefix, states=states)
+
+    def wait(self, agent: str) -> None:
+        """For what the other node will write next."""
+        token = encode_token([("default", 0, {Writer(77): len(self.changes) + 1})])
+        self.ask(agent, "wait", "", token=token, timeout=300)
+
+    def flow(self, agent: str, blocked: bool) -> None:
+        for twin in (self.long, self.short):
+            twin.machine.step(AgentFlow(AGENTS.index(agent) + 1, blocked))
+
+    def schema(self, agent: str, policy: str) -> None:
+        if policy:
+            self.write(agent, "schema_set", "", pattern="a", policy=policy)
+        else:
+            self.write(agent, "delete", "", key="b")
+
+    def peer(self, key: str, replaces: bool) -> None:
+        """Another node writes: a sibling, or what takes the place of its last one."""
+        if not key or len(key) > 1024 or "\n" in key:
+            return
+        last = self.changes[-1] if self.changes else None
+        removes = ((77, last.seq, 0),) if last is not None and replaces and last.ops[0].key == key else ()
+        op = Op(key, None, Kind.REGISTER, VALUES[1], value_hash(VALUES[1]), removes, None)  # type: ignore[arg-type]
+        hlc = (self.fleet.now.wall_ms << 16) + 7 + len(self.changes)
+        origin = None if last else ("stranger", "stranger")
+        change = Change(77, len(self.changes) + 1, (), last.hash if last else NO_HASH, hlc, "far", None, (op,), origin)  # type: ignore[arg-type]
+        self.changes.append(CODEC.encode(change))
+        for twin in (self.long, self.short):
+            twin.machine.step(PeerFrame(PEER_CONN, encode_message(Changes("default", 0, [change.body]))))
+
+    def time(self, passed_ms: int) -> None:
+        self.fleet.pass_time(passed_ms / 1000)
+
+
+@settings(max_examples=60, deadline=None)
+@given(story=st.lists(steps, min_size=1, max_size=30))
+def test_the_short_way_leads_where_the_long_one_does(story: list[tuple[Any, ...]]) -> None:
+    with fleet_of() as fleet:
+        told = Story(fleet)
+        try:
+            for name, *arguments in story:
+                getattr(told, name)(*arguments)
+            told.turn()
+        finally:
+            for twin in (told.long, told.short):
+                twin.machine.store.close()
+
+
+def test_plain_writes_do_take_the_short_way() -> None:
+    """Else the test above could not fail."""
+    with fleet_of() as fleet:
+        told = Story(fleet)
+        replica = told.short.machine.replica
+        try:
+            told.set("ann", "a", VALUES[0], "none", {})  # the first change of a writer says more than others
+            told.turn()
+            long_way = AssertionError("the long way")
+            with (
+                mock.patch.object(replica, "commit", side_effect=long_way),
+                mock.patch.object(told.short.machine.node.desk, "settle", side_effect=long_way),
+            ):
+                for seen in ("none", "told", "none"):
+                    told.set("ann", "a", VALUES[0], seen, {})
+                    told.turn()
+                told.set("ben", "b", VALUES[3], "none", {})
+                told.turn()
+            assert [*replica.vector.values()] == [5]
+        finally:
+            for twin in (told.long, told.short):
+                twin.machine.store.close()
