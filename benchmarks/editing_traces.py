@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import uvloop
 
-from benchmarks import make_trace, outages, reference, traces
+from benchmarks import make_trace, outages, reference, traces, typists
 from benchmarks.editor import ClientIds
 from benchmarks.fleet import Fleet, FleetError
 from benchmarks.progress import shown_progress
@@ -44,6 +44,8 @@ class Options:
     timeout_s: float = TIMEOUT_S
     log_bytes_max: int = 0
     """The daemons' setting; so small that one who comes back must take a snapshot. 0: their default."""
+    editors: bool = False
+    """Whether authors type into editors, and what was typed is on disk at the end, not each edit by itself."""
 
     @property
     def settings(self) -> dict[str, object]:
@@ -62,6 +64,8 @@ class Result:
     """From the first edit to the last acknowledgement."""
     outages: list[Outage]
     verdict: Verdict
+    changes: int
+    """That the transactions were sent as."""
 
     @property
     def is_equal(self) -> bool:
@@ -77,6 +81,7 @@ class Result:
             "transactions": self.transactions,
             "merges": self.merges,
             "seconds": self.seconds,
+            "changes": self.changes,
             "edits_per_s": self.transactions / self.seconds,
             "equal": self.is_equal,
             **verdict,
@@ -91,6 +96,8 @@ class Result:
             f"{self.trace}: {self.transactions:,} transactions ({self.merges:,} merges) in {self.seconds:.1f} s",
             f"  {rate:,.0f} edits/s; all nodes held them {verdict.settled_s * 1000:.0f} ms after the last reply",
         ]
+        if self.changes < self.transactions:
+            lines.append(f"  typed into editors, which sent {self.changes:,} changes")
         stored = f"document: {verdict.document_bytes:,} bytes; log: {verdict.log_bytes:,} bytes"
         lines.append(f"  text: {verdict.characters:,} characters; {stored}")
         for outage in self.outages:
@@ -115,6 +122,8 @@ async def replay(trace: Trace, options: Options, *, quiet: bool = False) -> Resu
     """
     expected = trace.end_content if trace.end_content is not None else reference.end_content(trace)
     nodes = max(NODES_MIN, trace.agents)
+    if options.editors:
+        return await _typed(trace, options, nodes, expected)
     kills = outages.kill_places(trace, options.kills)
     rest = outages.longest_rest(trace, nodes, options.away) if options.away else None
     async with asyncio.timeout(options.timeout_s), Fleet(nodes, options.settings) as fleet:
@@ -131,7 +140,18 @@ async def replay(trace: Trace, options: Options, *, quiet: bool = False) -> Resu
             happened = await _run(list(authors.values()), happenings)
         verdict = await judge(shared, fleet, expected)
         seconds = shared.ended_s - shared.started_s
-        return Result(trace.name, len(trace.transactions), trace.merges(), seconds, happened, verdict)
+        return Result(trace.name, count, trace.merges(), seconds, happened, verdict, count)
+
+
+async def _typed(trace: Trace, options: Options, nodes: int, expected: str) -> Result:
+    session = typists.Session(trace, ClientIds(Random(options.seed)))
+    async with asyncio.timeout(options.timeout_s), Fleet(nodes, options.settings) as fleet:
+        try:
+            verdict = await typists.type_all(session, fleet, expected)
+        except BaseExceptionGroup as failures:
+            raise _first(failures) from None
+    seconds = session.ended_s - session.started_s
+    return Result(trace.name, len(trace.transactions), trace.merges(), seconds, [], verdict, session.changes)
 
 
 async def _run(authors: list[Author], happenings: list[Coroutine[Any, Any, Outage]]) -> list[Outage]:
@@ -162,6 +182,7 @@ def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
 @click.option("--seed", type=int, default=0, help="Of Yjs client ids and of the made-up trace.")
 @click.option("--log-bytes-max", type=click.IntRange(0), default=0, metavar="BYTES",
               help="The daemons' setting: small, so that one away must take a snapshot. 0: the default.")  # fmt: skip
+@click.option("--editors", is_flag=True, help="Type into editors, which send what is typed in the background.")
 @click.option("--timeout", "timeout_s", type=float, default=TIMEOUT_S, metavar="SECONDS", help="Give up after this.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each trace.")
 def main(
@@ -171,11 +192,14 @@ def main(
     away: int,
     seed: int,
     log_bytes_max: int,
+    editors: bool,
     timeout_s: float,
     as_json: bool,
 ) -> None:
     """Entry point; see the module."""
-    options = Options(kills, away, seed, timeout_s, log_bytes_max)
+    if editors and (kills or away):
+        raise click.UsageError("--editors goes without --kill and --away")
+    options = Options(kills, away, seed, timeout_s, log_bytes_max, editors)
     equal = True
     for path in paths or (None,):
         try:

@@ -53,7 +53,7 @@ async def judge(replay: Replay, fleet: Fleet, expected: str) -> Verdict:
         verdict.alarms += [f"{daemon.name}: {alarm['code']}: {alarm['message']}" for alarm in status["alarms"]]
     verdict.document_bytes = max(space["document_bytes"] for _, space in spaces)
     verdict.log_bytes = max(space["log_bytes"] for _, space in spaces)
-    _compare_state(spaces, verdict)
+    compare_state(spaces, verdict)
     return verdict
 
 
@@ -78,7 +78,8 @@ async def _compare_text(replay: Replay, daemon: Daemon, client: AsyncClient, exp
             verdict.differences.append(f"{daemon.name}, by {way}: {first_difference(content, expected)}")
 
 
-def _compare_state(spaces: list[tuple[str, dict[str, Any]]], verdict: Verdict) -> None:
+def compare_state(spaces: list[tuple[str, dict[str, Any]]], verdict: Verdict) -> None:
+    """Whether all nodes are in the same state, and none has anything left to settle."""
     for name in ("version_vector", "digest", "keys", "entries"):
         values = Counter(str(space[name]) for _, space in spaces)
         if len(values) > 1:

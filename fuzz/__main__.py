@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from crdtsync.testing.commands import run_until_stopped
+
 TARGETS = {
     "all": "every target in turn, with a budget: decoders, recovery, and those below",
     "yjs-updates": "Yjs updates against the validator, and what passes it against pycrdt",
@@ -53,4 +55,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main() if sys.argv[1:2] == ["worker"] else run_until_stopped(main))

@@ -17,6 +17,10 @@ from typing import Any, Final
 
 import msgpack
 from crdtsyncd.config import load_config
+from crdtsyncd.websocket_frames import Splitter, whole_message
+from websockets.frames import Frame, Opcode
+from websockets.protocol import SERVER, State
+from websockets.protocol import Protocol as Websocket
 
 from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.core.identity import LOOPBACK_CLUSTER
@@ -206,6 +210,19 @@ def _frames(rng: random.Random) -> Callable[[], bytes]:
     return lambda: mutator.octets(b"".join(rng.choices(genuine, k=rng.randrange(1, 4))))
 
 
+def _websocket_frames(rng: random.Random) -> Callable[[], bytes]:
+    mutator = Mutator(rng)
+    firsts = (0x82, 0x82, 0x82, 0x02, 0x80, 0x89, 0x88)
+
+    def next_stream() -> bytes:
+        frames = [Frame(Opcode(first & 15), rng.randbytes(rng.choice((0, 5, 125, 126, 300))), fin=first >= 0x80)
+                  for first in rng.choices(firsts, k=rng.randrange(1, 5))]  # fmt: skip
+        stream = b"".join(frame.serialize(mask=True) for frame in frames if len(frame.data) < 126 or frame.opcode < 8)
+        return mutator.octets(stream) if rng.random() < 0.7 else stream
+
+    return next_stream
+
+
 def _schemas(rng: random.Random) -> Callable[[], bytes]:
     return _trees(lambda _: [packed({"policy": "max", "refuse_lower": True}), packed({"policy": "first"})])(rng)
 
@@ -253,6 +270,25 @@ def _take_frames(data: bytes) -> None:
             request_of(payload)
 
 
+def _take_websocket_frames(data: bytes) -> None:
+    """As :class:`crdtsyncd.transport.Counted` does: what is a message is taken, the rest is the library's."""
+    library, rest, splitter = Websocket(SERVER, max_size=1 << 16), Websocket(SERVER, max_size=1 << 16), Splitter()
+    library.receive_data(data)
+    expected = [bytes(event.data) for event in library.events_received() if isinstance(event, Frame)]
+    splitter.split(b"\r\n\r\n")
+    found: list[bytes] = []
+    for at in range(0, len(data), 50):
+        for piece, is_frame in splitter.split(data[at : at + 50]):
+            is_open = rest.state is State.OPEN and rest.current_size is None
+            message = whole_message(piece, is_masked=True) if is_frame and is_open else None
+            if message is not None:
+                found.append(message)
+                continue
+            rest.receive_data(piece)
+            found += [bytes(event.data) for event in rest.events_received() if isinstance(event, Frame)]
+    assert found == expected, "what the library reads"
+
+
 def _take_schema(data: bytes) -> None:
     entry: Any = _Entry(data)
     schema_of("a/*", [entry])
@@ -281,6 +317,7 @@ DECODERS: Final = {
         Decoder("join-messages", _trees(_join_messages), decode_join_message, (InvalidEncoding,)),
         Decoder("requests", _trees(_requests), request_of, (InvalidEncoding, InvalidRequest)),
         Decoder("framing", _frames, _take_frames, (InvalidEncoding, InvalidRequest)),
+        Decoder("websocket-frames", _websocket_frames, _take_websocket_frames, ()),
         Decoder("tokens", _texts(_tokens), _take_token, (InvalidRequest,)),
         Decoder("invites", _invites, _take_invite, (InvalidRequest,)),
         Decoder("patterns", _texts(_patterns), lambda data: check_pattern(data.decode(errors="replace")),

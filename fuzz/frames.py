@@ -32,6 +32,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import connect
 
 from crdtsync.core.identity import LOOPBACK_CLUSTER
+from crdtsync.testing.commands import positive_float, positive_int
 from fuzz.messages import Chain, genuine_messages, yjs
 from fuzz.mutation import Mutator, Tree, packed
 from tests.harness import Daemon, RawAgent
@@ -414,9 +415,9 @@ def _target(target: str) -> tuple[Make, dict[str, Any]]:
 def main(target: str = "frames") -> int:
     """Command line."""
     parser = argparse.ArgumentParser(prog=f"fuzz {target}", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--inputs", type=int, default=20_000, help="mutated frames to send")
+    parser.add_argument("--inputs", type=positive_int, default=20_000, help="mutated frames to send")
     parser.add_argument("--seed", type=int, default=None, help="default: a random one, which is printed")
-    parser.add_argument("--seconds", type=float, default=600.0, help="stop after this time")
+    parser.add_argument("--seconds", type=positive_float, default=600.0, help="stop after this time")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")

@@ -36,7 +36,7 @@ from tests.crash.child import Child
 from tests.harness.raw import RawAgent
 
 PAGE_BYTES: Final = 4096
-FILES: Final = ("crdtsync.db", "crdtsync.db-wal")
+FILES: Final = ("crdtsync.db", "crdtsync.db-wal", "crdtsync.db-commits")
 
 
 class Broken(Exception):  # an outcome, not an error of the fuzzer
@@ -158,6 +158,7 @@ class _Agent:
         self.conn = 0
         self.replies: dict[int, Any] = {}
         self.is_closed = False
+        self.backlog_requests = self.unread_bytes = 0
 
     def write(self, data: bytes) -> None:
         """What the driver sends."""
@@ -201,7 +202,9 @@ async def _serve(place: Path) -> None:
         raise Broken(error.message) from None
     try:
         await _talk(
-            Driver(config, store, open_store, Trust(load_or_make_key(config.data_dir), store.cluster, True), "0")
+            Driver(
+                config, store, open_store, Trust(lambda: load_or_make_key(config.data_dir), store.cluster, True), "0"
+            )
         )
     except CrdtSyncError as error:
         raise Broken(error.message) from None
@@ -220,6 +223,7 @@ async def _talk(driver: Driver) -> None:
     hello = {"protocol": 1, "client": bytes(16), "agent": "a", "space": "default"}
     for number, (operation, arguments) in enumerate([("hello", hello), *REQUESTS], 1):
         driver.agent_frame(agent.conn, packed([number, operation, arguments]))
+        driver.agent_served()
         for _ in range(50):
             await asyncio.sleep(0)
             if number in agent.replies or driver.failed.done():

@@ -10,11 +10,12 @@ import sys
 import time
 from typing import Final
 
+from crdtsync.testing.commands import positive_float, positive_int
 from fuzz import workers
 
 IN_PROCESS: Final = (
-    "messages", "changes", "snapshots", "join-messages", "requests", "framing", "tokens", "invites", "patterns",
-    "schemas", "config", "recovery",
+    "messages", "changes", "snapshots", "join-messages", "requests", "framing", "websocket-frames", "tokens", "invites",
+    "patterns", "schemas", "config", "recovery",
 )  # fmt: skip
 DAEMONS: Final = ("frames", "peer", "member", "joining", "hostile-edits", "yjs-updates")
 SHARES: Final = {
@@ -34,8 +35,8 @@ def share(target: str, inputs: int) -> int:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="./dev fuzz all", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--inputs", type=int, default=1_000_000, help="in all (default 1,000,000)")
-    parser.add_argument("--minutes", type=float, default=60.0, help="stop after so long (default 60)")
+    parser.add_argument("--inputs", type=positive_int, default=1_000_000, help="in all (default 1,000,000)")
+    parser.add_argument("--minutes", type=positive_float, default=60.0, help="stop after so long (default 60)")
     parser.add_argument("--seed", type=int, default=None, help="default: a random one, which is printed")
     parser.add_argument("--only", nargs="+", choices=(*IN_PROCESS, *DAEMONS), help="these targets alone")
     parser.add_argument("--save", action="store_true", help="keep an input for each outcome in fuzz/corpus")
@@ -61,16 +62,25 @@ def main() -> int:
             inputs, failed = _with_daemons(target, count, left_s, seed)
             total, found = total + inputs, found + failed
     print(f"{total:,} inputs, {found} finds")
-    return 1 if found else 0
+    if not total:
+        print("nothing was tried", file=sys.stderr)
+    return 1 if found or not total else 0
 
 
 def _with_daemons(target: str, inputs: int, seconds: float, seed: int) -> tuple[int, int]:
     words = [sys.executable, "-m", "fuzz", target, "--inputs", str(inputs), "--seconds", str(seconds)]
-    done = subprocess.run([*words, "--seed", str(seed)], capture_output=True, text=True, check=False)
-    figures = _FIGURES.search(done.stdout)
+    with subprocess.Popen(
+        [*words, "--seed", str(seed)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:  # in a session of its own: a Ctrl-C comes to it from here, and it ends its daemons
+        try:
+            output, errors = process.communicate()
+        except BaseException:
+            process.terminate()
+            raise
+    figures = _FIGURES.search(output)
     tried = int(figures[1].replace(",", "")) if figures else 0
-    first = [line for line in done.stdout.splitlines() if " inputs" in line or "bystander" in line]
-    print(f"{target:14} {'; '.join(first)}; status {done.returncode}", flush=True)
-    if done.returncode:
-        print(done.stdout[-4000:] + done.stderr[-2000:], flush=True)
-    return tried, int(done.returncode != 0)
+    first = [line for line in output.splitlines() if " inputs" in line or "bystander" in line]
+    print(f"{target:14} {'; '.join(first)}; status {process.returncode}", flush=True)
+    if process.returncode or not tried:
+        print(output[-4000:] + errors[-2000:], flush=True)
+    return tried, int(process.returncode != 0 or not tried)

@@ -180,7 +180,11 @@ def _one_worker(target: str, seed: int, count: int, seconds: float, totals: Tota
         file.truncate(SHARED_BYTES)
         words = [sys.executable, "-m", "fuzz", "worker", target, str(seed), str(count), str(seconds), file.name]
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            output, errors = _watch(process, Path(file.name), totals)
+            try:
+                output, errors = _watch(process, Path(file.name), totals)
+            except BaseException:
+                process.kill()
+                raise
         shared = Path(file.name).read_bytes()
     tried, size = int.from_bytes(shared[:8], "big"), int.from_bytes(shared[8:16], "big")
     if process.returncode == -signal.SIGKILL and shared[8:16] == _MAKING:

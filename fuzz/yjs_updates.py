@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pycrdt
 
+from crdtsync.testing.commands import positive_float, positive_int
 from crdtsync.wire.yjs import InvalidUpdate, Outline, advance, validate_update
 from fuzz.yjs_mutation import Mutator
 from fuzz.yjs_sessions import KINDS, session
@@ -133,9 +134,9 @@ def report(totals: Totals, seconds: float) -> None:
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--inputs", type=int, default=100_000, help="mutated updates to try")
+    parser.add_argument("--inputs", type=positive_int, default=100_000, help="mutated updates to try")
     parser.add_argument("--seed", type=int, default=None, help="default: a random one, which is printed")
-    parser.add_argument("--seconds", type=float, default=3600.0, help="stop after this time")
+    parser.add_argument("--seconds", type=positive_float, default=3600.0, help="stop after this time")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")

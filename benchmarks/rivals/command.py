@@ -120,7 +120,7 @@ def _alone(options: Options) -> dict[str, Callable[[], Awaitable[Found]]]:
         return {figure: {US: value} for figure, value in (await work).items()}
 
     async def typed() -> Found:
-        return {keystrokes.KEYSTROKE: await keystrokes.measure(options.traces, options.edits)}
+        return await keystrokes.measure(options.traces, options.edits)
 
     found: dict[str, Callable[[], Awaitable[Found]]] = {}
     most, last, agents = options.keys, options.overwrites, options.agents

@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from crdtsync.client.aio.editor import AsyncEditor
     from crdtsync.client.aio.mirror import AsyncMirror
     from crdtsync.client.aio.resolver import AsyncResolver
     from crdtsync.client.aio.session import AsyncClient, AsyncSession
     from crdtsync.client.aio.text import AsyncText
     from crdtsync.client.aio.watch import AsyncWatch
     from crdtsync.client.batch import Batch
+    from crdtsync.client.blocking.editor import Editor
     from crdtsync.client.blocking.mirror import Mirror
     from crdtsync.client.blocking.resolver import Resolver
     from crdtsync.client.blocking.session import Client, Session
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "Archive": "spaces",
     "AsyncClient": "aio.session",
+    "AsyncEditor": "aio.editor",
     "AsyncMirror": "aio.mirror",
     "AsyncResolver": "aio.resolver",
     "AsyncSession": "aio.session",
@@ -40,6 +43,7 @@ _MODULES = {
     "Batch": "batch",
     "Client": "blocking.session",
     "Dropped": "spaces",
+    "Editor": "blocking.editor",
     "Conflict": "resolving",
     "Entry": "forms",
     "Event": "forms",
@@ -65,6 +69,7 @@ _MODULES = {
 __all__ = [
     "Archive",
     "AsyncClient",
+    "AsyncEditor",
     "AsyncMirror",
     "AsyncResolver",
     "AsyncSession",
@@ -74,6 +79,7 @@ __all__ = [
     "Client",
     "Conflict",
     "Dropped",
+    "Editor",
     "Entry",
     "Event",
     "Field",

@@ -11,7 +11,7 @@ from crdtsync.client.memory import NOTHING_STORED, READ_LONG_AGO, ReadMemory
 from crdtsync.client.plan import Call, Plan
 from crdtsync.client.values import encode
 from crdtsync.client.written import Written
-from crdtsync.errors import RanksLower, StaleRead, Unresolved, VersionMismatch
+from crdtsync.errors import CrdtSyncError, RanksLower, StaleRead, Unresolved, VersionMismatch
 
 if TYPE_CHECKING:
     from crdtsync.client.forms import Entry
@@ -70,9 +70,8 @@ class Context:
         """A read of ``key`` that its read policy may refuse; what the refusal hands over counts as read."""
         try:
             return (yield call)
-        except Unresolved as refusal:
-            if refusal.current is not None:
-                refusal.details["current"] = self.learn_entry(key, refusal.current)
+        except CrdtSyncError as refusal:
+            self.learn_unresolved(key, refusal)
             raise
 
     def write(
@@ -87,11 +86,8 @@ class Context:
             arguments["timeout"] = milliseconds(timeout_s)
         try:
             reply = yield self.call(operation, arguments, is_write=True, waits=waits)
-        except (VersionMismatch, RanksLower) as mismatch:
-            current = mismatch.current
-            key = current["key"] if isinstance(current, dict) else mismatch.details.get("key", arguments.get("key"))
-            if isinstance(key, str):
-                mismatch.details["current"] = self.learn_entry(key, current)
+        except CrdtSyncError as refusal:
+            self.learn_mismatch(arguments, refusal)
             raise
         self._token_written = reply["token"]
         return reply
@@ -164,6 +160,19 @@ class Context:
         entry = entry_from_wire(key, fields)
         self.memory.read(key, entry.version)
         return entry
+
+    def learn_unresolved(self, key: str, refusal: CrdtSyncError) -> None:
+        """A read was refused: if for its read policy, what that hands over counts as read."""
+        if isinstance(refusal, Unresolved) and refusal.current is not None:
+            refusal.details["current"] = self.learn_entry(key, refusal.current)
+
+    def learn_mismatch(self, arguments: Arguments, refusal: CrdtSyncError) -> None:
+        """A write was refused: if for what it found, that counts as read."""
+        if isinstance(refusal, VersionMismatch | RanksLower):
+            current = refusal.current
+            key = current["key"] if isinstance(current, dict) else refusal.details.get("key", arguments.get("key"))
+            if isinstance(key, str):
+                refusal.details["current"] = self.learn_entry(key, current)
 
     def learn_set(self, key: str, reply: Any, token: str, *, informed: bool) -> Written:
         """The result of a ``set``."""

@@ -73,7 +73,8 @@ class Event:
     :class:`Entry`. ``dot`` names the entry that ``value`` is of.
 
     What does not fit into one event is left out: ``is_cut`` says so of ``value`` (which is then None) and of siblings,
-    and ``siblings_more`` counts those that are not listed at all. ``version`` covers only what is there.
+    and ``siblings_more`` counts those that are not listed at all. ``version`` covers only what is there. Of an edit of
+    a text ``document`` names the Yjs document that its update is of.
     """
 
     event: str
@@ -93,6 +94,7 @@ class Event:
     policy: str | None = None
     is_cut: bool = False
     siblings_more: int = 0
+    document: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,7 @@ def event_from_wire(fields: Fields) -> Event:
         policy=fields.get("policy"),
         is_cut=fields.get("cut", False),
         siblings_more=fields.get("more", 0),
+        document=fields.get("document"),
     )
 
 

@@ -36,7 +36,8 @@ class Horizon:
         self.space = space
         self._clock = clock
         self._points: dict[str, str] = {}
-        self._unconfirmed: dict[str, str] = {}
+        self.unconfirmed: dict[str, str] = {}
+        """What of it the daemon may lack, by space: requests have to say that they need it."""
         self._watched: dict[tuple[str, int], str] = {}
         self.asked = 0
         """The number of the newest request."""
@@ -72,24 +73,24 @@ class Horizon:
         with self._lock:
             for space, (epoch, vector) in decode_token(token).items():
                 seen = self._with(space, encode_token([(space, epoch, vector)]))
-                self._points[space] = self._unconfirmed[space] = seen
+                self._points[space] = self.unconfirmed[space] = seen
 
     def told(self, space: str, token: str, request: int | None = None) -> None:
         """The daemon has told how far it is in ``space`` when it answered that request, the newest if not given."""
         with self._lock:
-            is_all = space not in self._unconfirmed and (request is None or request > self._folded.get(space, 0))
+            is_all = space not in self.unconfirmed and (request is None or request > self._folded.get(space, 0))
             self._points[space] = token if is_all else self._with(space, token)
 
     def moved(self) -> None:
         """Another connection: whether who answers there holds all this is not known."""
         with self._lock:
             self._fold()
-            self._unconfirmed = dict(self._points)
+            self.unconfirmed = dict(self._points)
 
     def forget(self) -> None:
         """From here on nothing was seen."""
         with self._lock:
-            self._points, self._unconfirmed, self._watched = {}, {}, {}
+            self._points, self.unconfirmed, self._watched = {}, {}, {}
 
     def need(self, space: object, after: str | None) -> str | None:
         """What a watch needs that goes on after that token, or with a snapshot: all that was seen of the space."""
@@ -114,9 +115,9 @@ class Horizon:
         """Have a request say what it needs, as long as that is not known to be there. Whether it does: then the daemon
         gives up at the deadline, and its error knows what is missing.
         """
-        if not self._unconfirmed:
+        if not self.unconfirmed:
             return False
-        need = self._unconfirmed.get(arguments.get("space") or self.space)
+        need = self.unconfirmed.get(arguments.get("space") or self.space)
         if need is None or operation in _PLACELESS:
             arguments.pop("need", None)
             return False
@@ -129,17 +130,21 @@ class Horizon:
 
     def done(self, operation: str, arguments: dict[str, Any], result: object, request: int | None = None) -> None:
         """A request succeeded: what it needed is there, and a write is part of what was done."""
-        space = arguments.get("space") or self.space
-        need = arguments.get("need")
-        if need is not None and self._unconfirmed.get(space) == need:
-            del self._unconfirmed[space]
-        if operation == "wait":
-            self._waited(str(arguments.get("token")))
-        elif isinstance(result, dict) and "n" in arguments and isinstance(token := result.get("token"), str):
+        if self.unconfirmed:
+            space, need = arguments.get("space") or self.space, arguments.get("need")
+            if need is not None and self.unconfirmed.get(space) == need:
+                del self.unconfirmed[space]
+        if "n" in arguments:
+            token = result.get("token") if isinstance(result, dict) else None
+            if not isinstance(token, str):
+                return
+            space = arguments.get("space") or self.space
             if "w" in arguments:  # answered after others that tell more, maybe
                 self._add(space, token)
             else:
                 self.told(space, token, request)
+        elif operation == "wait":
+            self._waited(str(arguments.get("token")))
 
     def failed(self, arguments: dict[str, Any], error: dict[str, Any]) -> None:
         """A request failed; of a write whose write concern was not met the error has the token, of one that was refused

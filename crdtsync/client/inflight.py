@@ -75,21 +75,23 @@ class InFlight:
 
         :raises InvalidRequest, TooLarge: it cannot be encoded; nothing was entered.
         """
+        request_id = self._next_id
         if is_write:
             pending.arguments["n"] = self._next_number
-        self._prepare(pending)
-        frame = encode_request(self._next_id, pending.operation, pending.arguments)
+        if self.horizon.unconfirmed:
+            self._prepare(pending)
+        frame = encode_request(request_id, pending.operation, pending.arguments)
         if is_write:
             pending.number = self._next_number
             self._next_number += 1
             self.writes += 1
-        pending.id = self.horizon.asked = self._next_id
-        self._next_id += 1
-        self.pending[pending.id] = pending
+        pending.id = self.horizon.asked = request_id
+        self._next_id = request_id + 1
+        self.pending[request_id] = pending
         return frame
 
-    def deliver(self, message: Message) -> list[Pending]:
-        """Match a message with what it answers; the requests that are done now. Answers to abandoned requests are
+    def deliver(self, message: Message) -> Pending | None:
+        """Match a message with what it answers; the request that is done now. Answers to abandoned requests are
         dropped.
 
         :raises CrdtSyncError: it concerns the whole connection, which the daemon closes.
@@ -100,18 +102,22 @@ class InFlight:
         if status == POINT:
             space, token = content
             self.horizon.told(space, token, request_id)
-            return []
+            return None
         pending = self.pending.get(request_id)
         if pending is None:
-            return []
+            return None
         if status == ERROR:
             self.horizon.failed(pending.arguments, content)
             self._finish(pending, from_wire(content))
-        else:
-            pending.result = content
+            return pending
+        pending.result = content
+        if pending.number or self.horizon.unconfirmed or pending.operation == "wait":
             self.horizon.done(pending.operation, pending.arguments, content, request_id)
-            self._finish(pending, None)
-        return [pending]
+        pending.done = True
+        del self.pending[request_id]
+        if pending.number:
+            self.writes -= 1
+        return pending
 
     def abandon(self, pending: Pending) -> None:
         """Nobody waits for it any more. A write that was sent may or may not be done."""

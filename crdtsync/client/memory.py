@@ -58,8 +58,14 @@ class ReadMemory:
 
     def read(self, key: str, version: str | None) -> None:
         """``key`` was read at ``version``; None: it was absent."""
+        read = self._read
         with self._lock:
-            self._put(key, version or READ_LONG_AGO)
+            read[key] = version or READ_LONG_AGO
+            read.move_to_end(key)
+            if len(read) > self._keys_max:
+                oldest = next(iter(read))
+                self._remember_hash(oldest)  # first: a reader without the lock must never find neither
+                del read[oldest]
 
     def read_elsewhere(self, key: str, version: str) -> None:
         """``key`` was also read at ``version`` (empty: it was absent), some time since it was last asked for."""
@@ -83,8 +89,9 @@ class ReadMemory:
 
         Counts only if the key had been read, or ``as_read``.
         """
-        if as_read or self.seen(key) is not None:
-            self.read(key, version)
+        if not as_read and (key not in self._read or self.mirrors) and self.seen(key) is None:
+            return
+        self.read(key, version)
 
     def saw(self, key: str, version: str, point: str | None = None) -> None:
         """A part of what ``key`` holds, which ``version`` covers, was handed over beside what had been read of it;
@@ -119,15 +126,6 @@ class ReadMemory:
     def restart(self) -> None:
         """After a fork: another thread of the parent may have held the lock."""
         self._lock = Lock()
-
-    def _put(self, key: str, context: str) -> None:
-        read = self._read
-        read[key] = context
-        read.move_to_end(key)
-        if len(read) > self._keys_max:
-            oldest = next(iter(read))
-            self._remember_hash(oldest)  # first: a reader without the lock must never find neither
-            del read[oldest]
 
     def _remember_hash(self, key: str) -> None:
         if self._overflowed:

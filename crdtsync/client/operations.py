@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crdtsync.client.backoff import random_up_to
-from crdtsync.client.context import Arguments, Context, Seen, WriteConcern, add_conditions, add_options, seen_or
+from crdtsync.client.context import Arguments, Seen, WriteConcern, add_conditions, add_options, seen_or
 from crdtsync.client.durations import Seconds, milliseconds
 from crdtsync.client.listing import Listing
 from crdtsync.client.plan import Compute, Pause, Plan
+from crdtsync.client.short import ShortWays
 from crdtsync.client.values import encode, plain
 from crdtsync.client.written import Written
 from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge, VersionMismatch
@@ -35,7 +36,7 @@ keep one of them out for ever.
 """
 
 
-class Operations(Context):
+class Operations(ShortWays):
     """The plans of one session on top of what it knows."""
 
     def __init__(self, overrides: Arguments | None = None, horizon: Horizon | None = None) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgpack import Packer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _KEPT_BYTES_MAX = 256 * 1024
 
@@ -16,3 +21,14 @@ def packb(value: object) -> bytes:
     if len(packed) > _KEPT_BYTES_MAX:
         _packer = Packer()
     return packed
+
+
+def succeeds(function: Callable[..., object], *arguments: object) -> bool:
+    """Whether it can be done after all. If so, the exception that ended it was not its own: it came from outside, out
+    of a signal handler of the caller's, who is to get it as it is.
+    """
+    try:
+        function(*arguments)
+    except Exception:  # noqa: BLE001  # whatever it is, it is not to be done
+        return False
+    return True

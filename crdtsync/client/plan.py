@@ -8,7 +8,7 @@ socket, the clock and the threads.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from crdtsync.client.durations import Seconds, seconds
 from crdtsync.errors import InvalidEncoding
@@ -69,7 +69,13 @@ def limit_s(timeout: Seconds | None, default_s: float) -> float:
     return default_s if timeout is None else seconds(timeout, "timeout")
 
 
-def unfit(call: Call, missing: KeyError) -> InvalidEncoding:
+class Named(Protocol):
+    """A request, or what was made of it."""
+
+    operation: str
+
+
+def unfit(call: Named, missing: KeyError) -> InvalidEncoding:
     """The error for a reply without a field that its plan looked for."""
     return InvalidEncoding(
         f"the daemon's answer to {call.operation!r} has no {missing}: bring client and daemon to versions that fit"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgpack import unpackb
 
-from crdtsync.client.packing import packb
+from crdtsync.client.packing import packb, succeeds
 from crdtsync.errors import InvalidEncoding, InvalidValue, TooLarge
 from crdtsync.wire.limits import VALUE_BYTES_MAX, VALUE_DEPTH_MAX
 
@@ -42,8 +42,10 @@ def encode(value: object, root: str = "$") -> bytes:
     try:
         packed = packb(value)
     except _PACK_ERRORS:
+        if succeeds(packb, value):
+            raise
         _refuse(value, root)
-    if _NOT_FINITE[0] in packed or _NOT_FINITE[1] in packed:
+    if kind is not str and (_NOT_FINITE[0] in packed or _NOT_FINITE[1] in packed):
         _check(value, root)
     if len(packed) > VALUE_BYTES_MAX:
         where = "" if root == "$" else f" at {root}"
@@ -72,8 +74,14 @@ def decode(packed: bytes) -> Any:  # Any: what the key holds is for its users to
     """
     try:
         return unpackb(packed, ext_hook=_refuse_extension)
-    except Exception as error:  # noqa: BLE001  # ValueError, StackError, OutOfData and others happen
+    except Exception as error:  # ValueError, StackError, OutOfData and others happen
+        if succeeds(_unpack, packed):
+            raise
         raise InvalidEncoding(f"the daemon sent a value that is not valid msgpack: {error!r}") from None
+
+
+def _unpack(packed: bytes) -> None:
+    unpackb(packed, ext_hook=_refuse_extension)
 
 
 def plain(value: Any) -> Any:  # Any: what the key holds is for its users to know

@@ -100,7 +100,6 @@ class WatchState:
         return event
 
     def _note(self, event: dict[str, Any]) -> None:
-        self._events.append(event)
         self._is_snapshot_begun = True
         if event["event"] == "reset":
             self._in_snapshot = True
@@ -109,6 +108,7 @@ class WatchState:
             self._in_snapshot = False
         if not self._in_snapshot and event.get("token") is not None:
             self._resume_after = event["token"]
+        self._events.append(event)  # with no call between: whatever comes from outside, neither without the other
 
 
 def remember(memory: ReadMemory, event: Event, point: str | None = None) -> None:

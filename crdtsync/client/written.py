@@ -22,7 +22,7 @@ class Written(str):
 
     def __new__(cls, token: str, key: str, reply: dict[str, Any]) -> Self:
         """Wrap a reply that came with ``token``."""
-        self = super().__new__(cls, token)
+        self = str.__new__(cls, token)
         self._key = key
         self._reply = reply
         self.value = None

@@ -16,6 +16,8 @@ from crdtsync.wire.messages import Ack, SpaceAck, Want
 
 ACK_DELAY_S = 0.05
 """How long acknowledgements are collected for peers that are not waiting for them."""
+ACK_PATIENCE_S = 0.003
+"""The same where a peer has said that nobody there waits for what it sent."""
 WANT_INTERVAL_S = 1.0
 ACK_SPACES_MAX = 1000
 ACK_WRITERS_MAX = 20_000
@@ -37,6 +39,13 @@ class Acknowledger:
             here.ack_writers.add(item.change.writer)
         if news and link.ack_due_s is None:
             link.ack_due_s = now_s + ACK_DELAY_S
+
+    @staticmethod
+    def owe(link: Link, now_s: float, is_patient: bool) -> None:
+        """Changes have come that must be acknowledged: with this turn, or, to one who is patient, soon."""
+        due_s = now_s + ACK_PATIENCE_S if is_patient else now_s
+        if link.ack_due_s is None or due_s < link.ack_due_s:
+            link.ack_due_s = due_s
 
     def note_since_introduction(self, link: Link, replica: Replica) -> None:
         """What came to this node after it introduced itself, and before it could acknowledge anything."""

@@ -44,7 +44,7 @@ class Arrivals:
             runs = self._runs[writer] = deque(maxlen=RUNS_PER_WRITER_MAX)
         last = runs[-1] if runs else None
         if last is not None and _goes_on(last, seq, node, time_ms):
-            runs[-1] = last._replace(last=seq)
+            runs[-1] = Arrival(last.first, seq, node, last.time_ms, False)
         else:
             runs.append(Arrival(seq, seq, node, time_ms, False))
 

@@ -27,13 +27,14 @@ Arguments = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class Chore:
     """What only the shell can do: ``listen`` (on ``addresses``), ``join`` (by an ``invite``), make the ``next_key``, or
-    ``use_next_key``.
+    ``use_next_key``. ``keeps_data``: what this node holds is of the cluster that it joins.
     """
 
     number: int
     name: str
     addresses: tuple[str, ...] = ()
     invite: Invite | None = None
+    keeps_data: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,9 @@ class Asker(Protocol):
     uid: int
 
 
+Handler = Callable[[Any, int, Arguments], object]
+
+
 class ClusterDesk:
     """Answers requests; ``chores`` are for the shell, ``replies`` for agents whose request it has done."""
 
@@ -61,16 +65,42 @@ class ClusterDesk:
         self._pending: dict[int, tuple[int, int, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {}
         self._number_last = 0
         self._is_changing = False
+        self._early: list[tuple[Handler, Asker, int, Arguments]] = []
         self.chores: list[Chore] = []
         self.replies: list[tuple[int, int, bytes]] = []
-        self.requests: dict[str, Callable[[Any, int, Arguments], object]] = {
-            "cluster_init": self._init,
-            "cluster_invite": self._invite,
-            "cluster_join": self._join,
+        self.requests: dict[str, Handler] = {
+            "cluster_init": self._once_started(self._init),
+            "cluster_invite": self._once_started(self._invite),
+            "cluster_join": self._once_started(self._join),
             "cluster_members": lambda _agent, _request, _args: self._members(),
             "cluster_remove": self._remove,
-            "cluster_rotate_key": self._rotate_key,
+            "cluster_rotate_key": self._once_started(self._rotate_key),
         }
+
+    def _once_started(self, handle: Handler) -> Handler:
+        """The same, which waits until it is known what this node's key and addresses are."""
+
+        def wait(agent: Asker, request: int, args: Arguments) -> object:
+            if not self._fleet.reach.is_starting:
+                return handle(agent, request, args)
+            if len(self._early) >= CHORES_MAX:
+                raise QuotaExceeded("the daemon is starting, and many wait for that already: try again")
+            self._early.append((handle, agent, request, args))
+            return LATER
+
+        return wait
+
+    def started(self) -> None:
+        """It is known by now."""
+        early, self._early = self._early, []
+        for handle, agent, request, args in early:
+            try:
+                result = handle(agent, request, args)
+            except CrdtSyncError as error:
+                self.replies.append((agent.conn, request, pack([request, 1, to_wire(error)])))
+            else:
+                if result is not LATER:
+                    self.replies.append((agent.conn, request, pack([request, 0, result])))
 
     def _init(self, agent: Asker, request: int, args: Arguments) -> object:
         listen = _addresses(args, "listen")
@@ -96,13 +126,15 @@ class ClusterDesk:
         summary = self._fleet.joined_already(invite)
         if summary is not None:
             return summary
-        data = self._fleet.other_cluster() or self._space_data()
+        keeps_data = mode == "" and self._fleet.keeps_data(invite)
+        data = "" if keeps_data else self._fleet.other_cluster() or self._space_data()
         if data and mode != "archive":
             raise Refused(
                 f"{data}: join with --merge to bring it along, or with --archive to put it aside and begin anew",
                 "not_empty",
             )
-        return self._later(agent, request, "join", dict, addresses=_addresses(args, "listen"), invite=invite)
+        listen = _addresses(args, "listen")
+        return self._later(agent, request, "join", dict, addresses=listen, invite=invite, keeps_data=keeps_data)
 
     def _members(self) -> dict[str, Any]:
         return {**self._fleet.summary(), "members": self._fleet.listing()}
@@ -127,8 +159,8 @@ class ClusterDesk:
         return {"keys": [pin for pin, _ in self._fleet.reach.keys], "waits_for": waits_for}
 
     def check_keys(self) -> None:
-        """Once every member knows the next key, use it."""
-        if len(self._fleet.reach.keys) > 1 and not self._is_changing and not self._fleet.without_next_key():
+        """Once the members know the next key, use it."""
+        if len(self._fleet.reach.keys) > 1 and not self._is_changing and self._fleet.may_use_next_key():
             self._is_changing = True
             self._number_last += 1
             self.chores.append(Chore(self._number_last, "use_next_key"))

@@ -86,6 +86,8 @@ class Contacts:
                 "or stop it, move its data directory away and join it anew"
             )
         link.hello = hello
+        before = self.peers.get(hello.node)
+        is_news = before is None or before.name != hello.name
         peer = self.peers.setdefault(hello.node, Peer(hello.node, hello.name))
         if link.dialled:
             peer.url = link.url
@@ -102,7 +104,11 @@ class Contacts:
             peer.clock_skew_ms = hello.time_ms - now_ms
         peer.database = hello.database
         peer.acked = {}
-        self._outbox.met.append(PeerRow(peer.node, peer.name, now_ms))
+        row = PeerRow(peer.node, peer.name, now_ms)
+        if is_news:
+            self._outbox.met.append(row)  # from now on it counts where all nodes must have something
+        else:
+            self._outbox.seen[peer.node] = row
         self._log("peer_up", peer=hello.name, node=hello.node, url=link.url, dialled=link.dialled)
 
     def _check_hello(self, hello: Hello) -> None:

@@ -119,6 +119,17 @@ class Document:
         self.memory_bytes += len(state) + 3 * _STRUCT_BYTES * summary.structs
         return self.state()
 
+    def settle(self, whole: bytes) -> None:
+        """Hold ``whole`` from now on, which is what this document and another replica's are together.
+
+        The order of characters with forged neighbours is that in which they were taken in, and so may be another one on
+        each node, until all load the same state.
+        """
+        doc = new_doc()
+        doc.apply_update(whole)  # which has been loaded once, to compare it
+        self._doc, self._outline = doc, None
+        self._uncommitted.append(whole)
+
     def undo(self) -> None:
         """Take back the update applied last, which was not committed."""
         self._uncommitted.pop()
@@ -131,6 +142,11 @@ class Document:
     def text_bytes(self) -> int:
         """How long the text is in UTF-8, without putting it together."""
         return self._read(lambda doc: len(text_of(doc)))
+
+    def text_bytes_with(self, update: bytes) -> int:
+        """The same with an update that :meth:`check` has passed. To be called of a copy: it is not undone."""
+        self._use(lambda doc: doc.apply_update(update), "the Yjs library refuses this update", InvalidValue)
+        return self.text_bytes()
 
     def content(self) -> list[object]:
         """What it holds, in a form that does not depend on how it came about: who has inserted how much, and the text,

@@ -79,7 +79,9 @@ class Documents:
     def exists(self, dot: Dot) -> bool:
         """Whether any edit of that document was ever applied here and is still held. Creates nothing."""
         document = self._open.get(dot)
-        return self._is_stored(dot) if document is None else not document.is_empty
+        if document is not None and (document.is_uncommitted or not document.is_empty):
+            return True
+        return self._is_stored(dot)  # an edit that changes nothing made it, maybe
 
     def is_dirty(self, dot: Dot) -> bool:
         """Whether it has edits that are not yet on disk."""
@@ -95,6 +97,12 @@ class Documents:
         """Take in the whole document of another replica, after :func:`check_state`; see :meth:`Document.absorb`."""
         is_new = not self.exists(dot)
         whole = self.get(dot).absorb(state, is_new)
+        self._changed(dot)
+        return whole
+
+    def settle(self, dot: Dot, whole: bytes) -> bytes:
+        """See :meth:`Document.settle`."""
+        self.get(dot).settle(whole)
         self._changed(dot)
         return whole
 

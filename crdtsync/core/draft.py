@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from crdtsync.causality import Dot, Writer, merge, vector_of
 from crdtsync.core import seen as seen_rules
@@ -14,11 +14,13 @@ from crdtsync.core.markers import check_marker
 from crdtsync.core.policies import Policy
 from crdtsync.core.replica import Applied, Replica
 from crdtsync.core.seen import NOTHING, READ_LONG_AGO, NotYet
+from crdtsync.core.text_lengths import TextLengths
 from crdtsync.core.values import describe, describe_key, grouped, kind_name, readable_value, siblings, version_of
 from crdtsync.errors import InvalidRequest, KindMismatch, VersionMismatch
 from crdtsync.wire.change import Kind, Op
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.tokens import Version, decode_version, encode_version
+from crdtsync.wire.yjs import UpdateSummary
 
 REPLACED_BYTES_MAX = 2 * 1024 * 1024
 OWN_DOTS_MAX = 256
@@ -39,6 +41,7 @@ class Draft:
         self._settled = 0
         self._replaced_bytes = 0
         self._versions: list[tuple[int, Result, Version]] = []
+        self.lengths = TextLengths(self)
         self._edits: dict[Dot, list[bytes]] = {}
         self._key_versions: dict[str, tuple[Version, list[Result]]] = {}
         self._seen: dict[str, Version] = {}
@@ -200,26 +203,34 @@ class Draft:
             self._edits.setdefault(named or self.own_dot(), []).append(update)
         self.ops.append(op)
 
-    def check_edit(self, document: Dot, update: bytes) -> None:
-        """Refuse an edit that the document, with the edits so far, cannot take.
+    def check_edit(self, document: Dot, update: bytes) -> UpdateSummary:
+        """Refuse an edit that the document, with the edits so far, cannot take. Returns what it carries.
 
         :raises InvalidValue: see :meth:`crdtsync.core.document.Document.check`.
         """
-        self.replica.documents.get(document).check(update, self._edits.get(document, ()))
+        return self.replica.documents.get(document).check(update, self._edits.get(document, ()))
 
     def has_edits(self, document: Dot) -> bool:
         """Whether an operation so far edits the document."""
         return document in self._edits
 
+    def edits_of(self, document: Dot) -> Sequence[bytes]:
+        """What the operations so far do to the document."""
+        return self._edits.get(document, ())
+
     def document(self, dot: Dot, *edits: bytes) -> Document:
         """The document with the edits so far, and with ``edits``: a copy if there are any, to be read only."""
+        return self.copy_of_document(dot, *edits) if edits or dot in self._edits else self.replica.documents.get(dot)
+
+    def copy_of_document(self, dot: Dot, *edits: bytes) -> Document:
+        """The same, always a copy, which may be edited."""
         document = self.replica.documents.get(dot)
         drafted = [*self._edits.get(dot, ()), *edits]
-        return Document(dot, lambda _: (document.state(), drafted)) if drafted else document
+        return Document(dot, lambda _: (document.state(), drafted))
 
     def describe_replaced(self, winner: Sibling) -> Result:
         """What a blind write replaces. In a large batch the values that no reply could hold are left out."""
-        replaced = describe(self.replica, winner, self.node_of)
+        replaced = describe(self.replica, winner, self.node_of, readable_value)
         self._replaced_bytes += len(replaced["value"] or b"")
         return replaced if self._replaced_bytes <= REPLACED_BYTES_MAX else {**replaced, "value": None}
 

@@ -319,6 +319,13 @@ class Entries:
 
     def remove(self, key: str, removes: tuple[Dot, ...] | RemoveRange) -> list[Entry]:
         """Remove those entries of ``key`` that ``removes`` names, and return them. What is already gone stays gone."""
+        gone = self._take_out(key, removes)
+        for entry in gone:
+            self._unhash(entry)
+        return gone
+
+    def _take_out(self, key: str, removes: tuple[Dot, ...] | RemoveRange) -> list[Entry]:
+        """The same, and the digest is the caller's."""
         held = self._keys.get(key)
         if not held or not removes:
             return []
@@ -342,8 +349,6 @@ class Entries:
         if key in self._expiring:
             self._recheck_expiry(key, left, gone)
         self.count -= len(gone)
-        for entry in gone:
-            self._unhash(entry)
         return gone
 
     def put_in_place(self, gone: Entry, entry: Entry) -> None:
@@ -413,13 +418,12 @@ class Entries:
         self.absent.difference_update(entry.key for entry in back)
         return back
 
-    def exchange(self, gone: Iterable[Entry], come: Incoming, digest: int) -> None:
-        """Remove entries that are held, and add others, many at once; ``digest``: the sum of the others' digests."""
-        by_key: dict[str, list[Dot]] = {}
-        for entry in gone:
-            by_key.setdefault(entry.key, []).append(entry.dot)
-        for key, dots in by_key.items():
-            self.remove(key, tuple(dots))
+    def exchange(self, gone: Iterable[Entry], come: Incoming, digest: int, whole: int | None = None) -> None:
+        """Remove entries that are held, and add others, many at once; ``digest``: the sum of the others' digests.
+
+        ``whole``: what all that is then held adds up to, where that is known: what goes is not hashed for it.
+        """
+        self._take_out_all(gone, is_hashed=whole is None)
         fresh, others = come.lasting, come.others
         if not self._keys.keys().isdisjoint(fresh):
             fresh, others = {}, [*others]
@@ -438,9 +442,28 @@ class Entries:
         self.absent.difference_update(fresh)
         self._resort = True
         self.count += sum(map(len, fresh.values()))
-        self._digest = (self._digest + digest) % DIGEST_MODULUS
+        if whole is None:
+            self._digest = (self._digest + digest) % DIGEST_MODULUS
+        else:
+            self._digest, self._unsummed = whole % DIGEST_MODULUS, []
+            self._unhashed.clear()
         for entry in others:
             self._add(entry)
+
+    def _take_out_all(self, gone: Iterable[Entry], *, is_hashed: bool) -> None:
+        keys, by_key = self._keys, dict[str, list[Dot]]()
+        for entry in gone:
+            key = entry.key
+            if is_hashed or len(keys[key]) > 1 or key in self._expiring:
+                by_key.setdefault(key, []).append(entry.dot)
+            else:
+                del keys[key]
+                self.count -= 1
+        for key, dots in by_key.items():
+            if is_hashed:
+                self.remove(key, tuple(dots))
+            else:
+                self._take_out(key, tuple(dots))
 
     def _settle(self, key: str, entries: list[Entry]) -> None:
         """Note what is to be known of a key that comes with several entries at once."""

@@ -16,8 +16,9 @@ from crdtsync.core.kinds.rules import Sibling, intact
 from crdtsync.core.kinds.sets import element_of
 from crdtsync.core.markers import check_marker
 from crdtsync.core.operation_names import WRITTEN, operation_of
+from crdtsync.core.plain import version_text
 from crdtsync.core.replica import Applied, Replica
-from crdtsync.core.told_values import told_value, told_values
+from crdtsync.core.told_values import slim, told_value, told_values
 from crdtsync.core.values import (
     is_conflict,
     kind_name,
@@ -26,16 +27,23 @@ from crdtsync.core.values import (
     version_of,
 )
 from crdtsync.errors import InvalidEncoding
-from crdtsync.wire.change import Change, Op
+from crdtsync.wire.change import Change, Kind, Op
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import frame
+from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 from crdtsync.wire.tokens import Version, encode_dot, encode_version
 
 Event = dict[str, Any]
 
 FRAME_BYTES_MAX = 1024 * 1024
+EVENT_BYTES_MAX = AGENT_FRAME_BYTES_MAX - 1024
+"""Of one event: beyond that it is told without what may be long, whatever made it so."""
 
 _FIELDS = ("event", "key", "kind", "value", "op", "version", "dot", "token", "agent", "node", "time")
+
+
+_REGISTER = int(Kind.REGISTER)
+_REGISTER_NAME = kind_name(_REGISTER)
 
 
 class Unit(NamedTuple):
@@ -132,7 +140,24 @@ def _event(replica: Replica, change: Change, name: str, unit: Unit) -> Event:
         "agent": change.agent,
         "node": replica.node_of(change.writer),
         "time": hlc_ms(change.hlc),
+        **_TOLD_BESIDE.get(unit.operation, _nothing_beside)(change, unit),
     }
+
+
+def _document(change: Change, unit: Unit) -> Event:
+    """Which document an edit is of: its update says nothing of any other."""
+    try:
+        named = check_marker(unpack(unit.ops[-1].value or b""))[0]
+    except InvalidEncoding:
+        return {}
+    return {"document": encode_dot(named or Dot(change.writer, change.seq, unit.first + len(unit.ops) - 1))}
+
+
+def _nothing_beside(_change: Change, _unit: Unit) -> Event:
+    return {}
+
+
+_TOLD_BESIDE: Mapping[str, Callable[[Change, Unit], Event]] = {"text": _document}
 
 
 def live_event(replica: Replica, applied: Applied, unit: Unit, now_ms: int, ahead: set[str]) -> Event | None:
@@ -170,6 +195,28 @@ def live_event(replica: Replica, applied: Applied, unit: Unit, now_ms: int, ahea
     if shown and operation not in _REWRITTEN and not is_ahead:
         event |= _handed_over([entry.dot for entry in shown], applied.change.hlc)
     return event
+
+
+def plain_live_event(replica: Replica, applied: Applied, token: str) -> bytes | None:
+    """The event of a change that set one register to the only value that it holds, packed: what comes of
+    :func:`live_event` and :func:`pack_event` for it. None: it is another one.
+    """
+    if len(applied.effects) != 1:
+        return None
+    op, added, _ = applied.effects[0]
+    if added is None or added.kind != _REGISTER or added.attrs is not None or added.sub is not None:
+        return None
+    held = replica.entries.held(op.key)
+    if len(held) != 1 or held[0] is not added:
+        return None
+    change, (writer, seq, n) = applied.change, added.dot
+    return pack(
+        {
+            "event": "set", "key": op.key, "kind": _REGISTER_NAME, "value": op.value, "op": "set",
+            "version": version_text(change.hlc, writer, seq, n), "dot": f"{writer}.{seq}.{n}", "token": token,
+            "agent": change.agent, "node": replica.node_of(writer), "time": hlc_ms(change.hlc),
+        }
+    )  # fmt: skip
 
 
 _NAMES = {EXPIRE: "expired", "delete": "delete"}
@@ -348,6 +395,7 @@ def event_frames(request: int, events: Sequence[bytes]) -> list[bytes]:
         while end < len(events) and (end == start or size_bytes + len(events[end]) <= FRAME_BYTES_MAX):
             size_bytes += len(events[end])
             end += 1
-        frames.append(frame(b"".join((head, array_header(end - start), *events[start:end]))))
+        told = events[start:end] if size_bytes <= EVENT_BYTES_MAX else [slim(events[start])]  # which is alone then
+        frames.append(frame(b"".join((head, array_header(end - start), *told))))
         start = end
     return frames

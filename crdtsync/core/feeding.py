@@ -38,6 +38,8 @@ class Feeder:
         relaying: Relaying,
     ) -> None:
         self._relaying = relaying
+        self.is_patient = False
+        """Whether nobody here, or at who sent it, waits for what is sent in this turn to be acknowledged."""
         self._node = node
         self._replicas = replicas
         self._storage = storage
@@ -117,13 +119,13 @@ class Feeder:
         size_bytes = 0
         for body in bodies:
             if part and (size_bytes + len(body) > SLICE_BYTES_MAX or len(part) >= FRAME_CHANGES_MAX):
-                self._outbox.send(link, Changes(replica.name, replica.epoch, part))
+                self._outbox.send(link, Changes(replica.name, replica.epoch, part, self.is_patient))
                 part, size_bytes = [], 0
             part.append(body)
             size_bytes += len(body)
             link.sent_bytes += len(body)
         if part:
-            self._outbox.send(link, Changes(replica.name, replica.epoch, part))
+            self._outbox.send(link, Changes(replica.name, replica.epoch, part, self.is_patient))
 
     # -- relaying --------------------------------------------------------------------------------------------
 

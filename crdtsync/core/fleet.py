@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.cluster import Cluster, RecordType
-from crdtsync.core.fleet_news import tell_expiry
+from crdtsync.core.fleet_news import EXPIRY_ALARM_MS, LetIn, tell_expiry
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
 from crdtsync.core.invitations import Invitations
 from crdtsync.core.invite_addresses import check_invite_address
+from crdtsync.core.member_listing import listing
 from crdtsync.core.membership import (
     NOBODY,
     Member,
@@ -67,7 +68,7 @@ class Reach:
 
     ``keys``: its pin and certificate, and those of the next key while it changes keys. ``unreachable``: why no other
     host could reach it, if so. ``expires_ms``: when its certificate expires. ``operators``: the users who run this
-    node. ``is_listening``: whether it accepts peers anywhere.
+    node. ``is_listening``: whether it accepts peers anywhere. ``is_starting``: all but the operators is not known yet.
     """
 
     keys: tuple[tuple[str, bytes], ...] = ()
@@ -76,6 +77,7 @@ class Reach:
     expires_ms: int = 0
     operators: tuple[int, ...] = ()
     is_listening: bool = True
+    is_starting: bool = False
 
 
 class Host(Protocol):
@@ -230,6 +232,15 @@ class Fleet:
             if member.node not in peers or not peers[member.node].holds(CLUSTER_SPACE, vector)
         ]
 
+    def may_use_next_key(self) -> bool:
+        """Whether every member knows this node's next key; or, where the certificate of the other one expires soon,
+        one at least that can tell the rest.
+        """
+        late = self.without_next_key()
+        is_urgent = 0 < self.reach.expires_ms < self._host.now_ms + EXPIRY_ALARM_MS
+        is_told = self._identity.name not in late and len(late) < len(self.others())
+        return not late or (is_urgent and is_told)
+
     # -- what agents ask for -----------------------------------------------------------------------------------
 
     def init(self) -> dict[str, Any]:
@@ -253,7 +264,8 @@ class Fleet:
 
         :raises Refused: it was one, and has been told that it was removed.
         """
-        is_here = invite.cluster == self._identity.cluster and self.is_member
+        is_expired = 0 < self.reach.expires_ms <= self._host.now_ms  # it joins again, for others to learn its new one
+        is_here = invite.cluster == self._identity.cluster and self.is_member and not is_expired
         if is_here:
             self._check_not_removed()
         return {**self.summary(), "already": True} if is_here else None
@@ -265,6 +277,21 @@ class Fleet:
             return ""
         names = ", ".join(member.name for member in others[:5]) + (", …" if len(others) > 5 else "")
         return f"this node belongs to a cluster with {len(others)} other members already ({names})"
+
+    def keeps_data(self, invite: Invite) -> bool:
+        """Whether this node holds data of the very cluster that it is invited to: another one's backup, put back."""
+        me = self._identity
+        pins = [pin for pin, _ in self.reach.keys[:1]]
+        has_own_key = any(me.node in (pin[:NODE_ID_CHARS], self.membership.node_of(pin)) for pin in pins)
+        return invite.cluster == me.cluster and has_own_key and me.node not in self.membership.removed
+
+    def let_in(self, event: LetIn) -> None:
+        """This node has joined the cluster that its data is of."""
+        self.metas[TOLD_META] = event.told
+        if event.listen is not None:
+            self.metas[LISTEN_META] = event.listen
+        self._told = _read_told(event.told)
+        self._changed(())
 
     def summary(self) -> dict[str, Any]:
         """What ``cluster init`` and ``cluster join`` answer."""
@@ -321,37 +348,7 @@ class Fleet:
 
     def listing(self) -> list[dict[str, Any]]:
         """All members and all who were, as ``cluster members`` shows them."""
-        peers, me = self._host.sync.peers, self._identity
-        rows = []
-        for node, member in self.membership.members.items():
-            peer = peers.get(node)
-            hops = self._host.sync.mesh.reach.hops(node)
-            rows.append(
-                {
-                    "id": node,
-                    "name": member.name,
-                    "state": "self" if node == me.node else _STATES.get(hops, "indirect"),
-                    "addresses": list(member.addresses),
-                    "joined": member.joined_ms,
-                    "by": member.by,
-                    "last_seen": None if peer is None else peer.last_seen_ms,
-                    "pins": [pin for pin, _ in member.keys],
-                }
-            )
-        for node, gone in self.membership.removed.items():
-            rows.append(
-                {
-                    "id": node,
-                    "name": gone.name,
-                    "state": "removed",
-                    "addresses": [],
-                    "joined": None,
-                    "by": gone.by,
-                    "last_seen": gone.time_ms,
-                    "pins": [pin for pin, _ in gone.keys],
-                }
-            )
-        return rows
+        return listing(self, self._host.sync, self._identity.node)
 
     # -- letting new nodes in --------------------------------------------------------------------------------
 
@@ -411,13 +408,21 @@ class Fleet:
                 "name_taken",
             )
         self.invitations.use(join.invite, pin)
-        if is_new:
-            me, now_ms = self._identity, self._host.now_ms
+        me, now_ms = self._identity, self._host.now_ms
+        if not is_new:
+            self._renew(self.membership.members[node], pin, join.certificate)
+        else:
             member = Member(node, join.name, ((pin, join.certificate),), join.addresses, now_ms, me.name, now_ms)
             self._host.cluster.put(MEMBERS, node, member)
             self._log("node_admitted", node=node, name=join.name, invite=join.invite.hex())
         records = {name: member.plain() for name, member in self.membership.members.items()}
         return Admitted(self._identity.cluster, self._identity.node, records)
+
+    def _renew(self, member: Member, pin: str, certificate: bytes) -> None:
+        """A member joins again with its key: the certificate that the others know has expired, perhaps."""
+        keys = tuple((each, certificate if each == pin else known) for each, known in member.keys)
+        if keys != member.keys:
+            self._host.cluster.put(MEMBERS, member.node, replace(member, keys=keys, time_ms=self._host.now_ms))
 
     # -- keeping -----------------------------------------------------------------------------------------------
 
@@ -432,10 +437,7 @@ class Fleet:
     def reload(self) -> None:
         """What was not committed is gone."""
         self.invitations = Invitations(self._storage.metas(INVITES_META))
-
-
-_STATES: Mapping[int | None, str] = {None: "down", 1: "connected"}
-"""Of a member, by the number of connections over which it is reached."""
+        self._told = _read_told(self._storage.meta(TOLD_META))
 
 
 def pack_told(members: Mapping[str, Mapping[str, Any]]) -> bytes:

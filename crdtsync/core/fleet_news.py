@@ -1,4 +1,4 @@
-"""What the shell tells of finding others: that this node waits to join, and addresses that lead to somebody else."""
+"""What the shell tells of being found and finding others: joining, addresses that cannot be had or lead astray."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.membership import Membership, written
 
+RENEWAL_MS = 90 * 24 * 3600 * 1000
+"""So long before its certificate expires, a node begins to change its key by itself."""
 EXPIRY_ALARM_MS = 30 * 24 * 3600 * 1000
+"""From then on it waits no longer for members that do not know its new key; and if it could not do that, says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,31 @@ class NotMerged:
     """Where what this node held lies that has not come along into the cluster; empty: nowhere."""
 
     place: str
+
+
+@dataclass(frozen=True, slots=True)
+class LetIn:
+    """A member has let this node into the cluster that its data is of.
+
+    ``told``: the members, as they are kept; ``listen``: where this node listens from now on too, likewise.
+    """
+
+    told: bytes
+    listen: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoMetrics:
+    """Why the figures cannot be asked for at the address of the settings; no reason: they can."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotListening:
+    """Why this node does not accept peers where it was told to by a command; no reason: it does."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +83,20 @@ class FleetNews:
         else:
             self._alarms.clear("not_all_merged", "")
 
+    def no_metrics(self, event: NoMetrics) -> None:
+        """Raise the alarm, or clear it."""
+        if event.reason:
+            self._alarms.raise_now("no_metrics", "", event.reason)
+        else:
+            self._alarms.clear("no_metrics", "")
+
+    def not_listening(self, event: NotListening) -> None:
+        """Raise the alarm, or clear it."""
+        if event.reason:
+            self._alarms.raise_now("not_listening", "", f"{event.reason}. It is tried again")
+        else:
+            self._alarms.clear("not_listening", "")
+
     def misled(self, event: Misled) -> None:
         """Remember for the status that an address leads to another member."""
         self._misled[event.node] = event
@@ -77,9 +119,8 @@ def tell_expiry(alarms: Alarms, expires_ms: int, now_ms: int) -> None:
     date, message = written(expires_ms), ""
     if expires_ms and expires_ms <= now_ms:
         message = (
-            f"the certificate of this node has expired ({date}): no member lets it connect any more. While one is "
-            "connected, crdtsync cluster rotate-key helps; else, if the clock is right, move the data directory away, "
-            "start the daemon, and join by a new invite"
+            f"the certificate of this node has expired ({date}): no member lets it connect any more. If the clock is "
+            "right, crdtsync cluster join with a new invite of a member renews it, and all that is here stays"
         )
     elif expires_ms and expires_ms < now_ms + EXPIRY_ALARM_MS:
         message = f"the certificate of this node expires on {date}: renew it, or no member lets it connect from then on"

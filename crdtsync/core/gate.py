@@ -37,6 +37,11 @@ class CausalGate:
         """How much waits here, of :data:`BYTES_MAX`."""
         return self._bytes
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits here."""
+        return not self._held
+
     def __len__(self) -> int:
         return sum(len(sizes) for sizes in self._held.values())
 

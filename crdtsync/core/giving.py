@@ -32,6 +32,8 @@ SNAPSHOT_KEEP_S = 60.0
 SNAPSHOT_SHARE_S = 5.0
 """One that is younger is given to others who ask, too."""
 OFFER_INTERVAL_S = 10.0
+SERVED_BYTES_MIN = 16 * 1024
+"""Parts go together in one turn until they are as much: the first two are small."""
 
 Log = Callable[..., None]
 Send = Callable[[Link, Message], None]
@@ -197,7 +199,7 @@ class Giver:
             replica.pins.discard(snapshot.position)
 
     def serve(self, link: Link, here: SpaceLink, replica: Replica, durable: int, now_s: float) -> int:
-        """Send one part to a peer that was offered a snapshot and takes it. Returns its size in bytes."""
+        """Send the next parts to a peer that was offered a snapshot and takes it. Returns their size in bytes."""
         assert here.offered
         serving = here.serving
         open_ = self._open.get(serving.snapshot) if serving is not None else None
@@ -209,22 +211,27 @@ class Giver:
         snapshot = open_.snapshot
         if snapshot.position > durable:
             return 0  # what it shows is not on disk yet
-        number = serving.part
-        data, is_last = snapshot.part(number)
-        if link.hello is not None and DEFLATE in link.hello.features:
-            data = compressed(data)
-        self._send(
-            link,
-            Part(replica.name, replica.epoch, snapshot.id, number, data, part_hash(snapshot.id, number, data), is_last),
-        )
         open_.used_s = now_s
         here.offer_due_s = now_s + OFFER_INTERVAL_S
-        serving.part += 1
+        sent_bytes, is_last = 0, False
+        while sent_bytes < SERVED_BYTES_MIN and not is_last:
+            size_bytes, is_last = self._send_part(link, replica, snapshot, serving.part)
+            sent_bytes += size_bytes
+            serving.part += 1
         if is_last:
             here.serving, here.offered, here.floor_lag = None, False, 0
             merge(here.known, snapshot.vector)
             here.position = snapshot.position
-        return len(data)
+        return sent_bytes
+
+    def _send_part(self, link: Link, replica: Replica, snapshot: Snapshot, number: int) -> tuple[int, bool]:
+        """How many bytes it has, and whether it is the last."""
+        data, is_last = snapshot.part(number)
+        if link.hello is not None and DEFLATE in link.hello.features:
+            data = compressed(data)
+        checksum = part_hash(snapshot.id, number, data)
+        self._send(link, Part(replica.name, replica.epoch, snapshot.id, number, data, checksum, is_last))
+        return len(data), is_last
 
     def can_serve(self, here: SpaceLink, durable: int) -> bool:
         """Whether :meth:`serve` has a part to send at once."""

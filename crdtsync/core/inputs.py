@@ -9,7 +9,7 @@ from typing import NamedTuple
 from crdtsync.core.attached import Reply
 from crdtsync.core.cluster_desk import Chore, ChoreDone
 from crdtsync.core.fleet import Reach
-from crdtsync.core.fleet_news import Misled, NotJoined, NotMerged
+from crdtsync.core.fleet_news import LetIn, Misled, NoMetrics, NotJoined, NotListening, NotMerged
 from crdtsync.core.membership import Membership
 from crdtsync.core.storage import Batch
 from crdtsync.wire.joining import Join
@@ -161,6 +161,9 @@ Event = (
     | Misled
     | NotJoined
     | NotMerged
+    | LetIn
+    | NoMetrics
+    | NotListening
     | ChoreDone
     | LookAtUsage
     | TakeBack

@@ -49,7 +49,6 @@ def merge_snapshot(replica: Replica, taken: Taking, now_ms: int) -> Merged:
     that the snapshot's frontier names.
 
     :raises ForkDetected: it contradicts what is held here; nothing was done.
-    :raises InvalidValue: a document of it is not acceptable; nothing was done.
     """
     for writer, row in sorted(taken.writers.items()):
         replica.check_head(writer, row.seq, row.hash[:SHORT_HASH_BYTES], stored=True)
@@ -69,7 +68,7 @@ def merge_snapshot(replica: Replica, taken: Taking, now_ms: int) -> Merged:
         )
     replica.staging.adopt(taken, found.come)
     replica.past.bury_unknown(found.gone, position, now_ms)
-    replica.entries.exchange(found.gone, found.incoming, found.digest)
+    replica.entries.exchange(found.gone, found.incoming, found.digest, found.whole)
     replica.texts.note_merged_markers(found.come, found.gone)
     replica.schemas.note_entries((*found.come, *found.gone))
     _advance_heads(replica, taken, advanced)
@@ -83,7 +82,10 @@ def merge_snapshot(replica: Replica, taken: Taking, now_ms: int) -> Merged:
 
 
 def _absorb_documents(replica: Replica, taken: Taking) -> list[tuple[Dot, bytes]]:
-    """The documents of a snapshot into those held here: all, or none if one is not acceptable."""
+    """The documents of a snapshot into those held here. One that cannot be united with ours stays as it is: otherwise a
+    forged edit of one text would keep a node from ever catching up. It differs then, and is mended as that
+    (:mod:`crdtsync.core.torn_texts`).
+    """
     documents = replica.documents
     is_news = any(row.seq > replica.vector.get(writer, 0) for writer, row in taken.writers.items())
     states: list[tuple[Dot, bytes]] = []
@@ -92,10 +94,9 @@ def _absorb_documents(replica: Replica, taken: Taking) -> list[tuple[Dot, bytes]
             continue
         try:
             states.append((document, documents.absorb(document, state)))
-        except CrdtSyncError:
-            for done, _ in states:
-                documents.undo(done)
-            raise
+        except CrdtSyncError as error:
+            key = documents.key_of(document)
+            replica.alarms.journal("text_torn", space=replica.name, key=key, node=taken.node, reason=error.message)
     return states
 
 

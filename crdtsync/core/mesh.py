@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable
 
 FULL_MESH_NODES_MAX = 16
-"""Up to so many nodes are all connected to each other."""
+"""Up to so many nodes are all connected to each other, unless the settings say otherwise."""
 STEP_FACTOR = 3
 
 
@@ -26,14 +26,16 @@ def steps(count: int) -> list[int]:
     return found
 
 
-def chosen(me: str, nodes: Collection[str], is_usable: Callable[[str], bool]) -> set[str]:
+def chosen(
+    me: str, nodes: Collection[str], is_usable: Callable[[str], bool], full_max: int = FULL_MESH_NODES_MAX
+) -> set[str]:
     """Whom ``me`` dials of ``nodes``, which can be reached, itself among them or not.
 
     ``is_usable``: False of those that have been dialled for a while, and do not answer; for each the next one that is
-    usable is chosen too.
+    usable is chosen too. ``full_max``: up to so many nodes, all are chosen.
     """
     ring = sorted({*nodes} - {me})
-    if len(ring) < FULL_MESH_NODES_MAX:
+    if len(ring) < full_max:
         return {*ring}
     start = bisect_left(ring, me)
     found: set[str] = set()
@@ -49,9 +51,14 @@ def chosen(me: str, nodes: Collection[str], is_usable: Callable[[str], bool]) ->
     return found
 
 
-def chosen_of_groups(me: str, groups: Iterable[Collection[str]], is_usable: Callable[[str], bool]) -> set[str]:
+def chosen_of_groups(
+    me: str,
+    groups: Iterable[Collection[str]],
+    is_usable: Callable[[str], bool],
+    full_max: int = FULL_MESH_NODES_MAX,
+) -> set[str]:
     """The same for several sets of nodes, such as those that hold a space: each must be connected in itself."""
     found: set[str] = set()
     for group in groups:
-        found |= chosen(me, group, is_usable)
+        found |= chosen(me, group, is_usable, full_max)
     return found

@@ -35,7 +35,11 @@ SLICE_CHANGES_MAX = 256
 SLICE_BYTES_MAX = 512 * 1024
 DIRTY_KEYS_MAX = 100_000
 VALUES_BYTES_MAX = 5 * 1024 * 1024
-"""Of one key with its siblings, in one event. Beyond that the siblings are told without their values."""
+"""Of one key with its siblings, in one event. Beyond that the siblings are told without their values; and the key
+without any, if one value alone is more.
+"""
+EVENT_BYTES_MAX = 7 * 1024 * 1024
+"""Of such an event with all that it says beside. Beyond that it says neither values nor meta."""
 RETELL_KEYS_MAX = 1000
 LAG_AGE_S_MAX = 0.5
 
@@ -241,7 +245,8 @@ def changed_event(replica: Replica, key: str, effects: Sequence[Effect], now_ms:
     if part is None:
         return whole_event(replica, key, now_ms)
     described = describe(replica, replica.entries.held(key), replica.node_of, lambda _replica, _group: None)
-    return pack({"event": "part", "key": key, "token": None, **described, **part})
+    event = pack({"event": "part", "key": key, "token": None, **described, **part})
+    return event if len(event) <= VALUES_BYTES_MAX else whole_event(replica, key, now_ms)
 
 
 def whole_event(replica: Replica, key: str, now_ms: int) -> bytes:
@@ -255,10 +260,20 @@ def whole_event(replica: Replica, key: str, now_ms: int) -> bytes:
     if len(described["value"] or b"") + sum(len(other["value"] or b"") for other in others) > VALUES_BYTES_MAX:
         for other in others:
             other["value"] = b""
+    if len(described["value"] or b"") + len(described.get("shown") or b"") > VALUES_BYTES_MAX:
+        described["value"] = b""
     for one in (described, *others):
         if one["value"] == b"":
             one |= {"value": None, "too_large": True}
-    return pack({"event": "state", "key": key, "token": None, **described})
+    if described.get("too_large"):
+        described.pop("shown", None)
+    event = pack({"event": "state", "key": key, "token": None, **described})
+    if len(event) > EVENT_BYTES_MAX:  # what it says beside the values
+        for one in (described, *others):
+            one |= {"value": None, "meta": None, "seen": None, "too_large": True}
+        described.pop("shown", None)
+        event = pack({"event": "state", "key": key, "token": None, **described})
+    return event
 
 
 def _add_plain_read(replica: Replica, live: list[Entry], described: dict[str, Any]) -> None:

@@ -16,11 +16,12 @@ from crdtsync.core.access.requests import AccessDesk
 from crdtsync.core.agents import Desk
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.attached import Agent, Follows, Reply, User
+from crdtsync.core.caps import DEFAULT_CAPS, Caps
 from crdtsync.core.cluster import Cluster
 from crdtsync.core.cluster_desk import ChoreDone, ClusterDesk
 from crdtsync.core.counts import Counts
 from crdtsync.core.fleet import Fleet, Reach
-from crdtsync.core.fleet_news import FleetNews, Misled, NotJoined, NotMerged
+from crdtsync.core.fleet_news import FleetNews, LetIn, Misled, NoMetrics, NotJoined, NotListening, NotMerged
 from crdtsync.core.identity import Identity
 from crdtsync.core.inputs import (
     AgentClosed,
@@ -47,7 +48,7 @@ from crdtsync.core.peers import Dial
 from crdtsync.core.reaper import Reaper
 from crdtsync.core.replica import Applied, Replica
 from crdtsync.core.resolvers import Registry
-from crdtsync.core.retention import DEFAULT_CAPS, Caps, Retention
+from crdtsync.core.retention import Retention
 from crdtsync.core.service import Service, serve
 from crdtsync.core.short_turns import ShortTurns, are_plain
 from crdtsync.core.spaces import ALWAYS, Spaces
@@ -140,6 +141,9 @@ class Node:
             Misled: self.fleet_news.misled,
             NotJoined: self.fleet_news.not_joined,
             NotMerged: self.fleet_news.not_merged,
+            LetIn: self.fleet.let_in,
+            NoMetrics: self.fleet_news.no_metrics,
+            NotListening: self.fleet_news.not_listening,
             ChoreDone: self.cluster_desk.done,
             LookAtUsage: self._look_at_usage,
             TakeBack: lambda event: take_back(self, event.space, event.body),
@@ -214,17 +218,14 @@ class Node:
         """What the next commit must write."""
         return self._ledger
 
-    def _tell_time(self) -> None:
-        self.alarms.now_ms = self.now_ms
-        for name in self._restless:
-            self.replicas[name].documents.now_s = self.now_s
-
     # -- events in -------------------------------------------------------------------------------------------
 
     def step(self, event: Event, now: Now) -> None:
         """Take in one event. What follows from it shows in the next :meth:`ready`."""
         self.now_ms, self.now_s = now
-        self._tell_time()
+        self.alarms.now_ms = self.now_ms
+        for name in self._restless:
+            self.replicas[name].documents.now_s = self.now_s
         kind = type(event)
         if kind is not AgentFrame and kind is not PeerFrame:
             self._calm_until_s = self._short.until_s = 0.0
@@ -236,6 +237,8 @@ class Node:
     def _reached(self, event: Reach) -> None:
         operators = self.fleet.reach.operators
         self.fleet.reached(event)
+        if not event.is_starting:
+            self.cluster_desk.started()
         if event.operators != operators:
             self.desk.access_changes.reload()
 
@@ -264,15 +267,21 @@ class Node:
             self.sync.outbox.closes.append((event.conn, error.message))
             self._calm_until_s = self._short.until_s = 0.0
             return
+        if self.sync.took_plainly:
+            self._calm_until_s = 0.0
+            self._applied.setdefault(applied[0].space, []).extend(applied)
+            self._restless.add(applied[0].space)
+            return
         has_merged = False
         for name, merged in self.sync.transfers.taker.take_merges():
             has_merged = True
             self._applied.setdefault(name, [])
             self._restless.add(name)
-            self.resolvers.touched(name, merged.keys())
+            keys = merged.keys()
+            self.resolvers.touched(name, keys)
             if len(self.desk.watches):
-                self.desk.watches.retell(name, merged.keys())
-            self._tell_cluster(name, merged.keys())
+                self.desk.watches.retell(name, keys)
+            self._tell_cluster(name, keys)
         self.received(applied)
         if not self.sync.heard_ack and (has_merged or not applied or not are_plain(applied)):
             self._short.until_s = 0.0
@@ -408,9 +417,12 @@ class Node:
         self.resolvers.run()
         self._retain()
         desk.watches.advance(self._durable, self.now_ms)
-        sync.pump(self._applied, self._durable, self.now_s)
+        sync.pump(self._applied, self._durable, self.now_s, is_patient=not len(desk.waits))
         sends, closes, met = sync.outbox.take()
         self._ledger.batch.peers.extend(met)
+        if sync.outbox.seen and self._ledger.batch:
+            self._ledger.batch.peers.extend(sync.outbox.seen.values())
+            sync.outbox.seen.clear()
         self.fleet.store(self._ledger.batch)
         desk.replies += self.chore_replies()
         membership, chores = self.fleet.take_change(), self.cluster_desk.take_chores()
@@ -447,6 +459,7 @@ class Node:
         if self.was_short:
             self._short.advance(self._applied, self._durable)
             self._applied.clear()
+            self._calm_until_s = 0.0 if self.has_work() else self._short.until_s
             return
         for name in self._applied:
             replica = self.replicas[name]
@@ -502,9 +515,25 @@ class Node:
 
         To be called when what is :meth:`ready` has been done, and nothing has been stepped since.
         """
+        due_s = self.turn_due_s()
+        ack_s = self.sync.ack_due_s()
+        return due_s if ack_s is None else ack_s if due_s is None else min(due_s, ack_s)
+
+    def turn_due_s(self) -> float | None:
+        """The same for a caller who also sends the acknowledgements that are due, with :meth:`acknowledge`."""
         due_s = self._due_s()
         self._calm_until_s = self._short.until_s = float("inf") if due_s is None else due_s
         return due_s
+
+    @property
+    def ack_due_s(self) -> float | None:
+        """When :meth:`acknowledge` has something to do."""
+        return self.sync.ack_due_s()
+
+    def acknowledge(self, now: Now) -> list[tuple[int, bytes]]:
+        """The acknowledgements to peers that are due, to be sent at once; but while a turn is due it brings them."""
+        self.sync.acknowledge(now.mono_s)
+        return self.sync.outbox.take_sends()
 
     def has_work(self) -> bool:
         """Whether the next turn has something to do at once. Quicker to tell than all of :meth:`deadline_s`."""

@@ -24,6 +24,8 @@ from crdtsync.wire.tokens import encode_dot, encode_token
 if TYPE_CHECKING:
     from crdtsync.core.replica import Replica
 
+_row: Any = tuple.__new__  # what a NamedTuple's own constructor does in the end, without a call of Python's
+
 _BLIND = 2
 _NOTHING = pack(None)
 
@@ -96,9 +98,10 @@ class Past:
 
     def bury_unknown(self, gone: Iterable[Entry], position: int, now_ms: int) -> None:
         """These have been removed elsewhere: a snapshot does not tell by whom."""
+        buried, removed_rows = self.buried.setdefault, self._ledger.batch.removed_rows
         for entry in gone:
-            self.buried.setdefault(entry.key, []).append(PastRow(entry, None, position))
-            self._ledger.batch.removed_rows.append(RemovedRow(entry.row, position, now_ms))
+            buried(entry.key, []).append(_row(PastRow, (entry, None, position, None, None)))
+            removed_rows.append(_row(RemovedRow, (entry.row, position, now_ms, None, None)))
 
     def cut(self, floor: VersionVector, time_ms: int) -> None:
         """From now on nothing is told of what was superseded before: neither below ``floor`` nor before that time."""

@@ -1,7 +1,7 @@
 """The short path of the read that is made most: ``get`` of a register that holds one value.
 
 :mod:`crdtsync.core.reads` does for it a great deal that only other reads need. This gives the same answer in one go.
-Where anything is not as plain as it thinks (absence, siblings, other kinds, attributes, other spaces, bounded rights),
+Where anything is not as plain as it thinks (absence, siblings, other kinds, attributes, bounded rights),
 it does nothing at all and leaves the request to that. The test that makes every write both ways makes reads too.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.core.access.rights import Right
 from crdtsync.core.attached import Reply
-from crdtsync.core.plain import version_text
+from crdtsync.core.plain import known_version_text, session_of
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import frame
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from crdtsync.core.agents import Desk
     from crdtsync.core.attached import Agent
 
+_ARGUMENTS = frozenset({"key", "agent", "space"})
 _READ = int(Right.READ)
 _REGISTER = int(Kind.REGISTER)
 _row: Any = tuple.__new__  # as in crdtsync.core.plain
@@ -28,9 +29,17 @@ _row: Any = tuple.__new__  # as in crdtsync.core.plain
 
 def read_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]) -> bool:
     """Answer a ``get`` that is plain all through. False: it is not, or is to be refused; nothing was done."""
-    key, space = args.get("key"), agent.space
+    key = args.get("key")
+    if type(key) is not str:
+        return False
+    if len(args) == 1:
+        space, author = agent.space, agent.name
+    elif args.keys() <= _ARGUMENTS:
+        space, author = session_of(desk, agent, args)
+    else:
+        return False
     replica = desk.host.replicas.get(space)
-    if len(args) != 1 or type(key) is not str or replica is None or not agent.name:
+    if replica is None or not author:
         return False
     if agent.everywhere < _READ and (space not in agent.grants or agent.grants[space].whole < _READ):
         return False
@@ -43,10 +52,13 @@ def read_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]
         return False
     conn = agent.conn
     if agent.told is not None:
-        point = desk.news(conn, request, replica)
-        if point is not None:
-            desk.replies.append(_row(Reply, (conn, None, frame(point), False)))
-    version = version_text(entry.hlc, *entry.dot)
+        point = replica.point
+        if point is None or point[0] != (replica.position, replica.writer) or agent.told.get(space) != point[1]:
+            news = desk.news(conn, request, replica)
+            if news is not None:
+                desk.replies.append(_row(Reply, (conn, None, frame(news), False)))
+    version = known_version_text(entry.hlc, *entry.dot)
     result = {"value": entry.value, "kind": "register", "version": version, "siblings": 0}
-    desk.replies.append(_row(Reply, (conn, request, frame(pack([request, 0, result])), False)))
+    packed = pack([request, 0, result])
+    desk.replies.append(_row(Reply, (conn, request, len(packed).to_bytes(4, "big") + packed, False)))
     return True

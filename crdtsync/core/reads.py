@@ -12,6 +12,7 @@ from crdtsync.core.entries import Entry
 from crdtsync.core.history import decode_order, history_of_key
 from crdtsync.core.kinds.rules import Sibling
 from crdtsync.core.kinds.sets import members
+from crdtsync.core.kinds.text import READ_BYTES_MAX
 from crdtsync.core.kinds.text_lineage import document_of
 from crdtsync.core.markers import UNKNOWN_WRITER
 from crdtsync.core.policies import Policy
@@ -30,7 +31,7 @@ from crdtsync.core.values import (
     siblings,
     version_of,
 )
-from crdtsync.errors import InvalidRequest, KindMismatch
+from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX, key_fault, shown
@@ -271,8 +272,22 @@ def _text_read(reader: Reader, args: Arguments) -> object:
     state = args.get("state") if args.get("document") == encode_dot(document) else None
     if state is not None and type(state) is not bytes:
         raise InvalidRequest("state must be the bytes of a Yjs state vector")
-    update = reader.replica.documents.get(document).updates_after(state)
-    return {"document": encode_dot(document), "update": update, "version": encode_version(version_of(live, others))}
+    update = _in_reply(_key(args), reader.replica.documents.get(document).updates_after(state))
+    version = encode_version(version_of(live, others))
+    return {"document": encode_dot(document), "update": update, "version": version, "token": reader.token()}
+
+
+def _in_reply(key: str, update: bytes) -> bytes:
+    """A document as an answer holds it.
+
+    :raises TooLarge: it does not fit.
+    """
+    if len(update) > READ_BYTES_MAX:
+        raise TooLarge(
+            f"the text {shown(key)} takes {len(update):,} bytes with what was deleted from it; at most "
+            f"{READ_BYTES_MAX:,} fit into one reply: compact it, if its text is shorter, or delete it"
+        )
+    return update
 
 
 def _text_updates(reader: Reader, args: Arguments) -> object:
@@ -318,7 +333,7 @@ def _whole_text(reader: Reader, newest: Entry, document: Dot) -> object:
     """The answer to one whose ``after`` lies before the past that is kept, or whose document is no longer that of the
     text: all of it as one edit, to start over from.
     """
-    update = reader.replica.documents.get(document).updates_after(None)
+    update = _in_reply(newest.key, reader.replica.documents.get(document).updates_after(None))
     token = reader.token()
     items = [[update, token, newest.agent, reader.node_of(newest.dot.writer)]]
     return {"document": encode_dot(document), "items": items, "token": token, "more": False, "reset": True}

@@ -3,6 +3,7 @@ a fault of a disk, or of this program.
 
 Nothing is taken away on suspicion. What the other one holds and this one lacks comes back, unless this one knows that
 it was removed: then the other one is told so, and removes it. Texts are united. Both sides do so, and are equal then.
+Texts that cannot be united are written anew (:mod:`crdtsync.core.torn_texts`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from crdtsync.core.entries import DIGEST_MODULUS, Incoming
 from crdtsync.core.markers import UNKNOWN_WRITER
 from crdtsync.core.merging import Merged
 from crdtsync.core.storage import DocumentStateRow, DocumentUpdateRow
+from crdtsync.core.torn_texts import united
 from crdtsync.core.yjs import NO_CHANGE
-from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.change import SHORT_HASH_BYTES
 from crdtsync.wire.limits import CHANGE_OPS_MAX
 
@@ -72,7 +73,10 @@ def _missing(replica: Replica, taken: Taking) -> tuple[list[Entry], list[Entry]]
 
 
 def _unite(replica: Replica, taken: Taking) -> tuple[set[str], list[tuple[Dot, bytes]]]:
-    """Take in the documents that differ; the keys of these texts, and what is to be stored."""
+    """Take in the documents that differ; the keys of these texts, and what is to be stored.
+
+    What cannot be united is written anew: by the node with the lower id, so that not both do it.
+    """
     documents = replica.documents
     keys: set[str] = set()
     states: list[tuple[Dot, bytes]] = []
@@ -80,17 +84,20 @@ def _unite(replica: Replica, taken: Taking) -> tuple[set[str], list[tuple[Dot, b
         key = documents.key_of(document)
         if not state or key is None:
             continue
-        before = documents.content_hash(document)
-        try:
-            whole = documents.absorb(document, state)
-        except CrdtSyncError as error:
-            replica.alarms.journal("text_not_repaired", space=replica.name, key=key, reason=error.message)
-            continue
-        if documents.content_hash(document) == before:
-            documents.undo(document)
+        if not documents.exists(document):
+            states.append((document, documents.absorb(document, state)))
         else:
-            keys.add(key)
-            states.append((document, whole))
+            here = documents.get(document, is_use=False)
+            whole = united(document, here.state(), state)
+            if whole is None:
+                replica.alarms.journal("text_torn", space=replica.name, key=key, node=taken.node)
+                if replica.node < taken.node:
+                    replica.texts.note_torn(document, state)
+                continue
+            if whole.content() == here.content():
+                continue
+            states.append((document, documents.settle(document, whole.state())))
+        keys.add(key)
     return keys, states
 
 

@@ -93,6 +93,7 @@ class Replica:
         self.pins: set[int] = set()  # log positions of snapshots in transfer: what comes after is not trimmed
         self.origins: dict[Writer, tuple[str, str]] = {}
         self._node = node
+        self.node = node[0]
         self.storage = storage
         self._ledger = ledger
         self._random = random
@@ -141,7 +142,7 @@ class Replica:
 
     def is_own(self, writer: Writer) -> bool:
         """Whether a writer is, or was, this node's."""
-        return self.origins.get(writer, ("",))[0] == self._node[0]
+        return self.origins.get(writer, ("",))[0] == self.node
 
     def node_of(self, writer: Writer) -> str:
         """The name of a writer's node."""
@@ -364,7 +365,7 @@ class Replica:
     def snapshot(self, snapshot: bytes, list_documents: Callable[[], list[Dot]], read: ReadDocument) -> Snapshot:
         """The state as it is now, to be given away once it is on disk."""
         writers = [WriterRow(w, seq, self.hashes[w], self.origins.get(w)) for w, seq in sorted(self.vector.items())]
-        clock = (self._node[0], self.clock.last, self.entries.digest)
+        clock = (self.node, self.clock.last, self.entries.digest)
         entries = list(self.entries.all())
         return Snapshot(snapshot, self.name, self.position, clock, writers, entries, list_documents, read)
 

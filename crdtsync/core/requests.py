@@ -17,7 +17,8 @@ def request_of(payload: bytes) -> tuple[int, str, Arguments]:
     :raises InvalidRequest: it is something else.
     """
     try:
-        check_items(payload, REQUEST_ITEMS_MAX)
+        if len(payload) > REQUEST_ITEMS_MAX:  # else it cannot hold more
+            check_items(payload, REQUEST_ITEMS_MAX)
         plain = unpack(payload)
     except InvalidEncoding as error:
         raise InvalidRequest(error.message) from None

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, merge
+from crdtsync.core.caps import Caps
 from crdtsync.core.replica import Replica
 from crdtsync.core.storage import (
     Batch,
@@ -48,21 +49,6 @@ CHANGE_HASHES_MAX = 262_144
 CHANGE_HASH_AGE_MS_MAX = 30 * 24 * 3600 * 1000
 PINNED_LOG_CAPS = 2
 """Snapshots in transfer hold the log up to so many times its cap."""
-
-_DAY_MS = 24 * 3600 * 1000
-
-
-class Caps(NamedTuple):
-    """How much a space keeps beside its live state."""
-
-    log_bytes_max: int = 64 * 1024 * 1024
-    log_age_ms_max: int = 7 * _DAY_MS
-    history_bytes_max: int = 64 * 1024 * 1024
-    history_age_ms_max: int = 30 * _DAY_MS
-
-
-DEFAULT_CAPS = Caps()
-
 
 # -- what goes: pure decisions on the oldest rows --------------------------------------------------------------
 

@@ -77,12 +77,14 @@ class ShortTurns:
             host.retention.touched(written, ledger.batch, host.now_s)
         if has_watches:
             desk.watches.advance(durable, host.now_ms)
+        sync.comparer.note(written, host.now_s)
         if sync.links:
-            sync.pump(written, durable, host.now_s)
+            if sync.mesh.inquiries.questions:
+                sync.mesh.inquiries.run(written, host.now_s)
+            sync.pump_news(written, durable, host.now_s, is_patient=True)  # nobody waits for anything: see is_enough
             sends, closes, met = sync.outbox.take()
             ledger.batch.peers.extend(met)
         else:
-            sync.comparer.note(written, host.now_s)
             sends, closes = [], []  # nobody to send to
         replies, desk.replies = desk.replies, []
         return Ready(ledger.take(), sends, replies, closes, [])

@@ -7,7 +7,7 @@ that the vector covers and that is not among the entries is gone. So merging one
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 from crdtsync.causality import Dot, VersionVector, Writer
 from crdtsync.core.document import check_state
@@ -31,7 +31,13 @@ from crdtsync.wire.snapshot import (
 
 PART_WRITERS_MAX = 2000
 PART_PIECES_MAX = 1000
+PART_ENTRIES_FIRST = 250
+"""A snapshot's first part of entries has so many, and the next ones twice as many as came before: so a taker has
+something to do while the giver makes the rest.
+"""
 _PIECE_BYTES = 32
+
+T = TypeVar("T")
 
 ReadDocument = Callable[[Dot], bytes]
 
@@ -114,7 +120,7 @@ class Snapshot:
         writers, first, _, _ = start
         size_bytes = 0
         rows: list[Entry] = []
-        for entry in self._entries[first : first + PART_ENTRIES_MAX]:
+        for entry in self._entries[first : first + min(PART_ENTRIES_MAX, max(PART_ENTRIES_FIRST, first))]:
             size_bytes += entry_bytes(entry)
             if rows and size_bytes > PART_BYTES_MAX:
                 break
@@ -160,6 +166,7 @@ class Taking:
         self.arrived: list[Entry] = []
         self.incoming = Incoming()
         self.digest = 0
+        self._entries_said = 0
         self._open: tuple[Dot, int, list[bytes]] | None = None
 
     @classmethod
@@ -204,15 +211,14 @@ class Taking:
             raise InvalidEncoding("a snapshot begins with its header")
         elif not content:
             raise InvalidEncoding("an empty part of a snapshot")
-        else:
-            for item in content:
-                match item:
-                    case EntryFields():
-                        self._add_entry(item)
-                    case WriterRow():
-                        self._add_writer(item)
-                    case Piece():
-                        self._add_piece(item)
+        elif is_of(content, EntryFields):
+            self._add_entries(content)
+        elif is_of(content, WriterRow):
+            for row in content:
+                self._add_writer(row)
+        elif is_of(content, Piece):
+            for piece in content:
+                self._add_piece(piece)
         self.parts += 1
         self.size_bytes += len(data)
         if self.size_bytes > SNAPSHOT_BYTES_MAX:
@@ -231,20 +237,26 @@ class Taking:
             raise InvalidEncoding("a snapshot has more writers than it said, or one of them twice")
         self.writers[row.writer] = row
 
-    def _add_entry(self, fields: EntryFields) -> None:
+    def _add_entries(self, part: list[EntryFields]) -> None:
         assert self.header is not None
-        dot = fields.dot
-        row = self.writers.get(dot.writer)
-        if row is None or dot.seq > row.seq:
-            raise InvalidEncoding(f"a snapshot has an entry, dot {dot}, that its frontier does not cover")
-        if dot in self.entries or len(self.entries) >= self.header.entries:
+        entries, lasting = self.entries, self.incoming.lasting
+        cut = self.vector
+        digest = 0
+        for dot, key, sub, kind, hlc, agent, value, hashed, attrs in part:
+            if dot.seq > cut.get(dot.writer, 0):
+                raise InvalidEncoding(f"a snapshot has an entry, dot {dot}, that its frontier does not cover")
+            entry = Entry(0, dot, key, sub, kind, hlc, agent, value, hashed, attrs)
+            entries[dot] = entry
+            digest += entry.digest
+            if attrs is None and key not in lasting:
+                lasting[key] = [entry]
+            else:
+                self.incoming.add(entry)
+            self.arrived.append(entry)
+        self.digest += digest
+        self._entries_said += len(part)
+        if len(entries) != self._entries_said or len(entries) > self.header.entries:
             raise InvalidEncoding("a snapshot has more entries than it said, or one of them twice")
-        _, key, sub, kind, hlc, agent, value, hashed, attrs = fields
-        entry = Entry(0, dot, key, sub, kind, hlc, agent, value, hashed, attrs)
-        self.entries[dot] = entry
-        self.arrived.append(entry)
-        self.incoming.add(entry)
-        self.digest += entry.digest
 
     def _add_piece(self, piece: Piece) -> None:
         assert self.header is not None
@@ -281,14 +293,22 @@ class Taking:
             raise InvalidEncoding("a snapshot's entries do not add up to its digest")
 
 
+def is_of(content: list[Any], kind: type[T]) -> TypeGuard[list[T]]:
+    """Whether these are of a kind; all of one part are of the same."""
+    return type(content[0]) is kind
+
+
 class Difference(NamedTuple):
-    """What merging a snapshot does to the entries of a replica; ``digest``: the sum of the digests of what comes."""
+    """What merging a snapshot does to the entries of a replica; ``digest``: the sum of the digests of what comes;
+    ``whole``: that of all it then holds, if nothing of its own is among that.
+    """
 
     come: list[Entry]
     incoming: Incoming
     digest: int
     gone: list[Entry]
     contradictions: list[Entry]
+    whole: int | None
 
 
 def difference(held: Iterable[Entry], vector: VersionVector, taken: Taking) -> Difference:
@@ -301,23 +321,28 @@ def difference(held: Iterable[Entry], vector: VersionVector, taken: Taking) -> D
     theirs, cut = taken.entries, taken.vector
     gone: list[Entry] = []
     contradictions: list[Entry] = []
+    keeps = False
     for entry in held:
         dot = entry.dot
         if dot.seq > cut.get(dot.writer, 0):
+            keeps = True
             continue
         other = theirs.get(dot)
         if other is None:
             gone.append(entry)
         elif other.value_hash != entry.value_hash or other.key != entry.key:
             contradictions.append(entry)
-    if vector.keys().isdisjoint(cut):
-        return Difference([*theirs.values()], taken.incoming, taken.digest, gone, contradictions)
+        else:
+            keeps = True
     come: list[Entry] = []
     stay: list[Entry] = []
     for dot, entry in theirs.items():
         (come if dot.seq > vector.get(dot.writer, 0) else stay).append(entry)
+    if not stay:
+        whole = None if keeps else taken.digest
+        return Difference(come, taken.incoming, taken.digest, gone, contradictions, whole)
     if len(come) < len(stay):
         digest = sum(entry.digest for entry in come)
     else:
         digest = taken.digest - sum(entry.digest for entry in stay)
-    return Difference(come, Incoming(come), digest, gone, contradictions)
+    return Difference(come, Incoming(come), digest, gone, contradictions, None)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from crdtsync.causality import VersionVector
 from crdtsync.core.arguments import Arguments
+from crdtsync.core.node_names import node_names, where
 from crdtsync.core.space_records import SpaceRecord
 from crdtsync.core.spaces import Spaces, resolve_nodes
 from crdtsync.errors import InvalidRequest, NotAllowed, UnknownSpace
@@ -59,9 +60,7 @@ def find_replica(host: Host, space: object, agent: Agent) -> Replica:
         return replica
     record = host.spaces.record(space) if isinstance(space, str) and is_name(space) else None
     if record is not None and record.exists and record.nodes is not None and host.guard.sees(agent, str(space)):
-        names = node_names(host)
-        where = ", ".join(sorted(names.get(node) or node[:12] for node in record.nodes))
-        raise UnknownSpace(f"the space {space} is not on this node; it is on {where}")
+        raise UnknownSpace(f"the space {space} is not on this node; it is on {where(host, record.nodes)}")
     raise host.guard.missing(agent, space)
 
 
@@ -73,13 +72,6 @@ def writable(replica: Replica) -> Replica:
     if archive_of(replica.name) is not None:
         raise NotAllowed(f"{replica.name} is an archive: it can be read, and nothing else")
     return replica
-
-
-def node_names(host: Host) -> dict[str, str]:
-    """Every node that this one knows, by id."""
-    met = {peer.node: peer.name for peer in host.sync.peers.values()}
-    members = {node: member.name for node, member in host.fleet.membership.members.items()}
-    return met | members | {host.identity.node: host.identity.name}
 
 
 def _author(agent: Agent, args: Arguments) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from crdtsync.causality import VersionVector
 from crdtsync.core.archives import Archives
+from crdtsync.core.node_names import where
 from crdtsync.core.replica import Replica
 from crdtsync.core.space_records import (
     DEFAULT_SPACE,
@@ -156,7 +157,8 @@ class Spaces:
         if before is not None and before.exists:
             if before.nodes != wanted:
                 raise InvalidRequest(
-                    f"the space {name} exists on {_where(before.nodes)} already: drop it first, or choose another name"
+                    f"the space {name} exists on {where(self._host, before.nodes)} already: "
+                    "drop it first, or choose another name"
                 )
             return before, None
         if wanted is not None and not 1 <= len(wanted) <= SPACE_NODES_MAX:
@@ -235,7 +237,7 @@ class Spaces:
         if record.exists and record.admits(host.identity.node):
             reason = f"the space {name} was dropped and begins anew"
         elif record.exists:
-            reason = f"the space {name} is no longer on this node; it is on {_where(record.nodes)}"
+            reason = f"the space {name} is no longer on this node; it is on {where(host, record.nodes)}"
         else:
             reason = f"the space {name} was dropped"
         host.log("space_archived", space=name, epoch=replica.epoch, reason=reason, unseen_changes=unseen)
@@ -267,10 +269,6 @@ class Holders:
             return count, met
         members = self._members.membership.members if self._members.is_initialised else nodes
         return len(nodes & set(members)), lambda: [peer for peer in met() if peer.node in nodes]
-
-
-def _where(nodes: Collection[str] | None) -> str:
-    return "all nodes" if nodes is None else ", ".join(node[:12] for node in nodes)
 
 
 def resolve_nodes(wanted: Collection[str], known: Mapping[str, str]) -> list[str]:

@@ -383,7 +383,7 @@ class Batch:
         self.own_changes = 0
 
     def __bool__(self) -> bool:
-        return any(_reasons(self))
+        return bool(self.changes) or any(_reasons(self))
 
 
 _reasons = attrgetter(*(name for name in Batch.__slots__ if name not in ("clocks", "own_changes")))

@@ -20,6 +20,7 @@ from crdtsync.core.liveness import Liveness
 from crdtsync.core.meshwork import Meshwork
 from crdtsync.core.outbox import Outbox
 from crdtsync.core.peers import Link, SpaceLink
+from crdtsync.core.plain_arrivals import CHANGES_HEADS, take_plainly
 from crdtsync.core.replica import Applied, Replica
 from crdtsync.core.resolver_news import ResolverNews
 from crdtsync.core.storage import Storage
@@ -69,6 +70,9 @@ class Sync:
     it: no change, no frontier, no digest. What syncs on a connection is in ``link.spaces``, and only that.
     """
 
+    IS_SHORT = True
+    """Whether plain changes take the short way, which does the same."""
+
     def __init__(
         self,
         identity: Identity,
@@ -95,6 +99,10 @@ class Sync:
         self._check_due_s = 0.0
         self.heard_ack = False
         """Whether the last message was an acknowledgement that changed nothing but what a peer is known to have."""
+        self.took_plainly = False
+        """Whether it was one of plain changes, see :mod:`crdtsync.core.plain_arrivals`."""
+        self.is_short = self.IS_SHORT
+        self._is_hurried = False
         self.transfers = Transfers(replicas, storage, alarms, random, log, self.links, self.outbox.send, now_s)
         self.mesh = Meshwork(
             identity, self.links, self.peers, replicas, self.outbox, audience.is_public, PEERS_KNOWN_MAX
@@ -129,10 +137,14 @@ class Sync:
 
         :raises PeerError: the connection must be closed, with this reason.
         """
-        self.heard_ack = False
+        self.heard_ack = self.took_plainly = False
         link = self.links.get(conn)
         if link is None:
             return []
+        if data[:2] in CHANGES_HEADS and link.hello is not None and self.is_short and not self.read_only:
+            taken = take_plainly(self, link, data, now_s, now_ms)
+            if taken is not None:
+                return taken
         try:
             message = decode_message(data)
         except InvalidEncoding as error:
@@ -146,7 +158,7 @@ class Sync:
         link.busy.update(_spaces_of(message) & link.spaces.keys())
         match message:
             case Changes():
-                return self._changes(link, message, now_s, now_ms)
+                return self.changes(link, message, now_s, now_ms)
             case Ack():
                 self.heard_ack = not self._ack(link, message, now_s)
             case Want():
@@ -215,7 +227,8 @@ class Sync:
 
     # -- messages --------------------------------------------------------------------------------------------
 
-    def _changes(self, link: Link, message: Changes, now_s: float, now_ms: int) -> list[Applied]:
+    def changes(self, link: Link, message: Changes, now_s: float, now_ms: int) -> list[Applied]:
+        """Take in changes of a peer that has introduced itself; what could be applied of them."""
         size_bytes = sum(map(len, message.bodies))
         if self.read_only:
             link.dropped_bytes += size_bytes
@@ -223,7 +236,7 @@ class Sync:
             return []
         replica = self.replicas.get(message.space)
         link.received_bytes += size_bytes
-        link.ack_due_s = now_s
+        self.owe_ack(link, now_s, message.is_patient)
         here = link.spaces.get(message.space)
         if replica is None or here is None or here.stopped or message.epoch != replica.epoch:
             return []
@@ -249,6 +262,11 @@ class Sync:
             self._forked(link, message.space, error)
         self.mesh.relaying.answer(link)
         return applied
+
+    def owe_ack(self, link: Link, now_s: float, is_patient: bool) -> None:
+        """Changes have come over a connection, from one who waits for the acknowledgement or not."""
+        self._is_hurried |= not is_patient
+        self._acks.owe(link, now_s, is_patient)
 
     def _came(self, link: Link, replica: Replica, change: Change, now_ms: int) -> None:
         is_new = change.seq > replica.vector.get(change.writer, 0) and not replica.gate.holds(change.writer, change.seq)
@@ -424,10 +442,13 @@ class Sync:
 
     # -- a turn ------------------------------------------------------------------------------------------------
 
-    def pump(self, applied: dict[str, list[Applied]], durable: dict[str, int], now_s: float) -> None:
+    def pump(
+        self, applied: dict[str, list[Applied]], durable: dict[str, int], now_s: float, is_patient: bool = False
+    ) -> None:
         """Send what peers lack.
 
         ``applied`` are the changes of the commit under way; ``durable``, per space, the log position before it.
+        ``is_patient``: nobody here waits for what others have.
         """
         self.transfers.tick(now_s)
         self.mesh.run(applied, now_s)
@@ -435,23 +456,48 @@ class Sync:
         self.liveness.check(self.links.values(), now_s)
         self.comparer.note(applied, now_s)
         self.comparer.run(now_s)
-        for link in list(self.links.values()):
+        for link in self.links.values():
+            if link.unintroduced:
+                self._introduce_more(link)
+        self.pump_news(applied, durable, now_s, is_patient)
+        if now_s >= self._check_due_s:
+            self._check_due_s = now_s + RELAY_DELAY_S
+            self.feeder.check_relays(self.peers.values(), now_s)
+
+    def pump_news(
+        self, applied: dict[str, list[Applied]], durable: dict[str, int], now_s: float, is_patient: bool
+    ) -> None:
+        """The part of :meth:`pump` that follows from changes, and from what peers have said."""
+        self.feeder.is_patient = is_patient and not self._is_hurried
+        self._is_hurried = False
+        for link in self.links.values():
             if link.hello is None:
                 continue
-            self._introduce_more(link)
-            link.unsettled.update(name for name in applied if name in link.spaces)
-            link.busy.update(name for name in applied if name in link.spaces)
+            for name in applied:
+                if name in link.spaces:
+                    link.unsettled.add(name)
+                    link.busy.add(name)
             for name in sorted(link.busy):
                 here, replica = link.spaces[name], self.replicas[name]
                 news = applied.get(name, [])
                 self._acks.note(link, here, news, now_s)
                 if not here.stopped:
                     self.feeder.push(link, here, replica, news, durable.get(name, replica.position), now_s)
-            self._acks.send_due(link, now_s)
-            link.busy = {name for name in link.busy if self._is_busy(link.spaces[name], self.replicas[name])}
-        if now_s >= self._check_due_s:
-            self._check_due_s = now_s + RELAY_DELAY_S
-            self.feeder.check_relays(self.peers.values(), now_s)
+            if link.wants or (link.ack_due_s is not None and now_s >= link.ack_due_s):
+                self._acks.send_due(link, now_s)
+            for name in list(link.busy):
+                if not self._is_busy(link.spaces[name], self.replicas[name]):
+                    link.busy.discard(name)
+
+    def acknowledge(self, now_s: float) -> None:
+        """Send the acknowledgements that are due. To be called when all that has been applied is on disk."""
+        for link in self.links.values():
+            if link.hello is not None and link.ack_due_s is not None and now_s >= link.ack_due_s:
+                self._acks.send_due(link, now_s)
+
+    def ack_due_s(self) -> float | None:
+        """When :meth:`acknowledge` wants to be called."""
+        return min((link.ack_due_s for link in self.links.values() if link.ack_due_s is not None), default=None)
 
     def _introduce_more(self, link: Link) -> None:
         """Tell a peer of some of the spaces that the hello had no room for."""
@@ -472,9 +518,8 @@ class Sync:
         return not self.outbox.is_empty or any(self.feeder.has_more(link, durable) for link in self.links.values())
 
     def deadline_s(self, durable: dict[str, int]) -> float | None:
-        """When :meth:`pump` wants to be called again."""
-        due = [link.ack_due_s for link in self.links.values() if link.ack_due_s is not None]
-        due += [due_s for link in self.links.values() for due_s in link.wants.values()]
+        """When :meth:`pump` wants to be called again; not for acknowledgements alone, see :meth:`ack_due_s`."""
+        due = [due_s for link in self.links.values() for due_s in link.wants.values()]
         silence_s = self.contacts.deadline_s()
         probe_s = self.liveness.deadline_s(self.links.values())
         due += [due_s for due_s in (silence_s, probe_s, self.comparer.deadline_s()) if due_s is not None]

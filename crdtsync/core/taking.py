@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from crdtsync.causality import Dot, merge
+from crdtsync.causality import Dot, VersionVector, covers, merge
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.merging import Merged, merge_snapshot
 from crdtsync.core.peers import Link, SpaceLink
 from crdtsync.core.repair import Repaired, remove, repair
 from crdtsync.core.replica import Replica
 from crdtsync.core.snapshot import Taking
-from crdtsync.core.storage import SnapshotPartRow, Storage
+from crdtsync.core.storage import SnapshotPartRow
 from crdtsync.errors import CrdtSyncError, ForkDetected, InvalidEncoding, PeerError
 from crdtsync.wire.change import SHORT_HASH_BYTES
 from crdtsync.wire.comparing import REMOVED_ENTRIES_MAX, Removed
@@ -27,6 +27,8 @@ PROGRESS_TIMEOUT_S = 30.0
 """How long a taker waits for the next part before it asks another peer."""
 RESUME_WAIT_S = 15.0
 """How long a taker whose connection broke waits for the same peer before it starts anew with another."""
+ORPHAN_S = 120.0
+"""How long parts are kept of a snapshot whose giver is away: twice as long as it keeps one that nobody takes."""
 REFUSED_S = 60.0
 """How long a peer whose snapshot was of no use is not asked again."""
 ASKED_AGAIN_MAX = 2
@@ -40,7 +42,7 @@ Send = Callable[[Link, Message], None]
 
 @dataclass(slots=True)
 class Receipt:
-    """The one snapshot of a space that is being taken. ``link`` is None while the peer is away."""
+    """The one snapshot of a space that is being taken. ``link`` is None while the peer is away, since ``away_s``."""
 
     replica: Replica
     node: str
@@ -48,6 +50,7 @@ class Receipt:
     started_s: float
     deadline_s: float
     taking: Taking | None = None
+    away_s: float = 0.0
     asked_again: int = 0
     stray_bytes: int = 0
     documents: set[Dot] = field(default_factory=set)
@@ -60,7 +63,6 @@ class Taker:
     def __init__(
         self,
         replicas: dict[str, Replica],
-        storage: Storage,
         alarms: Alarms,
         log: Log,
         links: dict[int, Link],
@@ -68,14 +70,13 @@ class Taker:
         now_s: float,
     ) -> None:
         self._replicas = replicas
-        self._storage = storage
         self._alarms = alarms
         self._log = log
         self._links = links
         self._send = send
         self._refused_until_s: dict[tuple[str, str], float] = {}
         self.receipts: dict[str, Receipt] = {}
-        self._merging: dict[str, str] = {}  # spaces of which a snapshot was merged last, and whose it was
+        self._merging: dict[str, tuple[str, VersionVector]] = {}  # of each space: whose was merged last, and its cut
         self._offered: set[str] = set()
         self.read_only = False
         self.merges: list[tuple[str, Merged]] = []
@@ -87,10 +88,10 @@ class Taker:
         """
         self.merges.clear()
         self._restore(now_s)
-        for space, node in self._merging.items() if refusal else ():
-            receipt = self.receipts.get(space)
-            if receipt is not None and receipt.node == node:  # its parts are still there
-                self._note_refused(space, receipt, refusal, now_s)
+        for space, (node, cut) in self._merging.items() if refusal else ():
+            replica = self._replicas.get(space)
+            if replica is not None and not covers(replica.vector, cut):  # it has not come to the disk
+                self._note_refused(space, node, refusal, now_s)
         self._merging.clear()
 
     def forget(self, replica: Replica) -> None:
@@ -105,12 +106,12 @@ class Taker:
         for name, replica in sorted(self._replicas.items()):
             taking = self._staged(replica)
             if taking is not None:
-                self.receipts[name] = Receipt(replica, taking.node, None, now_s, now_s + RESUME_WAIT_S, taking)
+                self.receipts[name] = Receipt(replica, taking.node, None, now_s, now_s + RESUME_WAIT_S, taking, now_s)
 
     def _staged(self, replica: Replica) -> Taking | None:
         taking: Taking | None = None
         try:
-            for row in self._storage.snapshot_parts(replica.id):
+            for row in replica.staging.parts():
                 short_hash, data = row.data[:SHORT_HASH_BYTES], row.data[SHORT_HASH_BYTES:]
                 if part_hash(row.snapshot, row.part, data) != short_hash:
                     raise InvalidEncoding("a part of a snapshot that is stored here is damaged")
@@ -261,7 +262,7 @@ class Taker:
             if receipt.is_repair:
                 self._repaired(link, receipt, repair(replica, taking), now_s)
                 return None
-            self._merging[replica.name] = receipt.node
+            self._merging[replica.name] = receipt.node, taking.vector
             merged = merge_snapshot(replica, taking, now_ms)
         except ForkDetected:
             self._give_up(replica.name, receipt)
@@ -363,21 +364,22 @@ class Taker:
     def _refuse(self, space: str, receipt: Receipt, reason: str, now_s: float) -> None:
         """The snapshot is of no use: drop it, and ask another peer, or this one after a while."""
         link = receipt.link
-        self._note_refused(space, receipt, reason, now_s)
+        self._note_refused(space, receipt.node, reason, now_s)
         if link is not None:
             self._send(link, Want(space, receipt.replica.epoch, receipt.replica.frontier))
         self._choose(space, now_s)
 
-    def _note_refused(self, space: str, receipt: Receipt, reason: str, now_s: float) -> None:
-        link = receipt.link
-        name = (link is not None and link.hello is not None and link.hello.name) or receipt.node
+    def _note_refused(self, space: str, node: str, reason: str, now_s: float) -> None:
+        hellos = [link.hello for link in self._links.values() if link.hello is not None]
+        name = next((hello.name for hello in hellos if hello.node == node), node)
         self._log("snapshot_refused", level="warning", space=space, peer=name, reason=reason)
         self._alarms.raise_once(
             "snapshot_refused", space, f"space {space}: could not take the snapshot of {name}: {reason}"
         )
         self._refused_until_s = {key: due_s for key, due_s in self._refused_until_s.items() if due_s > now_s}
-        self._refused_until_s[space, receipt.node] = now_s + REFUSED_S
-        self._give_up(space, receipt)
+        self._refused_until_s[space, node] = now_s + REFUSED_S
+        if space in self.receipts:
+            self._give_up(space, self.receipts[space])
 
     def _give_up(self, space: str, receipt: Receipt) -> None:
         del self.receipts[space]
@@ -388,6 +390,7 @@ class Taker:
         for name, receipt in list(self.receipts.items()):
             if receipt.link is link:
                 receipt.link = None
+                receipt.away_s = now_s
                 receipt.deadline_s = now_s + RESUME_WAIT_S
                 if receipt.taking is None or receipt.is_repair:
                     del self.receipts[name]
@@ -417,9 +420,12 @@ class Taker:
         return (taking.parts, taking.parts_expected) if taking is not None else (0, None)
 
     def tick(self, now_s: float) -> None:
-        """Ask another peer where one says no more."""
-        for name, receipt in list(self.receipts.items()):
-            if now_s >= receipt.deadline_s and receipt.link is not None and not self.read_only:
+        """Ask another peer where one says no more; forget what came from one that is away for good."""
+        for name, receipt in list(self.receipts.items()) if not self.read_only else ():
+            if receipt.link is None and now_s >= receipt.away_s + ORPHAN_S:
+                self._log("snapshot_forgotten", space=name, peer=receipt.node)
+                self._give_up(name, receipt)
+            elif receipt.link is not None and now_s >= receipt.deadline_s:
                 self._refuse(name, receipt, f"no part came within {PROGRESS_TIMEOUT_S:.0f} s", now_s)
         self._choose_all(now_s)
 
@@ -433,6 +439,8 @@ class Taker:
             offering = [link for link in self._links.values() if name in link.spaces and link.spaces[name].has_offer]
             if receipt is not None and (receipt.link is not None or offering):
                 due.append(receipt.deadline_s)
+            elif receipt is not None:
+                due.append(receipt.away_s + ORPHAN_S)
             elif offering:
                 due += [self._refused_until_s.get((name, _node(link)), 0.0) for link in offering]
         return min(due, default=None)

@@ -24,13 +24,18 @@ if TYPE_CHECKING:
     from crdtsync.core.replica import Replica
 
 SKIPPED_DOCUMENTS_MAX = 10_000
+TORN_BYTES_MAX = 16 * 1024 * 1024
+"""Of other replicas' states of documents that are to be written anew; what is beyond waits for the next comparison."""
 
 
 class TextEdits:
-    """Of one replica. ``due`` are keys of which a text may have edits to be brought over from other documents."""
+    """Of one replica. ``due`` are keys of which a text may have edits to be brought over from other documents; ``torn``
+    documents that are to be written anew, as another replica holds them.
+    """
 
     def __init__(self, replica: Replica, ledger: Ledger) -> None:
         self.due: set[str] = set()
+        self.torn: dict[Dot, bytes] = {}
         self._replica = replica
         self._documents = replica.documents
         self._ledger = ledger
@@ -86,6 +91,11 @@ class TextEdits:
             self._skipped.clear()
         self._skipped.add(document)
 
+    def note_torn(self, document: Dot, theirs: bytes) -> None:
+        """Another replica's state of this document cannot be united with the one here."""
+        if sum(map(len, self.torn.values())) + len(theirs) <= TORN_BYTES_MAX:
+            self.torn[document] = theirs
+
     def apply(self, dot: Dot, op: Op, position: int, change: Change, own: bool) -> bytes:
         """Apply a text edit to its document; what is stored as the entry's value is the document's name alone."""
         try:
@@ -115,6 +125,7 @@ class TextEdits:
             replica.name,
             f"space {replica.name}: skipped an edit of the text {op.key!r} by {node}: {error.message}; "
             "the log of this daemon lists all",
+            [op.key],
         )
 
     def uncommitted(self, document: Dot) -> list[Dot]:

@@ -1,12 +1,16 @@
-"""What a node does about its texts by itself: brings late edits over, compacts bulky documents, unloads idle ones."""
+"""What a node does about its texts by itself: brings late edits over, compacts bulky documents, writes torn ones
+anew, unloads idle ones.
+"""
 
 from __future__ import annotations
 
+from crdtsync.causality import Dot
 from crdtsync.core.cluster import OWN_AGENT
 from crdtsync.core.draft import Draft
 from crdtsync.core.kinds.text_join import bring_over, compact
 from crdtsync.core.kinds.text_lineage import by_document
 from crdtsync.core.replica import Applied, Replica
+from crdtsync.core.torn_texts import write_anew
 from crdtsync.errors import CrdtSyncError
 
 TURN_KEYS_MAX = 8
@@ -27,6 +31,8 @@ class TextKeeper:
             for key in sorted(replica.texts.due)[:TURN_KEYS_MAX]:
                 replica.texts.due.discard(key)
                 applied += self._bring_over(key, now_ms)
+            for document in sorted(replica.texts.torn)[:1]:
+                applied += self._write_anew(document, replica.texts.torn.pop(document), now_ms)
         dot = replica.documents.take_unedited()
         key_unedited = None if dot is None else replica.documents.key_of(dot)
         if key_unedited is not None and is_writable:
@@ -36,7 +42,7 @@ class TextKeeper:
 
     def deadline_s(self, now_s: float, is_writable: bool) -> float | None:
         """When :meth:`keep` has something to do."""
-        if is_writable and self._replica.texts.due:
+        if is_writable and (self._replica.texts.due or self._replica.texts.torn):
             return now_s
         return self._replica.documents.unload_due_s()
 
@@ -70,6 +76,18 @@ class TextKeeper:
         except CrdtSyncError as error:
             self._stays("text_not_compacted", key, error)
             return []
+
+    def _write_anew(self, document: Dot, theirs: bytes, now_ms: int) -> list[Applied]:
+        replica = self._replica
+        key = replica.documents.key_of(document) or ""
+        try:
+            applied = write_anew(replica, document, theirs, now_ms)
+        except CrdtSyncError as error:
+            self._stays("text_not_rewritten", key, error)
+            return []
+        if applied:
+            replica.alarms.journal("text_rewritten", space=replica.name, key=key)
+        return applied
 
     def _stays(self, event: str, key: str, error: CrdtSyncError) -> None:
         self._replica.alarms.journal(event, space=self._replica.name, key=key, reason=error.message)

@@ -69,9 +69,10 @@ def _described(replica: Replica, group: Sibling) -> dict[str, Any]:
 def told_value(replica: Replica, group: Sibling) -> tuple[bytes | None, dict[str, bool]]:
     """One value; None, marked as cut, if it is too large for an event."""
     try:
-        return packed_value(replica, group), {}
+        value = packed_value(replica, group)
     except CrdtSyncError:
         return None, {"cut": True}
+    return (value, {}) if value is None or len(value) <= CONFLICT_BYTES_MAX else (None, {"cut": True})
 
 
 def _flat(groups: Iterable[Sibling]) -> list[Entry]:
@@ -89,8 +90,13 @@ def fitting(events: list[bytes]) -> list[bytes]:
     size_bytes = sum(map(len, events))
     if size_bytes <= BATCH_BYTES_MAX:
         return events
-    events = list(events)
     plain = [unpack(event) for event in events]
+    if sum(len(event["token"] or "") for event in plain) > BATCH_BYTES_MAX // 4:
+        plain = [event | {"token": None} for event in plain]  # long where nodes are many; the batch has one of its own
+    events = [pack(event) for event in plain]
+    size_bytes = sum(map(len, events))
+    if size_bytes <= BATCH_BYTES_MAX:
+        return events
     is_state = [event["event"] == "conflict" or event["op"] in _STATES for event in plain]
     for number in sorted(range(len(events)), key=lambda number: (not is_state[number], -len(events[number]))):
         slim = plain[number] | _WITHOUT | {"version": None}
@@ -102,6 +108,19 @@ def fitting(events: list[bytes]) -> list[bytes]:
         if size_bytes <= BATCH_BYTES_MAX:
             break
     return events
+
+
+def slim(event: bytes) -> bytes:
+    """An event without any value, and what else may be long: for one that would fit into no frame."""
+    return pack(_slim(unpack(event)))
+
+
+def _slim(event: dict[str, Any]) -> dict[str, Any]:
+    if event["event"] == "batch":
+        return event | {"events": [_slim(one) | {"token": None} for one in event["events"]]}
+    less = event | _WITHOUT | {"version": None, "too_large": True}
+    less.pop("shown", None)
+    return less | {"siblings": [], "more": len(event["siblings"])} if "siblings" in event else less
 
 
 _STATES = ("state", "resolve", "compact", "delete", "expire", "incr", "reset")

@@ -33,7 +33,7 @@ class Transfers:
         now_s: float,
     ) -> None:
         self.giver = Giver(replicas, storage, alarms, random, log, links, send)
-        self.taker = Taker(replicas, storage, alarms, log, links, send, now_s)
+        self.taker = Taker(replicas, alarms, log, links, send, now_s)
 
     def received(
         self, link: Link, here: SpaceLink, replica: Replica, message: Offer | Take | Part, now_s: float, now_ms: int

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 Send = Callable[[int, bytes], None]
 
+DIRTY_KEYS_TOTAL_MAX = 1_000_000
+"""Keys that slow watchers of a kind may miss in all: each has an equal share. One takes about 100 bytes."""
+
 
 class Watcher:
     """One watch of one agent connection.
@@ -141,8 +144,10 @@ class Watchers(Generic[Member]):
         return any(not watch.is_waiting for watch in self._behind)
 
     def _remember(self, watch: Member, keys: Sequence[str], keys_max: int) -> None:
-        """Remember keys whose newest state the watcher must be told once it can be; beyond so many it starts over."""
-        if len(watch.dirty) + len(keys) > keys_max:
+        """Remember keys whose newest state the watcher must be told once it can be; beyond so many, or its share of
+        :data:`DIRTY_KEYS_TOTAL_MAX`, it starts over.
+        """
+        if len(watch.dirty) + len(keys) > min(keys_max, DIRTY_KEYS_TOTAL_MAX // (len(self._behind) or 1)):
             watch.start_over(is_reset=True)
         for key in keys:
             if watch.scan is None or key <= watch.scan:

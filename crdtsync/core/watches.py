@@ -22,6 +22,7 @@ from crdtsync.core.events import (
     pack_event,
     past_event,
     plain_event,
+    plain_live_event,
     state_event,
     units_of,
     upshot,
@@ -79,8 +80,12 @@ class Watch(Watcher):
 class Watches(Watchers[Watch]):
     """All watches of a node."""
 
+    IS_SHORT = True
+    """Whether plain changes are told the short way, which comes to the same."""
+
     def __init__(self, storage: Storage, send: Send) -> None:
         super().__init__(storage, send)
+        self.is_short = self.IS_SHORT
         self.mirrors = StateWatches(storage, send)
 
     def __len__(self) -> int:
@@ -172,7 +177,7 @@ class Watches(Watchers[Watch]):
                 for watch in audience.of(unit.key):
                     found.setdefault(watch, []).append(number)
             if found:
-                self._tell(found, _Story(replica, item, units, shown, now_ms, ahead), ready)
+                self._tell(found, _Story(replica, item, units, shown, now_ms, ahead, self.is_short), ready)
         frames: dict[tuple[int, ...], list[bytes]] = {}
         for watch, events in ready.items():
             # Whoever is told the same gets the very same bytes: while many are slow these are held once.
@@ -309,7 +314,9 @@ class Watches(Watchers[Watch]):
             events = [event for unit in matching if (event := past_event(replica, change, unit)) is not None]
             if events:
                 packed = [pack_event(event, watch.token) for event in events]
-                ready.append(packed[0] if len(units) == 1 else pack_batch(change, replica, packed, watch.token))
+                ready.append(
+                    packed[0] if len(units) == 1 else pack_batch(change, replica, fitting(packed), watch.token)
+                )
         self._emit(watch, ready)
         if watch.scan is not None:
             return
@@ -375,12 +382,14 @@ class _Story:
         shown: VersionVector,
         now_ms: int,
         ahead: set[str],
+        is_short: bool,
     ) -> None:
         self.applied = applied
         self.units = units
         self._replica = replica
         self._now_ms = now_ms
         self._ahead = ahead
+        self._is_short = is_short
         self._token = _token(replica, shown)
         self._events: dict[int, bytes] = {}
         self._told: dict[tuple[int, ...], bytes] = {}
@@ -389,9 +398,16 @@ class _Story:
         """The event of one unit; empty: it changed nothing that a reader could see."""
         event = self._events.get(number)
         if event is None:
-            plain = live_event(self._replica, self.applied, self.units[number], self._now_ms, self._ahead)
-            event = self._events[number] = b"" if plain is None else pack_event(plain, self._token)
+            event = self._events[number] = self._plain_event(number) or self._event(number)
         return event
+
+    def _plain_event(self, number: int) -> bytes | None:
+        is_plain = self._is_short and self.units[number].key not in self._ahead
+        return plain_live_event(self._replica, self.applied, self._token) if is_plain else None
+
+    def _event(self, number: int) -> bytes:
+        event = live_event(self._replica, self.applied, self.units[number], self._now_ms, self._ahead)
+        return b"" if event is None else pack_event(event, self._token)
 
     def told(self, numbers: tuple[int, ...]) -> bytes:
         """What a watcher of these units is told. A change of several comes as a batch, also to who sees one."""

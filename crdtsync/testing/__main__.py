@@ -25,10 +25,12 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--fault chooses among the planted faults: it goes with --faults")
     if options.fault is not None and not chosen_by(options.fault):
         parser.error(f"no planted fault has {options.fault!r} in its name; there are: {', '.join(names())}")
+    if options.only is not None and options.seed is None:
+        parser.error("--only chooses among the steps of one history: it goes with --seed")
     if options.faults:
         return catch_all(options.fault, options.seeds or 250, print, is_hinted=options.quick)
     if options.seed is not None:
-        return _replay(options)
+        return _replay(options, parser)
     return _campaign(options)
 
 
@@ -63,10 +65,15 @@ def _plan(seed: int, options: argparse.Namespace) -> AnyPlan:
     return PLANS[_kind(options)](seed, length_of(seed, options.steps))
 
 
-def _replay(options: argparse.Namespace) -> int:
+def _replay(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     plan = _plan(options.seed, options)
     if options.only is not None:
-        plan = plan.only({int(number) for number in options.only.split(",") if number})
+        wanted = [number for number in options.only.split(",") if number]
+        there = {str(step.number) for step in plan.steps}
+        unknown = [number for number in wanted if number not in there]
+        if unknown:
+            parser.error(f"--only: this history has no step {', '.join(unknown)}; it has 0 to {len(there) - 1}")
+        plan = plan.only({int(number) for number in wanted})
     lines = trace(plan)
     print("\n".join(lines))
     return 1 if lines[-1].startswith("!!") else 0

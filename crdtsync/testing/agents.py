@@ -9,8 +9,8 @@ from pycrdt import Doc, Text
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.inputs import AgentClosed, AgentFrame, AgentOpened
+from crdtsync.testing.cases import Sub
 from crdtsync.testing.model import Value, groups, identity, require, shown
-from crdtsync.testing.oracle import Sub
 from crdtsync.testing.policies import PREFIX, RANKED, UNDECLARED, Schema, best_first, ranks_lower, value_number
 from crdtsync.testing.sessions import Keeping, is_here
 from crdtsync.wire.change import Kind

@@ -21,6 +21,14 @@ def check_messages(host: Host, ready: Ready) -> None:
         require(len(reply.data) <= AGENT_FRAME_BYTES_MAX, host.name, "answers with", len(reply.data), "bytes")
 
 
+def check_short_turn(host: Host) -> None:
+    """A turn that did nothing but write down what is plain left nothing undone that was due."""
+    node = host.running
+    if node.was_short:
+        require(not len(node.desk.waits), host.name, "leaves requests waiting in a short turn")
+        require(not node.retention.is_due(node.now_s), host.name, "leaves log and history untrimmed in a short turn")
+
+
 def check_limits(host: Host) -> None:
     """What waits in memory for somebody is within its bound. After a commit, when nothing is half done."""
     node = host.running

@@ -27,6 +27,14 @@ def positive_int(text: str) -> int:
     return number
 
 
+def natural_int(text: str) -> int:
+    """The same where none of a thing is something that can be asked for."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"cannot be less than 0, and is {text}")
+    return number
+
+
 def positive_float(text: str) -> float:
     """The same of numbers that need not be whole."""
     number = float(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from crdtsync.core.retention import IDLE_INTERVAL_S
 from crdtsync.testing import images
 from crdtsync.testing.agents import KEYS, Agent
 from crdtsync.testing.bounds import check_digest
@@ -109,8 +110,12 @@ def check_converged(world: World) -> None:
 
 
 def check_caps(world: World) -> None:
-    """A while after the last write, when no snapshot is kept for anybody any more, every cap is kept to."""
-    for seconds in (61.0, 61.0, *[0.1] * 8):
+    """A while after the last write, when no snapshot is kept for anybody any more, every cap is kept to.
+
+    In the first minute texts are compared, which may take snapshots; these are kept for one more, and within another
+    one each node looks at spaces that nobody writes to.
+    """
+    for seconds in (61.0, 61.0, IDLE_INTERVAL_S + 1.0, *[0.1] * 8):  # the end of a pin is noticed by the next round
         world.pass_time(seconds)
         settle(world, lambda: is_quiet(world))
     for host in world.staying():

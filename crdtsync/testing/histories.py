@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 from typing import NamedTuple, Protocol, Self
 
-from crdtsync.core.retention import Caps
+from crdtsync.core.caps import Caps
 from crdtsync.testing.agents import KEYS
 from crdtsync.testing.model import Broken
 from crdtsync.testing.nemesis import TROUBLE

@@ -72,7 +72,8 @@ class Host:
         self.conn_before = 0  # the last connection of before that
         self.is_gone = False  # for good
         self.inbox: deque[Event] = deque()  # what has arrived while it was busy
-        self.synced: dict[str, bytes] | None = None  # of a host whose disk is watched: its files at the last flush
+        self.synced: dict[str, bytes] | None = None  # of a host whose disk is watched: see flushing.py
+        self.flushed: dict[str, bytes] | None = None  # while the power goes: what is certainly there
         self.torn: Torn | None = None  # it is open whether the last commit is on the disk
         self.kept: Image | None = None  # a copy of its disk
         self.has_jumped = False  # whether a snapshot has ever taken it on

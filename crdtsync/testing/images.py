@@ -1,7 +1,8 @@
 """Disks that lose what was not flushed, go back in time, are copied, or are gone for good.
 
-A disk is the database and its write-ahead log. What SQLite has flushed is certain; of what it wrote since, any subset
-of sectors may be there after a power cut. The runtime directory is in memory: it is empty after a reboot.
+A disk is the database, its write-ahead log, and the journal's file. What was flushed is certain; of what was written
+since, any subset of sectors may be there after a power cut. The runtime directory is in memory: it is empty after a
+reboot.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from crdtsyncd.store import DATABASE_NAME
+from crdtsyncd.store import DATABASE_NAME, JOURNAL_NAME
 
 from crdtsync.causality import Writer
+from crdtsync.testing.flushing import WAL_NAME, Files, put_files, read_files
 from crdtsync.testing.model import ChangeId
 from crdtsync.testing.sessions import Keeping
 
@@ -23,12 +25,6 @@ if TYPE_CHECKING:
 
 SECTOR_BYTES = 512
 WAL_HEADER_BYTES = 32
-WAL_NAME = f"{DATABASE_NAME}-wal"
-FULL = 2
-
-Files = dict[str, bytes]
-ALL_FLUSHED: Files = {}
-"""Instead of a copy after each commit: nothing is written between two, so it can still be read when the power goes."""
 
 
 class Image(NamedTuple):
@@ -48,24 +44,6 @@ class Torn(NamedTuple):
     created: list[ChangeId]
 
 
-def read_files(host: Host) -> Files:
-    """What is on the disk, flushed or not."""
-    found = {}
-    for name in (DATABASE_NAME, WAL_NAME):
-        path = host.directory / "data" / name
-        found[name] = path.read_bytes() if path.exists() else b""
-    return found
-
-
-def put_files(host: Host, files: Files) -> None:
-    """Make the disk of a host that is down hold this."""
-    for name in (DATABASE_NAME, WAL_NAME, f"{DATABASE_NAME}-shm"):
-        (host.directory / "data" / name).unlink(missing_ok=True)
-    for name, content in files.items():
-        if content:
-            (host.directory / "data" / name).write_bytes(content)
-
-
 def reboot(host: Host) -> None:
     """What was in memory is gone: the runtime directory."""
     for path in (host.directory / "run").iterdir():
@@ -77,25 +55,21 @@ def tear(flushed: Files, written: Files, random: Random) -> Files:
 
     SQLite flushes the header of a log that it begins anew before what follows, and the log before the database.
     """
-    if flushed[DATABASE_NAME] != written[DATABASE_NAME]:
-        return written  # a checkpoint: it flushes everything
-    old, new = flushed[WAL_NAME], written[WAL_NAME]
+    torn = {**written, JOURNAL_NAME: _torn(flushed[JOURNAL_NAME], written[JOURNAL_NAME], random)}
+    if flushed[DATABASE_NAME] == written[DATABASE_NAME]:  # else a checkpoint: it flushes the log and the database
+        wal = written[WAL_NAME]
+        torn[WAL_NAME] = wal[:WAL_HEADER_BYTES] + _torn(flushed[WAL_NAME], wal, random)[WAL_HEADER_BYTES:]
+    return torn
+
+
+def _torn(old: bytes, new: bytes, random: Random) -> bytes:
     kept = random.choice((0.0, 0.5, 0.9, 1.0))
     torn = bytearray(old)
     for start in range(0, len(new), SECTOR_BYTES):
         if random.random() < kept:
             torn.extend(bytes(max(0, start - len(torn))))
             torn[start : start + SECTOR_BYTES] = new[start : start + SECTOR_BYTES]
-    torn[:WAL_HEADER_BYTES] = new[:WAL_HEADER_BYTES]
-    return {DATABASE_NAME: written[DATABASE_NAME], WAL_NAME: bytes(torn)}
-
-
-def note_flush(host: Host) -> None:
-    """A commit is done on a disk that is watched: all that was written is flushed, if SQLite was told to."""
-    assert host.store is not None
-    is_watched = host.synced is not None and host.synced is not ALL_FLUSHED
-    if is_watched and host.store._connection.execute("PRAGMA synchronous").fetchone()[0] >= FULL:
-        host.synced = ALL_FLUSHED
+    return bytes(torn)
 
 
 def watch_disk(world: World, host: Host) -> None:
@@ -103,7 +77,7 @@ def watch_disk(world: World, host: Host) -> None:
     world.turn(host)
     if host.store is not None and not host.is_busy:
         host.store.checkpoint()
-        host.synced = read_files(host)
+        host.synced = {}
 
 
 def cut_power(world: World, host: Host) -> None:
@@ -111,7 +85,8 @@ def cut_power(world: World, host: Host) -> None:
     if host.store is None:
         return
     world.counts["power cut"] += 1
-    flushed, torn = read_files(host) if host.synced is ALL_FLUSHED else host.synced, None
+    flushed, torn = None if host.synced is None else {**read_files(host), **host.synced}, None
+    host.flushed = flushed
     ready = host.committing or (None if host.is_frozen else world.begin_turn(host))
     if ready is not None and ready.persist and flushed is not None:
         host.store.commit(ready.persist)

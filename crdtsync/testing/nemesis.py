@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from crdtsync.testing import images
 from crdtsync.testing.agents import REGISTERS, Agent
+from crdtsync.testing.cases import Sub
 from crdtsync.testing.mirrors import MirrorWatcher
-from crdtsync.testing.oracle import Sub
 from crdtsync.testing.watchers import Watcher
 
 if TYPE_CHECKING:

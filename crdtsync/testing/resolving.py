@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.testing.agents import TEXTS, Agent, Read, Request
+from crdtsync.testing.cases import Sub
 from crdtsync.testing.model import require
-from crdtsync.testing.oracle import Sub
 from crdtsync.wire.tokens import decode_dot, decode_version
 
 if TYPE_CHECKING:

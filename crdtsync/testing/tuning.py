@@ -10,12 +10,14 @@ from unittest import mock
 SMALL: dict[str, tuple[str, int]] = {
     "indexes of a key": ("crdtsync.core.entries.SMALL_ENTRIES_MAX", 2),
     "entries taken out one by one": ("crdtsync.core.entries.REMOVED_SINGLY_MAX", 2),
+    "entries whose hashes are put off": ("crdtsync.core.entries.UNHASHED_ENTRIES_MAX", 2),
     "dots in a version": ("crdtsync.core.values.KEY_SIBLINGS_MAX", 3),
     "dots in a removal": ("crdtsync.core.seen.KEY_SIBLINGS_MAX", 2),
     "own dots in a version": ("crdtsync.core.draft.OWN_DOTS_MAX", 4),
     "entries in a part of a snapshot": ("crdtsync.core.snapshot.PART_ENTRIES_MAX", 3),
     "bytes in a part of a snapshot": ("crdtsync.core.snapshot.PART_BYTES_MAX", 200),
     "writers in a part of a snapshot": ("crdtsync.core.snapshot.PART_WRITERS_MAX", 2),
+    "bytes of a snapshot in memory alone": ("crdtsync.core.staging.HELD_BYTES_MAX", 300),
     "changes that are more than a snapshot": ("crdtsync.core.giving.MISSING_CHANGES_MIN", 5),
     "bytes of a bulky text": ("crdtsync.core.document.BULKY_BYTES_MIN", 10),
     "characters of a new text in one operation": ("crdtsync.core.kinds.text_join.CHUNK_CHARS_MAX", 5),
@@ -33,9 +35,14 @@ SMALL: dict[str, tuple[str, int]] = {
 }
 
 
+JOURNAL_BYTES = 8 * 1024
+"""Of the journal's file, in every such world: it is used again and again."""
+
+
 def make_small(rng: Random) -> ExitStack:
     """Make about half of the limits small, until the result is closed."""
     undo = ExitStack()
+    undo.enter_context(mock.patch("crdtsyncd.journal_file.FILE_BYTES", JOURNAL_BYTES))
     for path, value in SMALL.values():
         if rng.random() < 0.5:
             module, _, name = path.rpartition(".")

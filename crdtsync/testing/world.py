@@ -21,17 +21,17 @@ from zlib import crc32
 
 from crdtsyncd.store import Store
 
+from crdtsync.core.caps import Caps
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
 from crdtsync.core.inputs import Event, Now, PeerClosed, PeerFrame, PeerOpened, Ready, Tick
 from crdtsync.core.merging import merge_snapshot
 from crdtsync.core.node import Node
-from crdtsync.core.retention import Caps
 from crdtsync.core.snapshot import Taking
 from crdtsync.core.storage import Batch
 from crdtsync.errors import NoSpace
-from crdtsync.testing import healing, images
+from crdtsync.testing import flushing, healing, images
 from crdtsync.testing.agents import Agent
-from crdtsync.testing.bounds import check_limits, check_messages
+from crdtsync.testing.bounds import check_limits, check_messages, check_short_turn
 from crdtsync.testing.hosts import SPACE, Host, Link, memory_dir
 from crdtsync.testing.mirrors import MirrorWatcher
 from crdtsync.testing.model import ChangeId, Model, Value, require
@@ -154,6 +154,7 @@ class World:
         caps = self.caps or Caps()
         host.node = Node(identity, host.store, Random(self.random.getrandbits(64)), _no_log, self.now(host), caps)
         host.node.sync.comparer.is_on = False
+        flushing.watch_flushes(host)
         images.settle_torn(self, host)
         self._expect_from_disk(host)
         self.turn(host)
@@ -179,13 +180,14 @@ class World:
         self.counts["crash"] += 1
         self.note(host.name, "is killed")
         assert host.store is not None
-        host.store._journal.cleared()  # on disk it stays as it is
+        host.store._journal.abandon()
         host.store.close()
         host.store = host.node = None
         self.oracle.forget(host.created)
         host.created = []
         host.observed = host.observed_heads = 0
         host.committing, host.is_frozen, host.synced = None, False, None
+        host.flushed = None
         host.inbox.clear()
         for link in list(self.links):
             if host.index in link.ends:
@@ -306,6 +308,7 @@ class World:
         self.observe(host, ready.persist)
         host.observed = host.observed_heads = 0
         check_messages(host, ready)
+        check_short_turn(host)
         return ready
 
     def _commit(self, host: Host, ready: Ready) -> None:
@@ -314,7 +317,6 @@ class World:
         host.durable = len(host.applied)
         host.digest = host.replica.entries.digest
         host.created = []
-        images.note_flush(host)
 
     def _end_turn(self, host: Host, ready: Ready) -> None:
         host.running.advance()

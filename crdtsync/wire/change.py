@@ -174,6 +174,13 @@ class Codec:
         change.hash = self._hash(header, change.ops)
         return change
 
+    def seal_one(self, change: Change, header: bytes, value: bytes, hashed: bytes) -> None:
+        """The same as :meth:`seal` for a change that writes one value, and is known to be small enough."""
+        change.body = pack([header, value])
+        state = self._prefix.copy()
+        state.update(header + hashed)
+        change.hash = state.digest()
+
     def decode(self, body: bytes) -> Change:
         """The change in ``body``.
 
@@ -190,6 +197,10 @@ class Codec:
             raise InvalidEncoding(f"malformed change: {error}") from None
         except (TypeError, LookupError, AttributeError):
             raise InvalidEncoding("malformed change: a part is missing, or of another type than it must be") from None
+        return self.opened(change, header, body)
+
+    def opened(self, change: Change, header: bytes, body: bytes) -> Change:
+        """Fill in ``body`` and ``hash`` of a change that was read from this body, and this header in it."""
         change.body = body
         change.hash = self._hash(header, change.ops)
         return change

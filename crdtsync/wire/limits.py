@@ -16,6 +16,10 @@ KEY_BYTES_MAX = 1024
 NAME_CHARS_MAX = 128
 NAME_RULE = f"use 1 to {NAME_CHARS_MAX} of a-z 0-9 . _ - and start with a letter or digit"
 VALUE_BYTES_MAX = 1024 * 1024
+TEXT_BYTES_MAX = 3840 * 1024
+"""In UTF-8, of a text after an edit that makes it longer, as the author's node has it; merging refuses nothing.
+One change can make all of it anew, as compacting does, and it fits into an event.
+"""
 VALUE_DEPTH_MAX = 64
 CHANGE_BYTES_MAX = 4 * 1024 * 1024
 CHANGE_OPS_MAX = 1000

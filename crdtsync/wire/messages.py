@@ -2,7 +2,8 @@
 
 ==========  =======================================================================================
 HELLO       ``[1, {…}]``: who I am, and the frontier of every space that I replicate
-CHANGES     ``[2, space, epoch, [body, …]]``: changes, in an order in which they can be applied
+CHANGES     ``[2, space, epoch, [body, …]]``: changes, in an order in which they can be applied; then ``true`` if nobody
+            at the sender waits for their acknowledgement
 ACK         ``[3, bytes, [[space, epoch, [writer, seq, …], cut, digest], …]]``: what I have on disk
 WANT        ``[4, space, epoch, [writer, seq, hash8, …]]``: start over, from this frontier
 LINKS       ``[5, [node id, …]]``: the nodes that I am connected to
@@ -91,11 +92,12 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes of one space."""
+    """Changes of one space. ``is_patient``: nobody at the sender waits for their acknowledgement."""
 
     space: str
     epoch: int
     bodies: Sequence[bytes]
+    is_patient: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +239,8 @@ def encode_message(message: Message) -> bytes:  # noqa: C901, PLR0912  # a case 
     match message:
         case Hello():
             return pack([1, _plain_hello(message)])
-        case Changes(space, epoch, bodies):
-            return pack([2, space, epoch, list(bodies)])
+        case Changes(space, epoch, bodies, is_patient):
+            return pack([2, space, epoch, list(bodies), True] if is_patient else [2, space, epoch, list(bodies)])
         case Ack(received_bytes, spaces):
             return pack([3, received_bytes, [[s.space, s.epoch, flatten(s.vector), s.cut, s.digest] for s in spaces]])
         case Want(space, epoch, frontier):
@@ -316,7 +318,8 @@ def _changes(plain: list[Any]) -> Changes:
     _, space, epoch, bodies = plain[:4]
     if not 1 <= len(bodies) <= FRAME_CHANGES_MAX:
         raise ValueError(f"{len(bodies)} changes in one message")
-    return Changes(_space(space), _count(epoch), [_blob(body, PEER_FRAME_BYTES_MAX) for body in bodies])
+    is_patient = len(plain) > 4 and plain[4] is True
+    return Changes(_space(space), _count(epoch), [_blob(body, PEER_FRAME_BYTES_MAX) for body in bodies], is_patient)
 
 
 def _ack(plain: list[Any]) -> Ack:

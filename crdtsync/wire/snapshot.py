@@ -30,6 +30,7 @@ from crdtsync.wire.codec import check_items, check_value, pack, unpack
 from crdtsync.wire.limits import (
     CHANGE_DEPS_MAX,
     CHANGE_OPS_MAX,
+    KEY_BYTES_MAX,
     MESSAGE_ITEMS_MAX,
     NAME_CHARS_MAX,
     PEER_FRAME_BYTES_MAX,
@@ -54,6 +55,8 @@ COMPRESSED_SHARE_MAX = 0.9
 """A part that does not become smaller than this is sent as it is."""
 _ZLIB = 0x78
 _FASTEST = 1
+
+_row: Any = tuple.__new__  # what a NamedTuple's own constructor does in the end, without a call of Python's
 
 _DIGEST_BYTES = 16
 _KIND_MAX = 1 << 16
@@ -221,20 +224,40 @@ def _writers(plain: list[Any]) -> list[WriterRow]:
 
 
 def _entries(plain: list[Any]) -> list[EntryFields]:
-    return [
-        EntryFields(
-            _dot(writer, seq, n),
-            _key(key),
-            _sub(sub),
-            _bounded(kind, 0, _KIND_MAX),
-            Hlc(_bounded(hlc, 0, HLC_MAX)),
-            _agent(agent),
-            _value(value),
-            value_hash(value) if hashed is None else _blob(hashed, HASH_BYTES),
-            attrs if attrs is None else _attrs(attrs),
-        )
-        for key, sub, kind, writer, seq, n, hlc, agent, value, hashed, attrs in _records(plain[1], 11)
-    ]
+    rows: list[EntryFields] = []
+    append = rows.append
+    agents: dict[str, str] = {}  # one string for all that an agent wrote
+    for record in _records(plain[1], 11):
+        key, sub, kind, writer, seq, n, hlc, agent, value, hashed, attrs = record
+        if (  # all checks of an ordinary entry in one go: a part has many of them
+            type(key) is str and type(kind) is type(writer) is type(seq) is type(n) is type(hlc) is int
+            and sub is hashed is attrs is None and type(value) is bytes and 0 < len(key) <= KEY_BYTES_MAX
+            and key.isascii() and key.isprintable() and 0 <= kind <= _KIND_MAX and 1 <= writer <= WRITER_MAX
+            and 1 <= seq <= SEQ_MAX and 0 <= n <= CHANGE_OPS_MAX and 0 <= hlc <= HLC_MAX
+            and len(value) <= VALUE_BYTES_MAX and agent in agents
+        ):  # fmt: skip
+            dot = _row(Dot, (writer, seq, n))
+            append(_row(EntryFields, (dot, key, None, kind, hlc, agents[agent], value, value_hash(value), None)))
+        else:
+            append(_checked(record))
+            agents[agent] = agent
+    return rows
+
+
+def _checked(record: tuple[Any, ...]) -> EntryFields:
+    """One entry, whatever is in it."""
+    key, sub, kind, writer, seq, n, hlc, agent, value, hashed, attrs = record
+    return EntryFields(
+        _dot(writer, seq, n),
+        _key(key),
+        _sub(sub),
+        _bounded(kind, 0, _KIND_MAX),
+        Hlc(_bounded(hlc, 0, HLC_MAX)),
+        _agent(agent),
+        _value(value),
+        value_hash(value) if hashed is None else _blob(hashed, HASH_BYTES),
+        attrs if attrs is None else _attrs(attrs),
+    )
 
 
 def _pieces(plain: list[Any]) -> list[Piece]:

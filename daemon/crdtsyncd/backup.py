@@ -1,8 +1,9 @@
 """Backups of the running database: a consistent copy made in a thread, then handed out in pieces.
 
-The copy shows one moment: it is made within one read transaction of a connection of its own, so that commits go on
-and are not in it. SQLite copies without the interpreter's lock, a slice at a time (https://www.sqlite.org/backup.html).
-While it runs the write-ahead log cannot begin anew and grows with what is written meanwhile.
+The copy shows one moment: what is acknowledged is brought into the tables first, and then it is made within one read
+transaction of a connection of its own, so that commits go on and are not in it. SQLite copies without the interpreter's
+lock, a slice at a time (https://www.sqlite.org/backup.html). While it runs the write-ahead log cannot begin anew and
+grows with what is written meanwhile.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from crdtsyncd.keys import CERTIFICATE_NAME, KEY_NAME
+from crdtsyncd.identity_files import CERTIFICATE_NAME, KEY_NAME
 
 from crdtsync.errors import CrdtSyncError, InvalidRequest, NoSpace, QuotaExceeded, StorageError
 
@@ -51,9 +52,18 @@ class _Backup:
 class Backups:
     """The backups that agents have asked for: one at a time, each gone when its connection is."""
 
-    def __init__(self, database: Path, about: Callable[[], dict[str, Any]], free_bytes_min: int) -> None:
-        """``about``: what a backup says of where it comes from."""
+    def __init__(
+        self,
+        database: Path,
+        about: Callable[[], dict[str, Any]],
+        free_bytes_min: int,
+        settle: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """``about``: what a backup says of where it comes from. ``settle`` brings all that is acknowledged into the
+        database, or says that there is no room for it.
+        """
         self._database = database
+        self._settle = settle
         self._about = about
         self._free_bytes_min = free_bytes_min
         self._open: dict[int, _Backup] = {}
@@ -101,6 +111,8 @@ class Backups:
         if conn not in self._open and len(self._open) >= BACKUPS_OPEN_MAX:
             raise QuotaExceeded("another backup is being taken: wait until it is done, then try again")
         self.closed(conn)
+        if not self._settle():
+            raise NoSpace(f"the disk that holds {self._database.parent} is full: free some space, then try again")
         size_bytes = self._database.stat().st_size
         is_here = device == self._database.parent.stat().st_dev
         self._check_room(size_bytes, is_twice=is_here)

@@ -46,7 +46,8 @@ class Checkpoints:
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._checkpoint: asyncio.Task[None] | None = None
-        self._settling: asyncio.TimerHandle | None = None
+        self._settling: asyncio.Handle | None = None
+        self._settles_now = False
         self._due_s = 0.0
         self._look_due = 0
 
@@ -89,12 +90,21 @@ class Checkpoints:
             self._checkpoint = None
 
     def _mind_journal(self) -> None:
-        """See to it that what was committed comes into its tables soon, and not within this turn."""
-        if self._settling is None and self._owner.store.has_pending:
-            self._settling = asyncio.get_running_loop().call_later(SETTLE_DELAY_S, self._settle)
+        """See to it that what was committed comes into its tables soon, and not within this turn.
+
+        At once if the journal is full: else the next commit does it, and whoever waits for that waits for this too.
+        """
+        store, loop = self._owner.store, asyncio.get_running_loop()
+        if store.is_settling_due and not self._settles_now:
+            self._settles_now = True
+            if self._settling is not None:
+                self._settling.cancel()
+            self._settling = loop.call_soon(self._settle)
+        elif self._settling is None and store.has_pending:
+            self._settling = loop.call_later(SETTLE_DELAY_S, self._settle)
 
     def _settle(self) -> None:
-        self._settling = None
+        self._settling, self._settles_now = None, False
         if self._owner.is_over:
             return
         try:

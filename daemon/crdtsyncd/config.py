@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from crdtsync.core.access.quotas import Limits
-from crdtsync.core.retention import Caps
+from crdtsync.core.caps import Caps
 from crdtsync.errors import ConfigError, InvalidRequest
 from crdtsync.wire.invites import decode_invite
 from crdtsync.wire.limits import is_name
@@ -124,6 +124,9 @@ class Config(BaseSettings):
     )
     agent_watches_max: int = Field(10_000, ge=1, le=1 << 50, description="watches and resolvers of one agent")
     agent_connections_max: int = Field(1024, ge=1, le=1 << 50, description="connections of one agent")
+    full_mesh_nodes_max: int = Field(
+        16, ge=2, le=1000, description="up to so many members, each is connected to all others"
+    )
     peers_max: int = Field(256, ge=1, le=100_000, description="how many peer connections may be open at once")
 
     @property

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+from crdtsyncd.guests import DUPLICATE
 from crdtsyncd.ipc import AgentConnection
+from crdtsyncd.log_bounds import stranger_refused
 from crdtsyncd.telemetry import log
-from crdtsyncd.transport import DUPLICATE, PeerConnection
 from crdtsyncd.wording import counted
 
 from crdtsync.core.attached import Reply
 from crdtsync.core.inputs import Ready
 from crdtsync.errors import QuotaExceeded
 from crdtsync.wire.messages import is_ack
+
+if TYPE_CHECKING:
+    from crdtsyncd.transport import PeerConnection
 
 
 class Connections:
@@ -43,13 +48,14 @@ class Connections:
                 later.append((conn, data))  # agents wait for what they are told, and nearly nobody for this
             elif conn in self.peers:
                 self.peers[conn].send(data)
-        write_replies(self.agents, ready.replies)
-        for conn, data in later:
-            if conn in self.peers:
-                self.peers[conn].send(data)
+        if ready.replies:
+            write_replies(self.agents, ready.replies)
+        self.send_to_peers(later)
         for conn, reason in ready.peer_closes:
             if conn in self.peers:
-                if reason.startswith(DUPLICATE):
+                if self.peers[conn].joins:
+                    stranger_refused(log, self.peers[conn].url, reason)
+                elif reason.startswith(DUPLICATE):
                     log("peer_closed", level="debug", url=self.peers[conn].url, reason=reason)
                 else:
                     log("peer_refused", level="warning", url=self.peers[conn].url, reason=reason)
@@ -58,6 +64,12 @@ class Connections:
             if conn in self.agents:
                 log("agent_closed", level="warning", conn=conn, reason=reason)
                 self.agents[conn].close()
+
+    def send_to_peers(self, sends: list[tuple[int, bytes]]) -> None:
+        """Send these messages to those that are still connected."""
+        for conn, data in sends:
+            if conn in self.peers:
+                self.peers[conn].send(data)
 
     def close_all(self, reason: str) -> None:
         """Close every connection; peers are told the reason."""

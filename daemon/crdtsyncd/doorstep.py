@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from crdtsyncd.joining import is_signed, pin_of_join
+from crdtsyncd.log_bounds import stranger_refused
 from crdtsyncd.telemetry import log
-from crdtsyncd.transport import PeerConnection
 
 from crdtsync.core.inputs import Event, JoinAsked, JoinOpened
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.joining import Join, decode_join_message
+
+if TYPE_CHECKING:
+    from crdtsyncd.transport import PeerConnection
 
 JOIN_TIMEOUT_S = 15.0
 
@@ -40,9 +43,11 @@ class Doorstep:
             if not isinstance(join, Join):
                 raise InvalidEncoding("the first message must ask to join")
         except InvalidEncoding as error:
-            log("peer_refused", level="warning", url=connection.url, reason=error.message)
+            stranger_refused(log, connection.url, error.message)
             connection.close(error.message)
             return
+        from crdtsyncd.joining import is_signed, pin_of_join  # by now it is there
+
         self._feed(JoinAsked(conn, join, pin_of_join(join), is_signed(join, self._bound(conn, join))))
 
     def closed(self, conn: int) -> None:

@@ -12,12 +12,14 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from random import SystemRandom
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from crdtsyncd.acks import Acks
 from crdtsyncd.backup import Backups
 from crdtsyncd.checkpoints import Checkpoints
 from crdtsyncd.connections import Connections, write_replies
 from crdtsyncd.doorstep import Doorstep
+from crdtsyncd.guests import Credentials, Guest
 from crdtsyncd.housekeeping import Housekeeping
 from crdtsyncd.ipc import AgentConnection
 from crdtsyncd.mark import machine_id
@@ -29,11 +31,10 @@ from crdtsyncd.services import services
 from crdtsyncd.store import Store
 from crdtsyncd.taking_back import look
 from crdtsyncd.telemetry import log
-from crdtsyncd.transport import Credentials, Guest, PeerConnection
-from crdtsyncd.trust import Trust
 
 from crdtsync.core.attached import User
 from crdtsync.core.cluster_desk import Chore, ChoreDone
+from crdtsync.core.fleet import Reach
 from crdtsync.core.fleet_news import Misled
 from crdtsync.core.identity import Identity
 from crdtsync.core.inputs import (
@@ -61,10 +62,21 @@ from crdtsync.wire.joining import Join
 
 if TYPE_CHECKING:
     from crdtsyncd.config import Config
+    from crdtsyncd.transport import PeerConnection
+    from crdtsyncd.trust import Trust
+
+
+def operators() -> tuple[int, int]:
+    """The users who run this node: they may do everything."""
+    return 0, os.geteuid()
+
+
+_row: Any = tuple.__new__  # what a NamedTuple's own constructor does in the end, without a call of Python's
 
 
 def _now() -> Now:
-    return Now(time.time_ns() // 1_000_000, time.monotonic())
+    now: Now = _row(Now, (time.time_ns() // 1_000_000, time.monotonic()))
+    return now
 
 
 class Driver:
@@ -78,9 +90,12 @@ class Driver:
         self.trust = trust
         trust.cluster = self._store.cluster
         self.on_membership: Callable[[Membership], None] = trust.update
-        self.on_chore: Callable[[Chore], None] = lambda _chore: None
+        self.early_chores: list[Chore] = []
+        """Those that came before there was somebody for them."""
+        self.on_chore: Callable[[Chore], None] = self.early_chores.append
         self._doorstep = Doorstep(self.feed, self._bound)
-        self._backups = Backups(store.path, self._about, config.free_bytes_min)
+        settle = lambda: self._store.settle()  # noqa: E731, PLW0108  # it may be another one by then
+        self._backups = Backups(store.path, self._about, config.free_bytes_min, settle)
         self._offered = services(self.exposition, self._backups)
         self._connections = Connections()
         self._agents, self._peers = self._connections.agents, self._connections.peers
@@ -91,6 +106,7 @@ class Driver:
         gc.freeze()  # the live state: it stays, and looking through it for garbage again and again stalls everybody
         self._flush_due: asyncio.Handle | None = None
         self._planner = Planner(self.feed, self._due)
+        self._acks = Acks(self._acknowledge)
         self._flushed: asyncio.Event | None = None  # set at the end of the turn under way, if anybody waits for that
         self._is_delivering = False
         self._met_meanwhile: list[Event] = []
@@ -103,6 +119,11 @@ class Driver:
         self._flush()
 
     def _make_node(self) -> Node:
+        node = self._bare_node()
+        node.step(Reach(operators=operators(), is_starting=True), _now())  # who may do what is asked at once
+        return node
+
+    def _bare_node(self) -> Node:
         store, config = self._store, self._config
         identity = Identity(store.node, config.node_name, store.cluster, store.database, self._version, os.getpid())
         return Node(
@@ -180,6 +201,17 @@ class Driver:
             self._flushed.set()
             self._flushed = None
         self._planner.plan_soon()
+        self._acks.mind(self._node)
+
+    def _acknowledge(self) -> None:
+        if self.is_over or self._flush_due is not None:
+            return  # the turn that is due does
+        try:
+            sends = self._node.acknowledge(_now())
+        except Exception as error:  # noqa: BLE001  # as above
+            self._recovery.step_failed(Tick(), error)
+            return
+        self._connections.send_to_peers(sends)
 
     def _mind_store(self, persisted: Batch) -> None:
         if not persisted:
@@ -234,7 +266,7 @@ class Driver:
     def agent_frame(self, conn: int, payload: bytes) -> int:
         replies = self._node.desk.replies
         before = len(replies)
-        self.feed(AgentFrame(conn, payload))
+        self.feed(_row(AgentFrame, (conn, payload)))
         after = len(replies)
         if after == before + 1:
             return len(replies[before].data)
@@ -350,7 +382,11 @@ class Driver:
         """Why this node does not join by an invite; empty if it is a member already, None if it does."""
         if self._node.fleet.joined_already(invite) is not None:
             return ""
-        return self._node.fleet.other_cluster() or self._node.data() or None
+        return None if self.keeps_data(invite) else self._node.fleet.other_cluster() or self._node.data() or None
+
+    def keeps_data(self, invite: Invite) -> bool:
+        """Whether this node's data is of the cluster that it is invited to."""
+        return self._node.fleet.keeps_data(invite)
 
     async def join(self, cluster: bytes, metas: Mapping[str, bytes], number: int, members: int, node: str = "") -> None:
         """Go on as a member of another cluster, on a new database; what the old one holds is set aside.
@@ -444,4 +480,5 @@ class Driver:
         self._is_stopped = True
         self._backups.close()
         self._planner.stop()
+        self._acks.stop()
         await self._checkpoints.ended()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import time
 from collections.abc import Coroutine
@@ -13,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsyncd.addresses import reachable
 from crdtsyncd.dialling import dial_member_forever
-from crdtsyncd.driver import Driver
+from crdtsyncd.driver import Driver, operators
 from crdtsyncd.hostport import PLAIN_JOINS_NONE, is_loopback, split_address
 from crdtsyncd.join_at_start import JoinAtStart, tell_left
 from crdtsyncd.joining import ask_to_join
-from crdtsyncd.keys import load_or_make_key, make_next_key, pending_key, use_next_key
+from crdtsyncd.keys import load_or_make_key, make_next_key, pending_key, use_next_key, with_new_certificate
 from crdtsyncd.listening import addresses, listen
 from crdtsyncd.meshing import Mesh
 from crdtsyncd.telemetry import log
@@ -26,8 +25,8 @@ from websockets.asyncio.server import Server
 
 from crdtsync.core.cluster_desk import Chore, ChoreDone
 from crdtsync.core.fleet import LISTEN_META, Reach, pack_told
-from crdtsync.core.fleet_news import EXPIRY_ALARM_MS
-from crdtsync.core.membership import Membership, known_as
+from crdtsync.core.fleet_news import EXPIRY_ALARM_MS, RENEWAL_MS, LetIn, NotListening
+from crdtsync.core.membership import Membership, known_as, written
 from crdtsync.errors import ConfigError, CrdtSyncError, DaemonUnavailable, InvalidRequest, Refused
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.invites import Invite
@@ -56,14 +55,15 @@ class Fleet:
         self._seeds: dict[str, asyncio.Task[None]] = {}
         self._members: dict[str, asyncio.Task[None]] = {}
         self._membership = driver.trust.membership
-        self._mesh = Mesh(driver.is_node_linked)
+        self._mesh = Mesh(driver.is_node_linked, full_max=config.full_mesh_nodes_max)
         self._has_mesh = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._reach: Reach | None = None
+        self._kept: list[str] = []  # addresses to listen on that could not be had yet
+        self._unheard = ""  # why, as the node was told
         self._neighbours: Neighbours | None = None
         self._rotating = {"next_key": self._make_next_key, "use_next_key": self._use_next_key}
         driver.on_membership = self._membership_changed
-        driver.on_chore = lambda chore: self._spawn(self._do(chore))
 
     # -- life --------------------------------------------------------------------------------------------------
 
@@ -83,13 +83,8 @@ class Fleet:
         kept = [] if plain or stored is None else [str(address) for address in unpack(stored)]
         for address in self._config.listen:
             await self._listen(address)
-        for address in kept:
-            try:
-                await self._listen(address)
-            except (
-                ConfigError
-            ) as error:  # the address of an interface that is down must not keep the node from its agents
-                log("listen_failed", level="error", address=address, reason=error.message)
+        self._kept = kept
+        await self._listen_as_before()
         self._trust.next_key = None if plain else pending_key(self._config.data_dir)
         self._tell_reach()
         self.dial(self._config.peers)
@@ -100,6 +95,9 @@ class Fleet:
             self._spawn(self._meet_neighbours())
         if self._config.join:
             self._spawn(JoinAtStart(self._config, self._driver, self._join_by).run())
+        self._driver.on_chore = lambda chore: self._spawn(self._do(chore))
+        for chore in self._driver.early_chores:
+            self._driver.on_chore(chore)
 
     def listening(self) -> list[str]:
         """``HOST:PORT`` of everything that is listened on."""
@@ -125,6 +123,22 @@ class Fleet:
 
     # -- listening ---------------------------------------------------------------------------------------------
 
+    async def _listen_as_before(self) -> None:
+        """Listen where a command has said. What cannot be had now, as an interface that is down, is tried again: that
+        must not keep the node from its agents.
+        """
+        failed: dict[str, str] = {}
+        for address in self._kept:
+            try:
+                await self._listen(address)
+            except ConfigError as error:
+                failed[address] = error.message
+        self._kept = list(failed)
+        reason = "; ".join(failed.values())
+        if reason != self._unheard:
+            self._unheard = reason
+            self._driver.feed(NotListening(reason))
+
     async def _listen(self, address: str) -> bool:
         """Listen on an address; False if that is done already."""
         host, port = split_address(address)
@@ -139,7 +153,7 @@ class Fleet:
         found, unreachable = reachable(listening, self._config.advertise)
         keys = tuple((key.pin, key.certificate) for key in self._driver.trust.keys)
         expires_ms = self._driver.trust.key.expires_ms
-        reach = Reach(keys, found, unreachable, expires_ms, (0, os.geteuid()), is_listening=bool(listening))
+        reach = Reach(keys, found, unreachable, expires_ms, operators(), is_listening=bool(listening))
         if reach != self._reach or reach.expires_ms < time.time() * 1000 + EXPIRY_ALARM_MS:
             self._reach = reach
             self._driver.feed(reach)
@@ -170,6 +184,8 @@ class Fleet:
     async def _watch_reach(self) -> None:
         while True:
             tell_left(self._config, self._driver)
+            await self._listen_as_before()
+            self._renew_in_time()
             await asyncio.sleep(REACH_INTERVAL_S)
             self._tell_reach()
 
@@ -224,7 +240,7 @@ class Fleet:
                 self._rotating[chore.name]()
             await self._listen_on(chore.addresses)
             if chore.invite is not None:
-                await self._join(chore.invite, chore.addresses, chore.number)
+                await self._join(chore.invite, chore.addresses, chore.number, keeps_data=chore.keeps_data)
                 return
         except DaemonUnavailable as error:
             self._driver.feed(ChoreDone(chore.number, Refused(error.message, "unreachable")))
@@ -244,6 +260,15 @@ class Fleet:
             )
         self._trust.next_key = make_next_key(directory)
         self._tell_reach()
+
+    def _renew_in_time(self) -> None:
+        """Change the key long before its certificate expires; the node uses the new one once others know it."""
+        key = self._trust.key
+        is_due = key.expires_ms < time.time() * 1000 + RENEWAL_MS and self._trust.next_key is None
+        is_member = not self._trust.is_plain and self._driver.node in self._membership.members
+        if is_due and is_member and key.key_path.parent == self._config.data_dir:
+            log("key_renewal", pin=key.pin, expires=written(key.expires_ms))
+            self._make_next_key()
 
     def _use_next_key(self) -> None:
         """Show the second key from now on, and forget the first. Connections that stand are left alone."""
@@ -269,22 +294,44 @@ class Fleet:
         self._tell_reach()
 
     async def _join_by(self, invite: Invite) -> None:
-        await self._join(invite, ())
+        is_to_keep = self._config.join_data != "archive" and self._driver.keeps_data(invite)
+        await self._join(invite, (), keeps_data=is_to_keep)
 
-    async def _join(self, invite: Invite, listen_on: tuple[str, ...], number: int = 0) -> Admitted:
-        """Be let in, and begin anew as a member: with another database, for every change bears the cluster's id."""
+    async def _join(
+        self, invite: Invite, listen_on: tuple[str, ...], number: int = 0, keeps_data: bool = False
+    ) -> Admitted:
+        """Be let in, and begin anew as a member: with another database, for every change bears the cluster's id.
+
+        With ``keeps_data`` the database bears that id already, and stays: its changes are the same as the members'.
+        """
         own = () if self._reach is None else self._reach.addresses
+        if self._trust.key.expires_ms < time.time() * 1000 + RENEWAL_MS:
+            self._trust.use(with_new_certificate(self._config.data_dir, self._trust.key), self._trust.cluster)
         admitted = await ask_to_join(invite, self._trust.key, self._config.node_name, own)
         metas = {"told": pack_told(admitted.members)}
         kept = [*listen_on]
         if kept:
             metas[LISTEN_META] = pack(kept)
         node = known_as(admitted.members, self._trust.key.pin)
-        await self._driver.join(admitted.cluster, metas, number, len(admitted.members), node)
+        if keeps_data:
+            self._go_on_in(admitted, metas, number, node)
+        else:
+            await self._driver.join(admitted.cluster, metas, number, len(admitted.members), node)
         self._reach = None
         self._tell_reach()
         log("joined", cluster=admitted.cluster.hex(), by=admitted.node, members=len(admitted.members))
         return admitted
+
+    def _go_on_in(self, admitted: Admitted, metas: dict[str, bytes], number: int, node: str) -> None:
+        if node != self._driver.node:
+            raise Refused(
+                f"the cluster knows this node's key as that of {node[:12]}, and the data here is of "
+                f"{self._driver.node[:12]}: join with --archive, which puts it aside",
+                "not_possible",
+            )
+        self._driver.feed(LetIn(metas["told"], metas.get(LISTEN_META)))
+        summary = {"cluster": admitted.cluster.hex(), "node": node, "members": len(admitted.members)}
+        self._driver.feed(ChoreDone(number, result={**summary, "archive": None, "kept": True}))
 
 
 def _watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

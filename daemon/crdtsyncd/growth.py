@@ -7,12 +7,14 @@ from collections import deque
 SAMPLE_INTERVAL_S = 60.0
 SAMPLES_MAX = 61
 _HOUR_S = 3600.0
+KNOWN_S = 120.0
+"""From so long a time on it is said how much: two readings alone mostly find nothing, or what a start takes."""
 LASTING_S = 1800.0
 """What has grown for less than this may have been filled for the first time: nobody can say where that leads."""
 
 
 class Growth:
-    """Readings of one figure. Nothing is said before two of them are there."""
+    """Readings of one figure. Nothing is said before they span :data:`KNOWN_S`."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque(maxlen=SAMPLES_MAX)
@@ -24,7 +26,7 @@ class Growth:
 
     def bytes_per_hour(self) -> int | None:
         """The difference between the newest reading and the oldest, for an hour; None: not known yet."""
-        if len(self._samples) < 2:
+        if not self._samples or self._samples[-1][0] - self._samples[0][0] < KNOWN_S:
             return None
         return _rate(self._samples[0], self._samples[-1])
 

@@ -110,6 +110,7 @@ class Housekeeping:
 
     def _look_at_usage(self) -> None:
         store = self._house.store
+        store.mind_journal()
         self._growth.note(time.monotonic(), store.size_bytes())
         store.growth_bytes_per_hour = self._growth.bytes_per_hour()
         self._house.feed(LookAtUsage(self._disk.forecast(self._growth.lasting_bytes_per_hour())))

@@ -100,6 +100,7 @@ class AgentConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._paused_by_peer = False
+        self._is_throttled = False
         self.conn = 0
 
     @property
@@ -138,15 +139,15 @@ class AgentConnection(asyncio.Protocol):
     def take_turn(self) -> None:
         """Hand on a bounded number of frames; the rest waits for the next turn."""
         backlog = self._backlog
+        if self._timer is not None and backlog:
+            self._timer.cancel()
+            self._timer = None
         answered_bytes = 0
         for _ in range(min(TURN_REQUESTS_MAX, len(backlog))):
             if not self.conn or self._paused_by_peer:
                 break
             if answered_bytes >= WRITE_BUFFER_BYTES_MAX:
                 break  # whether it takes its replies shows when these are written
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
             answered_bytes += self._sink.agent_frame(self.conn, backlog.popleft())
         if backlog and self.conn and not self._paused_by_peer:
             self._sink.take_turns_later(self)
@@ -187,9 +188,11 @@ class AgentConnection(asyncio.Protocol):
 
     def _throttle(self) -> None:
         """Read no further from an agent that sends faster than it is served, or does not take its replies."""
-        if self._transport is None or self._transport.is_closing():
+        is_throttled = self._paused_by_peer or len(self._backlog) > BACKLOG_REQUESTS_MAX
+        if is_throttled == self._is_throttled or self._transport is None or self._transport.is_closing():
             return
-        if self._paused_by_peer or len(self._backlog) > BACKLOG_REQUESTS_MAX:
+        self._is_throttled = is_throttled
+        if is_throttled:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from crdtsyncd.identity_files import CERTIFICATE_NAME, KEY_NAME
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
@@ -28,8 +29,6 @@ from cryptography.x509.oid import NameOID
 
 from crdtsync.errors import StorageError
 
-KEY_NAME = "node.key"
-CERTIFICATE_NAME = "node.crt"
 NEXT = "next-"
 """Begins the names of the files that a rotation has made and that are not in use yet."""
 VALID_FROM = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
@@ -120,6 +119,20 @@ def load_or_make_key(data_dir: Path) -> NodeKey:
     except OSError as error:
         raise StorageError(f"cannot keep the node's key in {data_dir}: {error.strerror}") from None
     return NodeKey(key, certificate, key_path, certificate_path)
+
+
+def with_new_certificate(data_dir: Path, node_key: NodeKey) -> NodeKey:
+    """The same key with a certificate that is valid for long again. Who knows the old one has to hear of it.
+
+    :raises StorageError: it cannot be written.
+    """
+    path = data_dir / CERTIFICATE_NAME
+    certificate = self_signed(node_key.key)
+    try:
+        _write(path, x509.load_der_x509_certificate(certificate).public_bytes(Encoding.PEM))
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror}") from None
+    return NodeKey(node_key.key, certificate, node_key.key_path, path)
 
 
 def make_next_key(data_dir: Path) -> NodeKey:

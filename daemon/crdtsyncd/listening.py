@@ -14,13 +14,14 @@ from contextlib import suppress
 from typing import Any
 
 from crdtsyncd.exits import AddressTaken
+from crdtsyncd.guests import Guest
 from crdtsyncd.hostport import is_loopback, split_address
+from crdtsyncd.log_bounds import stranger_refused
 from crdtsyncd.tls import name_asked_for, reason_of
 from crdtsyncd.transport import (
     CLOSE_TIMEOUT_S,
     OPEN_TIMEOUT_S,
     Counted,
-    Guest,
     PeerConnection,
     Sink,
 )
@@ -60,12 +61,7 @@ class Incoming(Counted, ServerConnection):
             self._refused(str(self.protocol.handshake_exc or "the connection ended"))
 
     def _refused(self, why: str) -> None:
-        refused(self.sink, self.came_from, f"no websocket handshake: {why}")
-
-
-def refused(sink: Sink, url: str, reason: str) -> None:
-    """Log that a peer was refused."""
-    sink.log("peer_refused", level="warning", url=url, reason=reason)
+        stranger_refused(self.sink.log, self.came_from, f"no websocket handshake: {why}")
 
 
 class Acceptor:
@@ -109,8 +105,8 @@ class Acceptor:
                 continue
             if len(self._opening) >= OPENING_CONNECTIONS_MAX:
                 oldest = next(iter(self._opening))
-                refused(
-                    self._sink,
+                stranger_refused(
+                    self._sink.log,
                     self._opening.pop(oldest),
                     f"{OPENING_CONNECTIONS_MAX} connections have not finished their handshakes, and this is the oldest",
                 )
@@ -136,7 +132,7 @@ class Acceptor:
             transport, _ = await self._loop.connect_accepted_socket(lambda: connection, sock, **secured)
         except OSError as error:
             sock.close()
-            refused(self._sink, url, f"no TLS handshake: {reason_of(error) or _broken(error)}")
+            stranger_refused(self._sink.log, url, f"no TLS handshake: {reason_of(error) or _broken(error)}")
             return
         except asyncio.CancelledError:
             sock.close()
@@ -239,7 +235,7 @@ async def _serve(connection: Incoming, sink: Sink, connections_max: int) -> None
         code = code if refusal else CloseCode.TRY_AGAIN_LATER
         refusal = refusal or f"this node has {count} peer connections, the most that it may have"
     if refusal:
-        refused(sink, url, refusal)
+        stranger_refused(sink.log, url, refusal)
         await connection.close(code, _short(refusal))
         return
     await PeerConnection(connection, url, dialled=False, node=node, joins=joins).run(sink)

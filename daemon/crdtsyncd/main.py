@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import resource
 import signal
 import sqlite3
 import sys
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvloop
-from crdtsyncd import supervisor, telemetry
+from crdtsyncd import garbage, supervisor, telemetry
 from crdtsyncd.disk import make_room_to_start
 from crdtsyncd.driver import Driver
-from crdtsyncd.fleet import Fleet
 from crdtsyncd.ipc import AgentConnection, serve_agents, serve_agents_on
-from crdtsyncd.keys import load_or_make_key
 from crdtsyncd.settings import changed_settings
 from crdtsyncd.starting import cli, main
 from crdtsyncd.store import Store
 from crdtsyncd.trust import Trust
 
+from crdtsync.core.fleet_news import NoMetrics
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.errors import ConfigError, CrdtSyncError
 from crdtsync.wire.invites import CLUSTER_BYTES
@@ -36,6 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from crdtsyncd.config import Config
+    from crdtsyncd.fleet import Fleet
+    from crdtsyncd.keys import NodeKey
+    from crdtsyncd.metrics_http import MetricsServer
 
 STOP_TIMEOUT_S = 5.0
 
@@ -65,15 +67,19 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> None:
     runtime_dir = config.socket.parent
     _make_dir(runtime_dir)
 
+    def read_key() -> NodeKey:
+        from crdtsyncd.keys import load_or_make_key  # long after agents are served, but at the first start
+
+        return load_or_make_key(config.data_dir)
+
     def open_store(cluster: bytes, node: str = "") -> Store:
-        return Store(config.data_dir, runtime_dir, lambda: node or load_or_make_key(config.data_dir).node, cluster)
+        return Store(config.data_dir, runtime_dir, lambda: node or read_key().node, cluster)
 
     make_room_to_start(config.data_dir, config.free_bytes_min)
     store = open_store(LOOPBACK_CLUSTER if config.insecure_loopback else os.urandom(CLUSTER_BYTES))
     try:
-        trust = Trust(load_or_make_key(config.data_dir), store.cluster, config.insecure_loopback)
+        trust = Trust(read_key, store.cluster, config.insecure_loopback)
         driver = Driver(config, store, open_store, trust, config.version)
-        gc.enable()  # which the start was done without
         try:
             await Service(config, driver, reload).run()
             driver.store.truncate()
@@ -92,7 +98,8 @@ class Service:
         self._config = config
         self._driver = driver
         self._reload = reload
-        self._fleet = Fleet(config, driver)
+        self._fleet: Fleet | None = None
+        self._has_fleet = asyncio.Event()
         self._stop = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._rereading = asyncio.Lock()
@@ -111,16 +118,17 @@ class Service:
         agents = await self._serve_agents(inherited["agents"])
         house = asyncio.create_task(driver.keep_house())
         reporter = asyncio.create_task(supervisor.report(driver, self._summary))
-        metrics: list[asyncio.Server] = []
+        metrics: list[MetricsServer] = []
         try:
-            await self._fleet.start(inherited["peers"])
+            fleet = self._fleet = await self._make_fleet()
+            await fleet.start(inherited["peers"])
             if config.metrics_listen:
                 metrics.append(await self._serve_metrics(config.metrics_listen))
             telemetry.log(
                 "ready",
                 node=config.node_name,
                 socket=str(config.socket),
-                listen=self._fleet.listening(),
+                listen=fleet.listening(),
                 pid=os.getpid(),
             )
             supervisor.notify("READY=1", f"STATUS={self._summary()}")
@@ -128,15 +136,24 @@ class Service:
         finally:
             supervisor.notify("STOPPING=1", "STATUS=stopping")
             agents.close()
-            for listener in metrics:
-                listener.close()
+            for server in metrics:
+                server.close()
             driver.stop()
             await _cancel([house, reporter])
-            await self._fleet.stop()
+            if self._fleet is not None:
+                await self._fleet.stop()
             await driver.finish()
             if self._own_socket is not None:
                 _remove_socket(config.socket, self._own_socket)
             telemetry.log("stopped")
+
+    async def _make_fleet(self) -> Fleet:
+        """Import what peers need, and agents do not, while these are served: it is a third of all imports."""
+        found = await asyncio.to_thread(import_module, "crdtsyncd.fleet")
+        fleet: Fleet = found.Fleet(self._config, self._driver)
+        self._has_fleet.set()
+        garbage.begin()  # which the start was done without
+        return fleet
 
     async def _serve_agents(self, inherited: list[socket.socket]) -> asyncio.Server:
         """Listen for agents: on the socket that systemd keeps for us, or else on one of our own."""
@@ -150,11 +167,13 @@ class Service:
         self._own_socket = self._config.socket.stat().st_ino
         return server
 
-    async def _serve_metrics(self, address: str) -> asyncio.Server:
+    async def _serve_metrics(self, address: str) -> MetricsServer:
         from crdtsyncd.metrics_http import MetricsServer
 
-        spaces = self._config.metrics_spaces
-        return await MetricsServer(lambda: self._driver.exposition(spaces)).listen(address)
+        spaces, driver = self._config.metrics_spaces, self._driver
+        server = MetricsServer(lambda: driver.exposition(spaces), lambda reason: driver.feed(NoMetrics(reason)))
+        await server.start(address)
+        return server
 
     async def _until_stopped(self, house: asyncio.Task[None]) -> None:
         stop = asyncio.create_task(self._stop.wait())
@@ -178,6 +197,7 @@ class Service:
         task.add_done_callback(self._tasks.discard)
 
     async def _reread(self) -> None:
+        await self._has_fleet.wait()
         async with self._rereading:
             supervisor.notify_reloading()
             try:
@@ -198,7 +218,8 @@ class Service:
         telemetry.configure(config.log_level, config.log_format)
         fixed = {"log_level", "log_format", "peers"}
         changed = changed_settings(self._config, config) - fixed
-        self._fleet.dial(config.peers)
+        if self._fleet is not None:
+            self._fleet.dial(config.peers)
         telemetry.log("reloaded", needs_restart=sorted(changed))
 
 

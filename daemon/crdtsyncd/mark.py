@@ -85,6 +85,8 @@ class Mark:
         self._memory[:] = _LAYOUT.pack(*self._here, era, own_changes)
 
     def close(self) -> None:
-        """Release the lock; the mark stays."""
+        """Release the lock; the mark stays. Idempotent."""
         self._memory.close()
-        os.close(self._file)
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

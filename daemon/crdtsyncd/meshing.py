@@ -14,7 +14,14 @@ ANSWER_TIMEOUT_S = 5.0
 class Mesh:
     """Who is chosen follows from the members, and from who has not answered for a while."""
 
-    def __init__(self, is_linked: Callable[[str], bool], clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        is_linked: Callable[[str], bool],
+        clock: Callable[[], float] = monotonic,
+        full_max: int = FULL_MESH_NODES_MAX,
+    ) -> None:
+        """``full_max``: up to so many nodes, this one included, all are dialled."""
+        self._full_max = full_max
         self._is_linked = is_linked
         self._clock = clock
         self._unlinked_s: dict[str, float] = {}
@@ -26,14 +33,15 @@ class Mesh:
         ``groups``: nodes that must be connected among themselves, such as those of a space.
         """
         members = {*reachable} - {me}
-        self.is_partial = len(members) >= FULL_MESH_NODES_MAX
+        self.is_partial = len(members) >= self._full_max
         if not self.is_partial:
             self._unlinked_s.clear()
             return members
         now_s = self._clock()
         for node in [node for node in self._unlinked_s if node not in members or self._is_linked(node)]:
             del self._unlinked_s[node]
-        wanted = chosen_of_groups(me, [members, *(members & {*group} for group in groups)], self._is_usable)
+        sets = [members, *(members & {*group} for group in groups)]
+        wanted = chosen_of_groups(me, sets, self._is_usable, self._full_max)
         for node in wanted:
             if not self._is_linked(node):
                 self._unlinked_s.setdefault(node, now_s)

@@ -162,5 +162,14 @@ def _to_4(db: sqlite3.Connection, _now_ms: int) -> None:
     _run(db, NEW_IN_4)
 
 
-_STEPS: tuple[Callable[[sqlite3.Connection, int], None], ...] = (_to_2, _to_3, _to_4)
+def _to_5(db: sqlite3.Connection, _now_ms: int) -> None:
+    """Commits wait in a file now. Rows that wait in a table are brought where they belong at the start, which drops it;
+    see :mod:`crdtsyncd.journal`.
+    """
+    is_there = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'journal'").fetchone()
+    if is_there and db.execute("SELECT 1 FROM journal").fetchone() is None:
+        db.execute("DROP TABLE journal")
+
+
+_STEPS: tuple[Callable[[sqlite3.Connection, int], None], ...] = (_to_2, _to_3, _to_4, _to_5)
 assert len(_STEPS) == FORMAT - 1

@@ -12,6 +12,7 @@ from pathlib import Path
 from crdtsyncd.disk import is_full
 from crdtsyncd.exits import UnfitData
 from crdtsyncd.header import read_header
+from crdtsyncd.journal import JOURNAL_ENDING
 from crdtsyncd.migration import migrate
 from crdtsyncd.schema import APPLICATION_ID, FORMAT, SCHEMA
 
@@ -22,6 +23,10 @@ WAL_EXTENSION_FREE_BYTES_MIN = 256 * 1024 * 1024
 """With less room than this on its disk the write-ahead log is not made longer ahead of time."""
 BUSY_TIMEOUT_MS = 2000
 
+ENDINGS = ("", "-wal", "-shm", JOURNAL_ENDING)
+"""Of the names of the files that a database is: its own, those that SQLite keeps beside it, and the journal's."""
+
+_NO_RIGHT = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
 _INCREMENTAL = 2
 _ZEROS_BYTES = 256 * 1024
 
@@ -62,7 +67,7 @@ def make_private(path: Path) -> None:
     """
     with suppress(OSError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    for each in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm"))):
+    for each in (path.with_name(path.name + ending) for ending in ENDINGS):
         with suppress(OSError):
             each.chmod(0o600)
 
@@ -110,6 +115,8 @@ def remedy(error: sqlite3.Error, data_dir: Path) -> str:
     """What to do about a database that could not be opened."""
     if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" or is_full(data_dir):
         return "free some space on its disk"
+    if getattr(error, "sqlite_errorname", "").startswith(_NO_RIGHT):
+        return f"this user cannot write to the directory {data_dir} or to a file in it: see to their permissions"
     return "restore it from a backup, or move it away"
 
 

@@ -28,7 +28,7 @@ class Due(Protocol):
     def has_work(self) -> bool:
         """Whether something is left to do at once."""
 
-    def deadline_s(self) -> float | None:
+    def turn_due_s(self) -> float | None:
         """When time alone calls for a turn, on the monotonic clock; None: never."""
 
 
@@ -76,7 +76,7 @@ class Planner:
             turns, self._turns = self._turns, {}
             for connection in turns:
                 loop.call_soon(connection.take_turn)
-        deadline_s = due.deadline_s()
+        deadline_s = due.turn_due_s()
         if deadline_s is not None:
             self._timer = loop.call_later(max(0.0, deadline_s - time.monotonic()), self._feed, Tick())
 

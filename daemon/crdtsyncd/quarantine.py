@@ -45,7 +45,7 @@ def is_of_rows(error: BaseException) -> bool:
     """Whether it is what was to be written that is at fault, and not the disk."""
     if isinstance(error, sqlite3.Error):
         return isinstance(error, _OF_ROWS)
-    return isinstance(error, Exception)
+    return isinstance(error, Exception) and not isinstance(error, OSError)
 
 
 class Quarantine:

@@ -20,15 +20,17 @@ from typing import IO, Any, NamedTuple
 
 from crdtsyncd.backup import IDENTITY_FILES, PIECE_BYTES_MAX
 from crdtsyncd.header import read_header as read_database_header
-from crdtsyncd.keys import KEY_NAME
+from crdtsyncd.identity_files import KEY_NAME
+from crdtsyncd.journal import META_NAME
 from crdtsyncd.mark import machine_id
+from crdtsyncd.opening import ENDINGS
 from crdtsyncd.schema import APPLICATION_ID, FORMAT
 from crdtsyncd.store import DATABASE_NAME
 
 from crdtsync.client.backups import public, read_header
 from crdtsync.errors import ConfigError, StorageError
 
-PARTS = (DATABASE_NAME, f"{DATABASE_NAME}-wal", f"{DATABASE_NAME}-shm")
+PARTS = tuple(f"{DATABASE_NAME}{ending}" for ending in ENDINGS)
 
 Progress = Callable[[int, int], None]
 
@@ -143,6 +145,7 @@ def _make_new(path: Path, name: str, is_moved: bool) -> None:
             db.execute("PRAGMA synchronous = FULL")
             db.execute("BEGIN IMMEDIATE")
             db.execute("UPDATE meta SET value = ? WHERE name = 'database'", (os.urandom(16),))
+            db.execute("DELETE FROM meta WHERE name = ?", (META_NAME,))  # the journal's file is not in a backup
             db.execute("DELETE FROM own_writers")
             db.execute("DELETE FROM outcomes")  # replies to clients of the other database, which do not ask for them
             if is_moved:

@@ -5,7 +5,7 @@ there.
 """
 
 APPLICATION_ID = 0x63726474
-FORMAT = 4
+FORMAT = 5
 
 CHANGES = """
 -- the log: every change, in the order in which this node applied it
@@ -43,9 +43,6 @@ NEW_IN_3 = """
 CREATE INDEX history_by_key ON history (space, key, hlc);
 CREATE INDEX history_lost ON history (space, key, hlc) WHERE fate = 2;
 CREATE INDEX removals_by_position ON removals (position);
-
--- commits whose rows have yet to come into the other tables
-CREATE TABLE journal (id INTEGER PRIMARY KEY, batch BLOB NOT NULL);
 """
 
 DOCUMENT_STATES = """

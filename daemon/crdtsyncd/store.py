@@ -7,6 +7,7 @@ A commit of ordinary writes goes to the :mod:`journal <crdtsyncd.journal>` first
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import time
@@ -16,10 +17,11 @@ from pathlib import Path
 
 from crdtsyncd.commit_times import CommitTimes
 from crdtsyncd.disk import ballast_bytes
-from crdtsyncd.journal import Journal, packed
+from crdtsyncd.journal import JOURNAL_ENDING, Journal, packed
+from crdtsyncd.journal_file import GENERATION_BYTES, JournalFile
 from crdtsyncd.mark import ERA_BYTES, Mark
 from crdtsyncd.opening import (
-    BUSY_TIMEOUT_MS,
+    ENDINGS,
     abandon,
     can_shrink,
     check_header,
@@ -33,26 +35,28 @@ from crdtsyncd.opening import (
 )
 from crdtsyncd.outcomes import Outcomes
 from crdtsyncd.quarantine import Quarantine, RowsRefused, is_of_rows
-from crdtsyncd.store_reads import Reads
+from crdtsyncd.store_upkeep import Upkeep
 from crdtsyncd.store_writes import write_batch
+from crdtsyncd.telemetry import log
 
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.core.storage import Batch
 from crdtsync.errors import NoSpace, StorageError
 
 DATABASE_NAME = "crdtsync.db"
-FREE_PAGES_MIN = 1024
-"""So many free pages, and a quarter of those in use, are kept in the database file."""
-VACUUM_PAGES = 64
-"""How many pages go back to the file system at once: with their commit some ms, measured."""
+JOURNAL_NAME = f"{DATABASE_NAME}{JOURNAL_ENDING}"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
-_TRY_AGAIN = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL")
+_TORN = (
+    "the last record is not whole: a write that was cut off before it was acknowledged; or the disk has spoilt what it "
+    "had flushed, and then the newest acknowledged commits are gone here"
+)
 
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError)
 """What comes of rows that hold what nobody wrote: SQLite hands out whatever flipped bits have made of them."""
 
 
-class Store(Reads):
+class Store(Upkeep):
     """One open data directory. Implements :class:`crdtsync.core.storage.Storage` and the commit."""
 
     def __init__(
@@ -77,36 +81,32 @@ class Store(Reads):
         self.growth_bytes_per_hour: int | None = None  # told from outside, where there is a clock
         self._is_broken = False
         self.is_behind = False  # whether what was read from here before is ahead of the tables, after a RowsRefused
+        self.is_given_up = False  # whether somebody had this start go on without acknowledged commits
         self._is_shown = False  # whether a transaction is open that brings the pending rows in and cannot be committed
         with ExitStack() as undo:
             self._lock = lock(data_dir)
             undo.callback(os.close, self._lock)
             try:
-                check_header(self.path)
-                make_private(self.path)
-                super().__init__(connect(self.path))
-                undo.callback(self._connection.close)
-                set_up(self._connection)
-                prepare(self._connection)
-                self._journal = Journal(self._connection)
-                self._checkpointer = connect(self.path)
-                undo.callback(self._checkpointer.close)
-                set_up(self._checkpointer)
-                self._can_shrink = can_shrink(self._connection)
+                self._connect(undo)
                 self._outcomes = Outcomes(self._connection)
                 self._may_resume = False
                 self._made_here: set[tuple[int, int]] = set()  # own writers, by space, that began in this process
                 self.quarantine = Quarantine(self._connection)
-                self._journal.load()
+                self._load_journal()
                 with suppress(RowsRefused):
                     self.settle()
-                self.is_behind = False
                 self.database = self._meta_or("database", entropy(16))
                 self.node = (self.meta("node") or self._meta_or("node", node().encode())).decode()
                 self.cluster = self._first_cluster(cluster)
                 self._entropy = entropy
                 self._era = self._meta_or("era", entropy(ERA_BYTES))
                 self._own_changes = self._count_own_changes()
+                with suppress(RowsRefused):
+                    self._if_there_is_room(self._begin_journal)
+                self.is_behind = False
+            except OSError as error:
+                file = error.filename or self._journal.path
+                raise StorageError(f"cannot use {file}: {error.strerror}; check the disk and its permissions") from None
             except sqlite3.Error as error:
                 raise StorageError(f"cannot use the database {self.path}: {error}; {remedy(error, data_dir)}") from None
             except _DAMAGE as error:
@@ -117,6 +117,22 @@ class Store(Reads):
         if self._may_resume:
             self._mark.write(self._era, self._own_changes)
         extend_wal(self.path)
+
+    def _connect(self, undo: ExitStack) -> None:
+        check_header(self.path)
+        if not self.path.exists() or not self.path.stat().st_size:
+            JournalFile(self.data_dir / JOURNAL_NAME).rows(None)  # where that is refused no new database is left behind
+        make_private(self.path)
+        super().__init__(connect(self.path))
+        undo.callback(self._connection.close)
+        set_up(self._connection)
+        prepare(self._connection)
+        self._journal = Journal(self._connection, self.data_dir / JOURNAL_NAME)
+        undo.callback(self._journal.abandon)
+        self._checkpointer = connect(self.path)
+        undo.callback(self._checkpointer.close)
+        set_up(self._checkpointer)
+        self._can_shrink = can_shrink(self._connection)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -140,24 +156,16 @@ class Store(Reads):
         era = self._entropy(ERA_BYTES) if gives_up else self._era
         try:
             self._hide()
-            if row is None or self._journal.is_full:
-                self._settle()
-            self._connection.execute("BEGIN IMMEDIATE")
-            if row is None:
-                self._write(batch)
+            if row is not None and self._journal.takes(row):
+                self._append(batch, row)
             else:
-                self._journal.append(row)
-            if gives_up:
-                self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('era', ?)", (era,))
-            self._connection.execute("COMMIT")
+                self._write(batch, era if gives_up else None)
         except Exception as error:
-            if isinstance(error, sqlite3.Error) and not is_of_rows(error):
+            if not is_of_rows(error):
                 raise self._failed(error) from None
             self._connection.rollback()  # a row that no table can hold: a bug, and not the disk's
             self._outcomes.count()
             raise
-        if row is not None:
-            self._journal.added(batch, len(row))
         self.commits += 1
         duration_s = time.perf_counter() - started
         self.last_commit_ms = duration_s * 1000
@@ -172,30 +180,61 @@ class Store(Reads):
             self._own_changes += batch.own_changes
             self._mark.write(self._era, self._own_changes)
 
-    def _write(self, batch: Batch) -> None:
+    def _append(self, batch: Batch, row: bytes) -> None:
+        """To the journal alone."""
+        if self._journal.is_full:
+            self._settle()
+        if not self._journal.is_ready:
+            self._begin_journal()
+        if not self._journal.has_room(row):
+            self._settle()
+            self._journal.flush_tables()
+        self._journal.append(row, batch)
+
+    def _write(self, batch: Batch, era: bytes | None) -> None:
+        """To the tables, after what is in the journal; ``era``: a new one begins."""
+        self._settle()
+        db = self._connection
+        db.execute("BEGIN IMMEDIATE")
         if not self._may_resume:  # never again: without the mark, a later start could not tell
-            self._connection.execute("DELETE FROM own_writers")
-        write_batch(self._connection, batch)
-        self._outcomes.write(batch.outcomes)
+            db.execute("DELETE FROM own_writers")
+        self._write_in(batch)
+        if era is not None:
+            db.execute("INSERT OR REPLACE INTO meta VALUES ('era', ?)", (era,))
+        db.execute("COMMIT")
+
+    def _begin_journal(self) -> None:
+        """See to it that the next commits can go there."""
+        self._hide()
+        self._settle()
+        self._journal.begin(self._entropy(GENERATION_BYTES))
 
     # -- from the journal into the tables ------------------------------------------------------------------------
+
+    @property
+    def is_settling_due(self) -> bool:
+        """Whether the next commit will have to :meth:`settle` first."""
+        return self._journal.is_full
 
     @property
     def has_pending(self) -> bool:
         """Whether :meth:`settle` has something to do."""
         return bool(self._journal.pending)
 
-    def settle(self) -> None:
-        """Bring into the tables what was committed to the journal. Where there is no room it stays there.
+    def settle(self) -> bool:
+        """Bring into the tables what was committed to the journal. False: there is no room, and it stays there.
 
         :raises StorageError: the disk failed, as in :meth:`commit`.
         :raises RowsRefused: some of it no table takes; it is in quarantine, and memory must be read anew.
         """
-        if self._is_shown:
-            return
+        if not self._is_shown:
+            self._if_there_is_room(self._settle)
+        return not self._journal.pending
+
+    def _if_there_is_room(self, do: Callable[[], None]) -> None:
         try:
-            self._settle()
-        except sqlite3.Error as error:
+            do()
+        except (sqlite3.Error, OSError) as error:
             refusal = self._failed(error)
             if not isinstance(refusal, NoSpace):
                 raise refusal from None
@@ -281,7 +320,7 @@ class Store(Reads):
             self._connection.execute("ROLLBACK")
             self._outcomes.count()
 
-    def _failed(self, error: sqlite3.Error) -> Exception:
+    def _failed(self, error: Exception) -> Exception:
         self._is_broken = True
         try:
             if self._connection.in_transaction:
@@ -289,9 +328,10 @@ class Store(Reads):
             self._outcomes.count()
         except sqlite3.Error as second:
             return StorageError(f"the database {self.path} failed and could not roll back: {error}; {second}")
-        if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
+        if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" or getattr(error, "errno", 0) in _NO_ROOM:
             self._is_broken = False
             return NoSpace(f"the disk that holds {self.data_dir} is full: free some space, then try again")
+        error = getattr(error, "strerror", None) or error
         return StorageError(f"the database {self.path} failed: {error}; check the disk, then start crdtsyncd again")
 
     def unreadable(self, error: sqlite3.Error) -> StorageError:
@@ -307,90 +347,6 @@ class Store(Reads):
             "restore it from a backup, or move it away"
         )
 
-    def size_bytes(self) -> int:
-        """Size of the database with its write-ahead log.
-
-        :raises StorageError: it cannot be looked at.
-        """
-        try:
-            return os.stat(self.path).st_size + self.wal_bytes()
-        except OSError as error:
-            raise StorageError(
-                f"cannot use the database {self.path} any more: {error.strerror}; check the disk, then start crdtsyncd "
-                "again"
-            ) from None
-
-    def wal_bytes(self) -> int:
-        """Size of the write-ahead log."""
-        try:
-            return os.stat(f"{self.path}-wal").st_size
-        except OSError:
-            return 0
-
-    def checkpoint(self) -> None:
-        """Move the write-ahead log into the database, as far as nobody reads it. May run in a thread.
-
-        :raises StorageError: the disk failed, as in :meth:`commit`.
-        """
-        self._checkpoint(self._checkpointer, "PASSIVE")
-
-    def finish_checkpoint(self) -> bool:
-        """The same in the caller's thread, where no commit can come in between: the next one then begins the log anew.
-
-        True if it will. Takes the longer, the more was written since :meth:`checkpoint`.
-
-        :raises StorageError: the disk failed, as in :meth:`commit`.
-        """
-        frames, moved = self._checkpoint(self._connection, "PASSIVE")
-        return frames == moved
-
-    def truncate(self) -> None:
-        """Move all of the write-ahead log into the database and empty it, if nobody reads it.
-
-        :raises StorageError: the disk failed, as in :meth:`commit`.
-        """
-        self._connection.execute("PRAGMA busy_timeout = 0")  # it would wait for readers, and nothing else would happen
-        try:
-            self._checkpoint(self._connection, "TRUNCATE")
-        finally:
-            self._connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-
-    def _checkpoint(self, db: sqlite3.Connection, mode: str) -> tuple[int, int]:
-        """How many frames the log has, and how many of them are in the database now; (0, -1): not done."""
-        try:
-            is_busy, frames, moved = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-        except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorname", "") in _TRY_AGAIN:
-                return 0, -1
-            self._is_broken = True
-            raise StorageError(
-                f"the database {self.path} failed: {error}; check the disk, then start crdtsyncd again"
-            ) from None
-        return (0, -1) if is_busy else (frames, moved)
-
-    def release_space(self) -> bool:
-        """Give a slice of what the database holds free back to the file system, if that is much. True if there is more.
-
-        Some is kept, for what comes takes the place of what went.
-
-        :raises StorageError: the disk failed, as in :meth:`commit`.
-        """
-        self.settle()
-        if self._journal.pending:
-            return False  # no room: a transaction may be open, which this would commit
-        free, pages = (self._one(f"PRAGMA {name}", ())[0] for name in ("freelist_count", "page_count"))
-        if not self._can_shrink or free <= FREE_PAGES_MIN + (pages - free) // 4:
-            return False
-        try:
-            # execute() would stop after the first page: it takes a statement without columns to be done
-            self._connection.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
-        except sqlite3.Error as error:
-            refusal = self._failed(error)
-            if isinstance(refusal, NoSpace):
-                return False
-            raise refusal from None
-        return True
-
     def close(self) -> None:
         """Close cleanly. Idempotent.
 
@@ -398,9 +354,12 @@ class Store(Reads):
         would fold it in and delete it, must not be trusted with that before the next start has read it anew.
         """
         if not self._is_broken:
-            with suppress(StorageError, RowsRefused):  # it is broken, and the journal or quarantine keeps what it has
+            # where it fails, the journal or quarantine keeps what it has, and says so at the next start
+            with suppress(StorageError, RowsRefused, sqlite3.Error):
                 self._hide()
                 self.settle()
+                self._journal.close()
+        self._journal.abandon()
         for db in (self._checkpointer, self._connection):
             if self._is_broken:
                 abandon(db)
@@ -444,14 +403,28 @@ class Store(Reads):
         self.close()
         try:
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
-            for suffix in ("-wal", "-shm", ""):
-                file = self.path.with_name(self.path.name + suffix)
+            for ending in reversed(ENDINGS):
+                file = self.path.with_name(self.path.name + ending)
                 if file.exists():
                     file.rename(place / file.name)
         except OSError as error:
             raise StorageError(f"cannot move the database {self.path} to {place}: {error.strerror}") from None
 
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def mind_journal(self) -> None:
+        """See to it that the next commit makes the journal's file anew if that was removed meanwhile."""
+        if self._journal.let_go_if_lost():
+            log("journal_lost", level="error", path=str(self._journal.path), follows="the next write makes a new one")
+
+    def _load_journal(self) -> None:
+        self.is_given_up = not self._journal.load()
+        path = str(self._journal.path)
+        if self.is_given_up:  # peers may have seen the numbers of what is gone
+            log("journal_given_up", level="warning", path=path)
+            self._connection.execute("DELETE FROM own_writers")
+        if self._journal.is_torn:
+            log("journal_torn", level="warning", path=path, meaning=_TORN)
 
     def _first_cluster(self, wanted: bytes) -> bytes:
         """The cluster whose id the changes in this database carry; where there is none yet, ``wanted``."""

@@ -58,6 +58,8 @@ class Reads:
             "SELECT id, name, epoch, hlc, floor, trimmed_position, history_floor, history_since_ms FROM spaces "
             "ORDER BY id"
         ).fetchall():
+            if type(name) is not str:  # a page that is damaged and hangs together all the same
+                raise sqlite3.DatabaseError(f"space {space} has no name")
             own = self._one(
                 "SELECT h.writer, h.position FROM own_writers o JOIN heads h USING (space, writer) WHERE o.space = ? "
                 "ORDER BY h.position DESC LIMIT 1",

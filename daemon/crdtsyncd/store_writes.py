@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
+from itertools import groupby
+from operator import itemgetter
 
 from crdtsync.core.retention import CHANGE_HASH_AGE_MS_MAX, CHANGE_HASHES_MAX
 from crdtsync.core.storage import (
@@ -18,6 +20,7 @@ from crdtsync.core.storage import (
     HistoryTrim,
     LogTrim,
     RemovalRow,
+    RemovedRow,
 )
 
 ENTRY_COLUMNS = "row, space, writer, seq, n, key, sub, kind, hlc, agent, value, value_hash, attrs"
@@ -54,9 +57,15 @@ _INSERTS: tuple[tuple[str, str], ...] = (
     ("peers", "INSERT OR REPLACE INTO peers VALUES (?, ?, ?)"),
 )
 _INSERT_ENTRY = f"INSERT INTO entries ({ENTRY_COLUMNS}, seen) VALUES ({', '.join('?' * 14)})"
-_MOVE_TO_HISTORY = (
+MOVED_TOGETHER = 256
+"""Rows that went by one operation go to history by so many a statement: in half the time of one by one."""
+_TOGETHER = f"IN ({', '.join('?' * MOVED_TOGETHER)})"
+_MOVE = (
     f"INSERT INTO history ({ENTRY_COLUMNS}, seen, position, time_ms, by_n, fate) "
-    f"SELECT {ENTRY_COLUMNS}, seen, ?, ?, ?, ? FROM entries WHERE row = ?"
+    f"SELECT {ENTRY_COLUMNS}, seen, ?, ?, ?, ? FROM entries WHERE row "
+)
+_INSERT_HISTORY = (
+    f"INSERT INTO history ({ENTRY_COLUMNS}, seen, position, time_ms, by_n, fate) VALUES ({', '.join('?' * 18)})"
 )
 _ADOPT_ENTRIES = "UPDATE entries SET space = ? WHERE row BETWEEN ? AND ? AND space = ?"
 _DELETE_ENTRY = "DELETE FROM entries WHERE row = ?"
@@ -102,18 +111,9 @@ class _Writing:
                 many(statement, rows)
         if batch.removals:
             self._count_history("removals", REMOVAL_BYTES, removals_before)
-        if batch.entries:
-            many(_INSERT_ENTRY, [(*row[:8], row[8].to_bytes(8, "big"), *row[9:]) for row in batch.entries])
-        if batch.removed_rows:
-            dead_before = self._last("history")
-            many(_MOVE_TO_HISTORY, [(*removed[1:], removed.row) for removed in batch.removed_rows])
-            many(_DELETE_ENTRY, [(removed.row,) for removed in batch.removed_rows])
-            self._count_history("history", DEAD_BYTES, dead_before)
-        if batch.clocks:
-            many(
-                "UPDATE spaces SET hlc = ? WHERE id = ?",
-                [(hlc.to_bytes(8, "big"), space) for hlc, space in batch.clocks],
-            )
+        self._insert_entries()
+        for space, hlc in {space: hlc for hlc, space in batch.clocks}.items():  # the last one of each
+            self.db.execute("UPDATE spaces SET hlc = ? WHERE id = ?", (hlc.to_bytes(8, "big"), space))
         heads = {(head.space, head.writer): head for head in _heads(batch)}
         if heads:
             many(_UPSERT_HEAD, list(heads.values()))
@@ -125,6 +125,48 @@ class _Writing:
             self.sizes[update.space][_DOCUMENTS] += len(update.update)
         for state in batch.document_states:
             self._store_state(state)
+
+    def _insert_entries(self) -> None:
+        """Live state, and what it supersedes. What was live within this batch alone goes to history at once."""
+        batch, many = self.batch, self.db.executemany
+        rows = [(*row[:8], row[8].to_bytes(8, "big"), *row[9:]) for row in batch.entries]
+        if not batch.removed_rows:
+            many(_INSERT_ENTRY, rows)
+            return
+        removed_rows = {removed.row for removed in batch.removed_rows} if rows else set()
+        brief = {row[0]: row for row in rows if row[0] in removed_rows}
+        many(_INSERT_ENTRY, [row for row in rows if row[0] not in brief] if brief else rows)
+        dead_before = self._last("history")
+        for is_brief, removed in groupby(batch.removed_rows, lambda removed: removed.row in brief):
+            if is_brief:
+                many(_INSERT_HISTORY, [(*brief[each.row], *each[1:]) for each in removed])
+            else:
+                self._move_to_history(list(removed))
+        self._count_history("history", DEAD_BYTES, dead_before)
+
+    def _move_to_history(self, removed_rows: list[RemovedRow]) -> None:
+        """In this order."""
+        if len(removed_rows) < MOVED_TOGETHER:
+            self._move_few(removed_rows)
+            return
+        few: list[RemovedRow] = []
+        for fate, group in groupby(removed_rows, itemgetter(slice(1, None))):
+            some = [removed.row for removed in group]
+            if len(some) < MOVED_TOGETHER // 4:
+                few += [RemovedRow(row, *fate) for row in some]
+                continue
+            self._move_few(few)
+            for start in range(0, len(some), MOVED_TOGETHER):
+                rows = some[start : start + MOVED_TOGETHER]
+                rows += rows[-1:] * (MOVED_TOGETHER - len(rows))
+                self.db.execute(_MOVE + _TOGETHER, (*fate, *rows))
+                self.db.execute(f"DELETE FROM entries WHERE row {_TOGETHER}", rows)
+            few = []
+        self._move_few(few)
+
+    def _move_few(self, removed_rows: list[RemovedRow]) -> None:
+        self.db.executemany(f"{_MOVE} = ?", [(*removed[1:], removed.row) for removed in removed_rows])
+        self.db.executemany(_DELETE_ENTRY, [(removed.row,) for removed in removed_rows])
 
     def _last(self, table: str) -> int:
         return self._number(f"SELECT MAX(id) FROM {table}", ())

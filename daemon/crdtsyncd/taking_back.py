@@ -15,6 +15,10 @@ from crdtsync.core.taking_back import decoded, is_held, replica_of
 from crdtsync.errors import NoSpace, StorageError
 
 NAMED_KEYS_MAX = 10
+GIVEN_UP = (
+    "the journal was given up by an empty file in its place: writes of before this start that were acknowledged may be "
+    "missing here; see troubleshooting under journal_given_up"
+)
 
 
 def take_back(node: Node, store: Store, now: Callable[[], Now], let_out: Callable[[Ready], None]) -> None:
@@ -25,6 +29,8 @@ def take_back(node: Node, store: Store, now: Callable[[], Now], let_out: Callabl
     while _fails(node, store, now, let_out):
         pass  # memory was read anew, so what had come before waits no more: from the beginning, without that one
     look(node, store)
+    if store.is_given_up:
+        node.alarms.raise_once("journal_given_up", "", GIVEN_UP)
 
 
 def _fails(node: Node, store: Store, now: Callable[[], Now], let_out: Callable[[Ready], None]) -> bool:
@@ -53,25 +59,29 @@ def look(node: Node, store: Store) -> None:
     quarantine = store.quarantine
     if quarantine.count:
         quarantine.release(lambda kept: is_held(node, kept.space, kept.writer, kept.seq))
-    sentence = _sentence(node, store) if quarantine.count else ""
+    sentence, keys = _sentence(node, store) if quarantine.count else ("", None)
     if any(alarm.code == "quarantined" and alarm.message != sentence for alarm in node.alarms.raised()):
         node.alarms.clear("quarantined", "")
     if sentence:
-        node.alarms.raise_once("quarantined", "", sentence)
+        node.alarms.raise_once("quarantined", "", sentence, keys)
 
 
-def _sentence(node: Node, store: Store) -> str:
+def _sentence(node: Node, store: Store) -> tuple[str, list[str] | None]:
+    """What is kept aside, and of which keys; None: that cannot be told of all of it."""
     quarantine = store.quarantine
     keys: dict[str, None] = {}
+    is_legible = True
     for kept in quarantine.changes():
         replica = replica_of(node, kept.space)
         change = None if replica is None else decoded(replica, kept.body)
+        is_legible &= change is not None
         keys.update(dict.fromkeys(op.key for op in change.ops) if change is not None else {})
     named = ", ".join([*keys][:NAMED_KEYS_MAX]) + (" and others" if len(keys) > NAMED_KEYS_MAX else "")
-    return (
+    sentence = (
         f"{quarantine.count:,} acknowledged commits fit into no table ({quarantine.why}) and are "
         f"kept aside{f'; keys: {named}' if keys else ''}; see troubleshooting under quarantined"
     )
+    return sentence, [*keys] if keys and is_legible else None
 
 
 def _named(kept: Kept) -> dict[str, object]:

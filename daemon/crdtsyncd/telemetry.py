@@ -24,17 +24,25 @@ def _without(name: str) -> Iterator[None]:
         del sys.modules[name]
 
 
-with _without("rich"):  # structlog would print tracebacks with it; none is ever logged, and it takes 3.5 MB of memory
-    import structlog
-
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 _now = {"level": "info", "form": "auto"}
+_loggers: list[Any] = []  # the one in use, once there is one
 
 
 def configure(level: str, form: str) -> None:
     """Set up logging for this process. May be called again, to change the level."""
     _now.update(level=level, form=form)
+    if _loggers:
+        _make_logger()
+
+
+def _make_logger() -> Any:
+    """What logs events from now on. It is imported when the first one is logged, which is after agents are served."""
+    with _without("rich"):  # structlog would print tracebacks with it; none is ever logged, and it takes 3.5 MB
+        import structlog
+
+    form = _now["form"]
     people = form == "console" or (form == "auto" and sys.stderr.isatty())
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
     renderer: Any = structlog.processors.JSONRenderer(sort_keys=True)
@@ -42,12 +50,14 @@ def configure(level: str, form: str) -> None:
         renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), repr_native_str=True)
     structlog.configure(
         processors=[structlog.processors.add_log_level, stamp, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[_now["level"]]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(level=logging.ERROR, format="%(message)s", force=True)
     logging.getLogger("websockets").setLevel(logging.CRITICAL)
+    _loggers[:] = [structlog.get_logger()]
+    return _loggers[0]
 
 
 def level() -> str:
@@ -65,4 +75,4 @@ def set_level(wanted: str) -> str:
 def log(event: str, level: str = "info", **fields: object) -> None:
     """Log one event."""
     with suppress(OSError, ValueError):  # nobody listens any more: no reason to stop serving
-        getattr(structlog.get_logger(), level)(event, **fields)
+        getattr(_loggers[0] if _loggers else _make_logger(), level)(event, **fields)

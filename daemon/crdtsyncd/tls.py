@@ -100,7 +100,7 @@ _REASONS = {
 _UNKNOWN_CERTIFICATE = "its certificate is of no member of this cluster"
 _VERIFY_REASONS = {
     9: "its certificate is not valid yet: compare the clocks of both hosts",
-    10: "its certificate has expired: it needs a new one (crdtsync cluster rotate-key), or the clocks differ",
+    10: "its certificate has expired: join it again by a new invite (crdtsync cluster join), or the clocks differ",
     18: _UNKNOWN_CERTIFICATE,
     19: _UNKNOWN_CERTIFICATE,
     20: _UNKNOWN_CERTIFICATE,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import ssl
 import struct
 import termios
 from collections import deque
@@ -13,12 +12,14 @@ from contextlib import asynccontextmanager, suppress
 from fcntl import ioctl
 from typing import Any, NamedTuple, Protocol
 
+from crdtsyncd.guests import DUPLICATE, REMOVED_CODE, Credentials, Guest
 from crdtsyncd.tls import reason_of
+from crdtsyncd.websocket_frames import Splitter, message_frame, whole_message
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.connection import Connection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidURI
 from websockets.frames import DATA_OPCODES, CloseCode, Frame, Opcode
-from websockets.protocol import Event, State
+from websockets.protocol import Event, Side, State
 
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 
@@ -30,9 +31,6 @@ REFUSED_BACKOFF_S_MAX = 30.0
 STABLE_S = 5.0
 TAKEN_AT_ONCE_MAX = 4
 """So many messages that come together are dealt with at once; the others when it is their turn."""
-DUPLICATE = "duplicate"
-REMOVED_CODE = 4001
-"""The websocket's close code for a node that was removed from the cluster; 4000 to 4999 are for programs' own use."""
 FAULT = "the peer broke the websocket protocol"
 _FAULT_CODES = (CloseCode.PROTOCOL_ERROR, CloseCode.INVALID_DATA, CloseCode.MESSAGE_TOO_BIG)
 _REFUSAL_CODES = (CloseCode.POLICY_VIOLATION, CloseCode.TRY_AGAIN_LATER)
@@ -40,26 +38,6 @@ _REFUSAL_CODES = (CloseCode.POLICY_VIOLATION, CloseCode.TRY_AGAIN_LATER)
 
 NOT_CONNECTED = (OSError, TimeoutError, InvalidHandshake, InvalidURI, ConnectionClosed, ValueError)
 """What comes of an address that leads nowhere. ValueError: of one, given by another, that cannot be an address."""
-
-
-class Credentials(NamedTuple):
-    """The TLS contexts in force; ``name`` is what members ask each other for."""
-
-    listening: ssl.SSLContext
-    dialling: ssl.SSLContext
-    name: str
-
-
-class Guest(NamedTuple):
-    """``node``: who has been proven to be there. ``joins``: nobody yet, who may ask to join, and nothing else.
-
-    ``code``: with what a refused one's connection is closed.
-    """
-
-    node: str
-    joins: bool = False
-    refusal: str = ""
-    code: int = CloseCode.POLICY_VIOLATION
 
 
 class Sink(Protocol):
@@ -106,7 +84,7 @@ class Counted(Connection):
     """A connection that counts what comes in, also of messages that are not yet whole.
 
     A message that came whole is offered to ``take`` first: the library would hand it to a task that has to be woken,
-    which takes another round of the event loop.
+    which takes another round of the event loop. If it came in one frame and at once, the library never sees it.
     """
 
     received_bytes = 0
@@ -115,11 +93,41 @@ class Counted(Connection):
     """How many messages the library holds that nobody has read; whoever reads them counts down."""
     _offers = 0
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._splitter = Splitter()
+        self._is_server = self.protocol.side is Side.SERVER  # and so sends unmasked, and gets masked frames
+        self._frame_bytes_max = self.protocol.max_message_size or 0  # the library refuses longer messages, and says so
+
     def data_received(self, data: bytes) -> None:
         """See the library."""
         self.received_bytes += len(data)
         self._offers = TAKEN_AT_ONCE_MAX
-        super().data_received(data)
+        for piece, is_frame in self._splitter.split(data):
+            if not (is_frame and self._takes_frame(piece)):
+                super().data_received(piece)
+
+    def _takes_frame(self, frame: bytes) -> bool:
+        """Whether the frame was a message, and has been taken."""
+        protocol, take = self.protocol, self.take
+        if take is None or self.waiting or not self._offers or len(frame) > self._frame_bytes_max:
+            return False
+        if protocol.state is not State.OPEN or protocol.current_size is not None:  # amid a message in several frames
+            return False
+        message = whole_message(frame, self._is_server)
+        if message is None:
+            return False
+        self._offers -= 1
+        return take(message)
+
+    @property
+    def can_send(self) -> bool:
+        """Whether what is sent now goes out, and at once."""
+        return self.protocol.state is State.OPEN and not self.paused and not self.transport.is_closing()
+
+    def send_at_once(self, message: bytes) -> None:
+        """Send a binary message. To be called while nothing else is being sent, and :attr:`can_send`."""
+        self.transport.write(message_frame(message, not self._is_server))
 
     def process_event(self, event: Event) -> None:
         """See the library."""
@@ -174,15 +182,12 @@ class PeerConnection:
 
         Else it is queued. The queue is bounded by the credit that the peer's acknowledgements give.
         """
-        socket = self._socket
-        is_open = socket.protocol.state is State.OPEN and not socket.transport.is_closing()
-        if self._outbox or socket.paused or self.close_reason or not is_open:
+        if self._outbox or self.close_reason or not self._socket.can_send:
             self._outbox.append(data)
             self._wake.set()
             return
         self._sent_bytes += len(data)
-        socket.protocol.send_binary(data)
-        socket.send_data()
+        self._socket.send_at_once(data)
 
     def close(self, reason: str) -> None:
         """Close with a reason that the peer gets to read; if it reads nothing, without."""

@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
-from crdtsyncd.keys import NodeKey, pin_of
+from crdtsyncd.guests import POLICY_VIOLATION, REMOVED_CODE, Credentials, Guest
 from crdtsyncd.telemetry import log
-from crdtsyncd.tls import JOIN_NAME, dialling_context, listening_context, member_name
-from crdtsyncd.transport import REMOVED_CODE, Credentials, Guest
-from websockets.frames import CloseCode
 
 from crdtsync.core.membership import NOBODY, Key, Membership
 
+if TYPE_CHECKING:
+    from crdtsyncd.keys import NodeKey
+
 
 class Trust:
-    """See the module's description. ``is_plain``: no TLS at all, for daemons of one machine."""
+    """See the module's description. ``is_plain``: no TLS at all, for daemons of one machine.
 
-    def __init__(self, key: NodeKey, cluster: bytes, is_plain: bool) -> None:
-        self.key = key
+    The key is read by ``read_key`` when it is asked for, and what reads keys is imported then: agents do not need it.
+    """
+
+    def __init__(self, read_key: Callable[[], NodeKey], cluster: bytes, is_plain: bool) -> None:
+        self._read_key = read_key
+        self._key: NodeKey | None = None
         self.cluster = cluster
         self.is_plain = is_plain
         self.membership: Membership = NOBODY
         self.next_key: NodeKey | None = None
         self._credentials: Credentials | None = None
+
+    @property
+    def key(self) -> NodeKey:
+        """The key in use.
+
+        :raises StorageError: it cannot be read.
+        """
+        if self._key is None:
+            self._key = self._read_key()
+        return self._key
 
     @property
     def keys(self) -> list[NodeKey]:
@@ -37,7 +52,7 @@ class Trust:
 
     def use(self, key: NodeKey, cluster: bytes) -> None:
         """Show another key, or belong to another cluster."""
-        self.key = key
+        self._key = key
         self.cluster = cluster
         self._credentials = None
 
@@ -46,6 +61,8 @@ class Trust:
         if self.is_plain:
             return None
         if self._credentials is None:
+            from crdtsyncd.tls import dialling_context, listening_context, member_name
+
             members = [key for member in self.membership.members.values() for key in member.keys]
             gone = [key for each in self.membership.removed.values() for key in each.keys]
             trusted, name = _certificates(members), member_name(self.cluster)
@@ -55,18 +72,23 @@ class Trust:
 
     def recognise(self, certificate: bytes | None, asked: str) -> Guest:
         """See :class:`crdtsyncd.transport.Sink`."""
+        from crdtsyncd.keys import pin_of
+        from crdtsyncd.tls import JOIN_NAME
+
         if asked == JOIN_NAME:
             return Guest("", joins=True)
         if certificate is None:
             return Guest("", refusal="it shows no certificate, so it is no member of this cluster")
         pin = pin_of(certificate)
         refusal, is_removed = self.membership.refusal_of(pin), self.membership.is_removed(pin)
-        code = REMOVED_CODE if is_removed else CloseCode.POLICY_VIOLATION
+        code = REMOVED_CODE if is_removed else POLICY_VIOLATION
         return Guest(self.membership.node_of(pin), refusal=refusal, code=code)
 
 
 def _certificates(keys: Iterable[Key]) -> set[bytes]:
     """Those that are what their record says, so that a bad record takes nobody else's trust away."""
+    from crdtsyncd.keys import pin_of
+
     found = set()
     for pin, certificate in keys:
         try:

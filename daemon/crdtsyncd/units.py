@@ -36,6 +36,11 @@ class Place(NamedTuple):
     manager: tuple[str, ...]
 
     @property
+    def whose(self) -> str:
+        """What a unit of it is called beside its name, since both kinds may be installed at once."""
+        return "" if self.sysusers is not None else " of this user"
+
+    @property
     def templates(self) -> str:
         """The folder of the unit files that belong here."""
         return "system" if self.sysusers is not None else "user"
@@ -81,6 +86,15 @@ def installed_places() -> list[Place]:
     """
     places = [place_of(user=is_user) for is_user in (False, True)]
     return [place for place in places if (place.units / UNITS[1]).exists()]
+
+
+def states(place: Place) -> list[UnitState]:
+    """The units of an installation; those for who wants them, if they are in place.
+
+    :raises ConfigError: the manager does not say.
+    """
+    wanted = [unit for unit in ON_DEMAND if (place.units / unit).exists()]
+    return [state(place, unit) for unit in (*UNITS, *wanted)]
 
 
 def install(place: Place, report: Report) -> None:

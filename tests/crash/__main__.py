@@ -8,11 +8,17 @@ import random
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 from crdtsync.testing.commands import positive_float, positive_int, run_until_stopped
-from tests.crash.harness import Report, can_trace, errors, kills, points, until
+from tests.crash.harness import can_trace, errors, kills, points, until
+from tests.crash.jobs import Run
+from tests.crash.report import Report
 from tests.harness.daemon import PROGRAM
 from tests.nemesis.plants import PLANTS
+
+ONLY = "cases of this phase, call and error, as write/pwrite64/EIO* (may be repeated)"
+RESUME = "a file: leave out the cases that are noted there, and note those that are tried"
 
 
 def _power(cuts: int) -> int:
@@ -39,6 +45,9 @@ def main() -> int:
         each = harnesses.add_parser(name, help=words)
         each.add_argument("--cases", type=positive_int, help="so many, of all names and phases (default: every one)")
         each.add_argument("--minutes", type=positive_float, help="stop after so long")
+        each.add_argument("--jobs", type=positive_int, default=os.cpu_count() or 1, help="processes (default: cores)")
+        each.add_argument("--only", action="append", default=[], metavar="PATTERN", help=ONLY)
+        each.add_argument("--resume", type=Path, metavar="FILE", help=RESUME)
     for each in harnesses.choices.values():
         each.add_argument("--seed", type=int)
         each.add_argument("--plant", choices=sorted(PLANTS), help="plant a fault: the run must fail")
@@ -49,7 +58,7 @@ def main() -> int:
         return _power(arguments.cuts)
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1_000_000)
     print(f"seed {seed}", flush=True)
-    program = PLANTS.get(arguments.plant, PROGRAM)
+    program = PLANTS[arguments.plant].program if arguments.plant else PROGRAM
     report: Report
     if arguments.harness == "kills":
         report = kills(arguments.count, seed, program)
@@ -58,7 +67,8 @@ def main() -> int:
         return 2
     else:
         budget = until(None if arguments.minutes is None else arguments.minutes * 60)
-        report = {"points": points, "errors": errors}[arguments.harness](arguments.cases, seed, budget, program)
+        run = Run(seed, budget, arguments.cases, program, arguments.jobs, tuple(arguments.only), arguments.resume)
+        report = {"points": points, "errors": errors}[arguments.harness](run)
     print("\n".join(report.lines()))
     if not report.runs:
         print("nothing was tried", file=sys.stderr)

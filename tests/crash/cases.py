@@ -7,6 +7,7 @@ is a name and a number, and not a number among all calls.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from fnmatch import fnmatchcase
 from random import Random
 from typing import NamedTuple
 
@@ -52,6 +53,13 @@ def spread(cases: list[Case], random: Random) -> list[Case]:
         random.shuffle(alike)
         rounds += [(number, random.random(), case) for number, case in enumerate(alike)]
     return [case for _, _, case in sorted(rounds)]
+
+
+def chosen(cases: list[Case], patterns: tuple[str, ...]) -> list[Case]:
+    """Those whose phase, name and error are of one of these patterns, as ``write/pwrite64/EIO*``; all for none."""
+    if not patterns:
+        return cases
+    return [case for case in cases if any(fnmatchcase("/".join(case.stratum), pattern) for pattern in patterns)]
 
 
 def coverage(cases: list[Case], tried: Counter[tuple[str, ...]]) -> list[str]:

@@ -13,16 +13,18 @@ from pathlib import Path
 from time import monotonic, sleep
 
 import crdtsyncd.checkpoints
+import crdtsyncd.config  # the settings are read in a fork of the daemon; loading this takes longer than all the rest
 import crdtsyncd.main  # forked with it
 import uvloop  # noqa: F401
+from crdtsyncd.opening import ENDINGS
 
 from crdtsync.testing.commands import heed_as_usual
 from tests.harness.daemon import PROGRAM
 from tests.harness.raw import RawAgent
 
 POLL_S = 0.002
-START_TIMEOUT_S = 20.0
-END_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
+END_TIMEOUT_S = 120.0
 vars(crdtsyncd.checkpoints)["WAL_CHECKPOINT_BYTES"] = 128 * 1024  # so that a short life has several
 
 
@@ -46,7 +48,7 @@ class Child:
     @property
     def files(self) -> list[str]:
         """What it keeps on disk, by path; and the directory."""
-        names = ("crdtsync.db", "crdtsync.db-wal", "crdtsync.db-shm", "crdtsync.db-journal", "lock", "ballast")
+        names = [f"crdtsync.db{ending}" for ending in (*ENDINGS, "-journal")] + ["lock", "ballast"]
         marks = self.run.glob("mark-*")
         return [str(self.data), *(str(self.data / name) for name in names), *map(str, marks)]
 
@@ -114,7 +116,7 @@ class Child:
         deadline = monotonic() + START_TIMEOUT_S
         while self.is_running():
             with suppress(OSError, EOFError):
-                return RawAgent(self.socket, "crash", timeout_s=10)
+                return RawAgent(self.socket, "crash", timeout_s=START_TIMEOUT_S)
             assert monotonic() < deadline, f"not up in {START_TIMEOUT_S} s: {self.tail()}"
             sleep(POLL_S)
         return None

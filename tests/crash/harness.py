@@ -6,15 +6,15 @@ import os
 import random
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
 
-from tests.crash.cases import Call, Case, coverage, read_calls, spread
+from tests.crash.cases import Call, Case, read_calls
 from tests.crash.child import Child
+from tests.crash.jobs import Budget, Run, Try, run_cases
+from tests.crash.report import Report
 from tests.crash.writes import DEAD, Writes
 from tests.harness.daemon import PROGRAM
 
@@ -28,53 +28,6 @@ ERRORS = {
 FAILED = 1
 PIPELINED = 12
 LARGE_EVERY = 5
-Budget = Callable[[], bool]
-
-
-@dataclass
-class Report:
-    """The figures."""
-
-    title: str
-    runs: int = 0
-    restarts: int = 0
-    acknowledged: int = 0
-    unanswered: int = 0
-    outcomes: Counter[str] = field(default_factory=Counter)
-    found: list[str] = field(default_factory=list)
-    covered: list[str] = field(default_factory=list)
-    began_s: float = field(default_factory=monotonic)
-
-    def lines(self) -> list[str]:
-        """For people."""
-        did = f"{self.title}: {self.runs} runs in {monotonic() - self.began_s:.0f} s, {self.restarts} restarts"
-        lines = [f"{did}; {self.acknowledged:,} writes acknowledged, {self.unanswered:,} not answered"]
-        lines += [f"  {count:6} {outcome}" for outcome, count in self.outcomes.most_common()]
-        lines += [f"  {line}" for line in self.covered]
-        lines += [f"FOUND {each}" for each in self.found[:20]]
-        return [*lines, f"{len(self.found)} violations" if self.found else "no violation"]
-
-    def check(self, child: Child, writes: list[Writes], where: str) -> None:
-        """Hold what is there against what was acknowledged; the daemon is started if it does not run."""
-        if not child.is_running():
-            child.start()
-            self.restarts += 1
-        agent = child.attach()
-        if agent is None:
-            self.found.append(f"{where}: it does not start again: {child.tail()}")
-            return
-        with agent:
-            try:
-                self.found += [f"{where}: {wrong}" for each in writes for wrong in each.wrong(agent)]
-                agent.write("set", key="works", value=self.runs)
-            except DEAD as error:
-                self.found.append(f"{where}: it does not work after the restart: {error!r}; {child.tail()}")
-
-    def note(self, writes: Writes) -> None:
-        """Count what a run did."""
-        self.runs += 1
-        self.acknowledged += len(writes.acknowledged)
-        self.unanswered += len(writes.sent) - len(writes.acknowledged) - len(writes.refused)
 
 
 def _place() -> Path:
@@ -148,13 +101,17 @@ class Template:
 
     def copy(self, program: str = PROGRAM) -> Child:
         """In the same place each time, where the mark is too: paths are in what strace filters by."""
-        base = self._child.base.with_name(self._child.base.name + "r")
-        shutil.copytree(self._child.base, base)
-        return Child(base, program)
+        shutil.copytree(self._child.base, self._copy)
+        return Child(self._copy, program)
+
+    @property
+    def _copy(self) -> Path:
+        return self._child.base.with_name(self._child.base.name + "r")
 
     def close(self) -> None:
-        """Remove it."""
+        """Remove it, and a copy that somebody was making as this process was told to end."""
         self._child.close()
+        shutil.rmtree(self._copy, ignore_errors=True)
 
 
 def _drive(child: Child, trace: list[str], writes: Writes, enter: Callable[[str], object] = str) -> str:
@@ -204,16 +161,16 @@ def calls_of_a_life(template: Template) -> list[Call]:
         child.close()
 
 
-def points(count: int | None, seed: int, go_on: Budget, program: str = PROGRAM) -> Report:
-    """kill -9 at every call, or at so many of all names and phases."""
+def points(run: Run) -> Report:
+    """kill -9 at every call, or at some."""
     with closing(Template()) as template:
         calls = [call for call in calls_of_a_life(template) if call.name in CALLS]
-        cases = [Case(f"{call.name}:signal=KILL:when={call.number}", (call.phase, call.name)) for call in calls]
-        return _each(Report("kills at every call"), template, cases, count, seed, go_on, program)
+    cases = [Case(f"{call.name}:signal=KILL:when={call.number}", (call.phase, call.name)) for call in calls]
+    return run_cases(Report("kills at every call"), run, cases, lambda: _trying(run.program))
 
 
-def errors(count: int | None, seed: int, go_on: Budget, program: str = PROGRAM) -> Report:
-    """Every call fails in turn, once; and from there on, all of its name. Or so many of all of these."""
+def errors(run: Run) -> Report:
+    """Every call fails in turn, once; and from there on, all of its name. Or some of all of these."""
     with closing(Template()) as template:
         cases = [
             Case(f"{call.name}:error={error}:when={call.number}{more}", (call.phase, call.name, f"{error}{more}"))
@@ -221,20 +178,18 @@ def errors(count: int | None, seed: int, go_on: Budget, program: str = PROGRAM) 
             for error in ERRORS.get(call.name, ())
             for more in ("", "+")
         ]
-        return _each(Report("calls that fail"), template, cases, count, seed, go_on, program)
+    return run_cases(Report("calls that fail"), run, cases, lambda: _trying(run.program))
 
 
-def _each(
-    report: Report, template: Template, cases: list[Case], count: int | None, seed: int, go_on: Budget, program: str
-) -> Report:
-    tried: Counter[tuple[str, ...]] = Counter()
-    for case in spread(cases, random.Random(seed))[:count]:
-        if not go_on():
-            break
+def _trying(program: str) -> tuple[Try, Callable[[], None]]:
+    template = Template()
+
+    def attempt(case: Case) -> Report:
+        report = Report("")
         _one(report, template, case.fault, program)
-        tried[case.stratum] += 1
-    report.covered = coverage(cases, tried)
-    return report
+        return report
+
+    return attempt, template.close
 
 
 def _one(report: Report, template: Template, fault: str, program: str) -> None:

@@ -64,6 +64,8 @@ def database() -> str:
         fleet.link("host-a", "host-b")
         fleet.run(3)
         store = fleet["host-a"].store
+        store.settle()
+        store._journal.close()  # none of it is needed, so it is not part of the fixture
         store.truncate()
         with sqlite3.connect(store.path) as db:
             lines = [*db.iterdump()]

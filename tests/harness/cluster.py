@@ -165,6 +165,13 @@ def wait_until_equal(daemons: Cluster | Sequence[Daemon], timeout_s: float = 20.
         sleep(POLL_S)
 
 
+def healed(pair: Cluster) -> list[Client]:
+    """Clients of both once they hold the same."""
+    pair.heal()
+    wait_until_equal(pair)
+    return [daemon.client("reader") for daemon in pair]
+
+
 def wait_until_held(client: Client, token: str, *names: str) -> None:
     """Until the daemon of ``client`` knows that these nodes, and no others, have on disk what the token names.
 

@@ -22,7 +22,7 @@ from crdtsync import Client
 from tests.harness.raw import RawAgent
 from tests.harness.warm import WarmProcess, warm_start
 
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 PROGRAM = "from crdtsyncd.main import main; main()"
 CHANGED = "import crdtsyncd.main\n"

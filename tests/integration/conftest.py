@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from crdtsync import Client
 from tests.harness import Cluster, Daemon
 
 
@@ -66,3 +67,17 @@ def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What boots a machine for a whole module goes first: there no other worker takes a part of the module away."""
     items.sort(key=lambda item: item.path.name != "test_boot.py")
+
+
+@pytest.fixture
+def client(daemon: Daemon) -> Client:
+    """An agent on one daemon."""
+    return daemon.client("tester")
+
+
+@pytest.fixture
+def parted(pair: Cluster) -> Cluster:
+    """Two daemons that are cut off from each other."""
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+    return pair

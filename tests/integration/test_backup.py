@@ -230,10 +230,14 @@ def move_to_another_machine(backup: Path) -> None:
     backup.write_bytes(content.replace(here, here[::-1], 1))
 
 
-def test_on_another_machine_it_joins_again_and_brings_along_what_only_it_had(hosts, tmp_path):
+def test_on_another_machine_it_joins_again_and_brings_along_what_only_it_had_once(hosts, tmp_path):
     first, second = hosts.cluster("host-a", "host-b")
-    first.client().set("shared", 1, w="all")
+    first.client().set("shared", 1)
+    first.client().append("log", "first")
+    first.client().incr("count", 2, w="all")
     first.stop()
+    second.client().append("log", "second")
+    second.client().incr("count", 3)
     second.client().set("only/there", 1)
     Shell(second.socket, tmp_path).ok("backup", "backup")
     node = second.status()["node"]["id"]
@@ -248,15 +252,22 @@ def test_on_another_machine_it_joins_again_and_brings_along_what_only_it_had(hos
     third.start()
     assert third.status()["node"]["id"] != node
     assert third.client().get("only/there") == 1, "before it has joined, too"
-    refused = run(third, "cluster", "join", invite(first), status=4)
-    assert "--merge" in refused
-    run(third, "cluster", "join", invite(first), "--merge")
+    told = run(third, "cluster", "join", invite(first), "--merge")
+    assert "kept" in told
+    assert "access rules" not in told, "for they have come along"
     wait_connected([first, third])
     wait_until_equal([first, third])
     for daemon in (first, third):
         state = daemon.client()
         assert [state.get(key) for key in ("shared", "only/there", "while away")] == [1, 1, 1]
+        assert state.entry("shared").siblings == []
+        assert (state.log("log"), state.get("count")) == (["first", "second"], 5)
         assert not daemon.alarms()
+    third.client().append("log", "third", w="all")
+    third.kill()
+    third.start()
+    wait_connected([first, third])
+    assert third.client().log("log") == first.client().log("log") == ["first", "second", "third"]
 
 
 def test_in_the_place_of_a_machine_that_never_comes_back_it_is_the_same_node(hosts, tmp_path):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ import pytest
 from crdtsync import AsyncClient
 from crdtsync.errors import NotAllowed, Refused, Timeout
 from tests.harness.cluster import wait_until, wait_until_equal, wait_until_held
-from tests.harness.daemon import Daemon
+from tests.harness.daemon import CHANGED, HOST, PROGRAM, Daemon
 
 pytestmark = pytest.mark.integration
 
@@ -345,6 +346,30 @@ def test_a_daemon_joins_at_its_start_and_stays_at_the_next(hosts: Hosts) -> None
     assert b.client().get("k") == 1
 
 
+def test_who_came_back_after_its_certificate_had_expired_joins_again_and_changes_its_key(hosts: Hosts) -> None:
+    a = hosts.start("host-a")
+    run(a, "cluster", "init")
+    b = hosts.start("host-b", program=f"{CHANGED}\nimport crdtsyncd.keys\ncrdtsyncd.keys.VALID_DAYS = -1\n{PROGRAM}")
+    run(b, "cluster", "join", invite(a))
+    b.client().append("log", "own")
+    b.kill()
+    b.program, node, old = PROGRAM, a.client().cluster_members()["members"][1], (b.data / "node.key").read_bytes()
+    b.start()
+    assert "has expired" in next(alarm["message"] for alarm in b.status()["alarms"])
+    assert "kept" in run(b, "cluster", "join", invite(a))
+    wait_connected([a, b])
+    b.wait_log("key_changed", 30)
+    wait_until(lambda: not b.alarms())
+    b.client().append("log", "again", w=2)
+    assert a.client().log("log") == ["own", "again"]
+    assert b.status()["node"]["certificate_expires"] > 1000 * (time() + 365 * 24 * 3600)
+    wait_until(lambda: len(a.client().cluster_members()["members"][1]["pins"]) == 1)
+    renewed = a.client().cluster_members()["members"][1]
+    assert (renewed["id"], renewed["name"]) == (node["id"], node["name"])
+    assert renewed["pins"] != node["pins"]
+    assert (b.data / "node.key").read_bytes() != old
+
+
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
 
@@ -367,7 +392,11 @@ def test_where_it_listens_is_kept_over_restarts(hosts: Hosts) -> None:
     spare = Daemon("unused", start=False)
     run(a, "cluster", "init", "--listen", spare.address)
     a.kill()
-    a.start()
+    a.program = f"{CHANGED}\nimport crdtsyncd.fleet\ncrdtsyncd.fleet.REACH_INTERVAL_S = 0.2\n{PROGRAM}"
+    with socket.create_server((HOST, spare.port)):
+        a.start()
+        wait_until(lambda: "not_listening" in a.alarms(), what="it says so, and serves")
+    wait_until(lambda: "not_listening" not in a.alarms(), what="the port that is free now is listened on")
     b = hosts.start("host-b", listens=False)
     run(b, "cluster", "join", invite(a))
     wait_connected([a, b])

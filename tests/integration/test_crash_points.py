@@ -21,7 +21,7 @@ def crash(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("words", [
-    ("kills", "--count", "6"), ("points", "--minutes", "0.07"), ("errors", "--minutes", "0.07"),
+    ("kills", "--count", "6"), ("points", "--cases", "6"), ("errors", "--cases", "6"),
 ])  # fmt: skip
 def test_some_of_all_points(words: tuple[str, ...]) -> None:
     if words[0] != "kills" and not can_trace():
@@ -31,7 +31,14 @@ def test_some_of_all_points(words: tuple[str, ...]) -> None:
     assert "no violation" in done.stdout
 
 
-def test_the_control_fails() -> None:
-    done = crash("kills", "--count", "6", "--seed", "1", "--plant", "ack-early")
+@pytest.mark.parametrize("words", [
+    ("kills", "--count", "6", "--plant", "ack-early"),
+    ("points", "--cases", "5", "--only", "write/fdatasync", "--plant", "ack-early"),
+    ("errors", "--cases", "5", "--only", "write/fdatasync/EIO*", "--plant", "ignore-errors"),
+])  # fmt: skip
+def test_the_control_fails(words: tuple[str, ...]) -> None:
+    if words[0] != "kills" and not can_trace():
+        pytest.skip("needs root and strace (apt-get install strace)")
+    done = crash(*words, "--seed", "1")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "lacks" in done.stdout

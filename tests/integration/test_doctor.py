@@ -53,6 +53,28 @@ def test_without_a_daemon_it_looks_all_the_same(daemon: Daemon, tmp_path):
     assert problems(shell("doctor", "--json", *where)) == {"daemon", "data"}
 
 
+def test_a_journal_that_does_not_go_with_the_database_is_told_and_giving_it_up_raises_an_alarm(daemon, tmp_path):
+    shell = Shell(daemon.socket, tmp_path)
+    where = ("--config", str(daemon.base / "crdtsyncd.toml"))
+    daemon.client().set("key", 1)
+    daemon.kill()
+    (daemon.data / "crdtsync.db-commits").rename(tmp_path / "kept")
+    daemon.start(wait=False)
+    assert daemon.wait_exit() == 65
+    said = findings(shell("doctor", "--json", *where))["data"][0]
+    assert (said["state"], f"crdtsyncd: {said['message']}" in daemon.log_lines()) == ("problem", True)
+    assert "is missing" in said["message"]
+    (daemon.data / "crdtsync.db-commits").touch()
+    daemon.start()
+    (alarm,) = daemon.status()["alarms"]
+    assert alarm["code"] == "journal_given_up"
+    assert "may be missing here" in alarm["message"]
+    assert "journal_given_up" in problems(shell("doctor", "--json"))
+    daemon.stop()
+    daemon.start()
+    assert daemon.alarms() == []
+
+
 def test_settings_ports_and_rights(daemon: Daemon, tmp_path):
     shell = Shell(daemon.socket, tmp_path)
     bad = tmp_path / "bad.toml"

@@ -72,6 +72,12 @@ async def test_made_up_session():
     check(await replay(make_trace.make(), Options(), quiet=True))
 
 
+async def test_made_up_session_typed_into_editors():
+    result = await replay(make_trace.make().shortened(300), Options(editors=True), quiet=True)
+    assert result.is_equal, result.to_text()
+    assert result.changes < result.transactions / 2
+
+
 async def test_made_up_session_with_daemons_killed():
     result = await replay(make_trace.make(1, SHORT), Options(kills=2, seed=1), quiet=True)
     check(result)

@@ -84,6 +84,7 @@ def prepared(pair: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return {
         "state": first, "stored": stored, "act": lambda event: event, "Client": Client,
         "work": lambda: wait_until(is_settled, what="the resolver has done its work"),
+        "tokens": ("The ", "first ", "step: ", "TODO"),
     }  # fmt: skip
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import mmap
 import random
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from fuzz import yjs_worker
 from fuzz.decoders import DECODERS
 from fuzz.workers import SHARED_BYTES, Job, job_of, read_corpus, work
 from fuzz.yjs_worker import Worker
+from tests.harness import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -48,6 +51,41 @@ def test_a_database_recovers_from_what_was_kept_and_some_more() -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "25 inputs, 0 finds" in done.stdout
+
+
+def fuzz_all(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "fuzz", "all", *words],
+        cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [("--inputs", "0"), ("--minutes", "0"), ("--minutes", "0.0")])
+def test_a_run_that_tries_nothing_is_no_success(words: tuple[str, ...]) -> None:
+    with fuzz_all(*words) as process:
+        said = process.communicate(timeout=60)[0]
+    assert process.returncode == 2, said
+    assert "has to be more than 0" in said
+
+
+def test_sigterm_ends_what_it_has_started() -> None:
+    with fuzz_all("--only", "frames") as process:
+        try:
+            wait_until(lambda: len(descendants(process.pid)) > 1, 60, "its daemon is up")
+            started = descendants(process.pid)
+            process.terminate()
+            said = process.communicate(timeout=60)[0]
+        finally:
+            process.kill()
+    assert process.returncode == 128 + signal.SIGTERM, said
+    assert not [pid for pid in started if Path(f"/proc/{pid}").exists()]
+
+
+def descendants(parent: int) -> list[int]:
+    with suppress(OSError):
+        children = [*map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split())]
+        return [*children, *(pid for child in children for pid in descendants(child))]
+    return []
 
 
 def test_a_find_is_seen(tmp_path: Path) -> None:

@@ -71,8 +71,12 @@ def test_refusals_are_counted_by_code(daemon, tmp_path):
 
 
 def test_prometheus_asks_on_loopback(make_daemon):
-    port = free_port()
-    daemon = make_daemon(metrics_listen=f"127.0.0.1:{port}")
+    often = f"from crdtsyncd import metrics_http; metrics_http.RETRY_S = 0.2; {PROGRAM}"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = int(taken.getsockname()[1])
+        daemon = make_daemon(metrics_listen=f"127.0.0.1:{port}", program=often)
+        assert "no_metrics" in daemon.alarms(), "and it serves agents all the same"
+    wait_until(lambda: "no_metrics" not in daemon.alarms(), what="the daemon has the port that is free now")
 
     def ask(path: str, host: str = "localhost", method: str = "GET") -> tuple[int, str]:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
@@ -90,7 +94,8 @@ def test_prometheus_asks_on_loopback(make_daemon):
     assert "payroll" not in ask("/metrics")[1]
     assert figures(text)["crdtsync_read_only"] == 0
     assert ask("/other")[0] == 404
-    assert ask("/metrics", method="POST")[0] == 404
+    assert ask("/metrics", method="POST")[0] == 405
+    assert ask("/other", method="POST")[0] == 404
     assert ask("/metrics", host="evil.example:80")[0] == 403
     assert ask("/metrics", method="HEAD") == (200, "")
 

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.harness.lan import has_namespaces
+from tests.nemesis.plants import PLANTS
 from tests.nemesis.run import Plan, run
 
 pytestmark = [
@@ -26,3 +27,15 @@ def test_some_seconds_of_everything_that_goes_wrong() -> None:
     assert not report.found, "\n".join([f"./dev nemesis --seed {plan.seed}", *report.lines()])
     assert sum(report.faults.values()) >= 4, report.lines()
     assert sum(op.outcome == "done" for op in report.history.ops) > 200, report.lines()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", sorted(PLANTS))
+def test_a_planted_loss_is_found(name: str) -> None:
+    plan = Plan(
+        120, 5, agents_per_host=2, pause_s=0.005, fault_hold_s=(0.0, 0.1), faults_at_once=1, hosts="ab",
+        plant=PLANTS[name], faults_max=1,
+    )  # fmt: skip
+    report = run(plan)
+    assert report.lost, "\n".join(report.lines())
+    assert not [each for each in report.found if "failed" in each], report.found

@@ -18,8 +18,7 @@ WRITES = 40
 DELIVERIES_MAX = 1.5
 """Of each change at each node that did not make it."""
 SMALL_MESH = f"""{CHANGED}
-import crdtsync.core.mesh, crdtsyncd.meshing
-crdtsync.core.mesh.FULL_MESH_NODES_MAX = crdtsyncd.meshing.FULL_MESH_NODES_MAX = 4
+import crdtsyncd.meshing
 crdtsyncd.meshing.ANSWER_TIMEOUT_S = 1.0
 {PROGRAM}
 """
@@ -32,6 +31,7 @@ def daemons() -> Iterator[list[Daemon]]:
     try:
         for number in range(NODES):
             where: dict[str, Any] = {"listen": []} if number == NODES - 1 else {}
+            where["full_mesh_nodes_max"] = 4
             made.append(Daemon(f"host-{number}", start=False, program=SMALL_MESH, insecure_loopback=False, **where))
         with ThreadPoolExecutor(NODES) as pool:
             list(pool.map(Daemon.start, made))

@@ -14,6 +14,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from crdtsyncd import journal_file
+from crdtsyncd.exits import UnfitData
 from crdtsyncd.store import Store
 
 from tests.harness.powercut import Call, Disk, trace
@@ -28,14 +30,16 @@ WRITER = """
 import os, sys
 from pathlib import Path
 from random import Random
-from crdtsyncd import store as module
+from crdtsyncd import journal_file
 from crdtsyncd.store import Store
 from tests.unit.daemon.test_journal import first, write
 
 place, writes, is_synced = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "synced"
 rng = Random(7)
+journal_file.FILE_BYTES = 128 * 1024  # used several times
 store = Store(place / "data", place / "run")
 if not is_synced:
+    os.fdatasync = lambda _file: None
     store._connection.execute("PRAGMA synchronous = NORMAL")
 store.commit(first())
 os.write(1, b"0")
@@ -49,8 +53,16 @@ for number in range(1, writes):
     if rng.random() < 0.02:
         store.checkpoint()
         store.finish_checkpoint()
+    if number == writes // 2 and is_synced:
+        store.close()
+        store = Store(place / "data", place / "run")
 os._exit(0)
 """
+
+
+@pytest.fixture(autouse=True)
+def journal_as_the_writer_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_file, "FILE_BYTES", 128 * 1024)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +90,10 @@ def cut(done: list[Call], place: Path, seed: int) -> tuple[int, int]:
     shutil.rmtree(place, ignore_errors=True)
     disk.cut(rng, place / "data")
     (place / "run").mkdir()
-    store = Store(place / "data", place / "run")
+    try:
+        store = Store(place / "data", place / "run")
+    except UnfitData:  # it says that it has lost something
+        return reported, -1
     try:
         assert store._one("PRAGMA integrity_check", ()) == ("ok",)
         assert counters(store) == counters_by_sum(store)
@@ -104,6 +119,9 @@ def test_commits_that_are_not_synced_are_seen_to_lose(tmp_path: Path) -> None:
     done = calls(tmp_path, "unsynced")
     lost = 0
     for seed in range(CUTS):
-        reported, held = cut(done, tmp_path / "cut", seed)
+        try:
+            reported, held = cut(done, tmp_path / "cut", seed)
+        except AssertionError:  # rows in the journal on tables that lack what came before
+            held, reported = -1, 0
         lost += held < reported
     assert lost > CUTS // 10

@@ -108,4 +108,5 @@ def why(daemon: Daemon, key: str) -> list[str]:
 
 def settled(daemon: Daemon) -> bool:
     with database(daemon) as db:
-        return db.execute("SELECT COUNT(*) FROM journal").fetchone()[0] == 0
+        written = "SELECT 1 FROM changes c JOIN spaces s ON s.id = c.space WHERE s.name = 'default'"
+        return db.execute(written).fetchone() is not None

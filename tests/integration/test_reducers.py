@@ -17,14 +17,6 @@ pytestmark = pytest.mark.integration
 TIMES = 200
 
 
-@pytest.fixture
-def parted(pair: Cluster) -> Cluster:
-    """Two hosts, cut off from each other."""
-    pair.cut(0, 1)
-    pair.wait_parted(0, 1)
-    return pair
-
-
 def meet(pair: Cluster) -> list[Client]:
     pair.heal()
     pair.wait_connected()

@@ -242,6 +242,16 @@ def test_directories_that_may_not_be_written(read_only: Path, short: Path) -> No
     assert_refused(done, FAILED, str(read_only), "Read-only", "writable")
 
 
+def test_a_data_directory_that_may_be_read_alone(daemon: Daemon, short: Path) -> None:
+    daemon.stop()
+    daemon.data.chmod(0o500)
+    try:
+        done = run("--data-dir", daemon.data, "--socket", short / "a", bare=True)
+    finally:
+        daemon.data.chmod(0o700)
+    assert "backup" not in assert_refused(done, FAILED, f"cannot write to the directory {daemon.data}")
+
+
 # -- databases that it must not touch ----------------------------------------------------------------------------------
 
 
@@ -327,6 +337,9 @@ def test_a_damaged_database_is_refused_in_a_sentence(daemon: Daemon, short: Path
     else:
         file.write_bytes(data)
     if damage == "an empty file":
+        commits = daemon.data / "crdtsync.db-commits"
+        assert_refused(run("--data-dir", daemon.data, "--socket", short / "a"), UNFIT, commits.name)
+        commits.unlink()
         daemon.start()  # as if it were the first start
         assert daemon.space()["keys"] == 0
         return
@@ -498,3 +511,36 @@ def test_killed_and_started_again_it_goes_on_with_all_that_was_acknowledged(daem
         assert all(agent.call("get", key=f"round/{i}") is not None for i in range(3))
     assert len(daemon.space()["version_vector"]) == 1, "it goes on as the same writer"
     assert_clean(daemon)
+
+
+NOTES_IMPORTS = """
+import json, os, sys
+import crdtsyncd.main as main
+make = main.Service._make_fleet
+async def noting(self):
+    with open(os.environ["IMPORTS"], "w") as file:
+        json.dump(sorted(sys.modules), file)
+    return await make(self)
+main.Service._make_fleet = noting
+main.main()
+"""
+LATE = {
+    "cryptography", "websockets", "structlog", "zeroconf", "prometheus_client", "pydantic", "pycrdt", "rich",
+    "email", "http", "importlib.metadata", "crdtsyncd.config", "crdtsyncd.fleet", "crdtsyncd.keys", "crdtsyncd.tls",
+    "crdtsyncd.transport", "crdtsyncd.metrics", "crdtsyncd.cli",
+}  # fmt: skip
+
+
+def test_agents_are_served_before_what_they_do_not_need_is_imported(
+    make_daemon: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those imports are half of what a start takes. (The first start of all makes a key, and is another matter.)"""
+    monkeypatch.setenv("IMPORTS", str(tmp_path / "imports"))
+    daemon = make_daemon(program=NOTES_IMPORTS, insecure_loopback=False)
+    assert daemon.stop() == 0
+    daemon.start()
+    loaded = set(json.loads((tmp_path / "imports").read_text()))
+    assert {"crdtsyncd.ipc", "crdtsync.core.node"} <= loaded
+    assert loaded & LATE == set()
+    assert daemon.client().set("key", 1)
+    assert daemon.stop() == 0

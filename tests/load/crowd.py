@@ -6,7 +6,9 @@ import os
 import socket
 import struct
 import threading
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 import msgpack
@@ -40,7 +42,8 @@ class Crowd:
         _, status, content = msgpack.unpackb(_exactly(made, size), strict_map_key=False)
         assert status == 0, content
         if watched is not None:
-            made.sendall(_framed([2, "watch", {"prefix": watched}]))
+            # each by a number of its own, or all would be sent the same bytes, which take memory once
+            made.sendall(_framed([2 + number, "watch", {"prefix": watched}]))
         return made
 
     def close(self) -> None:
@@ -88,7 +91,8 @@ class Writers:
         ]
 
     def _write(self, daemon: Daemon, number: int) -> None:
-        with daemon.raw(f"writer-{number}") as agent:
+        # where a daemon has gone the bystander says so
+        with suppress(OSError, EOFError), daemon.raw(f"writer-{number}", timeout_s=60) as agent:
             while not self._ended.wait(PACE_S):
                 agent.write("set", key=f"w/{number}/{self.written % 100}", value=self.written)
                 self.written += 1
@@ -104,30 +108,41 @@ class Writers:
             thread.join(30)
 
 
-def write_large(daemon: Daemon, count: int, keys: int = 10) -> None:
-    """Values of 1 MiB, one after the other over few keys."""
+@contextmanager
+def _timed(took_s: list[float]) -> Iterator[None]:
+    began_s = time.perf_counter()
+    yield
+    took_s.append(time.perf_counter() - began_s)
+
+
+def write_large(daemon: Daemon, count: int, took_s: list[float], keys: int = 10) -> None:
+    """Values of 1 MiB, one after the other over few keys. How long each takes goes to ``took_s``."""
     value = b"\xc6" + struct.pack(">I", LARGE_BYTES - 5) + bytes(LARGE_BYTES - 5)
     with daemon.raw("large") as agent:
         for number in range(count):
-            agent.call("set", key=f"large/{number % keys}", value=value, n=number + 1)
+            with _timed(took_s):
+                agent.call("set", key=f"large/{number % keys}", value=value, n=number + 1)
 
 
-def make_spaces(daemon: Daemon, count: int) -> None:
-    """So many spaces with a key each."""
+def make_spaces(daemon: Daemon, count: int, took_s: list[float]) -> None:
+    """So many spaces with a key each, 50 requests at once."""
     with daemon.raw("maker", timeout_s=60) as agent:
         for first in range(0, count, 50):
             names = [f"space-{number}" for number in range(first, min(first + 50, count))]
-            _all(agent, [agent.send("space_create", name=name) for name in names])
-            _all(agent, [agent.send_write("set", key="k", value=name, space=name) for name in names])
+            with _timed(took_s):
+                _all(agent, [agent.send("space_create", name=name) for name in names])
+            with _timed(took_s):
+                _all(agent, [agent.send_write("set", key="k", value=name, space=name) for name in names])
 
 
-def make_keys(daemon: Daemon, count: int) -> None:
+def make_keys(daemon: Daemon, count: int, took_s: list[float]) -> None:
     """So many keys, in batches of 1,000."""
     with daemon.raw("maker", timeout_s=60) as agent:
         for first in range(0, count, 1000):
             numbers = range(first, min(first + 1000, count))
             ops = [["set", {"key": f"many/{number}", "value": msgpack.packb(number)}] for number in numbers]
-            agent.write("batch", ops=ops)
+            with _timed(took_s):
+                agent.write("batch", ops=ops)
 
 
 def _all(agent: RawAgent, requests: list[int]) -> None:

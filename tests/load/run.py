@@ -1,4 +1,4 @@
-"""One run: measure, load, measure again."""
+"""One run: measure, load and measure meanwhile, measure again."""
 
 from __future__ import annotations
 
@@ -9,30 +9,34 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from crdtsyncd.ipc import WRITE_BUFFER_BYTES_MAX
 
 from crdtsync.core.spaces import SPACES_MAX
-from tests.harness.daemon import Daemon
+from crdtsync.core.watchers import DIRTY_KEYS_TOTAL_MAX
+from crdtsync.core.watches import DIRTY_KEYS_MAX
+from tests.harness.daemon import PROGRAM, Daemon
 from tests.harness.raw import RawAgent, RawError
 from tests.load.crowd import Crowd, SilentPeer, Writers, make_keys, make_spaces, write_large
+from tests.load.latency import Bystander
 
 MIB = 1024 * 1024
 AGENT_BYTES_MAX = 64 * 1024
 """What an agent that does nothing may take."""
 SPACE_BYTES_MAX = 32 * 1024
 KEY_BYTES_MAX = 1024
+MISSED_KEY_BYTES_MAX = 128
+"""What it takes to remember for one agent that it was not told of one key."""
 SILENT_PEER_BYTES_MAX = 8 * MIB
 """The credit of a connection, which is 4 MiB, encoded and on its way."""
 BASE_BYTES = 96 * MIB
 """The page cache of the database, values of 1 MiB on their way, and what the allocator keeps."""
-RATIO_MAX = 4.0
-"""While those who do not read are still sent what they asked for each write goes to 200 of them: that is work."""
-RATIO_FLOOR_MS = 1.0
-"""Below that a median is noise, whatever the ratio."""
 START_S_MAX = 300.0
 Say = Callable[[str], None]
+Load = Callable[[list[float]], None]
+"""Brings a load, and notes how many seconds each request of it took."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class Scale:
         """What the memory may grow by."""
         return (
             BASE_BYTES + self.agents * AGENT_BYTES_MAX + self.silent * WRITE_BUFFER_BYTES_MAX * 2
+            + min(self.silent * min(self.keys, DIRTY_KEYS_MAX), DIRTY_KEYS_TOTAL_MAX) * MISSED_KEY_BYTES_MAX
             + self.peers * SILENT_PEER_BYTES_MAX + self.spaces * SPACE_BYTES_MAX + self.keys * KEY_BYTES_MAX
         )  # fmt: skip
 
@@ -64,8 +69,8 @@ class Report:
     found: list[str] = field(default_factory=list)
 
 
-def run(scale: Scale, say: Say = lambda _: None) -> Report:
-    """Load one daemon."""
+def run(scale: Scale, say: Say = lambda _: None, program: str = PROGRAM) -> Report:
+    """Load one daemon. ``program``: the Python that it runs; another one plants a fault."""
     _raise_open_files_max()
     report = Report()
 
@@ -74,88 +79,68 @@ def run(scale: Scale, say: Say = lambda _: None) -> Report:
         say(line)
 
     with ExitStack() as stack:
-        daemon = stack.enter_context(Daemon("loaded", agents_max=scale.agents + 20))
+        daemon = stack.enter_context(Daemon("loaded", agents_max=scale.agents + 20, program=program))
         alone = stack.enter_context(Daemon("alone"))
-        bystander = stack.enter_context(daemon.raw("bystander", timeout_s=60))
-        beside = stack.enter_context(alone.raw("bystander", timeout_s=60))
-        now, before = _measure(daemon, alone, bystander, beside, scale.samples)
-        base_bytes = _rss_bytes(daemon)
-        tell(f"nothing yet: {now}, and beside it {before}; {base_bytes / MIB:.0f} MiB")
-        for title, load in _loads(daemon, scale, stack):
-            began_s = time.monotonic()
-            load()
-            took_s = time.monotonic() - began_s
-            now, before = _measure(daemon, alone, bystander, beside, scale.samples)
-            grown_bytes = _rss_bytes(daemon) - base_bytes
-            tell(f"{title} ({took_s:.1f} s): {now}, {now.ratio(before):.2f} times, grew by {grown_bytes / MIB:.0f} MiB")
-            if now.ratio(before) > RATIO_MAX:
-                report.found.append(f"{title}: others wait {now.ratio(before):.1f} times as long")
-            if grown_bytes > scale.growth_bytes_max:
-                report.found.append(f"{title}: grew by {grown_bytes:,} bytes; {scale.growth_bytes_max:,} are the bound")
-        tell(f"the bound of the memory's growth is {scale.growth_bytes_max / MIB:.0f} MiB")
-        report.found += _refusals(daemon, bystander, scale)
+        loaded = stack.enter_context(daemon.raw("bystander", timeout_s=60))
+        bystander = Bystander(loaded, stack.enter_context(alone.raw("bystander", timeout_s=60)))
+        try:
+            with Writers(daemon), Writers(alone):
+                _measured(daemon, bystander, scale, stack, report, tell)
+            report.found += _refusals(daemon, loaded, scale)
+            if scale.keys or scale.spaces > 1000:
+                tell(_restarted(daemon, loaded))
+        except (OSError, EOFError, AssertionError, RawError) as error:
+            report.found.append(f"others are not served any more: {type(error).__name__}: {error}")
         report.found += [f"a bug: {line[-1000:]}" for line in daemon.log_lines() if '"event": "bug"' in line]
-        if scale.keys or scale.spaces > 1000:
-            tell(_restarted(daemon, bystander))
     return report
 
 
-def _loads(daemon: Daemon, scale: Scale, stack: ExitStack) -> list[tuple[str, Callable[[], None]]]:
-    def crowd() -> None:
+def _measured(daemon: Daemon, bystander: Bystander, scale: Scale, stack: ExitStack, report: Report, tell: Say) -> None:
+    """Under each load and after it."""
+
+    def is_enough(samples: int) -> bool:
+        return samples >= scale.samples
+
+    before = bystander.measure(is_enough)
+    base_bytes = _rss_bytes(daemon)
+    tell(f"nothing yet: {before}; {base_bytes / MIB:.0f} MiB")
+    report.found += before.found("nothing yet")
+    for title, load in _loads(daemon, scale, stack):
+        took_s: list[float] = []
+        began_s = time.monotonic()
+        during = bystander.measure_under(partial(load, took_s))
+        loaded_s = time.monotonic() - began_s
+        grown_bytes = _rss_bytes(daemon) - base_bytes
+        tell(f"{title} ({loaded_s:.1f} s), meanwhile: {during}; grew by {grown_bytes / MIB:.0f} MiB")
+        request_ms, longest_ms = (statistics.median(took_s) * 1000, max(took_s) * 1000) if took_s else (0.0, 0.0)
+        if took_s:
+            tell(f"    one request of it: {request_ms:.1f} ms at the median, {longest_ms:.1f} ms the longest")
+        report.found += during.found(f"{title}, meanwhile", request_ms, longest_ms)
+        after = bystander.measure(is_enough)
+        grown_bytes = max(grown_bytes, _rss_bytes(daemon) - base_bytes)
+        tell(f"    afterwards: {after}; grew by {grown_bytes / MIB:.0f} MiB")
+        report.found += after.found(f"{title}, afterwards")
+        if grown_bytes > scale.growth_bytes_max:
+            report.found.append(f"{title}: grew by {grown_bytes:,} bytes; {scale.growth_bytes_max:,} are the bound")
+    tell(f"the bound of the memory's growth is {scale.growth_bytes_max / MIB:.0f} MiB")
+
+
+def _loads(daemon: Daemon, scale: Scale, stack: ExitStack) -> list[tuple[str, Load]]:
+    def crowd(_: list[float]) -> None:
         stack.callback(Crowd(daemon, scale.agents, scale.silent).close)
 
-    def peers() -> None:
+    def peers(_: list[float]) -> None:
         for number in range(scale.peers):
             stack.callback(SilentPeer(daemon, number).close)
 
-    loads: list[tuple[int, str, Callable[[], None]]] = [
+    loads: list[tuple[int, str, Load]] = [
         (scale.agents, f"{scale.agents:,} agents, {scale.silent} of them watch and read nothing", crowd),
         (scale.peers, f"{scale.peers} peers that never read", peers),
-        (scale.large, f"{scale.large} values of 1 MiB", lambda: write_large(daemon, scale.large)),
-        (scale.spaces, f"{scale.spaces:,} spaces", lambda: make_spaces(daemon, scale.spaces)),
-        (scale.keys, f"{scale.keys:,} keys", lambda: make_keys(daemon, scale.keys)),
+        (scale.large, f"{scale.large} values of 1 MiB", lambda took_s: write_large(daemon, scale.large, took_s)),
+        (scale.spaces, f"{scale.spaces:,} spaces", lambda took_s: make_spaces(daemon, scale.spaces, took_s)),
+        (scale.keys, f"{scale.keys:,} keys", lambda took_s: make_keys(daemon, scale.keys, took_s)),
     ]
     return [(title, load) for count, title, load in loads if count]
-
-
-@dataclass(frozen=True)
-class Latency:
-    """Of a write and of a read."""
-
-    write_ms: float
-    read_ms: float
-    write_p99_ms: float
-
-    def ratio(self, before: Latency) -> float:
-        """How many times as long it takes; the worse of both."""
-        return max(
-            self.write_ms / max(before.write_ms, RATIO_FLOOR_MS), self.read_ms / max(before.read_ms, RATIO_FLOOR_MS)
-        )
-
-    def __str__(self) -> str:
-        return f"write {self.write_ms:.2f} ms (p99 {self.write_p99_ms:.1f}), read {self.read_ms:.2f} ms"
-
-
-def _measure(
-    daemon: Daemon, alone: Daemon, bystander: RawAgent, beside: RawAgent, samples: int
-) -> tuple[Latency, Latency]:
-    """Of the daemon under load and of one that has nothing to do, by turns: what else the machine does is alike."""
-    taken: dict[RawAgent, tuple[list[float], list[float]]] = {bystander: ([], []), beside: ([], [])}
-    with Writers(daemon), Writers(alone):
-        for number in range(samples):
-            for agent, (writes, reads) in taken.items():
-                began_s = time.perf_counter()
-                agent.write("set", key="bystander", value=number)
-                written_s = time.perf_counter()
-                agent.call("get", key="bystander")
-                reads.append(time.perf_counter() - written_s)
-                writes.append(written_s - began_s)
-    return _latency(*taken[bystander]), _latency(*taken[beside])
-
-
-def _latency(writes: list[float], reads: list[float]) -> Latency:
-    p99 = sorted(writes)[int(len(writes) * 0.99)]
-    return Latency(statistics.median(writes) * 1000, statistics.median(reads) * 1000, p99 * 1000)
 
 
 def _refusals(daemon: Daemon, bystander: RawAgent, scale: Scale) -> list[str]:

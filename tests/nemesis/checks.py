@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tests.nemesis.history import Final, History, Op
 
+LOST = "lost: "
+"""How the words begin by which an acknowledged write is not there."""
 ALARMS_OF_BUGS = ("divergence", "fork", "edit_skipped")
 
 
@@ -48,7 +50,7 @@ def _elements(ops: list[Op], there: Counter[str], host: str, where: str) -> Iter
     for op in ops:
         count = there.pop(op.value, 0)
         if op.outcome == "done" and count == 0:
-            yield f"{op.value} was acknowledged on {op.host} at {op.ended_s:.2f} s, and {host}'s {where} lacks it"
+            yield f"{LOST}{op.value} was acknowledged on {op.host} at {op.ended_s:.2f} s, and {host}'s {where} lacks it"
         if op.outcome == "refused" and count:
             yield f"{op.value} was refused ({op.why}), and {host}'s {where} has it"
         if count > 1:
@@ -91,7 +93,7 @@ def newest(history: History, finals: Sequence[Final]) -> Iterator[str]:
             held = getattr(final, part)
             for key, value in last.items():
                 if held.get(key, 0) < value:
-                    yield f"{final.host} has {key} = {held.get(key)}, and {value} was acknowledged"
+                    yield f"{LOST}{final.host} has {key} = {held.get(key)}, and {value} was acknowledged"
                 elif held[key] not in tried[key]:
                     yield f"{final.host} has {key} = {held[key]}, which nobody wrote"
 

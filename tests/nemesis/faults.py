@@ -16,6 +16,9 @@ from tests.nemesis.hosts import FREE_BYTES_MIN, MIB, Hosts
 End = Callable[[], None]
 FAILED = 1
 END_TIMEOUT_S = 60.0
+LONE_WRITES = 30
+"""So many writes are acknowledged by a host that is cut off, before it is killed."""
+LONE_TIMEOUT_S = 20.0
 CLOCK_JUMPS_S = (2, 60, 3600, 23 * 3600, 400 * 86_400, -2, -60, -3600, -400 * 86_400)
 
 
@@ -26,6 +29,9 @@ class Nemesis:
     hosts: Hosts
     history: History
     rng: random.Random
+    only: tuple[str, ...] = ()
+    faults_max: int | None = None
+    """Begin no more than so many."""
     counts: dict[str, int] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     _busy: set[str] = field(default_factory=set)
@@ -55,7 +61,7 @@ class Nemesis:
     def _guarded(self, rng: random.Random, until_s: float, pause_s: float, hold_s: tuple[float, float]) -> None:
         deck: list[str] = []
         try:
-            while self.history.now_s() < until_s and not self._over.is_set():
+            while self.history.now_s() < until_s and not self._over.is_set() and not self._is_enough():
                 if not deck:  # each of them once before any comes twice
                     deck = [name for name in FAULTS if self._can(name)]
                     rng.shuffle(deck)
@@ -64,9 +70,27 @@ class Nemesis:
         except BaseException as error:  # noqa: BLE001  # judged with the rest
             self.failures.append(f"the nemesis failed: {type(error).__name__}: {error}")
 
+    def _is_enough(self) -> bool:
+        return self.faults_max is not None and sum(self.counts.values()) >= self.faults_max
+
     def _can(self, name: str) -> bool:
-        needs = NEEDS.get(name)
-        return needs is None or getattr(self.hosts, needs) is not None
+        return name not in self.left_out() and (not self.only or name in self.only)
+
+    def left_out(self) -> dict[str, str]:
+        """Faults that cannot be made here, each with the program that is missing."""
+        return {name: needs for name, needs in NEEDS.items() if getattr(self.hosts, needs) is None}
+
+    def wait_written_alone(self, host: str, since_s: float) -> bool:
+        """Until agents had enough of their writes on a host acknowledged that began later than ``since_s``; or until
+        its daemon has ended, as it must on a broken disk. False: neither came.
+        """
+        until_s = self.history.now_s() + LONE_TIMEOUT_S
+        while self.history.now_s() < until_s and self.hosts.daemons[host].is_running:
+            if sum(op.began_s > since_s for op in self.history.written(host)) >= LONE_WRITES:
+                return True
+            if self._over.wait(0.05):
+                return False
+        return not self.hosts.daemons[host].is_running
 
     def inflict(self, name: str, rng: random.Random, seconds: float) -> None:
         """One fault for so long, on a host that has no other trouble of its own."""
@@ -188,6 +212,24 @@ def kill(nemesis: Nemesis, host: str, _: random.Random) -> End:
     return daemon.start
 
 
+def lone_kill(nemesis: Nemesis, host: str, _: random.Random) -> End:
+    """A host goes on alone, is killed, and has nothing but its own disk when it starts: no peer can give back what
+    that has lost.
+    """
+    daemon, lan = nemesis.hosts.daemons[host], nemesis.hosts.lan
+    lan.cut(host)
+    try:
+        nemesis.wait_written_alone(host, nemesis.history.now_s())
+    finally:
+        daemon.kill()
+
+    def end() -> None:
+        daemon.start()
+        lan.heal(host)
+
+    return end
+
+
 def restart(nemesis: Nemesis, host: str, _: random.Random) -> End:
     """SIGTERM."""
     daemon = nemesis.hosts.daemons[host]
@@ -223,6 +265,26 @@ def read_only(nemesis: Nemesis, host: str, _: random.Random) -> End:
         nemesis.ended_well(daemon)
         disk.repair()
         daemon.start()
+
+    return end
+
+
+def lone_read_only(nemesis: Nemesis, host: str, _: random.Random) -> End:
+    """The same of a host that is alone: if it goes on all the same, only it has what it acknowledges."""
+    daemon, disk, lan = nemesis.hosts.daemons[host], nemesis.hosts.disks[host], nemesis.hosts.lan
+    lan.cut(host)
+    disk.abort()
+    nemesis.wait_written_alone(host, nemesis.history.now_s())
+    goes_on = daemon.is_running
+
+    def end() -> None:
+        if goes_on:
+            daemon.kill()  # the judge says what is lost
+        else:
+            nemesis.ended_well(daemon)
+        disk.repair()
+        daemon.start()
+        lan.heal(host)
 
     return end
 
@@ -265,6 +327,7 @@ FAULTS: dict[str, Callable[[Nemesis, str, random.Random], End]] = {
     "cut": cut, "flap": flap, "one-way": one_way, "partition": partition, "loss": loss, "resets": resets,
     "narrow": narrow, "kill": kill, "restart": restart, "freeze": freeze, "full-disk": fill,
     "read-only-disk": read_only, "eio": input_output_error, "slow-disk": slow_disk, "clock": clock,
+    "lone-kill": lone_kill, "lone-read-only-disk": lone_read_only,
 }  # fmt: skip
 NEEDS = {
     "one-way": "nft", "partition": "nft", "loss": "nft", "resets": "nft", "narrow": "nft", "eio": "strace",

@@ -58,6 +58,11 @@ class History:
         """The operations of one name."""
         return [op for op in self.ops if op.name == name]
 
+    def written(self, host: str) -> list[Op]:
+        """The acknowledged writes of agents on one host."""
+        with self._lock:
+            return [op for op in self.ops if op.host == host and op.outcome == "done" and op.value is not None]
+
     def done(self, name: str) -> list[Op]:
         """Those of them that were acknowledged."""
         return [op for op in self.of(name) if op.outcome == "done"]

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 ACK_EARLY = """
 from crdtsyncd.store import Store
 commit, held = Store.commit, []
-def late(self, batch):
-    held.append(batch)
-    if len(held) >= 8:
-        for each in held:
-            commit(self, each)
-        held.clear()
+def late(self, batch, is_direct=False):
+    held.append((batch, is_direct))
+    if len(held) > 16:
+        commit(self, *held.pop(0))
 Store.commit = late
 from crdtsyncd.main import main
 main()
 """
-"""Commits wait for others and are acknowledged all the same: a kill loses them."""
+"""The last sixteen commits wait for others, and are acknowledged all the same: a kill loses them."""
 
 GOES_ON = """
 import sqlite3
 from crdtsyncd.store import Store
 from crdtsync.errors import StorageError
 commit = Store.commit
-def deaf(self, batch):
+def deaf(self, batch, is_direct=False):
     try:
-        commit(self, batch)
+        commit(self, batch, is_direct)
     except StorageError:
         self._is_broken = False
 Store.commit = deaf
@@ -33,4 +33,17 @@ main()
 """
 """An error of the disk is ignored: what was acknowledged is not there."""
 
-PLANTS = {"ack-early": ACK_EARLY, "ignore-errors": GOES_ON}
+
+@dataclass(frozen=True)
+class Plant:
+    """A planted fault, and the faults of hosts by which it shows."""
+
+    program: str
+    shown_by: tuple[str, ...]
+    """Those in which a host is alone: what its peers hold they give back to it, and nothing was lost."""
+
+
+PLANTS = {
+    "ack-early": Plant(ACK_EARLY, ("lone-kill",)),
+    "ignore-errors": Plant(GOES_ON, ("lone-read-only-disk",)),
+}

@@ -52,6 +52,9 @@ def test_a_command_that_is_stopped_cleans_up_undisturbed_and_says_one_line(numbe
         ["--faults", "--seeds", "0"],
         ["--faults", "--fault", "nosuch"],
         ["--fault", "resets"],
+        ["--seed", "17", "--only", "999999"],
+        ["--seed", "17", "--only", "3,x"],
+        ["--only", "3"],
     ],
     ids=" ".join,
 )

@@ -21,7 +21,7 @@ from crdtsync.testing.player import SKEWS_MS, TINY_CAPS, Player
 from crdtsync.testing.world import World
 
 HISTORIES = int(os.environ.get("CRDTSYNC_HISTORIES", "1000"))
-EXERCISED = (1, 3, 7, 22, 28)  # together they do everything; where that changes, take others
+EXERCISED = (3, 28, 54, 79)  # together they do everything; where that changes, take others
 FIRST_SEED = int(os.environ.get("CRDTSYNC_SEED", "0"))
 
 

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from crdtsync.testing.agents import MAPS, MIXED, REGISTERS, TEXTS, Agent, Read
+from crdtsync.testing.cases import Sub
 from crdtsync.testing.histories import finish
 from crdtsync.testing.hosts import Host
-from crdtsync.testing.oracle import Sub
 from crdtsync.testing.player import SKEWS_MS, WEIGHTS, Player
 from crdtsync.testing.resolving import Resolving
 from crdtsync.testing.world import World

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import re
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -29,7 +34,7 @@ def typed() -> list[str]:
         text = page.read_text()
         lines = re.findall(r"^(?:    |\$ )(\./dev [^\n]*)$", text, re.MULTILINE)
         found.update(line.partition("  #")[0].strip() for line in lines)
-        found.update(re.findall(r"`(\./dev [^`]*)`", text))
+        found.update(re.findall(r"`(?:[A-Z_]+=\S+ )?(\./dev [^`]*)`", text))
     return sorted(found)
 
 
@@ -58,3 +63,43 @@ def test_every_option_is_one(chore):
         has_name = bool(words) and re.fullmatch(r"[a-z][a-z-]+", words[0])
         wanted = set(re.findall(r"--[a-z][a-z-]*", " ".join(words))) - {"--help"}
         assert wanted <= options_of(chore, words[0] if has_name else ""), f"./dev {chore} {' '.join(words)}"
+
+
+class Parsed(Exception):
+    """The command line was taken, and what it asks for is not done."""
+
+
+def parse(chore: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a chore read its command line, and do nothing.
+
+    :raises Parsed: it is as it should be.
+    """
+    if chore == "bench":
+        benchmarks.commands[words[0]].make_context(words[0], words[1:])
+        raise Parsed
+    true = argparse.ArgumentParser.parse_args
+
+    def parse_args(parser: argparse.ArgumentParser, args: Sequence[str] | None = None, *_: object) -> NoReturn:
+        true(parser, args)
+        raise Parsed
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_args)
+    monkeypatch.setattr(sys, "argv", ["./dev", *words])
+    importlib.import_module(f"{PROGRAMS[chore]}.__main__").main()
+
+
+@pytest.mark.parametrize("chore", sorted(PROGRAMS))
+def test_every_line_without_placeholders_is_taken(chore: str, monkeypatch: pytest.MonkeyPatch):
+    lines = [line.split()[2:] for line in typed() if line.split()[1] == chore]
+    whole = [words for words in lines if words and not re.search(r"[A-Z…\\[]|--help", " ".join(words))]
+    assert whole
+    for words in whole:
+        with pytest.raises(Parsed):
+            parse(chore, words, monkeypatch)
+
+
+def test_the_tests_that_are_named_are_there():
+    named = {word for line in typed() if line.split()[1] in ("test", "soak") for word in line.split()[2:]}
+    paths = {word for word in named if word.startswith("tests/")}
+    assert paths
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []

@@ -18,7 +18,7 @@ from crdtsync.client.wire import HELLO_ID, FrameReader, encode_hello
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, from_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Iterable
 
     from crdtsync.client.aio.mirror import AsyncMirror
     from crdtsync.client.plan import Call
@@ -44,6 +44,7 @@ class Link(Receiver):
         self.transport: asyncio.Transport
         self.writable = asyncio.Event()
         self.writable.set()
+        self.is_writable = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Asyncio has connected us."""
@@ -52,29 +53,33 @@ class Link(Receiver):
     def data_received(self, data: bytes) -> None:
         """Hand on what is complete. The first message answers the hello."""
         try:
-            for message in self._frames.feed(data):
-                if self.answer.done():
-                    self._owner.take(message)
-                else:
-                    self._take_answer(message)
+            messages = self._frames.feed(data)
+            if messages and not self.answer.done():
+                self._take_answer(messages.pop(0))
+            self._owner.take(messages)
         except CrdtSyncError as error:  # about the connection as a whole: a frame that is none, or the daemon says so
             self._owner.end(self, error)
             self.transport.abort()
+        except BaseException:  # a signal handler's: what was received is lost
+            self.transport.abort()
+            raise
 
     def connection_lost(self, _error: Exception | None) -> None:
         """The connection is gone."""
         if not self.answer.done():
             self.answer.set_exception(DaemonUnavailable("the daemon closed the connection at once: see its log"))
             self.answer.exception()  # looked at: nobody may be waiting any more
-        self.writable.set()
+        self.resume_writing()
         self._owner.end(self, None)
 
     def pause_writing(self) -> None:
         """The daemon takes no more for now."""
+        self.is_writable = False
         self.writable.clear()
 
     def resume_writing(self) -> None:
         """The daemon takes more."""
+        self.is_writable = True
         self.writable.set()
 
     def _take_answer(self, message: Message) -> None:
@@ -104,6 +109,7 @@ class AsyncConnection:
         self._backoff = Backoff()
         self._link: Link | None = None
         self._outgoing: list[bytes] = []
+        self._was_single = False  # what was sent together last was one request
         self._was_attached = False
         self._attaching = asyncio.Lock()
         self._reconnecting: asyncio.Task[None] | None = None
@@ -130,18 +136,31 @@ class AsyncConnection:
         :raises CrdtSyncError: what the daemon answered.
         """
         pending = Pending(call.operation, call.arguments, deadline, waits=call.waits)
-        if not self._was_attached:
-            await self.attach(deadline - monotonic())
-        if self._queued or not self._has_room(call.is_write):
-            await self._queue(pending, is_write=call.is_write)
-        else:
-            self._send(pending, is_write=call.is_write)
         try:
-            await pending.waker
+            await self.ask(pending, is_write=call.is_write)
         finally:
             if not pending.done:
-                self._abandon(pending)
+                self.abandon(pending)
         return pending.outcome()
+
+    def ask(self, pending: Pending, *, is_write: bool) -> Awaitable[None]:
+        """Send a request; what is to be awaited until it is done, in one way or another. Who stops waiting before has
+        to :meth:`abandon` it.
+
+        :raises Timeout: the deadline came first.
+        """
+        if self._queued or not self._was_attached or not self._has_room(is_write):
+            return self._ask_later(pending, is_write=is_write)
+        return self._send(pending, is_write=is_write)
+
+    async def _ask_later(self, pending: Pending, *, is_write: bool) -> None:
+        if not self._was_attached:
+            await self.attach(pending.limit - monotonic())
+        if self._queued or not self._has_room(is_write):
+            waker = await self._queue(pending, is_write=is_write)
+        else:
+            waker = self._send(pending, is_write=is_write)
+        await waker
 
     def close(self) -> None:
         """End the connection; requests in flight fail."""
@@ -159,40 +178,56 @@ class AsyncConnection:
 
     # -- sending ----------------------------------------------------------------------------------------------
 
-    def _send(self, pending: Pending, *, is_write: bool) -> None:
+    def _send(self, pending: Pending, *, is_write: bool) -> asyncio.Future[None]:
+        """Number and send a request; its waker."""
         if self._is_closed:
             raise closed()
-        pending.waker = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waker: asyncio.Future[None] = loop.create_future()
+        pending.waker = waker
         frame = self._table.admit(pending, is_write=is_write)
         if self._link is None:
             self._start_reconnecting()  # it sends what is pending
         else:
             pending.sent = True
-            if not self._outgoing:
-                asyncio.get_running_loop().call_soon(
-                    self._flush
-                )  # what other tasks send meanwhile goes in the same call
-            self._outgoing.append(frame)
+            if self._was_single and not (is_write or self._outgoing) and len(self._table.pending) == 1:
+                try:
+                    self._link.transport.write(frame)  # one at a time, as before: nobody to wait for
+                except BaseException:  # see `_flush`
+                    self._link.transport.abort()
+                    self._table.abandon(pending)
+                    raise
+            else:
+                if not self._outgoing:
+                    loop.call_soon(self._flush)  # what other tasks send meanwhile goes in the same call
+                self._outgoing.append(frame)
         if pending.deadline < self._timer_at:
             self._set_timer(pending.deadline)
+        return waker
 
     def _flush(self) -> None:
         frames, self._outgoing = self._outgoing, []
+        self._was_single = len(frames) == 1
         if self._link is not None and frames:
-            self._link.transport.write(b"".join(frames) if len(frames) > 1 else frames[0])
+            try:
+                self._link.transport.write(b"".join(frames) if len(frames) > 1 else frames[0])
+            except BaseException:  # a signal handler's: nobody knows how much was sent
+                self._link.transport.abort()
+                raise
 
     def _has_room(self, is_write: bool) -> bool:
-        link = self._link
-        return not (is_write and self._table.writes >= WRITES_MAX) and (link is None or link.writable.is_set())
+        if is_write and self._table.writes >= WRITES_MAX:
+            return False
+        return self._link is None or self._link.is_writable
 
-    async def _queue(self, pending: Pending, *, is_write: bool) -> None:
+    async def _queue(self, pending: Pending, *, is_write: bool) -> asyncio.Future[None]:
         """Send when there is room. Calls keep their order: while one waits, those that come later wait behind it."""
         self._queued += 1
         try:
             async with time_limit(pending.deadline - monotonic()), self._turn:
                 while not self._has_room(is_write):
                     await self._wait_for_room(is_write=is_write)
-                self._send(pending, is_write=is_write)
+                return self._send(pending, is_write=is_write)
         except TimeoutError:
             raise timed_out(pending) from None
         finally:
@@ -207,9 +242,19 @@ class AsyncConnection:
 
     # -- receiving --------------------------------------------------------------------------------------------
 
-    def take(self, message: Message) -> None:
-        """A message has come."""
-        self._wake(self._table.deliver(message))
+    def take(self, messages: Iterable[Message]) -> None:
+        """Messages have come.
+
+        :raises CrdtSyncError: one concerns the whole connection, which the daemon closes.
+        """
+        deliver = self._table.deliver
+        try:
+            for message in messages:
+                pending = deliver(message)
+                if pending is not None and not pending.waker.done():
+                    pending.waker.set_result(None)
+        finally:
+            self._tell_room()
 
     def end(self, link: Link, error: CrdtSyncError | None) -> None:
         """A link has ended; with ``error`` all that is in flight fails for it, unless the daemon only goes away."""
@@ -224,10 +269,14 @@ class AsyncConnection:
         for pending in done:
             if not pending.waker.done():
                 pending.waker.set_result(None)
+        self._tell_room()
+
+    def _tell_room(self) -> None:
         if self._table.writes < WRITES_MAX:
             self._room.set()
 
-    def _abandon(self, pending: Pending) -> None:
+    def abandon(self, pending: Pending) -> None:
+        """Nobody waits any more for a request that is not done."""
         self._table.abandon(pending)
         self._room.set()
 

@@ -20,10 +20,12 @@ from crdtsync.client.address import connection_of
 from crdtsync.client.aio.access import AsyncAccessMethods
 from crdtsync.client.aio.cluster import AsyncClusterMethods
 from crdtsync.client.aio.connection import AsyncConnection
+from crdtsync.client.aio.editing import AsyncEditorMethods
 from crdtsync.client.aio.explaining import AsyncExplainMethods
 from crdtsync.client.aio.history import AsyncHistoryMethods
 from crdtsync.client.aio.kinds import AsyncKindMethods
 from crdtsync.client.aio.mirroring import AsyncMirrorMethods
+from crdtsync.client.aio.plain import AsyncPlainMethods
 from crdtsync.client.aio.resolving import AsyncResolverMethods
 from crdtsync.client.aio.schemas import AsyncSchemaMethods
 from crdtsync.client.aio.service import AsyncServiceMethods
@@ -33,6 +35,7 @@ from crdtsync.client.listing import Listing
 from crdtsync.client.operations import Operations
 from crdtsync.client.past import Past
 from crdtsync.client.plan import Call, Compute, Plan, Step, limit_s, unfit
+from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
     import os
@@ -52,10 +55,12 @@ T = TypeVar("T")
 class AsyncSession(
     AsyncAccessMethods,
     AsyncClusterMethods,
+    AsyncEditorMethods,
     AsyncExplainMethods,
     AsyncHistoryMethods,
     AsyncKindMethods,
     AsyncMirrorMethods,
+    AsyncPlainMethods,
     AsyncResolverMethods,
     AsyncSchemaMethods,
     AsyncServiceMethods,
@@ -78,13 +83,6 @@ class AsyncSession(
         self._watches: WeakSet[AsyncWatch] = WeakSet()
 
     # -- reads ------------------------------------------------------------------------------------------------
-
-    async def get(
-        self, key: str, default: Any = None, *, after: str | None = None, timeout: Seconds | None = None
-    ) -> Any:
-        """The value of ``key``, or ``default``; see :meth:`Client.get`."""
-        timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.get(key, default, after, timeout_s), timeout_s)
 
     async def entry(self, key: str, *, after: str | None = None, timeout: Seconds | None = None) -> Entry | None:
         """The value of ``key`` with all that is known of it; see :meth:`Client.entry`."""
@@ -157,36 +155,6 @@ class AsyncSession(
         return await self.run(self._operations.status(far), timeout_s)
 
     # -- writes -----------------------------------------------------------------------------------------------
-
-    async def set(
-        self,
-        key: str,
-        value: object,
-        *,
-        ttl: Seconds | None = None,
-        if_version: str | None = None,
-        if_absent: bool = False,
-        seen: Seen = ...,
-        confidence: float | None = None,
-        meta: dict[str, Any] | None = None,
-        w: WriteConcern = None,
-        timeout: Seconds | None = None,
-    ) -> Written:
-        """Write ``value`` and return the token, on disk; see :meth:`Client.set`."""
-        timeout_s = limit_s(timeout, self.timeout_s)
-        plan = self._operations.set(
-            key,
-            value,
-            timeout_s,
-            ttl=ttl,
-            if_version=if_version,
-            if_absent=if_absent,
-            seen=seen,
-            confidence=confidence,
-            meta=meta,
-            w=w,
-        )
-        return await self.run(plan, timeout_s)
 
     async def update(
         self,
@@ -285,11 +253,16 @@ class AsyncSession(
         return AsyncSession(self._connection, self.timeout_s, overrides)
 
     async def close(self) -> None:
-        """End this session's watches and mirrors. The connection stays open for the client and its other sessions."""
-        for watch in list(self._watches):
-            watch.close()
-        self._close_mirrors()
-        self._close_resolvers()
+        """End this session's editors (what they hold is sent), watches and mirrors. The connection stays open for the
+        client and its other sessions.
+        """
+        try:
+            await self._close_editors()
+        finally:
+            for watch in list(self._watches):
+                watch.close()
+            self._close_mirrors()
+            self._close_resolvers()
 
     async def __aenter__(self) -> Self:
         return self
@@ -329,7 +302,7 @@ class AsyncSession(
         if type(step) is Call:
             reply = await self._connection.call(step, deadline)
             if step.is_write and self._connection.mirrors:
-                await self._show_in_mirrors(step, reply["token"], deadline)
+                await self._show_in_mirrors(step.arguments, reply["token"], deadline)
             return reply
         if type(step) is Compute:
             outcome = step.function(step.argument)
@@ -364,5 +337,9 @@ class AsyncClient(AsyncSession):
 
     async def close(self) -> None:
         """End the connection and this client's watches; requests of other tasks that are in flight fail."""
-        await super().close()
+        try:
+            await super().close()
+        except CrdtSyncError:  # of an editor; when it was interrupted it can be closed again
+            self._connection.close()
+            raise
         self._connection.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 from struct import pack
 from time import monotonic
@@ -44,20 +43,29 @@ class Channel:
                 self._receive_limit_s = limit_s
             try:
                 return self._socket.recv(_RECEIVE_BYTES)
-            except BlockingIOError:
-                continue
-            except OSError:
-                return b""
+            except OSError as error:
+                if _is_thrown_in(error):
+                    raise
+                if not isinstance(error, BlockingIOError):
+                    return b""
 
     def send(self, frame: bytes, deadline: float) -> bool:
-        """Send all of ``frame``; False if the connection broke, which it also does when the deadline passes halfway."""
+        """Send all of ``frame``; False if the connection broke, which it also does when the deadline passes halfway,
+        or an exception comes from outside: then nobody knows how much was sent.
+        """
         try:
-            sent = self._socket.send(frame)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            return False
-        return sent == len(frame) or self._send_rest(memoryview(frame)[sent:], deadline)
+            try:
+                sent = self._socket.send(frame)
+            except OSError as error:
+                if _is_thrown_in(error):
+                    raise
+                if not isinstance(error, BlockingIOError):
+                    return False
+                sent = 0
+            return sent == len(frame) or self._send_rest(memoryview(frame)[sent:], deadline)
+        except BaseException:
+            self.shutdown()
+            raise
 
     def _send_rest(self, rest: memoryview, deadline: float) -> bool:
         while rest:
@@ -70,16 +78,20 @@ class Channel:
                 self._send_limit_s = limit_s
             try:
                 rest = rest[self._socket.send(rest) :]
-            except BlockingIOError:
-                continue
-            except OSError:
-                return False
+            except OSError as error:
+                if _is_thrown_in(error):
+                    raise
+                if not isinstance(error, BlockingIOError):
+                    return False
         return True
 
     def shutdown(self) -> None:
         """End the connection; a thread that is blocked on it sees that at once."""
-        with contextlib.suppress(OSError):
+        try:
             self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError as error:
+            if _is_thrown_in(error):
+                raise
 
     def close(self) -> None:
         """Give back the file descriptor; the connection ends when no other process holds it."""
@@ -111,8 +123,10 @@ def _connect(paths: Sequence[str], deadline: float) -> socket.socket:
                 socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(limit_s)
             )  # for room in the daemon's backlog
             sock.connect(path)
-        except OSError as error:
+        except BaseException as error:
             sock.close()
+            if not isinstance(error, OSError) or _is_thrown_in(error):
+                raise
             failures.append((path, error))
         else:
             return sock
@@ -131,6 +145,14 @@ def _greet(channel: Channel, hello: bytes, deadline: float) -> tuple[FrameReader
         if data is None:
             raise DaemonUnavailable("the daemon took the connection and did not answer in time: see its log")
     raise DaemonUnavailable("the daemon closed the connection at once: see its log")
+
+
+def _is_thrown_in(error: OSError) -> bool:
+    """Whether it is not the system's, but came out of a signal handler of the caller's, as a TimeoutError may: that has
+    a frame of its own below the one that made the system call.
+    """
+    traceback = error.__traceback__
+    return traceback is not None and traceback.tb_next is not None
 
 
 def _timeval(seconds: float) -> bytes:

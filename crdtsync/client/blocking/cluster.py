@@ -65,7 +65,7 @@ class ClusterMethods:
         """Make this node a member of the cluster that an invite is of.
 
         It begins anew, and its connections end. Where it holds data that is refused, unless ``archive`` puts that
-        aside.
+        aside, or it is data of that very cluster: then it stays, and the answer has ``kept``.
         """
         return self._ask("cluster_join", join_arguments(invite, listen, archive), timeout)
 

@@ -3,6 +3,9 @@
 Leader and followers: of the threads that wait for a reply one, the leader, reads the socket and hands out what comes,
 the others' replies too. When it has its own it goes, and wakes another to lead. The leader also reconnects, and sends
 again what has no answer.
+
+A signal handler of the caller's may raise anywhere in here, in the main thread. That comes out as it is; if it came
+where bytes may be half sent, or received and not handed out, the connection ends, and the next leader reconnects.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import os
 from threading import TIMEOUT_MAX, Condition, Lock
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from crdtsync.client.backoff import Backoff
 from crdtsync.client.blocking.channel import Channel, dial
@@ -25,6 +28,16 @@ if TYPE_CHECKING:
 
     from crdtsync.client.blocking.mirror import Mirror
     from crdtsync.client.plan import Call
+
+
+class _Torn(FrameReader):
+    """In place of the reader of a connection of which something was lost: whoever reads on is told that it ended."""
+
+    def feed(self, _data: bytes) -> NoReturn:
+        raise DaemonUnavailable("this connection was interrupted")
+
+
+_TORN = _Torn()
 
 
 class Connection:
@@ -73,8 +86,19 @@ class Connection:
         :raises CrdtSyncError: what the daemon answered.
         """
         pending = Pending(call.operation, call.arguments, deadline, waits=call.waits)
+        self.ask(pending, is_write=call.is_write)
+        return pending.outcome()
+
+    def ask(self, pending: Pending, *, is_write: bool) -> None:
+        """Send a request and wait until it is done, in one way or another.
+
+        :raises Timeout: the deadline came first.
+        """
         try:
-            while not self._send(pending, is_write=call.is_write):
+            if self._send_alone(pending, is_write=is_write):
+                self._lead(pending)
+                return
+            while not self._send(pending, is_write=is_write):
                 self._wait_for_room(pending)
             while not pending.done:
                 waker = self._enlist(pending)
@@ -85,8 +109,11 @@ class Connection:
                     if monotonic() >= pending.deadline:  # a new connection may have made that later
                         raise timed_out(pending)
         finally:
-            self._leave(pending)
-        return pending.outcome()
+            try:
+                self._leave(pending)
+            except BaseException:  # a signal handler's, halfway: whoever stayed the leader would hold up all others
+                self._leave(pending)
+                raise
 
     def attach(self, deadline: float) -> None:
         """Connect, introduce ourselves and send what is in flight.
@@ -127,6 +154,24 @@ class Connection:
                 self._channel = None
 
     # -- sending ----------------------------------------------------------------------------------------------
+
+    def _send_alone(self, pending: Pending, *, is_write: bool) -> bool:
+        """Number and send a request, and become the leader, if nobody else has one on its way; False: somebody has.
+
+        Nobody reads while this sends; but neither is there a reply that anybody waits for.
+        """
+        if self._sending.locked():
+            return False
+        with self._sending:  # not `acquire`: a signal handler may raise between that and a `try`
+            with self._mutex:
+                channel = self._channel
+                if channel is None or self._table.pending or self._leader is not None:
+                    return False
+                frame = self._table.admit(pending, is_write=is_write)
+                pending.sent = True
+                self._leader = pending
+            channel.send(frame, pending.deadline)  # if it breaks, the leader notices and sends it again
+        return True
 
     def _send(self, pending: Pending, *, is_write: bool) -> bool:
         """Number and send a request; False if too many writes are in flight."""
@@ -172,24 +217,28 @@ class Connection:
             return waker
 
     def _leave(self, pending: Pending) -> None:
-        """The end of every wait, also by an exception: if nobody leads now, somebody who waits must."""
+        """The end of every wait, also by an exception: if nobody leads now, somebody who waits must. Repeatable."""
         with self._mutex:
             if not pending.done:
                 self._table.abandon(pending)
                 self._tell_room()
-            self._followers.pop(pending.id, None)
+            if pending.waker is not None:
+                self._followers.pop(pending.id, None)
             if self._leader is pending:
                 self._leader = None
-            if self._leader is None and self._followers:
-                _, follower = self._followers.popitem()
+            if self._followers and self._leader is None:
+                newest = next(reversed(self._followers))
+                follower = self._followers[newest]
+                del self._followers[newest]  # no call before the next one, so no signal handler comes between
                 follower.waker.release()
         if self._is_closed and self._channel is not None:
             self._release()
 
     def _wake(self, done: Iterable[Pending]) -> None:
         for pending in done:
-            follower = self._followers.pop(pending.id, None)
+            follower = self._followers.get(pending.id)
             if follower is not None:
+                del self._followers[pending.id]  # see `_leave`
                 follower.waker.release()
         self._tell_room()
 
@@ -199,24 +248,41 @@ class Connection:
             self._room.notify_all()
 
     def _lead(self, pending: Pending) -> None:
-        while not pending.done:
-            channel = self._channel
-            if channel is None:
-                self._reattach(pending)
-                continue
-            data = channel.receive(pending.deadline)
-            if data is None:
-                raise timed_out(pending)
-            if data:
-                self._take(channel, data)
-            else:
-                self._drop(channel)
+        try:
+            while not pending.done:
+                channel = self._channel
+                if channel is None:
+                    self._reattach(pending)
+                    continue
+                data = channel.receive(pending.deadline)
+                if data:
+                    self._take(channel, data)
+                elif data is None:
+                    break
+                else:
+                    self._drop(channel)
+        except BaseException:
+            self._tear()
+            raise
+        if not pending.done:
+            raise timed_out(pending)
+
+    def _tear(self) -> None:
+        """An exception came from outside: what was received may be lost, so what is left makes no sense."""
+        self._frames = _TORN  # first, and no call: should another come now, the next leader knows all the same
+        channel = self._channel
+        if channel is not None:
+            channel.shutdown()
+        with self._mutex:
+            self._wake([follower for follower in self._followers.values() if follower.done])
 
     def _take(self, channel: Channel, data: bytes) -> None:
         try:
             for message in self._frames.feed(data):
                 with self._mutex:
-                    self._wake(self._table.deliver(message))
+                    done = self._table.deliver(message)
+                    if done is not None and (done.waker is not None or self._room_wanted):
+                        self._wake((done,))
         except CrdtSyncError as error:  # about the connection as a whole: a frame that is none, or the daemon says so
             self._drop(channel)
             if not isinstance(error, DaemonUnavailable):

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from crdtsync.client.durations import Seconds
     from crdtsync.client.memory import ReadMemory
     from crdtsync.client.operations import Operations
-    from crdtsync.client.plan import Call
 
 
 class MirrorMethods:
@@ -61,12 +60,12 @@ class MirrorMethods:
         """In what this session differs from the connection's hello. For the other parts of this library."""
         return self._overrides
 
-    def _show_in_mirrors(self, call: Call, token: Any, deadline: float) -> None:
+    def _show_in_mirrors(self, arguments: Arguments, token: Any, deadline: float) -> None:
         """A write is done: it returns when the client's mirrors show it."""
         from crdtsync.client.mirror.state import written_keys
 
-        space = call.arguments.get("space", self._connection.space)
-        keys = written_keys(call.arguments)
+        space = arguments.get("space", self._connection.space)
+        keys = written_keys(arguments)
         for mirror in list(self._connection.mirrors):
             if mirror.concerns(space, keys):
                 mirror.see(mirror.point_of(token), token, deadline)

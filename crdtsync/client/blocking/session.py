@@ -14,11 +14,13 @@ from crdtsync.client.address import connection_of
 from crdtsync.client.blocking.access import AccessMethods
 from crdtsync.client.blocking.cluster import ClusterMethods
 from crdtsync.client.blocking.connection import Connection
+from crdtsync.client.blocking.editing import EditorMethods
 from crdtsync.client.blocking.explaining import ExplainMethods
 from crdtsync.client.blocking.forking import restart_in_children
 from crdtsync.client.blocking.history import HistoryMethods
 from crdtsync.client.blocking.kinds import KindMethods
 from crdtsync.client.blocking.mirroring import MirrorMethods
+from crdtsync.client.blocking.plain import PlainMethods
 from crdtsync.client.blocking.resolving import ResolverMethods
 from crdtsync.client.blocking.schemas import SchemaMethods
 from crdtsync.client.blocking.service import ServiceMethods
@@ -28,6 +30,7 @@ from crdtsync.client.listing import Listing
 from crdtsync.client.operations import Operations
 from crdtsync.client.past import Past
 from crdtsync.client.plan import Call, Compute, Plan, Step, limit_s, unfit
+from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
     import os
@@ -47,10 +50,12 @@ T = TypeVar("T")
 class Session(
     AccessMethods,
     ClusterMethods,
+    EditorMethods,
     ExplainMethods,
     HistoryMethods,
     KindMethods,
     MirrorMethods,
+    PlainMethods,
     ResolverMethods,
     SchemaMethods,
     ServiceMethods,
@@ -79,16 +84,6 @@ class Session(
         restart_in_children(self)
 
     # -- reads ------------------------------------------------------------------------------------------------
-
-    def get(self, key: str, default: Any = None, *, after: str | None = None, timeout: Seconds | None = None) -> Any:
-        """The value of ``key``, or ``default`` if it is absent: of a counter an int, of a set or log the list of its
-        elements, of a map a dict, of a text a str.
-
-        Of several concurrent values this is the winner, and the next ``set`` supersedes it alone. With ``after`` (a
-        token) it waits until this daemon holds what the token names.
-        """
-        timeout_s = limit_s(timeout, self.timeout_s)
-        return self.run(self._operations.get(key, default, after, timeout_s), timeout_s)
 
     def entry(self, key: str, *, after: str | None = None, timeout: Seconds | None = None) -> Entry | None:
         """The value of ``key`` with its author, time, version and siblings; None if it is absent.
@@ -183,53 +178,6 @@ class Session(
         return self.run(self._operations.status(far), timeout_s)
 
     # -- writes -----------------------------------------------------------------------------------------------
-
-    def set(
-        self,
-        key: str,
-        value: object,
-        *,
-        ttl: Seconds | None = None,
-        if_version: str | None = None,
-        if_absent: bool = False,
-        seen: Seen = ...,
-        confidence: float | None = None,
-        meta: dict[str, Any] | None = None,
-        w: WriteConcern = None,
-        timeout: Seconds | None = None,
-    ) -> Written:
-        """Write ``value`` and return the token of the write, a str that knows more (:class:`~crdtsync.client.Written`).
-
-        On return it is on this node's disk; with ``w`` (a number, ``"majority"``, ``"all"``) on so many nodes'. It
-        supersedes what this session last read of the key, and wrote since, and nothing newer: what it had not seen
-        lives on as a sibling. A session that never read the key, if it wrote it or not, replaces the winner blindly.
-        ``seen`` (a version) says instead what the author had seen; None writes blind; ``"?"`` supersedes nothing, so
-        that what is there lives on as a sibling.
-
-        :param value: None, bool, int (64 bit), float, str, bytes, or lists and dicts of them; at most 1 MiB.
-        :param ttl: forget the value after this time.
-        :param if_version: write only if the key is at this version (``entry.version``) on this node.
-        :param if_absent: write only if the key is absent on this node.
-        :param confidence: how sure the author is, 0 to 1.
-        :param meta: anything to keep beside the value.
-        :raises VersionMismatch: the condition is false; ``current`` is what the key holds, and counts as read.
-        :raises InvalidValue: the value cannot be stored exactly; ``path`` says where.
-        :raises OutcomeUnknown: the connection broke, and nobody can tell whether it is done.
-        """
-        timeout_s = limit_s(timeout, self.timeout_s)
-        plan = self._operations.set(
-            key,
-            value,
-            timeout_s,
-            ttl=ttl,
-            if_version=if_version,
-            if_absent=if_absent,
-            seen=seen,
-            confidence=confidence,
-            meta=meta,
-            w=w,
-        )
-        return self.run(plan, timeout_s)
 
     def update(
         self,
@@ -357,11 +305,16 @@ class Session(
         return Session(self._connection, self.timeout_s, overrides)
 
     def close(self) -> None:
-        """End this session's watches and mirrors. The connection stays open for the client and its other sessions."""
-        for watch in list(self._watches):
-            watch.close()
-        self._close_mirrors()
-        self._close_resolvers()
+        """End this session's editors (what they hold is sent), watches and mirrors. The connection stays open for the
+        client and its other sessions.
+        """
+        try:
+            self._close_editors()
+        finally:
+            for watch in list(self._watches):
+                watch.close()
+            self._close_mirrors()
+            self._close_resolvers()
 
     def __enter__(self) -> Self:
         return self
@@ -401,7 +354,7 @@ class Session(
         if type(step) is Call:
             reply = self._connection.call(step, deadline)
             if step.is_write and self._connection.mirrors:
-                self._show_in_mirrors(step, reply["token"], deadline)
+                self._show_in_mirrors(step.arguments, reply["token"], deadline)
             return reply
         if type(step) is Compute:
             return step.function(step.argument)
@@ -455,5 +408,9 @@ class Client(Session):
 
     def close(self) -> None:
         """End the connection and this client's watches; requests of other threads that are in flight fail."""
-        super().close()
+        try:
+            super().close()
+        except CrdtSyncError:  # of an editor; when it was interrupted it can be closed again
+            self._connection.close()
+            raise
         self._connection.close()

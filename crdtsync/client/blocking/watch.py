@@ -120,18 +120,22 @@ class Watch:
         if channel is None:
             self._reattach(deadline)
             return
-        data = channel.receive(deadline)
-        if data is None:
-            raise self._state.nothing_came()
-        if not data:
-            self._drop()
-            return
         try:
-            for message in self._frames.feed(data):
+            data = channel.receive(deadline)
+            for message in self._frames.feed(data) if data else ():
                 self._state.take(message)
         except CrdtSyncError as error:
             self._drop()
             self._state.standing.outlast(error)
+        except BaseException:  # a signal handler's: something received may be lost, and is told again
+            self._drop()
+            raise
+        else:
+            if data is None:
+                raise self._state.nothing_came()
+            if not data:
+                self._drop()
+                return
         if self._state.standing.is_taken:
             self._backoff.reset()
 
@@ -142,7 +146,11 @@ class Watch:
                 channel.close()
                 return
             self._channel = channel
-        channel.send(self._state.request(), deadline)
+        try:
+            channel.send(self._state.request(), deadline)
+        except BaseException:
+            self._drop()
+            raise
 
     def _reattach(self, deadline: float) -> None:
         sleep(min(self._backoff.next_s(), max(deadline - monotonic(), 0)))

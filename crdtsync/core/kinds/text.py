@@ -12,15 +12,18 @@ from crdtsync.core.kinds.text_join import compact, edit_absorbed, merge_siblings
 from crdtsync.core.kinds.text_lineage import LINEAGE, attributes_of, by_document, document_of, lineage_of
 from crdtsync.core.seen import NotYet
 from crdtsync.core.yjs import NO_CHANGE
-from crdtsync.errors import CrdtSyncError, InvalidRequest, Refused
+from crdtsync.errors import CrdtSyncError, InvalidRequest, Refused, TooLarge
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
-from crdtsync.wire.limits import check_key, check_value_size, shown
+from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, check_key, check_value_size, shown
 from crdtsync.wire.tokens import decode_dot, encode_dot, encode_version
 
 if TYPE_CHECKING:
     from crdtsync.core.draft import Draft
     from crdtsync.core.replica import Replica
+
+READ_BYTES_MAX = AGENT_FRAME_BYTES_MAX - 64 * 1024
+"""Of a text that is read: what fits into a frame beside all that is told with it."""
 
 
 def _apply(draft: Draft, args: Arguments) -> Result:
@@ -34,7 +37,7 @@ def _apply(draft: Draft, args: Arguments) -> Result:
     draft.check_kind(key, live, Kind.TEXT, "text")
     document = _document(draft, live, args.get("document"))
     target = document or draft.own_dot()
-    draft.check_edit(target, update)
+    draft.lengths.check(key, target, update, draft.check_edit(target, update))
     if document is None or not _is_brought_over(draft, key, document, update):
         markers = [e.dot for e in by_document(draft.held(key)).get(target, ()) if e.sub != LINEAGE]
         draft.add(text_op(key, None, document, update, markers))
@@ -106,7 +109,14 @@ def _copy(group: Sibling) -> list[Copied]:
 
 
 def _read(replica: Replica, group: Sibling) -> bytes:
-    return pack(replica.documents.get(document_of(group[-1])).read())
+    document = replica.documents.get(document_of(group[-1]))
+    size_bytes = document.text_bytes()
+    if size_bytes > READ_BYTES_MAX:
+        raise TooLarge(
+            f"the text {shown(group[-1].key)} has {size_bytes:,} bytes; at most {READ_BYTES_MAX:,} fit into one reply: "
+            "it can only be deleted; keep what is so long in several keys"
+        )
+    return pack(document.read())
 
 
 def _is_short(replica: Replica, group: Sibling) -> bool:

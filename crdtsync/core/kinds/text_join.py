@@ -67,7 +67,6 @@ def compact(draft: Draft, key: str, group: Sibling) -> Compaction:
 
     :raises InvalidValue: it holds more than text.
     """
-    replica = draft.replica
     old = document_of(group[-1])
     document = _settled(draft, old)
     bytes_before = len(document.state())
@@ -75,6 +74,14 @@ def compact(draft: Draft, key: str, group: Sibling) -> Compaction:
     bytes_after = sum(map(len, updates))
     if bytes_after >= bytes_before:
         return Compaction(old, bytes_before, bytes_before)
+    fresh = begin_anew(draft, key, group, updates)
+    return Compaction(fresh, bytes_before, bytes_after)
+
+
+def begin_anew(draft: Draft, key: str, group: Sibling, updates: Sequence[bytes]) -> Dot:
+    """A new document, made by these Yjs updates, in the place of the one that ``group`` names."""
+    replica = draft.replica
+    old = document_of(group[-1])
     lineage = {old: edits_of(replica, old)} | _still_held(replica, lineage_of(group))
     fresh = draft.own_dot()
     removes = [entry.dot for entry in _naming(draft.held(key), old)]
@@ -84,7 +91,7 @@ def compact(draft: Draft, key: str, group: Sibling) -> Compaction:
         dot = draft.own_dot()
         draft.add(text_op(key, None, fresh, update, previous))
         previous = [dot]
-    return Compaction(fresh, bytes_before, bytes_after)
+    return fresh
 
 
 def merge_siblings(draft: Draft, key: str, groups: list[Sibling]) -> None:

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crdtsync.testing.faults import clusters, kinds, machines, past, replication, sessions, snapshots, storage, watching
+from crdtsync.testing.faults import (
+    clusters,
+    kinds,
+    machines,
+    past,
+    replication,
+    sessions,
+    short,
+    snapshots,
+    storage,
+    watching,
+)
 from crdtsync.testing.faults.known import KNOWN
 from crdtsync.testing.faults.planting import FAULTS, SEEDS_MAX, Caught, Fault, catch, judge_of
 
-_PLACES = (sessions, replication, storage, machines, snapshots, kinds, past, watching, clusters)
+_PLACES = (sessions, replication, storage, machines, snapshots, kinds, past, watching, clusters, short)
 
 
 def seeds_of(fault: Fault, count: int = SEEDS_MAX, is_hinted: bool = True) -> list[int]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from unittest import mock
+
 from crdtsyncd import opening, store
-from crdtsyncd.journal import Journal
+from crdtsyncd.journal_file import JournalFile
 from crdtsyncd.mark import Mark
 from crdtsyncd.outcomes import Outcomes
 from crdtsyncd.store import Store
@@ -22,7 +25,7 @@ from crdtsync.testing.faults.planting import Patches, fault
 @fault("ought to hold", is_troubled=True)
 def commits_are_not_flushed(patch: Patches):
     """What was acknowledged goes with the power (``synchronous=NORMAL``)."""
-    set_up, settle = opening.set_up, Store._settle
+    set_up, settle, flush = opening.set_up, Store._settle, JournalFile.flush
 
     def hasty(db):
         set_up(db)
@@ -32,8 +35,15 @@ def commits_are_not_flushed(patch: Patches):
         settle(self)
         self._connection.execute("PRAGMA synchronous = NORMAL")
 
+    def unflushed(self):
+        flushes = self.flushes
+        with mock.patch.object(os, "fdatasync"):
+            flush(self)
+        self.flushes = flushes
+
     patch.setattr(store, "set_up", hasty)
     patch.setattr(Store, "_settle", still_hasty)
+    patch.setattr(JournalFile, "flush", unflushed)
 
 
 @fault("applied another change", keys=REGISTERS, is_troubled=True)
@@ -46,10 +56,7 @@ def a_writer_goes_on_after_its_disk_went_back(patch: Patches):
 def the_journal_is_not_read_at_the_start(patch: Patches):
     """What was committed and not yet in the tables is lost with a kill."""
 
-    def forget(self):
-        self._db.execute("DELETE FROM journal")
-
-    patch.setattr(Journal, "load", forget)
+    patch.setattr(JournalFile, "rows", lambda self, state: (0 if state is None else state.settled, []))
 
 
 @fault("for the second time", is_troubled=True)

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from crdtsync.core.agents import Desk
+from crdtsync.core.sync import Sync
+from crdtsync.core.watches import Watches
 from crdtsync.testing.clusters.player import plan_cluster
 from crdtsync.testing.histories import run_history
 from crdtsync.testing.model import Broken
@@ -62,6 +64,9 @@ class Fault(NamedTuple):
     plant: Plant
     how: dict[str, Any]
     play: Callable[..., object] = run_history
+    is_short: bool = False
+    """Planted into the short ways of plain writes and turns, which are switched off for the others: those break what
+    the short ways do by themselves."""
 
 
 class Caught(NamedTuple):
@@ -90,6 +95,17 @@ def fault(says: str, breaks: str = "", **how: Any) -> Callable[[Plant], Plant]:
     return register
 
 
+def short_fault(says: str, breaks: str = "", **how: Any) -> Callable[[Plant], Plant]:
+    """The same for one in the short ways."""
+
+    def register(plant: Plant) -> Plant:
+        fault(says, breaks, **how)(plant)
+        FAULTS[-1] = FAULTS[-1]._replace(is_short=True)
+        return plant
+
+    return register
+
+
 def cluster_fault(says: str, breaks: str = "") -> Callable[[Plant], Plant]:
     """The same for one that the histories of clusters are to find."""
 
@@ -109,7 +125,8 @@ def _play_cluster(seed: int) -> None:
 def planted(fault: Fault) -> Iterator[None]:
     """The code under test has that fault."""
     patches = Patches()
-    patches.setattr(Desk, "IS_SHORT", False)
+    for has_short_ways in (Desk, Sync, Watches):
+        patches.setattr(has_short_ways, "IS_SHORT", fault.is_short)
     try:
         fault.plant(patches)
         yield
@@ -139,6 +156,7 @@ def judge_of(said: str) -> str:
 
 
 _JUDGES = (
+    (r"in a short turn", "bounds"),
     (r"removal|removed|lets in|differ in the end", "membership"),
     (r"leaks to", "who may hold a space"),
     (r"lists the rules|with level|where it held", "rights"),

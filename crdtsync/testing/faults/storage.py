@@ -16,9 +16,9 @@ def removals_not_stored(patch: Patches):
     """After a restart, what was removed is back."""
     write = Store._write
 
-    def forgetful(self, batch):
+    def forgetful(self, batch, era):
         batch.removed_rows = []
-        write(self, batch)
+        write(self, batch, era)
 
     patch.setattr(Store, "_write", forgetful)
 
@@ -28,14 +28,14 @@ def commit_loses_its_last_change(patch: Patches):
     """The disk says yes, and the last change of the batch is not on it."""
     write = Store._write
 
-    def torn(self, batch):
+    def torn(self, batch, era):
         if len(batch.changes) > 1:
             lost = batch.changes.pop()
             batch.entries = [e for e in batch.entries if (e.writer, e.seq) != (lost.writer, lost.seq)]
             batch.document_updates = [
                 u for u in batch.document_updates if (u.by_writer, u.by_seq) != (lost.writer, lost.seq)
             ]
-        write(self, batch)
+        write(self, batch, era)
 
     patch.setattr(Store, "_write", torn)
 

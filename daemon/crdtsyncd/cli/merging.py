@@ -29,12 +29,18 @@ def join_and_merge(settings: Settings, invite: str, listen: tuple[str, ...]) -> 
     """As the command ``cluster join --merge``.
 
     What the cluster holds of a key too becomes a sibling, or is counted on, added and appended in the way of the key's
-    kind. If this stops half way, all is still in the archive, and the exported lines are where the message says; where
-    the node does not join, no such lines are left.
+    kind. A node whose data is of that cluster already, as that of a restored backup, keeps it instead. If this stops
+    half way, all is still in the archive, and the exported lines are where the message says; where the node does not
+    join, no such lines are left.
 
     :raises CommandFailed: it has joined, and not all that it held is in the cluster.
     """
     with connect(settings) as client:
+        try:
+            return client.cluster_join(invite, listen=listen)
+        except Refused as refusal:
+            if refusal.code != "not_empty":
+                raise
         spaces = [str(space["name"]) for space in client.status()["spaces"] if space["keys"]]
     output.warning(STAY_BEHIND)
     place = Path(tempfile.mkdtemp(prefix="crdtsync-merge-"))

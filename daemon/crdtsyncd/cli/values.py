@@ -116,4 +116,4 @@ def _integer(digits: str) -> int:
 
 
 def _lower_first(message: str) -> str:
-    return message[:1].lower() + message[1:]
+    return message[:1].lower() + message[1:].removesuffix(" at")  # where is said by whoever shows it

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crdtsyncd.config import Config, config_path, default_data_dir, load_config
+from crdtsyncd.config import Config, default_data_dir
 from crdtsyncd.doctor.alive import examine_status
 from crdtsyncd.doctor.finding import Finding, ok, problem, warning
 from crdtsyncd.doctor.host import examine_clock, examine_data, examine_disk, examine_units
 from crdtsyncd.doctor.ports import examine_ports
+from crdtsyncd.doctor.settings import examine_settings
 from crdtsyncd.units import SERVICE_DATA, installed_places, is_service_here
 
 from crdtsync.errors import ConfigError, CrdtSyncError, DaemonUnavailable
@@ -23,10 +24,10 @@ TIMEOUT_S = 5.0
 
 def examine(socket: str | None, config_file: str | None, data_dir: str | None) -> Iterator[Finding]:
     """Every finding, as soon as it is known."""
-    config, finding = _config(config_file)
-    yield finding
     yield from examine_units()  # before the daemon is asked: a connection makes systemd try to start it
     status, finding = _ask(socket)
+    yield finding
+    config, finding = examine_settings(config_file, None if status is None else int(status["node"]["pid"]))
     yield finding
     place = Path(data_dir) if data_dir is not None else _data_dir(config, status)
     yield from examine_data(place, runs=status is not None)
@@ -36,16 +37,6 @@ def examine(socket: str | None, config_file: str | None, data_dir: str | None) -
         yield from examine_ports(config, None if status is None else [peer.get("url") for peer in status["peers"]])
     if status is not None:
         yield from examine_status(status)
-
-
-def _config(file: str | None) -> tuple[Config | None, Finding]:
-    source = Path(file) if file is not None else config_path()
-    where = str(source) if source is not None else "no file, so the defaults hold"
-    try:
-        return load_config(source, {}), ok("settings", where)
-    except ConfigError as error:
-        remedy = "correct it, then look again: crdtsyncd --check-config says what is allowed"
-        return None, problem("settings", error.message, remedy)
 
 
 def _ask(socket: str | None) -> tuple[dict[str, Any] | None, Finding]:

@@ -16,6 +16,7 @@ from crdtsyncd.cli.units import byte_size
 from crdtsyncd.config import Config
 from crdtsyncd.doctor.finding import Finding, ok, problem, warning
 from crdtsyncd.header import read_header
+from crdtsyncd.journal import journal_misfit
 from crdtsyncd.schema import APPLICATION_ID, FORMAT
 from crdtsyncd.store import DATABASE_NAME
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 CALL_TIMEOUT_S = 5.0
 YEAR_MIN = 2025
+_MISFIT_REMEDY = "do one of these, then start the daemon; docs/troubleshooting.md says more, under Messages"
 _NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "glusterfs", "ceph", "afs")
 
 
@@ -65,7 +67,9 @@ def _database(place: Path, *, runs: bool) -> Iterator[Finding]:
             "data", f"{path} cannot be read: {error}", "check the disk, or put a backup in place: crdtsync restore"
         )
         return
-    if runs or header is None or header == (0, 0):
+    if not runs and (header is None or header == (0, 0)) and (misfit := journal_misfit(path)):
+        yield problem("data", misfit, _MISFIT_REMEDY)
+    elif runs or header is None or header == (0, 0):
         yield ok("data", f"{place}" + ("" if runs or header else ", which has no database yet"))
     elif header.application_id != APPLICATION_ID:
         yield problem("data", f"{path} belongs to another program", "move it away, or choose another data_dir")
@@ -75,6 +79,8 @@ def _database(place: Path, *, runs: bool) -> Iterator[Finding]:
             f"{path} was written by a newer crdtsyncd (format {header.format}, this one knows {FORMAT})",
             "upgrade crdtsync; the database is as it was",
         )
+    elif misfit := journal_misfit(path):
+        yield problem("data", misfit, _MISFIT_REMEDY)
     else:
         older = f", of the older format {header.format}, brought up to date at the next start"
         yield ok("data", f"{path}" + (older if header.format < FORMAT else ""))
@@ -191,23 +197,23 @@ def examine_units() -> Iterator[Finding]:
 
 def _units(place: Place) -> Iterator[Finding]:
     from crdtsyncd.unit_faults import faults
-    from crdtsyncd.units import UNITS, is_current, state
+    from crdtsyncd.units import UNITS, is_current, states
 
     from crdtsync.errors import ConfigError
 
     try:
-        states = [state(place, unit) for unit in UNITS]
+        found_states = states(place)
     except ConfigError as error:
         yield warning("service", f"its manager does not say how it is: {error.message}", "log in anew, then look again")
         return
-    wrong = {fault.unit: fault for fault in faults(place, states)}
-    for found in states:
+    wrong = {fault.unit: fault for fault in faults(place, found_states)}
+    for found in found_states:
         fault = wrong.get(found.unit)
         waits = found.active == "inactive" and found.unit == UNITS[1] and UNITS[0] not in wrong
         if fault is not None and not waits:  # the first agent that connects starts it
-            yield problem("service", f"{fault.unit} {fault.message}", fault.remedy)
+            yield problem("service", f"{fault.unit}{place.whose} {fault.message}", fault.remedy)
         elif not is_current(place, found.unit):
             install = "crdtsync service install --user" if place.sysusers is None else "sudo crdtsync service install"
-            yield warning("service", f"{found.unit} is not that of this version", install)
-        else:
-            yield ok("service", f"{found.unit} is {found.active}, {found.enabled}")
+            yield warning("service", f"{found.unit}{place.whose} is not that of this version", install)
+        elif found.unit in UNITS or (found.active, found.enabled) != ("inactive", "disabled"):
+            yield ok("service", f"{found.unit}{place.whose} is {found.active}, {found.enabled}")

@@ -25,10 +25,10 @@ _SIZES_CHARS_MIN = 60
 """Below this width the sizes of the log and the history of spaces, and round trips, are left out."""
 
 
-def draw(frame: Frame, width: int, height: int) -> RenderableType:
-    """The whole screen."""
+def draw(frame: Frame, width: int, height: int, hint: str = "") -> RenderableType:
+    """The whole screen; ``hint``: what whoever sits before it can do."""
     status = frame.status
-    head = [_title(status, width), *_rates(frame, width), *_store(status, width)]
+    head = [_title(status, width, hint), *_rates(frame, width), *_store(status, width)]
     parts: list[RenderableType] = [*head]
     alarms = _alarms(status["alarms"])
     full = _full(status["usage"])
@@ -43,17 +43,17 @@ def draw(frame: Frame, width: int, height: int) -> RenderableType:
     return Group(*parts)
 
 
-def _title(status: Mapping[str, Any], width: int) -> Text:
+def _title(status: Mapping[str, Any], width: int, hint: str) -> Text:
     node = status["node"]
     left = Text(no_wrap=True, overflow="ellipsis")
     left.append(node["name"], style="bold")
     left.append(f"  {node['state']}", style=_COLOURS.get(node["state"], "red"))
     left.append(f"  up {span(node['uptime_s'])}")
-    hint, version = "q quits", f"  version {node['version']}"
+    version = f"  version {node['version']}"
     if len(left) + len(version) + len(hint) + 2 <= width:
         left.append(version)
     gap = width - len(left) - len(hint)
-    if gap >= 2:
+    if hint and gap >= 2:
         left.append(" " * gap + hint, style="dim")
     return left
 

@@ -11,6 +11,8 @@ import pytest
 from crdtsyncd.cli import merging
 from crdtsyncd.cli.commands.cluster import _key_state
 
+from crdtsync.errors import Refused
+
 
 def test_a_key_in_use_is_not_said_to_wait():
     assert _key_state(["host-c"], finish=False) == "the new key is used once these members know it: host-c"
@@ -21,10 +23,27 @@ def test_a_key_in_use_is_not_said_to_wait():
     assert "host" not in _key_state([], finish=True)
 
 
-def test_a_member_brings_nothing_along_twice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def joining(answer: dict[str, Any], refusal: Refused | None = None) -> Any:
+    """How a daemon answers who asks to join: with ``refusal`` who would not have its data archived."""
+
+    def cluster_join(*_: object, archive: bool = False, **__: object) -> dict[str, Any]:
+        if refusal is not None and not archive:
+            raise refusal
+        return answer
+
+    return cluster_join
+
+
+HOLDS_DATA = Refused("this node holds data already", "not_empty")
+
+
+@pytest.mark.parametrize("why, refusal", [("already", None), ("kept", None), ("already", HOLDS_DATA)])
+def test_what_is_of_the_cluster_is_not_brought_along_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, why: str, refusal: Refused | None
+):
     client = SimpleNamespace(
         status=lambda: {"spaces": [{"name": "default", "keys": 1}]},
-        cluster_join=lambda *_, **__: {"cluster": "c", "already": True},
+        cluster_join=joining({"cluster": "c", why: True}, refusal),
     )
 
     @contextmanager
@@ -36,7 +55,7 @@ def test_a_member_brings_nothing_along_twice(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(merging, "_import", lambda *_: pytest.fail("it holds this already"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     settings: Any = SimpleNamespace()
-    assert merging.join_and_merge(settings, "crdtsync1.x", ())["already"]
+    assert merging.join_and_merge(settings, "crdtsync1.x", ())[why]
     assert not list(tmp_path.iterdir())
 
 
@@ -45,7 +64,7 @@ def test_an_interrupted_merge_says_where_the_rest_lies(
 ):
     client = SimpleNamespace(
         status=lambda: {"spaces": [{"name": "default", "keys": 1}, {"name": "team", "keys": 1}]},
-        cluster_join=lambda *_, **__: {"cluster": "c"},
+        cluster_join=joining({"cluster": "c"}, HOLDS_DATA),
     )
 
     @contextmanager

@@ -36,6 +36,8 @@ def test_blank_lines_count_as_lines_and_not_as_objects():
 @pytest.mark.parametrize(
     "text, message",
     [
+        ('{"a": "x', "file:1: it is not JSON (unterminated string starting at column 7)"),
+        ('"a\tb"', "file:1: it is not JSON (invalid control character at column 3)"),
         ("{}\nx", "file:2: it is not JSON (expecting value at column 1)"),
         ('{"a": \r\n{}\n', "file:1: it is not JSON (expecting value at column 7)"),
         ("[1]", "file:1: it is not a JSON object"),

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import threading
 import time
+from unittest.mock import Mock
 
 import pytest
 
@@ -66,6 +67,27 @@ async def test_replies_find_their_tasks_in_any_order(connect):
 
     client = await connect(scene)
     assert await asyncio.gather(*(client.get(str(number)) for number in range(50))) == list(range(50))
+
+
+async def test_what_is_asked_together_is_sent_together_and_what_is_asked_alone_at_once(connect):
+    def scene(peer):
+        peer.greet()
+        for _ in range(2):
+            peer.reply(peer.receive()[0], GOT)
+        for request_id, _, _ in [peer.receive() for _ in range(10)]:
+            peer.reply(request_id, GOT)
+
+    link = (client := await connect(scene))._connection._link
+    link.transport = Mock(wraps=link.transport)
+    written = link.transport.write
+    await client.get("first")
+    await client.get("second")
+    assert written.call_count == 2
+    asked = asyncio.ensure_future(client.get("third"))
+    await asyncio.sleep(0)
+    assert written.call_count == 3, "it waited for others, of whom there had been none"
+    assert await asyncio.gather(asked, *(client.get("more") for _ in range(9))) == [42] * 10
+    assert written.call_count == 4
 
 
 async def test_a_cut_in_the_middle_of_a_reply_repeats_what_is_in_flight(connect):

@@ -1,5 +1,6 @@
 """The blocking client against a daemon that misbehaves as a real one cannot be made to on demand."""
 
+import contextlib
 import os
 import threading
 import time
@@ -16,6 +17,7 @@ from crdtsync import (
     UnknownSpace,
 )
 from crdtsync.causality import Writer
+from crdtsync.client.inflight import Pending
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.tokens import encode_token
 
@@ -417,14 +419,18 @@ def test_closing_during_a_reconnect_ends_what_waits_and_leaves_no_socket_open(co
 
 
 def test_an_interrupt_leaves_a_client_that_works(connect, monkeypatch):
-    def scene(peer):
+    def interrupted(peer):
         peer.greet()
-        first, _, _ = peer.receive()
-        second, _, _ = peer.receive()
-        peer.reply(first, GOT)
-        peer.reply(second, {**GOT, "value": b"\x01"})
+        number = peer.receive()[0]
+        with contextlib.suppress(OSError):  # the client may have hung up by now
+            peer.reply(number, GOT)
+        peer.wait_for_end()
 
-    client = connect(scene)
+    def afresh(peer):
+        peer.greet()
+        peer.reply(peer.receive()[0], {**GOT, "value": b"\x01"})
+
+    client = connect(interrupted, afresh)
     channel = client._connection._channel
 
     def interrupt(deadline):
@@ -613,3 +619,17 @@ def test_an_update_still_ends_in_time_when_the_daemon_does_not_answer(connect):
         slow_update(client)
     assert time.monotonic() - began < 10
     client.close()
+
+
+def test_who_has_the_connection_alone_reads_it_too_and_nobody_else_does(connect):
+    """While one sends as the reader, nobody reads: so there must be no reply on its way that another waits for."""
+    connection = connect(lambda peer: peer.greet())._connection
+    of_another = Pending("get", {"key": "k"}, float("inf"))
+    connection._table.admit(of_another, is_write=False)
+    assert not connection._send_alone(Pending("get", {"key": "k"}, float("inf")), is_write=False)
+    connection._table.abandon(of_another)
+    alone = Pending("get", {"key": "k"}, float("inf"))
+    assert connection._send_alone(alone, is_write=False)
+    connection._table.abandon(alone)
+    assert not connection._send_alone(Pending("get", {"key": "k"}, float("inf")), is_write=False)
+    connection._leave(alone)

@@ -156,7 +156,7 @@ def test_requests_in_flight_are_sent_again_with_what_they_need():
     table.resume(HELLO)
     pending = Pending("get", {"key": "k"}, float("inf"))
     table.admit(pending, is_write=False)
-    assert table.deliver((pending.id, POINT, ["default", token(a=4)])) == []
+    assert table.deliver((pending.id, POINT, ["default", token(a=4)])) is None
     later = Pending("get", {"key": "j"}, float("inf"))
     table.admit(later, is_write=False)
     table.deliver((pending.id, 0, None))

@@ -83,3 +83,22 @@ def test_no_history_of_reads_and_writes_ends_in_an_unjustified_blind_write():
             else:
                 memory.wrote(key, "w")
             assert all(memory.seen(known) is not None for known in read)
+
+
+class Copy:
+    """Reads of one key that were not noted one by one."""
+
+    def __init__(self, version: str) -> None:
+        self.version: str | None = version
+
+    def take(self, _key: str) -> str | None:
+        version, self.version = self.version, None
+        return version
+
+
+def test_an_own_write_replaces_what_was_read_elsewhere_before_it_too():
+    memory = ReadMemory()
+    memory.mirrors = (Copy("v1.before"),)
+    memory.read("k", "v1.read")
+    memory.wrote("k", "v1.own")
+    assert memory.seen("k") == "v1.own"

@@ -9,11 +9,13 @@ import pytest
 import crdtsync
 from crdtsync.client import (
     AsyncClient,
+    AsyncEditor,
     AsyncMirror,
     AsyncResolver,
     AsyncText,
     AsyncWatch,
     Client,
+    Editor,
     Mirror,
     Resolver,
     Text,
@@ -22,6 +24,7 @@ from crdtsync.client import (
 
 PAIRS = [
     (Client, AsyncClient),
+    (Editor, AsyncEditor),
     (Mirror, AsyncMirror),
     (Resolver, AsyncResolver),
     (Text, AsyncText),

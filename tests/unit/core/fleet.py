@@ -17,6 +17,7 @@ from typing import Any
 from crdtsyncd.store import Store
 
 from crdtsync.core.attached import User
+from crdtsync.core.caps import DEFAULT_CAPS, Caps
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
 from crdtsync.core.inputs import (
     AgentClosed,
@@ -34,7 +35,6 @@ from crdtsync.core.inputs import (
 )
 from crdtsync.core.node import Node
 from crdtsync.core.replica import Replica
-from crdtsync.core.retention import DEFAULT_CAPS, Caps
 from crdtsync.wire.change import Change, Codec
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import FrameReader

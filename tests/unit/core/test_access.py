@@ -1,94 +1,32 @@
-"""Who may do what: rules, agents with keys, quotas; and nothing of what may not be read gets out by another way."""
+"""Who may do what: rules, agents with keys; and nothing of what may not be read gets out by another way."""
 
 from __future__ import annotations
-
-import re
-from collections.abc import Iterator
-from itertools import product
-from typing import Any
 
 import pytest
 
 from crdtsync.client.new_agents import new_agent, new_agent_key
-from crdtsync.core.access.quotas import Limits
-from crdtsync.core.access.records import ACCESS as RULES
-from crdtsync.core.access.records import AGENTS, BUILT_IN, NO_RULE, AccessRecord, AgentRecord
 from crdtsync.core.access.rights import NEEDED, Right
 from crdtsync.core.attached import User
-from crdtsync.core.fleet import Reach
 from crdtsync.core.writes import WRITES
 from crdtsync.errors import NoSpace
 from crdtsync.wire.agent_keys import decode_agent_key, encode_agent_key
 from crdtsync.wire.codec import pack
-from crdtsync.wire.patterns import check_pattern
-from tests.unit.core.fleet import Fleet, Machine, Refusal, Session, fleet_of
+from tests.unit.core.fleet import Refusal
+from tests.unit.core.rights import (
+    STRANGER,
+    begin,
+    grant,
+    keyed,
+    long,
+    machine,
+    pair,
+    refused,
+    revoke,
+    root,
+)
 from tests.unit.core.texts import Editor
 
-ROOT = User(0, (0,), is_local=False)
-STRANGER = User(2000, (2000,), is_local=False)
-"""Whom the socket's mode alone let in."""
-
-
-@pytest.fixture
-def pair() -> Iterator[Fleet]:
-    with fleet_of("a", "b", linked=True) as fleet:
-        for machine in fleet.machines.values():
-            machine.step(Reach(operators=(0,)))
-        yield fleet
-
-
-@pytest.fixture
-def machine(pair: Fleet) -> Machine:
-    return pair["a"]
-
-
-@pytest.fixture
-def root(machine: Machine) -> Session:
-    return machine.agent("root", user=ROOT)
-
-
-def keyed(root: Session, name: str = "critic", **rules: str) -> Session:
-    """A new agent with rules in the space default, by right."""
-    key = root.ask("agent_create", name=name)["key"]
-    for right, pattern in rules.items():
-        grant(root, f"agent:{name}", right, pattern)
-    return root.machine.agent(name, key=key)
-
-
-def grant(root: Session, who: str, right: str, pattern: str = "**", **args: Any) -> Any:
-    return root.ask("access_grant", who=who, right=right, pattern=pattern, **args)
-
-
-def revoke(root: Session, who: str, pattern: str = "**", **args: Any) -> Any:
-    return root.ask("access_revoke", who=who, pattern=pattern, **args)
-
-
-def refused(call: Any, *args: Any, **named: Any) -> dict[str, Any]:
-    with pytest.raises(Refusal, match="not_allowed") as caught:
-        call(*args, **named)
-    return caught.value.fields
-
-
-def ended(session: Session, request: int) -> dict[str, Any]:
-    """The error that a watch or resolver ended with; its first reply was taken before."""
-    status, fields = session.replies.pop(request)
-    assert status == 1
-    return fields
-
-
-def long(session: Session, operation: str, **args: Any) -> Any:
-    """A read that takes several turns."""
-    request = session.send(operation, **args)
-    while request not in session.replies:
-        session.machine.turn()
-    return session.result(request)
-
-
-def begin(session: Session, operation: str, **args: Any) -> int:
-    request = session.send(operation, **args)
-    session.machine.turn()
-    assert session.replies.pop(request)[0] == 0
-    return request
+__all__ = ["machine", "pair", "root"]  # the fixtures
 
 
 # -- the table -------------------------------------------------------------------------------------------------------
@@ -278,6 +216,8 @@ def test_a_name_with_a_key_is_its_own(machine, root):
     agent.set("k", 1)
     agent.set("k", 2, agent="critic-2")  # a name that is nobody's
     assert agent.ask("entry", key="k")["agent"] == "critic-2"
+    refused(local.set, "k", 3, agent="critic")
+    refused(local.get, "k", agent="critic")
     assert root.set("k", 3, agent="critic")  # who runs the node could write anything
 
 
@@ -428,268 +368,3 @@ def test_a_watch_tells_of_no_other_keys(machine, root, states):
     assert "open/1" in str(agent.events)
     assert "secret" not in str(agent.events)
     assert "secret/2" in str(whole.events)
-
-
-# -- at once -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("states", [False, True], ids=["watch", "mirror"])
-def test_a_watch_ends_when_less_may_be_read_and_begins_anew_when_more_may(pair, machine, root, states):
-    agent = keyed(root, read="open/**")
-    root.set("other", 1)
-    watch = begin(agent, "watch", states=states)
-    machine.turn()
-    assert "other" not in str(agent.told())
-    grant(root, "agent:critic", "read", "other")
-    machine.turn()
-    machine.turn()
-    events = agent.told()
-    assert events[0]["event"] == "reset"
-    assert "other" in str(events)
-    revoke(root, "agent:critic", "open/**")
-    assert "agent:critic may no longer read all that this watch" in ended(agent, watch)["message"]
-    root.set("other", 2)
-    assert agent.told() == []
-    again = begin(agent, "watch", states=states)
-    pair.sync()
-    grant_there = pair["b"].agent("root", user=ROOT)
-    revoke(grant_there, "agent:critic", "other")
-    pair.sync()  # a rule that was taken away on another node
-    assert ended(agent, again)["code"] == "not_allowed"
-
-
-def test_a_long_read_ends_with_its_right(machine, root):
-    agent = keyed(root, read="**")
-    root.set("k", "secret")
-    request = agent.send("history", prefix="")
-    revoke(root, "agent:critic")
-    with pytest.raises(Refusal, match="may no longer read all of this"):
-        agent.result(request)
-
-
-def test_of_many_keys_only_those_are_looked_at_that_may_be_read(machine, root):
-    agent = keyed(root, read="b/**")
-    for pattern in ("b/x", "d", "c/*/e", "c/1/**"):
-        grant(root, "agent:critic", "read", pattern)
-    for key in ("a", "b", "b/1", "b/x", "b0", "c/1/2", "c/2/e", "c/2/f", "d", "d/1"):
-        root.set(key, key)
-    assert [row[0] for row in agent.ask("scan")["items"]] == ["b", "b/1", "b/x", "c/1/2", "c/2/e", "d"]
-    assert [row[0] for row in agent.ask("scan", prefix="c/")["items"]] == ["c/1/2", "c/2/e"]
-    assert [row[0] for row in agent.ask("scan", start="b/1", limit=2)["items"]] == ["b/x", "c/1/2"]
-    assert [row["key"] for row in long(agent, "history", prefix="", limit=1)["items"]] == ["d"]
-    rights = machine.node.guard.limit_of(machine.node.desk.agents[agent.conn], "default")
-    assert rights is not None
-    assert rights.readable_prefixes("") == ["b", "c/", "d"]
-    assert rights.readable_prefixes("b/1") == ["b/1"]
-
-
-def test_a_hello_that_was_refused_is_not_counted(machine, root):
-    limit(machine, connections=1)
-    key = root.ask("agent_create", name="critic")["key"]
-    root.ask("agent_create", name="other")
-    for _ in range(3):
-        refused(machine.agent, "other", key=key)
-        machine.turn()
-    assert machine.agent("critic", key=key).ask("space_list")["spaces"] == []
-
-
-def test_a_resolver_ends_with_its_right(machine, root):
-    agent = keyed(root, write="a/**")
-    refused(agent.ask, "resolver", pattern="**")
-    resolver = begin(agent, "resolver", pattern="a/*")
-    revoke(root, "agent:critic", "a/**", right="write")
-    assert "the resolver has ended" in ended(agent, resolver)["message"]
-    assert len(machine.node.resolvers) == 0
-
-
-def test_what_waited_is_checked_again_when_it_goes_on(pair, machine, root):
-    agent = keyed(root, read="**")
-    pair.sync()
-    token = pair["b"].agent("writer").set("k", 1)["token"]
-    waiting = [agent.send("get", key="k", after=token), agent.send("get", key="k", need=token)]
-    machine.turn()
-    revoke(root, "agent:critic")
-    pair.sync()
-    for request in waiting:
-        with pytest.raises(Refusal, match="not_allowed"):
-            agent.result(request)
-
-
-def test_a_retried_write_is_answered_only_while_it_may_be_done(machine, root):
-    agent = keyed(root, write="**")
-    root.set("k", "before")
-    agent.set("k", 1)
-    revoke(root, "agent:critic")
-    refused(agent.ask, "set", key="k", value=pack(1), n=agent.number, again=True)
-
-
-def test_refusals_are_logged_once_a_minute_for_each_request(machine, root):
-    agent = machine.agent("stranger", user=STRANGER)
-    for _ in range(3):
-        refused(agent.get, "k")
-    refused(agent.set, "k", 1)
-    logged = [fields for event, fields in machine.log if event == "request_refused"]
-    assert [(fields["who"], fields["request"]) for fields in logged] == [("uid:2000", "'get'"), ("uid:2000", "'set'")]
-    machine.fleet.pass_time(61)
-    refused(agent.get, "k")
-    assert len([event for event, _ in machine.log if event == "request_refused"]) == 3
-
-
-# -- merging -----------------------------------------------------------------------------------------------------------
-
-STEPS = [NO_RULE.with_right(right, 1, "x") for right in Right if right <= Right.ADMIN]
-
-
-@pytest.mark.parametrize("one", [*STEPS, BUILT_IN, BUILT_IN.with_right(Right.NONE, 2, "y")])
-@pytest.mark.parametrize("other", [*STEPS, BUILT_IN.with_right(Right.READ, 3, "z")])
-def test_two_records_of_a_rule_come_to_the_same_either_way(one: AccessRecord, other: AccessRecord):
-    merged = RULES.merge(one, other)
-    assert merged == RULES.merge(other, one) or (one.time_ms, one.by) == (other.time_ms, other.by)
-    assert merged.counts == RULES.merge(other, one).counts
-    assert RULES.merge(merged, one).counts == merged.counts
-    assert RULES.read(RULES.write(merged)) == merged
-
-
-def test_taking_away_wins_over_what_left_it_as_it_was_and_two_grants_both_stand():
-    held = NO_RULE.with_right(Right.WRITE, 1, "x")
-    assert RULES.merge(held.with_right(Right.NONE, 2, "x"), held).right is Right.NONE
-    assert RULES.merge(held.with_right(Right.NONE, 2, "x"), held.with_right(Right.ADMIN, 3, "y")).right is Right.NONE
-    assert (
-        RULES.merge(held.with_right(Right.ADMIN, 2, "x"), NO_RULE.with_right(Right.READ, 2, "y")).right is Right.ADMIN
-    )
-
-
-def test_of_an_agent_made_twice_at_once_both_keys_hold_and_revoking_wins():
-    one, other = AgentRecord(1, (b"a" * 32,)), AgentRecord(1, (b"b" * 32,))
-    both = AGENTS.merge(one, other)
-    assert both == AGENTS.merge(other, one)
-    assert both.hashes == (b"a" * 32, b"b" * 32)
-    assert not AGENTS.merge(both, AgentRecord(2, ())).exists
-
-
-def test_a_partition_over_rules_heals_to_the_same_everywhere(pair, machine, root):
-    there = pair["b"].agent("root", user=ROOT)
-    grant(root, "uid:3000", "write", "a/**")
-    pair.sync()
-    revoke(root, "uid:3000", "a/**")
-    grant(there, "uid:3000", "admin", "a/**")
-    grant(there, "uid:3000", "read", "b")
-    pair.sync()
-    rules = [session.ask("access_list")["rules"] for session in (root, there)]
-    assert rules[0] == rules[1]
-    assert [(rule["who"], rule["pattern"]) for rule in rules[0]] == [("socket", "**"), ("uid:3000", "b")]
-
-
-@pytest.mark.parametrize(
-    "pattern, other, is_covered",
-    [
-        ("**", "a/*", True), ("a/**", "a/*", True), ("a/**", "a/**", True), ("a/*", "a/**", False),
-        ("a/*", "a/*", True),
-        ("a/*", "a/b", True), ("a/b", "a/*", False), ("**/x", "a/**/x", True), ("a/*/c", "a/b/c", True),
-        ("*", "**", False),
-        ("*/*/a/**", "**/a/a/a", False), ("**/*", "*/**", True),
-        ("a/**", "**", False), ("**/*", "**", False), ("*/**", "a/**", True), ("a/**/*", "a/**", False),
-    ],
-)  # fmt: skip
-def test_which_patterns_are_within_others(pattern, other, is_covered):
-    assert check_pattern(pattern).covers(check_pattern(other)) is is_covered
-
-
-def test_no_pattern_is_within_another_that_does_not_match_all_of_its_keys():
-    """By rules whose pattern holds another, rights are granted: all pairs of short patterns, against all short keys."""
-    patterns = [check_pattern("/".join(p)) for n in range(1, 5) for p in product(("a", "*", "**"), repeat=n)]
-    keys = ["/".join(key) for n in range(1, 7) for key in product("ab", repeat=n)]
-    matched = {pattern: {key for key in keys if pattern.matches(key)} for pattern in patterns}
-    pairs = [(one, other) for one in patterns for other in patterns if one.covers(other)]
-    assert [(one.text, other.text) for one, other in pairs if not matched[other] <= matched[one]] == []
-    assert len(pairs) > 3000
-
-
-# -- quotas ------------------------------------------------------------------------------------------------------------
-
-
-def limit(machine: Machine, **limits: int) -> None:
-    machine.node.guard.default_limits = Limits(**limits)
-
-
-def test_more_requests_a_second_than_the_quota_are_refused_until_time_has_passed(machine, root):
-    limit(machine, requests_per_s=5)
-    agent, same = machine.agent("one"), machine.agent("two")  # of one user: one quota
-    for session in (agent, same) * 5:
-        session.get("k")
-    with pytest.raises(Refusal, match="uid:1000 has used up its quota of 5 requests a second") as caught:
-        agent.get("k")
-    assert caught.value.code == "quota_exceeded"
-    assert (caught.value.fields["quota"], caught.value.fields["limit"]) == ("requests_per_s", 5)
-    assert re.search(r"crdtsync access quota uid:1000 --requests-per-s N", caught.value.fields["message"])
-    machine.fleet.pass_time(0.41)
-    agent.get("k")
-    same.get("k")
-    with pytest.raises(Refusal, match="quota_exceeded"):
-        agent.get("k")
-    assert root.get("k") is None  # the host's own
-
-
-def test_more_bytes_than_the_quota_are_refused(machine):
-    limit(machine, bytes_per_s=1)
-    agent = machine.agent("one")
-    value = "x" * 900_000
-    for _ in range(10):
-        agent.set("k", value)
-    with pytest.raises(Refusal, match="bytes written a second"):
-        agent.set("k", value)
-    assert agent.get("k") == value
-
-
-def test_watches_and_connections_have_quotas(machine, root):
-    limit(machine, watches=2, connections=2)
-    one, two = machine.agent("one"), machine.agent("two")
-    begin(one, "watch")
-    begin(two, "resolver", pattern="**")
-    for operation in ("watch", "resolver"):
-        with pytest.raises(Refusal, match="quota of 2 watches on this daemon: end some"):
-            one.ask(operation, pattern="**")
-    with pytest.raises(Refusal, match="quota of 2 connections"):
-        machine.agent("three")
-    two.close()
-    begin(machine.agent("three"), "watch")
-
-
-def test_a_quota_of_ones_own_holds_at_once_and_on_every_node(pair, machine, root):
-    agent = keyed(root, read="**")
-    root.ask("access_quota", who="agent:critic", requests_per_s=1)
-    agent.get("k"), agent.get("k")
-    with pytest.raises(Refusal, match="quota of 1 requests"):
-        agent.get("k")
-    pair.sync()
-    listed = pair["b"].agent("root", user=ROOT).ask("access_list")
-    assert [(quota["who"], quota["requests_per_s"]) for quota in listed["quotas"]] == [("agent:critic", 1)]
-    root.ask("access_quota", who="agent:critic", requests_per_s=None)
-    agent.get("k")
-    assert root.ask("access_list")["quotas"] == []
-    for bad in ({"who": "socket"}, {"who": "uid:1", "watches": 0}, {"who": "uid:1", "watches": "many"}):
-        with pytest.raises(Refusal, match="invalid_request"):
-            root.ask("access_quota", **bad)
-
-
-def test_how_far_quotas_are_used_up_shows_and_falls_with_time(machine, root):
-    limit(machine, requests_per_s=5, watches=2, connections=4)
-    agent, _ = machine.agent("one"), machine.agent("two")
-    for _ in range(8):
-        agent.get("k")
-    begin(agent, "watch")
-
-    def shown() -> dict[str, tuple[int, int, str]]:
-        found = {usage["name"]: usage for usage in root.ask("status")["usage"] if usage["name"].startswith("quota_")}
-        return {name: (usage["used"], usage["bound"], usage["scope"]) for name, usage in found.items()}
-
-    assert shown() == {
-        "quota_requests": (9, 10, "uid:1000"),
-        "quota_bytes": (0, 0, ""),
-        "quota_watches": (1, 2, "uid:1000"),
-        "quota_connections": (2, 4, "uid:1000"),
-    }
-    machine.fleet.pass_time(1)
-    assert shown()["quota_requests"] == (4, 10, "uid:1000")
-    machine.fleet.pass_time(3600)
-    assert shown()["quota_requests"] == (0, 0, "")

@@ -8,7 +8,7 @@ from crdtsync.core.access import compacting
 from crdtsync.core.access.records import ACCESS, AGENTS
 from crdtsync.core.archives import ARCHIVE_AGE_MS_MAX
 from tests.unit.core.fleet import Fleet, Machine, Refusal, Session
-from tests.unit.core.test_access import ROOT, grant, machine, pair, refused, revoke, root
+from tests.unit.core.rights import ROOT, grant, machine, pair, refused, revoke, root
 from tests.unit.core.test_space_rules import cut
 
 __all__ = ["machine", "pair", "root"]  # the fixtures

@@ -7,10 +7,12 @@ from pycrdt import Doc, Text
 
 from crdtsync.core import entries as entries_module
 from crdtsync.core.comparing import QUIET_S, REPAIR_WAIT_S
+from crdtsync.core.entries import Entry
+from crdtsync.core.kinds.text_lineage import by_document
 from crdtsync.core.summing import sum_some
 from crdtsync.wire.change import Kind
 from tests.unit.core.fleet import Fleet, Machine
-from tests.unit.core.snapshots import events
+from tests.unit.core.snapshots import events, trim
 
 
 def lose(machine: Machine, key: str) -> None:
@@ -215,3 +217,127 @@ def test_a_space_that_is_never_quiet_keeps_no_other_from_being_compared(pair: Fl
     assert comparer.deadline_s() == 1.0 + QUIET_S
     assert comparer._take_due(1.0 + QUIET_S) == ["quiet"]
     assert comparer._take_due(2.0 + QUIET_S) == ["busy"]
+
+
+def continued(machine: Machine, key: str, text: str, client: int = 7, root_name: str = "text") -> None:
+    """An edit on top of what there is, under the name of that client of Yjs."""
+    answer = machine.agent().ask("text_read", key=key)
+    doc: Doc[Text] = Doc(client_id=client)
+    doc.apply_update(answer["update"])
+    before = doc.get_state()
+    root = doc.get(root_name, type=Text)
+    root.insert(len(str(root).encode()), text)
+    machine.agent("ann").do("text_apply", key=key, document=answer["document"], update=doc.get_update(before))
+
+
+def torn(fleet: Fleet) -> None:
+    """Two programs edit under one name of Yjs on two hosts at once: each host keeps what came first."""
+    a, b = fleet["a"], fleet["b"]
+    edit(a, "notes", "what was written\n")
+    fleet.run(1)
+    for wire in list(fleet.wires):
+        wire.close()
+    fleet.run(2)
+    continued(a, "notes", "this was a\n")
+    continued(b, "notes", "that was b\n")
+    fleet.link("a", "b")
+    fleet.run(2)
+    assert a.replica.vector == b.replica.vector
+    assert text_of(a, "notes") == "what was written\nthis was a\n"
+    assert text_of(b, "notes") != text_of(a, "notes")
+
+
+def test_texts_that_yjs_cannot_unite_are_written_anew_with_the_words_of_both(pair: Fleet) -> None:
+    torn(pair)
+    a, b = pair["a"], pair["b"]
+    settle(pair)
+    assert text_of(a, "notes") == text_of(b, "notes") == "what was written\nthat was b\nthis was a\n"
+    assert len(a.replica.entries.held("notes")) == 1
+    assert len(digests(pair)) == 1
+    assert a.alarms == b.alarms == set(), "it is over"
+    written = [event for machine in (a, b) for event in events(machine, "text_rewritten")]
+    assert [event["key"] for event in written] == ["notes"], "by one of them"
+    for machine in (a, b):
+        machine.restart()
+        assert "that was b" in text_of(machine, "notes")
+
+
+def test_torn_texts_with_formats_become_a_conflict(pair: Fleet) -> None:
+    """Their words alone would be less than they hold."""
+    a, b = pair["a"], pair["b"]
+    doc: Doc[Text] = Doc(client_id=5)
+    doc.get("text", type=Text).insert(0, "bold", {"b": True})
+    a.agent("ann").do("text_apply", key="notes", document=None, update=doc.get_update())
+    pair.run(1)
+    for wire in list(pair.wires):
+        wire.close()
+    pair.run(2)
+    continued(a, "notes", " by a")
+    continued(b, "notes", " by b")
+    pair.link("a", "b")
+    settle(pair)
+    assert a.alarms == b.alarms == set()
+    assert len(digests(pair)) == 1
+    for machine in (a, b):
+        found = [machine.replica.documents.get(document).read() for document in by_document(held(machine))]
+        assert sorted(found) == ["bold by a", "bold by b"]
+
+
+def held(machine: Machine) -> list[Entry]:
+    return machine.replica.entries.held("notes")
+
+
+def forged(client: int, origin: int, right: int | None) -> bytes:
+    """An update that puts one character between two of client 1's, which nobody has seen side by side."""
+    info, ids = (0x84, [1, origin]) if right is None else (0xC4, [1, origin, 1, right])
+    return bytes([1, 1, client, 0, info, *ids, 1, ord("0") + client, 0])
+
+
+def test_what_an_agent_forges_is_shown_alike_once_it_was_compared(pair: Fleet) -> None:
+    """Yjs puts it where the order of coming puts it, which is another one on each node."""
+    a, b = pair["a"], pair["b"]
+    doc: Doc[Text] = Doc(client_id=1)
+    doc.get("text", type=Text).insert(0, "abcd")
+    a.agent("ann").do("text_apply", key="notes", document=None, update=doc.get_update())
+    pair.run(1)
+    document = a.agent().ask("text_read", key="notes")["document"]
+    for wire in list(pair.wires):
+        wire.close()
+    pair.run(2)
+    a.agent("eve").do("text_apply", key="notes", document=document, update=forged(2, 1, None))
+    b.agent("eve").do("text_apply", key="notes", document=document, update=forged(3, 0, 2))
+    pair.link("a", "b")
+    pair.run(2)
+    assert a.replica.documents.get(by_document(held(a)).popitem()[0]).read() == "ab3cd2"
+    settle(pair)
+    assert a.alarms == b.alarms == set()
+    for machine in (a, b):
+        (dot,) = by_document(held(machine))
+        assert machine.replica.documents.get(dot).read() == "ab23cd"
+    a.restart()
+    (dot,) = by_document(held(a))
+    assert a.replica.documents.get(dot).read() == "ab23cd"
+
+
+def test_a_text_that_cannot_be_united_keeps_no_node_from_catching_up(pair: Fleet) -> None:
+    """One forged edit, and no snapshot could be taken any more."""
+    a, b = pair["a"], pair["b"]
+    edit(a, "notes", "what was written")
+    pair.run(1)
+    for wire in list(pair.wires):
+        wire.close()
+    pair.run(2)
+    continued(a, "notes", "xyz")
+    continued(b, "notes", "q", root_name="elsewhere")
+    a.agent("ann").set("k", 1)
+    trim(a)
+    pair.link("a", "b")
+    pair.run(2)
+    assert [event["key"] for event in events(b, "text_torn")] == ["notes"]
+    assert b.agent().get("k") == 1
+    settle(pair)
+    assert a.alarms == b.alarms == set()
+    assert len(digests(pair)) == 1
+    for machine in (a, b):
+        found = [machine.replica.documents.get(document).read() for document in by_document(held(machine))]
+        assert sorted(found) == ["what was written", "what was writtenxyz"]

@@ -287,3 +287,17 @@ def test_markers_are_counted() -> None:
     assert documents.key_of(DOT) == "t"
     assert documents.unnamed(marker(2, DOT)) == DOT
     assert not documents.is_named(DOT)
+
+
+def test_a_text_that_was_made_empty_is_there():
+    """Or its first edit would look like one of a document whose past is lacking, and call for a snapshot."""
+    disk = Disk()
+    documents = disk.documents()
+    assert not documents.exists(DOT)
+    documents.apply(DOT, NO_CHANGE)
+    assert documents.exists(DOT)
+    disk.updates[DOT] = [NO_CHANGE]
+    documents.committed()
+    assert documents.exists(DOT)
+    documents.get(dot_of(2))  # looked at, and nothing is known of it
+    assert not documents.exists(dot_of(2))

@@ -11,15 +11,17 @@ import pytest
 
 from crdtsync.causality import Writer
 from crdtsync.core import arrivals
+from crdtsync.core.alarms import ALARM_KEYS_MAX
 from crdtsync.core.arrivals import Arrivals
 from crdtsync.core.attached import User
 from crdtsync.core.far_lag import FAR_WAIT_S
 from crdtsync.core.fleet import Reach
 from crdtsync.core.inputs import DiskSpace
+from crdtsync.core.liveness import PROBE_INTERVAL_S
 from crdtsync.core.peers import Peer
 from crdtsync.wire.change import Dep
-from crdtsync.wire.messages import Ack, Changes, SpaceAck
-from tests.unit.core.fleet import Fleet, Machine, Refusal, Stranger
+from crdtsync.wire.messages import PROBES, Ack, Changes, Probed, SpaceAck
+from tests.unit.core.fleet import START_MS, Fleet, Machine, Refusal, Stranger
 from tests.unit.core.test_sync import chain, change_of
 
 
@@ -181,6 +183,30 @@ def test_a_peer_that_is_cut_off_and_one_that_is_ahead(trio):
     assert "not connected" in reason(trio["a"], "lag")["message"]
 
 
+def test_a_peer_that_falls_silent_is_told_before_it_is_given_up(node):
+    stranger = Stranger(node, features=(PROBES,))
+    stranger.say(Probed(1, START_MS))
+    node.fleet.run(PROBE_INTERVAL_S - 1)
+    assert "silent" not in codes(node), "nobody has asked it"
+    node.agent().set("k", 1)
+    node.fleet.run(1.5)
+    assert "silent" not in codes(node), "it may be on its way"
+    assert "nothing was heard of stranger for 10 s" in reason(node, "unconfirmed")["message"]
+    node.fleet.run(4)
+    silent = reason(node, "silent")
+    assert "stranger does not answer, and nothing was heard of it for 14 s" in silent["message"]
+    assert silent["nodes"] == [{"name": "stranger", "last_seen": node.node.now_ms - 14_500}]
+    assert node.wires[stranger.conn] is stranger, "and the connection stands"
+
+
+def test_a_peer_that_speaks_of_other_things_is_not_silent(node):
+    stranger = Stranger(node, features=(PROBES,))
+    node.fleet.run(4)
+    assert "silent" in codes(node)
+    stranger.say(Ack(0, []))
+    assert "silent" not in codes(node)
+
+
 def test_a_node_whose_disk_is_full(pair):
     pair["a"].step(DiskSpace("too little room"))
     assert "too little room" in reason(pair["a"], "no_space")["message"]
@@ -194,8 +220,21 @@ def test_after_a_fork_it_says_that_syncing_has_stopped(pair):
 
 
 def test_what_is_set_aside_says_so(pair):
-    pair["a"].node.alarms.raise_once("quarantined", "", "2 changes are set aside")
-    assert reason(pair["a"], "quarantine")["alarm"] == "quarantined"
+    alarms = pair["a"].node.alarms
+    alarms.raise_once("quarantined", "", "2 changes are set aside")
+    assert reason(pair["a"], "quarantine")["alarm"] == "quarantined", "of which keys is not known"
+
+
+def test_what_is_set_aside_of_other_keys_does_not_concern_this_one(pair):
+    alarms = pair["a"].node.alarms
+    alarms.raise_now("quarantined", "", "a change is set aside", keys=["k", "l"])
+    assert [codes(pair["a"], key) for key in ("k", "l", "m")] == [["quarantine"], ["quarantine"], []]
+    alarms.raise_once("edit_skipped", "default", "skipped an edit of m", keys=["m"])
+    alarms.raise_once("edit_skipped", "default", "skipped an edit of n", keys=["n"])
+    assert [codes(pair["a"], key) for key in ("m", "n", "o")] == [["quarantine"], ["quarantine"], []]
+    for number in range(ALARM_KEYS_MAX):
+        alarms.raise_once("edit_skipped", "default", "and another", keys=[f"x{number}"])
+    assert codes(pair["a"], "o") == ["quarantine"], "of too many keys it is not remembered which"
 
 
 def test_who_has_not_confirmed_the_newest_value(trio):

@@ -11,7 +11,10 @@ from crdtsync.core.fleet import JOINING_CONNECTIONS_MAX, MEMBERS, REMOVED, Reach
 from crdtsync.core.fleet_news import EXPIRY_ALARM_MS, Misled, NotJoined, NotMerged
 from crdtsync.core.inputs import DialState
 from crdtsync.core.membership import Member, Removed, written
+from crdtsync.core.peers import Peer
+from crdtsync.wire.invites import Invite
 from crdtsync.wire.joining import Admitted, Join, NotAdmitted, decode_join_message, proof_of, secret_key
+from crdtsync.wire.limits import CLUSTER_SPACE
 from tests.unit.core.fleet import Machine, Refusal, Session, fleet_of
 
 KEY = (("ab" * 32, b"certificate"),)
@@ -50,13 +53,16 @@ def messages(machine: Machine) -> dict[str, str]:
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
-def ask(machine: Machine, name: str, key: str, invite: bytes = b"i" * 12) -> Admitted | NotAdmitted:
+def ask(
+    machine: Machine, name: str, key: str, invite: bytes = b"i" * 12, certificate: bytes = b""
+) -> Admitted | NotAdmitted:
     """A node asks to join by one and the same invite."""
     node, conn = machine.node, 77
     node.fleet.join_opened(conn)
-    plain = Join(invite, key.encode(), name, ())
+    certificate = certificate or key.encode()
+    plain = Join(invite, certificate, name, ())
     bound = node.fleet.bound(conn, plain)
-    proven = Join(invite, key.encode(), name, (), proof_of(secret_key(SECRET), bound), b"signed")
+    proven = Join(invite, certificate, name, (), proof_of(secret_key(SECRET), bound), b"signed")
     node.sync.outbox.sends.clear()
     node.fleet.join_asked(conn, proven, pin(key), is_signed=True)
     answer = decode_join_message(node.sync.outbox.sends[-1][1])
@@ -165,6 +171,25 @@ def test_a_removal_at_no_time_that_can_be_written_out_is_told_without(time_ms: i
     assert "by host-b: to come back" in Removed("n", "a", KEY, time_ms, "host-b").reason
 
 
+# -- the start ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_needs_the_key_is_answered_once_the_start_is_over():
+    with fleet_of("a") as fleet:
+        one = fleet["a"]
+        one.step(Reach(operators=(0,), is_starting=True))
+        agent = root(one)
+        join, bad = agent.send("cluster_join", invite="x"), agent.send("cluster_invite", uses="many")
+        assert agent.ask("status")["node"]["name"] == "a", "all else is not held up"
+        assert not agent.replies.keys() & {join, bad}
+        one.step(Reach(KEY, ("192.0.2.1:7420",), "", operators=(0,)))
+        one.turn()
+        with pytest.raises(Refusal, match="invite"):
+            agent.result(join)
+        with pytest.raises(Refusal, match="whole numbers"):
+            agent.result(bad)
+
+
 # -- clocks ------------------------------------------------------------------------------------------------------------
 
 
@@ -191,3 +216,61 @@ def test_the_alarm_of_a_certificate_says_when_and_later_that_it_is_over(machine:
     assert "has expired" in messages(machine)["certificate_expires"]
     machine.step(Reach(KEY, (), "", expires_ms=machine.node.now_ms + 2 * EXPIRY_ALARM_MS, operators=(0,)))
     assert messages(machine) == {}
+
+
+def test_who_joins_again_by_its_key_is_known_by_its_new_certificate(machine: Machine):
+    machine.node.fleet.invitations.give(b"i" * 12, secret_key(SECRET), 60_000, 2, machine.node.now_ms)
+    ask(machine, "b", "one")
+    ask(machine, "b", "one", certificate=b"renewed")
+    (other,) = machine.node.fleet.others()
+    assert other.keys == ((pin("one"), b"renewed"),)
+
+
+def test_a_new_key_is_used_before_all_know_it_only_if_time_runs_out(machine: Machine):
+    fleet = machine.node.fleet
+    me = machine.node.identity.node
+    peers = machine.node.sync.peers
+    for name in "bc":
+        peers[name * 16] = Peer(put_member(machine, name, name * 16), name)
+    next_key = (("cd" * 32, b"next"),)
+    far, soon = (machine.node.now_ms + factor * EXPIRY_ALARM_MS for factor in (2, 0.5))
+    for expires_ms, some, every in ((far, False, True), (soon, True, True), (0, False, True)):
+        machine.step(Reach(KEY + next_key, (), "", expires_ms=int(expires_ms), operators=(0,)))
+        machine.turn()
+        replica = machine.node.cluster.replica
+        assert replica.writer is not None
+        own = {replica.writer: replica.vector[replica.writer]}
+        told = []
+        for names in ("", "b", "bc"):
+            for node, peer in peers.items():
+                peer.acked = {CLUSTER_SPACE: own} if node[0] in names else {}
+            told.append(fleet.may_use_next_key())
+        assert told == [False, some, every], (expires_ms, me)
+
+
+# -- data of the cluster that one is invited to ------------------------------------------------------------------------
+
+
+def test_data_is_kept_by_who_has_a_key_of_its_own_and_was_not_removed():
+    with fleet_of("a") as fleet:
+        machine = fleet["a"]
+        node, me = machine.node, machine.node.identity.node
+
+        def keeps(cluster: bytes = node.identity.cluster, key: str = me.ljust(64, "0"), expires_ms: int = 0) -> bool:
+            machine.step(Reach(((key, b"x"),), (), "", expires_ms=expires_ms))
+            return node.fleet.keeps_data(Invite(cluster, bytes(32), bytes(12), bytes(24), 1, ()))
+
+        put_member(machine, "b", "b" * 16)
+        assert keeps()
+        assert not keeps(cluster=b"another cluster."), "that is another cluster"
+        assert not keeps(key="ef" * 32), "its data is of another node, whose numbers it would use"
+        node.cluster.put(MEMBERS, me, Member(me, "a", (("ef" * 32, b"x"),)))
+        machine.turn()
+        assert keeps(key="ef" * 32), "a key that it has changed to"
+        invite = Invite(node.identity.cluster, bytes(32), bytes(12), bytes(24), 1, ())
+        assert node.fleet.joined_already(invite)
+        keeps(expires_ms=node.now_ms)
+        assert node.fleet.joined_already(invite) is None, "its certificate has expired"
+        node.cluster.put(REMOVED, me, Removed(me, "a", (("ef" * 32, b"x"),), 1, "b"))
+        machine.turn()
+        assert not keeps()

@@ -8,8 +8,8 @@ import pytest
 
 from crdtsync.core import history as history_module
 from crdtsync.core import history_scan as scan_module
+from crdtsync.core.caps import Caps
 from crdtsync.core.long_reads import LongReads
-from crdtsync.core.retention import Caps
 from crdtsync.errors import NoSpace
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack

@@ -46,6 +46,13 @@ def test_up_to_sixteen_nodes_are_all_connected():
     assert {len(others) for others in links_of(nodes).values()} == {15}
 
 
+def test_another_bound_holds_for_whom_a_node_dials():
+    nodes = ids(20)
+    assert len(Mesh(lambda _node: False, full_max=20).choose(nodes[0], nodes, [])) == 19
+    assert len(Mesh(lambda _node: False, full_max=19).choose(nodes[0], nodes, [])) < 19
+    assert len(Mesh(lambda _node: False, full_max=2).choose(nodes[0], nodes[:3], [])) == 1, "a ring of three"
+
+
 @pytest.mark.parametrize("count, degree_max, hops_max", [(17, 6, 3), (30, 6, 4), (100, 8, 5), (300, 10, 6)])
 def test_more_have_few_connections_and_few_hops(count, degree_max, hops_max):
     nodes = ids(count)

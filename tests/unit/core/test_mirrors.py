@@ -17,9 +17,9 @@ from crdtsync.client.mirror.state import MirrorState
 from crdtsync.client.values import plain
 from crdtsync.core import events, mirrors, parts
 from crdtsync.core.audience import is_told
+from crdtsync.core.caps import Caps
 from crdtsync.core.inputs import AgentFrame
 from crdtsync.core.reads import READS, Reader
-from crdtsync.core.retention import Caps
 from crdtsync.core.values import describe_key
 from crdtsync.errors import NoSpace, TooLarge, Unresolved
 from crdtsync.wire.codec import pack, unpack

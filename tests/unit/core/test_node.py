@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from pycrdt import Doc, Text
 
+from crdtsync.core.acknowledging import ACK_PATIENCE_S
 from crdtsync.core.inputs import AgentFrame, AgentOpened, DiskSpace, Now, PeerFrame
 from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
-from crdtsync.wire.messages import Changes, encode_message
+from crdtsync.wire.messages import Changes, encode_message, is_ack
 from tests.unit.core.fleet import Refusal, Session, Stranger
 from tests.unit.core.test_sync import chain
 
@@ -64,6 +65,9 @@ def test_a_read_is_answered_at_once_while_nothing_waits_for_the_disk(node):
     ann.send("get", key="k")  # it is shown what is not on disk yet, so it waits for that
     assert not node.node.is_calm
     assert len(node.turn().replies) == 2
+    assert node.node.is_calm  # a short turn leaves nothing to be done
+    node.agent("ben")
+    node.turn()
     assert not node.node.is_calm  # until somebody has asked when to go on
 
 
@@ -78,6 +82,14 @@ def test_an_acknowledgement_takes_a_turn_only_where_somebody_waits_for_it(pair, 
     wire.deliver(pair["b"])
     pair["b"].turn()
     a.node.deadline_s()
+    if w is None:
+        assert wire.deliver(a) == 0, "to one who is patient several things are acknowledged at once"
+        pair.pass_time(ACK_PATIENCE_S)
+        ((_, ack),) = pair["b"].node.acknowledge(pair.now)
+        assert is_ack(ack)
+        wire.put(pair["b"], ack)
+        assert pair["b"].node.ack_due_s is None
+        a.node.deadline_s()
     assert wire.deliver(a) == 1
     assert a.node.is_calm == (w is None)
 

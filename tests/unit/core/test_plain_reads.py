@@ -13,11 +13,14 @@ from crdtsync.core.inputs import AgentFrame
 from crdtsync.wire.codec import pack
 from tests.unit.core.fleet import Machine, Session, fleet_of
 
-PLAIN = ({"key": "plain"}, {"key": "plain/ü"})
+PLAIN: tuple[dict[str, Any], ...] = (
+    {"key": "plain"}, {"key": "plain/ü"}, {"key": "plain", "space": "default"}, {"key": "plain", "agent": "bob"},
+)  # fmt: skip
 OTHERS: tuple[dict[str, Any], ...] = (
     {}, {"key": 7}, {"key": ["plain"]}, {"key": ""}, {"key": "absent"}, {"key": "gone"}, {"key": "two"},
     {"key": "some"}, {"key": "brief"}, {"key": "count"}, {"key": "sure"}, {"key": "plain", "space": "nowhere"},
     {"key": "plain", "after": "c1.broken"}, {"key": "plain", "need": "c1.broken"}, {"key": "plain", "agent": ""},
+    {"key": "plain", "agent": 7}, {"key": "plain", "space": None}, {"key": "plain", "space": "_cluster"},
 )  # fmt: skip
 
 

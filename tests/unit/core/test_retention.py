@@ -14,8 +14,9 @@ from pycrdt import Doc, Text
 
 from crdtsync.causality import Dot, VersionVector, Writer, covers
 from crdtsync.core import retention
+from crdtsync.core.caps import Caps
 from crdtsync.core.inputs import DiskSpace
-from crdtsync.core.retention import Caps, HistoryPlan, changes_due, document_due, history_due
+from crdtsync.core.retention import HistoryPlan, changes_due, document_due, history_due
 from crdtsync.core.storage import DocumentSpan, DocumentTrim, OldChange, OldDead, OldRemoval
 from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack, unpack

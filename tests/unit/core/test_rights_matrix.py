@@ -17,7 +17,7 @@ from crdtsync.core.attached import User
 from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import encode_token
 from tests.unit.core.fleet import SOMEBODY, Fleet, Machine, Refusal, Session
-from tests.unit.core.test_access import STRANGER, grant, machine, pair, revoke, root
+from tests.unit.core.rights import STRANGER, grant, machine, pair, revoke, root
 
 __all__ = ["machine", "pair", "root"]  # the fixtures
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import pytest
 
-from crdtsync.core import giving, taking, watches
+from crdtsync.core import giving, staging, taking, watches
+from crdtsync.core import snapshot as snapshot_module
 from crdtsync.core.inputs import DiskSpace
 from crdtsync.errors import CrdtSyncError, NoSpace
 from crdtsync.wire.codec import pack
@@ -380,6 +381,23 @@ def test_a_giver_that_is_asked_too_late_starts_anew(apart, small):
     agree(apart, "a", "b")
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_parts_of_a_giver_that_never_comes_back_do_not_stay(apart, small, is_restarted):
+    wire, _ = begun(apart)
+    wire.close()
+    b = apart["b"]
+    b.turn()
+    if is_restarted:
+        b.restart()
+    apart.run(taking.ORPHAN_S - 1)
+    assert len(list(b.store.snapshot_parts(1))) == 4
+    apart.run(2)
+    assert list(b.store.snapshot_parts(1)) == list(b.store.staged_rows(1)) == []
+    apart.link("b", "a")
+    apart.run(2)
+    agree(apart, "a", "b")
+
+
 def test_another_peer_is_asked_when_the_first_stays_away(apart, small):
     wire, _ = begun(apart, third=True)
     wire.close()
@@ -487,6 +505,89 @@ def test_one_that_cannot_be_stored_is_not_asked_for_again_and_again(apart, small
     apart.run(1)
     agree(apart, "a", "b")
     assert b.alarms == set()
+
+
+def test_a_small_snapshot_is_written_once(apart, monkeypatch):
+    """In one commit, which has nothing in it but what a journal takes: no part of it was on disk before."""
+    monkeypatch.setattr(snapshot_module, "PART_ENTRIES_MAX", 10)
+    a, b = apart["a"], apart["b"]
+    fill(a, 95)
+    trim(a)
+    commits = []
+    commit = b.store.commit
+
+    def noted(batch):
+        commits.append(batch)
+        commit(batch)
+
+    monkeypatch.setattr(b.store, "commit", noted)
+    apart.link("b", "a")
+    apart.run(1)
+    agree(apart, "a", "b")
+    (whole,) = [batch for batch in commits if batch.entries or batch.snapshot_parts]
+    assert len(whole.entries) == 95
+    assert not (whole.snapshot_parts)
+    assert not (whole.snapshot_drops)
+    assert not (whole.adoptions)
+    assert not (whole.staged_drops)
+
+
+def test_parts_go_to_disk_from_a_bound_on(apart, small, monkeypatch):
+    """Those before it with them, in order; then a restart goes on with the next one."""
+    b = apart["b"]
+    wire, _ = begun(apart, parts=4)
+    monkeypatch.setattr(staging, "HELD_BYTES_MAX", 10**6)
+    b.turn()
+    assert [row.part for row in b.store.snapshot_parts(1)] == [0, 1, 2, 3], "a bound of 0: at once"
+    wire.close()
+    b.restart()
+    taker = b.node.sync.transfers.taker
+    assert taker.receipts["default"].taking.parts == 4
+    apart.link("b", "a")
+    apart.run(1)
+    agree(apart, "a", "b")
+    (resumed,) = events(apart["a"], "snapshot_resumed")
+    assert resumed["part"] == 4
+
+
+def test_what_is_in_memory_alone_is_gone_on_with_after_a_cut_and_comes_anew_after_a_restart(apart, small, monkeypatch):
+    monkeypatch.setattr(staging, "HELD_BYTES_MAX", 10**6)
+    b = apart["b"]
+    wire, _ = begun(apart, parts=4)
+    assert list(b.store.snapshot_parts(1)) == []
+    wire.close()
+    wire = apart.link("b", "a")
+    while not events(apart["a"], "snapshot_resumed"):
+        for end in wire.ends:
+            wire.deliver(end, 1)
+            end.turn()
+    assert events(apart["a"], "snapshot_resumed")[0]["part"] == 4
+    b.restart()
+    assert b.replica.vector == {}, "nothing of it shows"
+    apart.link("b", "a")
+    apart.run(1)
+    agree(apart, "a", "b")
+
+
+def test_a_small_one_that_cannot_be_stored_is_refused_for_a_while(apart):
+    """None of its parts was on disk, so it is the vector that tells that it has not come."""
+    a, b = apart["a"], apart["b"]
+    fill(a, 5)
+    trim(a)
+    wire = apart.link("b", "a")
+    taker = b.node.sync.transfers.taker
+    while not taker._merging:
+        for end in wire.ends:
+            wire.deliver(end, 1)
+            if not taker._merging:
+                end.turn()
+    b.refuse(CrdtSyncError("no table takes it"))
+    assert b.alarms == {"snapshot_refused"}
+    apart.link("b", "a")
+    apart.run(taking.REFUSED_S + 1)
+    agree(apart, "a", "b")
+    b.refuse(CrdtSyncError("something else"))
+    assert b.alarms == set(), "what was merged before has come to the disk"
 
 
 @pytest.mark.parametrize("when", ["before", "during"])

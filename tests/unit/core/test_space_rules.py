@@ -9,7 +9,7 @@ import pytest
 from crdtsync.core.access.records import ACCESS, BUILT_IN, NO_RULE, AccessRecord, rule_name
 from crdtsync.core.access.rights import Right
 from tests.unit.core.fleet import Machine, Refusal, Session
-from tests.unit.core.test_access import ROOT, STRANGER, begin, ended, grant, keyed, machine, pair, refused, revoke, root
+from tests.unit.core.rights import ROOT, STRANGER, begin, ended, grant, keyed, machine, pair, refused, revoke, root
 
 __all__ = ["machine", "pair", "root"]  # the fixtures
 

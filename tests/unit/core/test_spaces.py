@@ -91,6 +91,9 @@ def test_making_it_again_changes_nothing(fleet):
     assert make(fleet["b"])["created"] is False
     with pytest.raises(Refusal, match="exists on all nodes already"):
         make(fleet["b"], nodes=["a"])
+    make(fleet["a"], name="some", nodes=["a", "b"])
+    with pytest.raises(Refusal, match="exists on a, b already"):
+        make(fleet["a"], name="some")
 
 
 def test_spaces_made_at_once_on_two_sides_become_one(fleet):

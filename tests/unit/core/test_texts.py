@@ -10,11 +10,11 @@ import pytest
 from pycrdt import Doc, Text
 
 from crdtsync.causality import Dot, Writer
+from crdtsync.core.caps import Caps
 from crdtsync.core.document import BULKY_BYTES_MIN
 from crdtsync.core.documents import IDLE_S
 from crdtsync.core.inputs import Tick
 from crdtsync.core.kinds.text_lineage import by_document
-from crdtsync.core.retention import Caps
 from crdtsync.core.yjs import fresh_updates
 from crdtsync.wire.change import NO_HASH, Change, Kind, Op, value_hash
 from crdtsync.wire.codec import pack

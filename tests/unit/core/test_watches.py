@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from pycrdt import Doc, Text
 
-from crdtsync.core import watches
+from crdtsync.core import watchers, watches
 from crdtsync.errors import NoSpace
 from crdtsync.wire.change import Change, Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
@@ -411,6 +411,29 @@ def test_what_waits_for_a_slow_watcher_is_bounded(node, monkeypatch):
     told = brief(watcher.told())
     assert told[0][0] == "reset", told
     assert told[1:] == [*[("snapshot", f"k{n}", n) for n in range(10)], ("snapshot", None, None)]
+
+
+def test_what_waits_for_many_slow_watchers_is_bounded_in_all(node, monkeypatch):
+    monkeypatch.setattr(watchers, "DIRTY_KEYS_TOTAL_MAX", 12)
+    ann = node.agent("ann")
+    slow = [watch(node) for _ in range(4)]
+    for watcher in slow:
+        watcher.told()
+        watcher.flow(blocked=True)
+    ann.set("k0", 0)
+    ann.set("k1", 1)
+    behind = node.node.desk.watches._behind
+    assert sum(len(watcher.dirty) for watcher in behind) == 8, "a few are remembered"
+    for n in range(2, 20):
+        ann.set(f"k{n}", n)
+        assert sum(len(watcher.dirty) for watcher in behind) <= 12
+    for watcher in slow:
+        watcher.flow(blocked=False)
+    settle(node)
+    for watcher in slow:
+        told = brief(watcher.told())
+        assert told[0][0] == "reset"
+        assert {key: value for _, key, value in told[1:-1]} == {f"k{n}": n for n in range(20)}
 
 
 def test_other_watchers_of_the_same_connection_share_its_fate_and_other_connections_do_not(node):

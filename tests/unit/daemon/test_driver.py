@@ -88,7 +88,7 @@ async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
     data = tmp_path / "data"
     config = Config(data_dir=data, socket=tmp_path / "agent.sock", ballast_bytes=0, free_bytes_min=0)
     store = Store(data, tmp_path, lambda: load_or_make_key(data).node, b"c" * 16)
-    made = Driver(config, store, Store, Trust(load_or_make_key(data), store.cluster, is_plain=False), "0")
+    made = Driver(config, store, Store, Trust(lambda: load_or_make_key(data), store.cluster, is_plain=False), "0")
     try:
         yield made
     finally:
@@ -110,3 +110,25 @@ async def test_a_plan_between_a_request_and_its_turn_lets_no_reply_out_before_th
     await driver.breathe()
     answers = {answer[0]: (answer[1], stored) for answer, stored in root.heard}
     assert answers[3] == (0, 1)
+
+
+class Leaving(Root):
+    """An agent whose connection ends while it is answered, as a socket's does that takes no more."""
+
+    is_known = False  # to the node, right after that
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        self._driver.agent_closed(self.conn)
+        self.is_known = self.conn in self._driver.core.desk.agents
+
+
+async def test_what_delivering_brings_about_is_taken_in_once_it_is_over(driver: Driver) -> None:
+    agent = Leaving(driver)
+    agent.ask(1, "hello", protocol=1, client=b"c" * 16, agent="leaving")
+    await driver.breathe()
+    assert [answer[:2] for answer, _ in agent.heard] == [[1, 0]]
+    assert agent.is_known
+    await driver.breathe()
+    await driver.breathe()
+    assert agent.conn not in driver.core.desk.agents

@@ -22,6 +22,15 @@ def test_readings_that_come_too_early_are_left_out():
     assert growth.bytes_per_hour() is None
 
 
+def test_nothing_is_said_before_two_minutes_have_passed():
+    growth = Growth()
+    growth.note(0.0, 0)
+    growth.note(61.0, 0)
+    assert growth.bytes_per_hour() is None
+    growth.note(122.0, 61)
+    assert growth.bytes_per_hour() == 1800
+
+
 def test_a_commit_is_counted_in_the_first_bucket_that_holds_it():
     times = CommitTimes()
     for duration_s in (BOUNDS_S[0], BOUNDS_S[0] * 1.01, BOUNDS_S[-1] * 2):
@@ -34,7 +43,7 @@ def test_what_was_filled_at_the_start_says_nothing_of_the_days_to_come():
     growth = Growth()
     for minute in range(61):
         growth.note(minute * SAMPLE_INTERVAL_S, min(minute, 5) * 10**9)
-        if 0 < minute < 30:
+        if 2 <= minute < 30:
             assert (growth.bytes_per_hour() or 0) > 0
             assert growth.lasting_bytes_per_hour() is None
         if minute >= 30:

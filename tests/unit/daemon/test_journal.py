@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from re import sub
 
 import pytest
-from crdtsyncd import journal, quarantine
-from crdtsyncd.store import DATABASE_NAME, Store
+from crdtsyncd import journal, journal_file, quarantine
+from crdtsyncd.journal_file import JournalFile, unpacked_state
+from crdtsyncd.store import DATABASE_NAME, JOURNAL_NAME, Store
 
 from crdtsync.core.storage import (
     Batch,
@@ -68,21 +71,28 @@ def write(number: int, rng: Random | None = None, value: bytes = b"\x01") -> Bat
         made.peers.append(PeerRow("node", "name", number))
         made.heads.append(HeadRow(1, number + 1000, 7, b"h" * 16, number))
         made.document_updates.append(DocumentUpdateRow(1, WRITER, 1, 0, number, WRITER, number, 0, "agent", b"update"))
+        made.floors.append((b"floor %d" % number, 1))  # as a merged snapshot does
+        made.history_floors.append((b"floor %d" % number, number, 1))
     return made
 
 
 def journalled(data: Path) -> int:
-    """How many rows the journal has on disk."""
+    """How many records the journal's file has that the tables lack, as the disk says."""
     with closing(sqlite3.connect(data / DATABASE_NAME)) as db:
-        return int(db.execute("SELECT COUNT(*) FROM journal").fetchone()[0])
+        (state,) = db.execute("SELECT value FROM meta WHERE name = 'journal'").fetchone()
+    return len(JournalFile(data / JOURNAL_NAME).rows(unpacked_state(state))[1])
 
 
 def dump(store: Store) -> list[str]:
-    """All tables but the journal, and what tells one database from another."""
-    return [line for line in store._db.iterdump() if 'INTO "meta"' not in line and 'INTO "journal"' not in line]
+    """All tables but what tells one database from another, and where its journal is.
+
+    Replies have their order, and not the same numbers: those that others soon replaced were never there.
+    """
+    lines = [line for line in store._db.iterdump() if 'INTO "meta"' not in line]
+    return [sub(r'(INTO "outcomes" VALUES\()\d+', r"\1", line) for line in lines]
 
 
-def test_a_commit_is_one_row_and_readers_see_it_at_once(store: Store) -> None:
+def test_a_commit_is_one_record_and_readers_see_it_at_once(store: Store) -> None:
     store.commit(write(1))
     store.commit(write(2))
     assert journalled(store.data_dir) == 2
@@ -166,30 +176,61 @@ def synchronous(store: Store) -> int:
 FULL = 2
 
 
-def test_every_commit_is_synced(store: Store) -> None:
-    assert synchronous(store) == FULL
-    store.commit(write(1))
+def test_every_commit_is_flushed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[int] = []
+    flush = os.fdatasync
+
+    def noted(file: int) -> None:
+        flush(file)
+        flushed.append(file)
+
+    monkeypatch.setattr(os, "fdatasync", noted)
+    for number in range(1, 4):
+        store.commit(write(number))
+        assert len(flushed) == number
     assert synchronous(store) == FULL
     store.settle()
-    assert synchronous(store) == FULL
+    assert synchronous(store) == FULL, "for those that go to the tables"
 
 
-def plant(data: Path, number: int, batch: bytes) -> None:
-    """Put something else in the place of a row of the journal."""
-    with closing(sqlite3.connect(data / DATABASE_NAME)) as db, db:
-        assert db.execute("UPDATE journal SET batch = ? WHERE id = ?", (batch, number)).rowcount == 1
+def spoil(data: Path, number: int, what: str) -> None:
+    """Flip a bit of a record: of its mark, its number, its length, its checksum or its content."""
+    path = data / JOURNAL_NAME
+    content = bytearray(path.read_bytes())
+    with closing(sqlite3.connect(data / DATABASE_NAME)) as db:
+        (state,) = db.execute("SELECT value FROM meta WHERE name = 'journal'").fetchone()
+    start, end = journal_file._records(bytes(content), unpacked_state(state).generation).whole[number]
+    at = {"mark": start, "number": start + 15, "length": start + 16, "checksum": start + 20, "content": end - 1}[what]
+    content[at] ^= 1
+    path.write_bytes(content)
 
 
-@pytest.mark.parametrize("broken", [b"\xc1", b"\x91\x91\x91\x01", b""])
-def test_a_row_that_cannot_be_read_is_kept_aside_with_those_after_it(
-    store: Store, tmp_path: Path, broken: bytes
+@pytest.mark.parametrize("broken", ["mark", "number", "length", "checksum", "content"])
+def test_a_record_that_cannot_be_read_is_kept_aside_with_those_after_it(
+    store: Store, tmp_path: Path, broken: str
 ) -> None:
     for number in range(1, 6):
         store.commit(write(number))
     shutil.copytree(store.data_dir, tmp_path / "copy" / "data")
-    plant(tmp_path / "copy" / "data", 3, broken)
+    spoil(tmp_path / "copy" / "data", 3, broken)
+    assert_kept_aside(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("broken", [b"\xc1", b"\x91\x91\x91\x01", b""])
+def test_so_is_one_that_says_nothing_that_makes_sense(store: Store, tmp_path: Path, broken: bytes) -> None:
+    for number in (1, 2):
+        store.commit(write(number))
+    store._journal._file.write(broken)
+    store._journal._file.flush()
+    for number in (4, 5):
+        store.commit(write(number))
+    shutil.copytree(store.data_dir, tmp_path / "copy" / "data")
+    assert_kept_aside(tmp_path / "copy")
+
+
+def assert_kept_aside(place: Path) -> None:
     for _ in range(2):  # a second start finds the same
-        copy = open_store(tmp_path / "copy")
+        copy = open_store(place)
         try:
             assert {writer: seq for writer, seq, _ in copy.heads(1)} == {WRITER: 2}
             assert [entry.dot.seq for entry in copy.entries(1)] == [2]
@@ -201,6 +242,26 @@ def test_a_row_that_cannot_be_read_is_kept_aside_with_those_after_it(
             assert counters(copy) == counters_by_sum(copy)
         finally:
             copy.close()
+
+
+def test_the_rows_of_format_4_come_into_the_tables_at_the_first_start(store: Store, tmp_path: Path) -> None:
+    rows = [journal.packed(write(number)) for number in range(1, 6)]
+    store.close()
+    with closing(sqlite3.connect(store.path)) as db, db:
+        db.execute("DELETE FROM meta WHERE name = 'journal'")
+        db.execute("CREATE TABLE journal (id INTEGER PRIMARY KEY, batch BLOB NOT NULL)")
+        db.executemany("INSERT INTO journal (batch) VALUES (?)", [(row,) for row in rows])
+        db.execute("PRAGMA user_version = 4")
+    (store.data_dir / JOURNAL_NAME).unlink()
+    upgraded = open_store(tmp_path)
+    try:
+        assert [entry.dot.seq for entry in upgraded.entries(1)] == [5]
+        assert counters(upgraded) == counters_by_sum(upgraded)
+        assert not upgraded._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'journal'").fetchall()
+        upgraded.commit(write(6))
+        assert upgraded.has_pending
+    finally:
+        upgraded.close()
 
 
 def test_a_row_that_fits_nowhere_leaves_the_rest_as_it_was(store: Store) -> None:

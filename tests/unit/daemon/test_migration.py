@@ -70,6 +70,7 @@ def test_it_knows_which_change_removed_what(migrated: Store) -> None:
     assert positions == sorted(positions)
 
 
+@pytest.mark.parametrize("old", OLD[:3], ids=["database_1", "database_2", "database_3"], indirect=True)
 def test_a_migration_that_fails_changes_nothing(old: Path) -> None:
     path = old / "data" / "crdtsync.db"
     with closing(sqlite3.connect(path)) as db:

@@ -31,7 +31,7 @@ class FakeDue:
     def has_work(self) -> bool:
         return self.work
 
-    def deadline_s(self) -> float | None:
+    def turn_due_s(self) -> float | None:
         if self.work:
             return time.monotonic()
         return None if self.in_s is None else time.monotonic() + self.in_s

@@ -14,9 +14,9 @@ from random import Random
 from time import monotonic
 
 import pytest
-from crdtsyncd import outcomes
+from crdtsyncd import outcomes, store_writes
 from crdtsyncd.header import read_header
-from crdtsyncd.opening import WAL_CHECKPOINT_BYTES
+from crdtsyncd.opening import WAL_CHECKPOINT_BYTES, remedy
 from crdtsyncd.outcomes import OUTCOME_AGE_MS_MAX
 from crdtsyncd.schema import APPLICATION_ID, FORMAT
 from crdtsyncd.store import Store
@@ -74,9 +74,17 @@ def test_others_can_read_none_of_its_files_where_they_can_look_into_its_director
         os.umask(before)
 
 
+def test_what_may_not_be_written_is_a_matter_of_permissions_and_not_of_backups(store: Store) -> None:
+    reading = sqlite3.connect(f"{store.path.as_uri()}?mode=ro", uri=True)
+    with closing(reading) as db, pytest.raises(sqlite3.OperationalError) as refused:
+        db.execute("CREATE TABLE t (x)")
+    assert "cannot write to the directory" in remedy(refused.value, store.data_dir)
+    assert "backup" not in remedy(refused.value, store.data_dir)
+
+
 def assert_private(place: Path) -> None:
     modes = {path.name: path.stat().st_mode & 0o777 for path in place.iterdir()}
-    assert modes.keys() >= {"crdtsync.db", "crdtsync.db-wal", "crdtsync.db-shm"}
+    assert modes.keys() >= {"crdtsync.db", "crdtsync.db-wal", "crdtsync.db-shm", "crdtsync.db-commits"}
     assert set(modes.values()) == {0o600}, modes
 
 
@@ -145,7 +153,7 @@ def test_after_the_disk_has_failed_nothing_is_committed_any_more(store: Store) -
     store.commit(batch(1, 1))
     store._connection.set_progress_handler(lambda: 1, 1)  # SQLite ends every statement with an error
     with pytest.raises(StorageError, match="failed"):
-        store.commit(batch(2, 2))
+        store.commit(batch(2, 2), is_direct=True)
     store._connection.set_progress_handler(None, 1)
     with pytest.raises(StorageError, match="has failed"):
         store.commit(batch(2, 2))
@@ -321,7 +329,7 @@ def test_a_reader_keeps_the_log_and_nobody_waits_for_it(store: Store) -> None:
     with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
         other.execute("BEGIN")
         other.execute("SELECT * FROM entries").fetchall()
-        store.commit(batch(2, 2))
+        store.commit(batch(2, 2), is_direct=True)
         store.checkpoint()
         assert not store.finish_checkpoint()
         started_s = monotonic()
@@ -603,8 +611,8 @@ def test_a_commit_of_which_a_kill_left_only_a_part_in_the_log_counts_for_nothing
 
 @pytest.mark.parametrize("damage", [
     "UPDATE meta SET value = x'd4d4' WHERE name = 'node'", "UPDATE meta SET value = 5 WHERE name = 'database'",
-    "INSERT INTO journal (batch) VALUES (7)", "INSERT INTO journal (batch) VALUES ('text')",
-    "INSERT INTO journal (batch) VALUES (NULL)",
+    "UPDATE meta SET value = 5 WHERE name = 'journal'", "UPDATE meta SET value = x'0102' WHERE name = 'journal'",
+    "UPDATE meta SET value = zeroblob(33) WHERE name = 'journal'",
 ])  # fmt: skip
 def test_a_damaged_database_is_refused_in_words_or_opened(tmp_path: Path, damage: str) -> None:
     """As bits that flipped on disk make it: SQLite reads what is there, of whatever type."""
@@ -617,3 +625,52 @@ def test_a_damaged_database_is_refused_in_words_or_opened(tmp_path: Path, damage
         db.commit()
     with suppress(StorageError):
         open_store(tmp_path).close()
+
+
+def test_a_space_that_has_lost_its_name_is_damage_and_no_bug(tmp_path: Path) -> None:
+    """A flipped bit can make a null of it, whatever the table says."""
+    (tmp_path / "run").mkdir()
+    with closing(open_store(tmp_path)) as store:
+        store.commit(batch(1, 1))
+        store.settle()
+        db = store._db
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute("UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') WHERE name = 'spaces'")
+        db.execute("INSERT OR IGNORE INTO spaces (id, name, epoch, hlc) VALUES (9, 'nine', 0, x'00')")
+        db.commit()
+    with closing(sqlite3.connect(tmp_path / "data" / "crdtsync.db")) as db:
+        db.execute("UPDATE spaces SET name = NULL")
+        db.commit()
+    with closing(open_store(tmp_path)) as store, pytest.raises(sqlite3.DatabaseError, match="has no name"):
+        store.spaces()
+
+
+def test_rows_that_went_together_go_to_history_as_they_do_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order in which they were removed, operation by operation, and no others."""
+    found = []
+    for together, name in ((store_writes.MOVED_TOGETHER, "many"), (10**6, "few")):
+        monkeypatch.setattr(store_writes, "MOVED_TOGETHER", together)
+        (tmp_path / name).mkdir()
+        store = open_store(tmp_path / name)
+        made = batch(1, 1)
+        first = made.entries[0]
+        made.entries = [first._replace(row=row, seq=row, value=b"v" * (row % 7)) for row in range(1, 2001)]
+        store.commit(made)
+        merge = Batch()
+        merge.removed_rows = [RemovedRow(row, 3, 30, n, 1) for n, row in enumerate((5, 3, 4))]
+        merge.removed_rows += [RemovedRow(row, 4, 40) for row in range(10, 1900, 3)]
+        merge.removed_rows += [RemovedRow(row, 5, 50, 0, 2) for row in (12, 11)]
+        store.commit(merge)
+        found.append(
+            [
+                len(store._db.execute("SELECT * FROM entries").fetchall()),
+                store._db.execute("SELECT position, by_n, fate FROM history ORDER BY id").fetchall(),
+                sorted(store._db.execute("SELECT row, value, seen, position, time_ms FROM history").fetchall()),
+                counters(store) == counters_by_sum(store),
+            ]
+        )
+        store.close()
+    assert found[0] == found[1]
+    assert found[0][0] == 2000 - 3 - 630 - 2

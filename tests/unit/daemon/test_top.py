@@ -64,6 +64,18 @@ def test_batches_count_their_parts_and_the_memory_is_bounded(monkeypatch):
     assert counts["a"] == 3, "what is written most stays"
 
 
+def page(hint: str) -> str:
+    console = Console(width=110, height=30, color_system=None)
+    with console.capture() as capture:
+        console.print(draw(Frame(status(), rates(None, status(), 1.0)), 110, 30, hint))
+    return capture.get()
+
+
+def test_only_a_terminal_is_told_which_key_ends_it():
+    assert "q quits" in page("q quits").split("\n")[0]
+    assert "quits" not in page("")
+
+
 @pytest.mark.parametrize("width, height", [(200, 50), (110, 30), (60, 24), (40, 12), (20, 6)])
 def test_it_fits_every_terminal(width, height):
     long = [("key/" + "x" * 300, 5.0)] * 100

@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 from crdtsyncd import listening as accepting
 from crdtsyncd import transport
+from crdtsyncd.guests import Credentials, Guest
 from crdtsyncd.listening import addresses, listen
 from crdtsyncd.transport import (
     BACKOFF_S_FIRST,
     BACKOFF_S_MAX,
     REFUSED_BACKOFF_S_MAX,
     AnotherAnswers,
-    Credentials,
-    Guest,
     PeerConnection,
     TlsRefused,
     Tries,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from crdtsyncd import exits, unit_faults
 from crdtsyncd.unit_faults import faults
-from crdtsyncd.units import UNITS, Place, UnitState
+from crdtsyncd.units import ON_DEMAND, UNITS, Place, UnitState
 
 from crdtsync.errors import ConfigError, StorageError
 
@@ -23,8 +23,12 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unit_faults, "_last_words", lambda *_: "what the journal has")
 
 
-def service(active: str, result: str = "success", status: int = 0, text: str = "") -> UnitState:
-    return UnitState(UNITS[1], active, "enabled", 0, 0, text, result, status)
+def service(active: str, result: str = "success", status: int = 0, text: str = "", restarts: int = 0) -> UnitState:
+    return UnitState(UNITS[1], active, "enabled", 0, restarts, text, result, status)
+
+
+def peers(active: str, enabled: str, result: str = "success") -> UnitState:
+    return UnitState(ON_DEMAND[0], active, enabled, 0, 0, "", result, 0)
 
 
 def told(place: Place, *states: UnitState) -> str:
@@ -56,6 +60,22 @@ def test_what_is_tried_again_and_what_was_killed_are_told_apart():
 def test_a_start_that_failed_and_waits_before_it_ends_is_told():
     said = told(SYSTEM, RUNS, service("activating", text="cannot listen on 0.0.0.0:7420: it is in use"))
     assert "does not get started: cannot listen on 0.0.0.0:7420: it is in use; do what that says" in said
+
+
+def test_one_that_is_started_again_and_again_says_why_also_while_it_starts():
+    said = told(SYSTEM, RUNS, service("activating", restarts=3))
+    assert "does not get started after 3 restarts: what the journal has" in said
+
+
+def test_the_socket_of_peers_is_for_who_wants_it():
+    up = [RUNS, service("active")]
+    assert not list(faults(SYSTEM, [*up, peers("inactive", "disabled")]))
+    assert not list(faults(SYSTEM, [*up, peers("active", "enabled")]))
+    assert told(SYSTEM, *up, peers("inactive", "enabled")) == (
+        "crdtsyncd-peers.socket is stopped; start it: sudo systemctl start crdtsyncd-peers.socket"
+    )
+    failed = told(SYSTEM, *up, peers("failed", "disabled", "resources"))
+    assert failed.endswith("has failed: resources; then sudo systemctl start crdtsyncd-peers.socket")
 
 
 def test_stopped_and_never_installed():

@@ -99,6 +99,7 @@ def join(settings: Settings, invite: str, listen: tuple[str, ...], merge: bool, 
     INVITE is what `crdtsync cluster invite` printed, a file with it, or - for stdin. A node that holds data already
     joins with --merge or --archive only; either way that data stays in the folder archive of its data directory.
     Access rules, quotas and agents' keys do not come along; spaces that the cluster lacks are left as files to import.
+    Data of that very cluster, as of a restored backup, is kept as it is, unless --archive is given.
 
     \b
     Examples:
@@ -116,7 +117,8 @@ def join(settings: Settings, invite: str, listen: tuple[str, ...], merge: bool, 
         with connect(settings) as client:
             fields = client.cluster_join(word, listen=listen, archive=archive, **_timeout(settings))
     done = "is a member of" if fields.get("already") else "joined"
-    output.result(settings, f"{done} {fields['cluster']}, {fields['members']} members", fields)
+    kept = "; what this node holds is of that cluster, and was kept" if fields.get("kept") else ""
+    output.result(settings, f"{done} {fields['cluster']}, {fields['members']} members{kept}", fields)
 
 
 @state_command("members")

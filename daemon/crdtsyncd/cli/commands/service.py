@@ -72,23 +72,28 @@ def status(settings: Settings, user: bool) -> None:
       crdtsync service status
     """
     from crdtsyncd.unit_faults import faults
-    from crdtsyncd.units import UNITS, place_of, state
+    from crdtsyncd.units import UNITS, installed_places, place_of, states
 
     place = place_of(user)
-    states = [state(place, unit) for unit in UNITS]
+    found_states = states(place)
     if settings.json:
-        output.line(output.record({"units": [found._asdict() for found in states]}))
+        output.line(output.record({"units": [found._asdict() for found in found_states]}))
     else:
-        for found in states:
+        for found in found_states:
             pid = f", pid {found.pid}" if found.pid else ""
             restarts = f", restarted {counted(found.restarts, 'time')}" if found.restarts else ""
             text = f": {found.text}" if found.text else ""
             output.line(f"{found.unit}  {found.active}, {found.enabled}{pid}{restarts}{text}")
-    wrong = list(faults(place, states))
+    wrong = {fault.unit: fault for fault in faults(place, found_states)}
     if wrong:
-        worst = wrong[-1]  # the daemon itself, if it is one of them
+        worst = wrong.get(UNITS[1]) or next(iter(wrong.values()))
+        others = [other for other in installed_places() if other.sysusers != place.sysusers]
+        is_other = others and all(found.enabled == "not installed" for found in found_states)
+        elsewhere = f"; another one is: crdtsync service status{'' if user else ' --user'}" if is_other else ""
         raise CommandFailed(
-            f"{worst.unit} {worst.message}; {worst.remedy}", status=NOT_RUNNING, code="daemon_unavailable"
+            f"{worst.unit}{place.whose} {worst.message}; {worst.remedy}{elsewhere}",
+            status=NOT_RUNNING,
+            code="daemon_unavailable",
         )
 
 

@@ -78,7 +78,7 @@ def _live(client: Client, hot: HotKeys, interval_s: float, looks: int | None) ->
     console = Console(highlight=False)
     with Keyboard() as keyboard, Live(console=console, screen=True, auto_refresh=False) as live:
         for number, frame in enumerate(_frames(client, hot), 1):
-            live.update(draw(frame, *console.size), refresh=True)
+            live.update(draw(frame, *console.size, hint="q quits"), refresh=True)
             if looks == number or keyboard.wait(interval_s) in ("q", "Q"):
                 return
 

@@ -1,0 +1,144 @@
+"""An editor for asyncio."""
+
+# ruff: noqa: ASYNC109  # `timeout` ends with an error that says more than a cancellation
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from crdtsync.errors import CrdtSyncError
+
+if TYPE_CHECKING:
+    from crdtsync.client.aio.typing import Typing
+    from crdtsync.client.context import WriteConcern
+    from crdtsync.client.durations import Seconds
+
+
+class AsyncEditor:
+    """One text with a replica in this process; the twin of :class:`Editor`, which describes it.
+
+    It starts with ``async with`` or :meth:`attach`. Typing suspends only while too much is not sent yet, so who types
+    on and on without ever waiting for anything else lets nothing be sent. ``on_change`` is a plain function.
+    """
+
+    def __init__(self, key: str, typing: Typing) -> None:
+        self.key = key
+        self._typing = typing
+        self._state = typing.state
+
+    async def attach(self) -> None:
+        """Start it; returns when the text is here.
+
+        :raises DaemonUnavailable: no daemon answers; the message says what to do.
+        :raises KindMismatch: the key holds something else than a text.
+        :raises Timeout: the text did not come in time.
+        """
+        await self._typing.attach()
+
+    # -- the text -------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """How many characters it has, as :attr:`shown`."""
+        self._typing.refuse_inherited()
+        with self._state.lock:
+            return len(self._state.typed)
+
+    @property
+    def shown(self) -> str:
+        """The text as it was last read, and typed since; see :attr:`Editor.shown`."""
+        self._typing.refuse_inherited()
+        with self._state.lock:
+            return str(self._state.typed)
+
+    async def read(self, *, timeout: Seconds | None = None) -> str:
+        """The text with all that others wrote as far as it has come; see :meth:`Editor.read`."""
+        return await self._typing.read(timeout)
+
+    async def insert(self, position: int, text: str, *, timeout: Seconds | None = None) -> None:
+        """Insert ``text`` before ``position``; see :meth:`Editor.insert`."""
+        await self._typing.type(position, position, text, timeout)
+
+    async def append(self, text: str, *, timeout: Seconds | None = None) -> None:
+        """Insert ``text`` at the end; see :meth:`Editor.append`."""
+        await self._typing.append(text, timeout)
+
+    async def delete(self, position: int, length: int, *, timeout: Seconds | None = None) -> None:
+        """Delete ``length`` characters from ``position`` on; see :meth:`Editor.delete`."""
+        await self._typing.type(position, position + length, "", timeout)
+
+    async def replace(self, position: int, length: int, text: str, *, timeout: Seconds | None = None) -> None:
+        """Put ``text`` in the place of ``length`` characters; see :meth:`Editor.replace`."""
+        await self._typing.type(position, position + length, text, timeout)
+
+    async def set(self, whole: str, *, timeout: Seconds | None = None) -> None:
+        """Turn the text into ``whole``, by small edits; see :meth:`Editor.set`."""
+        await self._typing.set(whole, timeout)
+
+    # -- sending --------------------------------------------------------------------------------------------
+
+    @property
+    def unsent(self) -> int:
+        """How many edits were typed and are not known to be on disk; lost if this process dies."""
+        self._typing.refuse_inherited()
+        return self._state.unsent
+
+    @property
+    def unread(self) -> int:
+        """How many changes by others the next :meth:`read` takes in."""
+        self._typing.refuse_inherited()
+        return self._state.unread
+
+    @property
+    def changes(self) -> int:
+        """How many changes this editor has made out of what was typed."""
+        self._typing.refuse_inherited()
+        return self._state.outbox.changes
+
+    @property
+    def token(self) -> str | None:
+        """Names the newest change that this editor made, which is on disk; None: it has made none."""
+        self._typing.refuse_inherited()
+        return self._typing.token
+
+    @property
+    def error(self) -> CrdtSyncError | None:
+        """Why nothing is sent; see :attr:`Editor.error`."""
+        self._typing.refuse_inherited()
+        return self._state.error
+
+    def send(self) -> None:
+        """Have what is typed so far sent apart from what follows; see :meth:`Editor.send`."""
+        self._typing.send()
+
+    async def flush(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> str:
+        """Wait until all that was typed is on disk; the token. See :meth:`Editor.flush`."""
+        return await self._typing.flush(w, timeout)
+
+    async def discard(self, *, timeout: Seconds | None = None) -> str:
+        """Give up what was typed and is not on disk; the text. See :meth:`Editor.discard`."""
+        return await self._typing.discard(timeout)
+
+    async def close(self, *, timeout: Seconds | None = None) -> None:
+        """Send what is typed, wait until it is on disk, and end; see :meth:`Editor.close`.
+
+        When it is cancelled the editor has not ended, and goes on: close it again.
+        """
+        if not self._typing.is_inherited:
+            await self._typing.close(timeout)
+
+    @property
+    def _has_ended(self) -> bool:
+        """For the session that opened it."""
+        return self._typing.is_closed
+
+    async def __aenter__(self) -> Self:
+        await self.attach()
+        return self
+
+    async def __aexit__(self, _type: object, raised: BaseException | None, _trace: object) -> None:
+        try:
+            await self.close()
+        except CrdtSyncError as error:
+            if raised is None:
+                raise
+            raised.add_note(f"besides, {self.unsent:,} edits of {self.key!r} were not sent: {error}")

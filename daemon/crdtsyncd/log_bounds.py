@@ -1,0 +1,53 @@
+"""How many lines of the log somebody may cause who is not let in."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Protocol
+
+REFUSALS_PER_MINUTE_MAX = 300
+REFUSALS_ALIKE_PER_MINUTE_MAX = 10
+"""Of one host, for one reason."""
+_MINUTE_S = 60.0
+
+
+class Log(Protocol):
+    """The log."""
+
+    def __call__(self, event: str, level: str = "info", **fields: object) -> None:
+        """Write a line."""
+
+
+class RefusalBounds:
+    """Counts refusals by minute. What is left out is told with the next one that is logged."""
+
+    def __init__(self) -> None:
+        self._began_s = -_MINUTE_S
+        self._alike: Counter[tuple[str, str]] = Counter()
+        self._left_out_count = 0
+
+    def left_out(self, host: str, reason: str, now_s: float) -> int | None:
+        """How many were left out since the last line; None: this one is, too."""
+        if now_s - self._began_s >= _MINUTE_S:
+            self._began_s = now_s
+            self._alike.clear()
+        is_too_much = self._alike.total() >= REFUSALS_PER_MINUTE_MAX
+        if is_too_much or self._alike[host, reason] >= REFUSALS_ALIKE_PER_MINUTE_MAX:
+            self._left_out_count += 1
+            return None
+        self._alike[host, reason] += 1
+        count, self._left_out_count = self._left_out_count, 0
+        return count
+
+
+_bounds = RefusalBounds()
+"""Of this process, as its log is."""
+
+
+def stranger_refused(log: Log, url: str, reason: str) -> None:
+    """Log that somebody was refused who has not shown a member's key, unless too many were just now."""
+    count = _bounds.left_out(url.rpartition(":")[0], reason, time.monotonic())
+    if count is not None:
+        more = {"left_out": count} if count else {}
+        log("peer_refused", level="warning", url=url, reason=reason, **more)
