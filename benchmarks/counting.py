@@ -18,13 +18,14 @@ from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import click
-from crdtsyncd.commit_times import CommitTimes
-from crdtsyncd.store import Store
+from crdtsyncd.storage.database import Store
+from crdtsyncd.telemetry.commit_histogram import CommitTimes
 
-from crdtsync.core import counts, inputs, node
-from crdtsync.core.entries import Entries
+from crdtsync.core import interface, node
+from crdtsync.core.crdt.entries import Entries
+from crdtsync.core.diagnostics import counters
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
-from crdtsync.core.replica import Applied
+from crdtsync.core.replica.replica import Applied
 from crdtsync.wire.codec import pack
 
 TURN_WRITES = 100
@@ -40,7 +41,7 @@ class Writer:
         identity = Identity(self._store.node, "bench", LOOPBACK_CLUSTER, self._store.database, "0", os.getpid())
         self.node = node.Node(identity, self._store, SystemRandom(), lambda *_args, **_fields: None, _now())
         self._number = 0
-        self.node.step(inputs.AgentOpened(1, 0, 0), _now())
+        self.node.step(interface.AgentOpened(1, 0, 0), _now())
         hello = {"protocol": 1, "client": os.urandom(16), "agent": "bench", "space": "default"}
         ready = self._ask("hello", hello)
         self._store.commit(ready.persist)
@@ -56,17 +57,17 @@ class Writer:
         """Close the database."""
         self._store.close()
 
-    def _ask(self, operation: str, arguments: dict[str, object]) -> inputs.Ready:
+    def _ask(self, operation: str, arguments: dict[str, object]) -> interface.Ready:
         self._number += 1
-        self.node.step(inputs.AgentFrame(1, pack([self._number, operation, arguments])), _now())
+        self.node.step(interface.AgentFrame(1, pack([self._number, operation, arguments])), _now())
         ready = self.node.ready()
         self.node.advance()
         assert ready.replies
         return ready
 
 
-def _now() -> inputs.Now:
-    return inputs.Now(time.time_ns() // 1_000_000, time.monotonic())
+def _now() -> interface.Now:
+    return interface.Now(time.time_ns() // 1_000_000, time.monotonic())
 
 
 def alone_us(work: Callable[[], object]) -> float:
@@ -86,9 +87,9 @@ def _least_us(work: Callable[[], object]) -> float:
 
 def counters_us(writer: Writer) -> dict[str, float]:
     """What each counter takes of a write, in µs."""
-    requests, commits, counted = writer.node.desk.requests, CommitTimes(), counts.Counts()
+    requests, commits, counted = writer.node.desk.requests, CommitTimes(), counters.Counts()
     seen: list[tuple[Entries, list[Applied]]] = []
-    with patch.object(counts.Counts, "note", lambda _self, entries, applied: seen.append((entries, list(applied)))):
+    with patch.object(counters.Counts, "note", lambda _self, entries, applied: seen.append((entries, list(applied)))):
         writer.write(1)
     ((entries, applied),) = seen
 
@@ -112,7 +113,7 @@ def differences_us(writer: Writer, turns: int) -> list[float]:
             if is_counted:
                 taken[True] = writer.write(TURN_WRITES)
             else:
-                with patch.object(counts.Counts, "note", lambda *_args: None):
+                with patch.object(counters.Counts, "note", lambda *_args: None):
                     taken[False] = writer.write(TURN_WRITES)
         found.append(taken[True] - taken[False])
     return found

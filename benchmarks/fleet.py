@@ -25,7 +25,7 @@ _PROGRAM = """
 import ctypes, signal, sys
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-from crdtsyncd.starting import main
+from crdtsyncd.main import main
 main()
 """
 _LOG_LINES_SHOWN = 5

@@ -28,7 +28,7 @@ from benchmarks.gauges import MIB, cpu_s, differences, read, rss_bytes
 from benchmarks.pacing import Latency, Paced
 from benchmarks.progress import shown_progress
 from crdtsync.client import AsyncClient
-from crdtsync.core.feeding import CREDIT_BYTES_MAX
+from crdtsync.core.sync.change_feed import CREDIT_BYTES_MAX
 from crdtsync.errors import CrdtSyncError
 from tests.harness.proxy import Network
 

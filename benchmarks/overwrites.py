@@ -25,7 +25,7 @@ from benchmarks.fleet import Fleet, FleetError
 from benchmarks.gauges import MIB, Live, Reading, differences, live, read, slope
 from benchmarks.progress import shown_progress
 from crdtsync.client import AsyncClient
-from crdtsync.core.retention import CHANGE_HASHES_MAX
+from crdtsync.core.background.trimming import CHANGE_HASHES_MAX
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:

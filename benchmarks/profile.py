@@ -165,7 +165,7 @@ def table(stacks: list[tuple[list[str], int]], operation_us: float) -> str:
 
 
 def _function(frame: str) -> str:
-    """``write (daemon/crdtsyncd/ipc.py:154)`` without the line, so that a function is one row."""
+    """``write (daemon/crdtsyncd/loop/agent_socket.py:154)`` without the line, so that a function is one row."""
     name, _, place = frame.partition(" (")
     return f"{name} ({place.rpartition(':')[0] or place.rstrip(')')})"
 

@@ -10,7 +10,7 @@ import selectors
 import socket
 import sys
 
-from crdtsync.client.wire import EVENTS, FrameReader, encode_hello, encode_request
+from crdtsync.client.protocol.frames import EVENTS, FrameReader, encode_hello, encode_request
 
 _RECEIVE_BYTES = 1 << 18
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from benchmarks.replay import KEY, REQUEST_TIMEOUT_S, ReplayError
 from benchmarks.verdict import Verdict, compare_state, first_difference
 from crdtsync.client import AsyncClient
-from crdtsync.client.aio.typing import Typing
-from crdtsync.client.text.editing import Editing, Incoming
+from crdtsync.client.aio.editor_tasks import Typing
+from crdtsync.client.text.editor_state import Editing, Incoming
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from benchmarks.editor import ClientIds
     from benchmarks.fleet import Fleet
     from benchmarks.traces import Trace, Transaction
-    from crdtsync.client.forms import Event
-    from crdtsync.client.text.outbox import Segment
+    from crdtsync.client.text.update_queue import Segment
+    from crdtsync.client.values.results import Event
     from crdtsync.errors import CrdtSyncError
 
 QUIET_ROUNDS = 5

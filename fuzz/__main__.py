@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from crdtsync.testing.commands import run_until_stopped
+from tests.simulator.commands import run_until_stopped
 
 TARGETS = {
     "all": "every target in turn, with a budget: decoders, recovery, and those below",

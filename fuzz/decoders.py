@@ -16,25 +16,25 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgpack
-from crdtsyncd.config import load_config
-from crdtsyncd.websocket_frames import Splitter, whole_message
+from crdtsyncd.config.model import load_config
+from crdtsyncd.peers.websocket_frames import Splitter, whole_message
 from websockets.frames import Frame, Opcode
 from websockets.protocol import SERVER, State
 from websockets.protocol import Protocol as Websocket
 
 from crdtsync.causality import Dot, Hlc, Writer
+from crdtsync.core.agents.parse_request import request_of
+from crdtsync.core.crdt.schemas import schema_of
 from crdtsync.core.identity import LOOPBACK_CLUSTER
-from crdtsync.core.requests import request_of
-from crdtsync.core.schemas import schema_of
 from crdtsync.errors import ConfigError, CrdtSyncError, InvalidEncoding, InvalidRequest
 from crdtsync.wire.change import Codec
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.invites import INVITE_PREFIX, Invite, decode_invite, encode_invite
 from crdtsync.wire.invites import _check as check_of
-from crdtsync.wire.joining import Admitted, Challenge, Join, NotAdmitted, decode_join_message, encode_join_message
-from crdtsync.wire.messages import decode_message, encode_message
 from crdtsync.wire.patterns import check_pattern
-from crdtsync.wire.snapshot import (
+from crdtsync.wire.peer.joining import Admitted, Challenge, Join, NotAdmitted, decode_join_message, encode_join_message
+from crdtsync.wire.peer.messages import decode_message, encode_message
+from crdtsync.wire.peer.snapshot import (
     EntryFields,
     Header,
     Piece,
@@ -271,7 +271,7 @@ def _take_frames(data: bytes) -> None:
 
 
 def _take_websocket_frames(data: bytes) -> None:
-    """As :class:`crdtsyncd.transport.Counted` does: what is a message is taken, the rest is the library's."""
+    """As :class:`~crdtsyncd.peers.websocket_peer.Counted` does: a message is taken, the rest is the library's."""
     library, rest, splitter = Websocket(SERVER, max_size=1 << 16), Websocket(SERVER, max_size=1 << 16), Splitter()
     library.receive_data(data)
     expected = [bytes(event.data) for event in library.events_received() if isinstance(event, Frame)]

@@ -32,10 +32,10 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import connect
 
 from crdtsync.core.identity import LOOPBACK_CLUSTER
-from crdtsync.testing.commands import positive_float, positive_int
 from fuzz.messages import Chain, genuine_messages, yjs
 from fuzz.mutation import Mutator, Tree, packed
 from tests.harness import Daemon, RawAgent
+from tests.simulator.commands import positive_float, positive_int
 
 ANSWER_S_MAX: Final = 1.0
 GROWTH_BYTES_MAX: Final = 64 * 1024 * 1024

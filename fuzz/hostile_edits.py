@@ -36,19 +36,19 @@ from websockets.sync.client import connect
 
 from benchmarks.verdict import first_difference
 from crdtsync.causality import Dot, Hlc, Writer
-from crdtsync.core.document import EDIT_STRUCTS_MAX
 from crdtsync.core.identity import LOOPBACK_CLUSTER
+from crdtsync.core.text.document import EDIT_STRUCTS_MAX
 from crdtsync.errors import CrdtSyncError
-from crdtsync.testing.commands import positive_float, positive_int
 from crdtsync.wire.change import NO_HASH, Change, Codec, Kind, Op, value_hash
-from crdtsync.wire.messages import Ack, Changes, Hello, decode_message, encode_message
+from crdtsync.wire.peer.messages import Ack, Changes, Hello, decode_message, encode_message
 from crdtsync.wire.tokens import decode_dot
-from crdtsync.wire.yjs import InvalidUpdate, Outline, UpdateSummary, advance, validate_update
+from crdtsync.wire.yjs.validator import InvalidUpdate, Outline, UpdateSummary, advance, validate_update
 from fuzz.frames import ANSWER_S_MAX, Bystander, Totals, judge, report, rss_bytes
 from fuzz.mutation import packed
 from fuzz.yjs_mutation import Mutator
 from fuzz.yjs_sessions import session
 from tests.harness import Cluster, Daemon, differences, wait_until, wait_until_equal
+from tests.simulator.commands import positive_float, positive_int
 
 SKIPPED: Final = "edit_skipped"
 """The event in a daemon's log of an edit that is not applied."""

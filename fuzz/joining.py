@@ -10,15 +10,15 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from crdtsyncd.keys import load_or_make_key
-from crdtsyncd.tls import JOIN_NAME, joining_context
+from crdtsyncd.security.node_key import load_or_make_key
+from crdtsyncd.security.tls import JOIN_NAME, joining_context
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import connect
 
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.codec import unpack
 from crdtsync.wire.invites import decode_invite
-from crdtsync.wire.joining import (
+from crdtsync.wire.peer.joining import (
     Admitted,
     Challenge,
     Join,

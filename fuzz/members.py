@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crdtsyncd.keys import NodeKey, load_or_make_key
-from crdtsyncd.tls import JOIN_NAME, dialling_context, joining_context, member_name
+from crdtsyncd.security.node_key import NodeKey, load_or_make_key
+from crdtsyncd.security.tls import JOIN_NAME, dialling_context, joining_context, member_name
 from websockets.sync.client import connect
 
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.invites import decode_invite
-from crdtsync.wire.joining import (
+from crdtsync.wire.peer.joining import (
     Admitted,
     Challenge,
     Join,

@@ -12,8 +12,8 @@ import pycrdt
 from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Kind, Op, RemoveRange, value_hash
-from crdtsync.wire.comparing import Digests, Removed
-from crdtsync.wire.messages import (
+from crdtsync.wire.peer.comparing import Digests, Removed
+from crdtsync.wire.peer.messages import (
     Ack,
     Changes,
     HandledKey,
@@ -32,7 +32,7 @@ from crdtsync.wire.messages import (
     Want,
     encode_message,
 )
-from crdtsync.wire.snapshot import Header, WriterRow, encode_header, encode_writers, part_hash
+from crdtsync.wire.peer.snapshot import Header, WriterRow, encode_header, encode_writers, part_hash
 from fuzz.mutation import Mutator, Tree, packed
 
 

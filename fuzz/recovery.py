@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgpack
-from crdtsyncd import driver as driver_module
-from crdtsyncd import recovery as recovery_module
-from crdtsyncd.config import Config
-from crdtsyncd.driver import Driver
-from crdtsyncd.keys import load_or_make_key
-from crdtsyncd.store import Store
-from crdtsyncd.trust import Trust
+from crdtsyncd.config.model import Config
+from crdtsyncd.loop import driver as driver_module
+from crdtsyncd.loop import recovery as recovery_module
+from crdtsyncd.loop.driver import Driver
+from crdtsyncd.security.node_key import load_or_make_key
+from crdtsyncd.security.trusted_members import Trust
+from crdtsyncd.storage.database import Store
 
-from crdtsync.core.attached import User
+from crdtsync.core.agents.connection import User
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.errors import CrdtSyncError
 from fuzz.mutation import packed

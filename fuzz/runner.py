@@ -10,8 +10,8 @@ import sys
 import time
 from typing import Final
 
-from crdtsync.testing.commands import positive_float, positive_int
 from fuzz import workers
+from tests.simulator.commands import positive_float, positive_int
 
 IN_PROCESS: Final = (
     "messages", "changes", "snapshots", "join-messages", "requests", "framing", "websocket-frames", "tokens", "invites",

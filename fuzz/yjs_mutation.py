@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from crdtsync.wire.yjs import Outline, advance, validate_update
+from crdtsync.wire.yjs.validator import Outline, advance, validate_update
 from fuzz.yjs_sessions import KINDS
 
 # -- taken apart -------------------------------------------------------------------------------------------------------

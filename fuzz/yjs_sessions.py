@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pycrdt
 
-from crdtsync.wire.yjs import RootKind
+from crdtsync.wire.yjs.validator import RootKind
 
 ROOTS: Final[dict[str, type]] = {
     "text": pycrdt.Text,

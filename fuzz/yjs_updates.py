@@ -1,4 +1,4 @@
-"""Structure-aware fuzzing of ``crdtsync.wire.yjs``: what the validator passes, pycrdt must survive.
+"""Structure-aware fuzzing of ``crdtsync.wire.yjs.validator``: what the validator passes, pycrdt must survive.
 
 Genuine updates come from random editing sessions of real pycrdt documents. They are mutated (bytes, varints, fields of
 structs, splices), and whatever the validator accepts is applied in a worker process, to a document that holds a prefix
@@ -26,11 +26,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pycrdt
 
-from crdtsync.testing.commands import positive_float, positive_int
-from crdtsync.wire.yjs import InvalidUpdate, Outline, advance, validate_update
+from crdtsync.wire.yjs.validator import InvalidUpdate, Outline, advance, validate_update
 from fuzz.yjs_mutation import Mutator
 from fuzz.yjs_sessions import KINDS, session
 from fuzz.yjs_worker import Worker
+from tests.simulator.commands import positive_float, positive_int
 
 
 @dataclass

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pycrdt
 
-from crdtsync.wire.yjs import InvalidUpdate, Outline, advance, validate_update
+from crdtsync.wire.yjs.validator import InvalidUpdate, Outline, advance, validate_update
 from fuzz.yjs_mutation import Reader
 from fuzz.yjs_sessions import KINDS, ROOTS, attempt, edit_all
 

@@ -190,7 +190,7 @@ def _environment() -> dict[str, str]:
 
 def up(arguments: list[str]) -> NoReturn:
     """Start a small fleet of daemons here to try things out: ./dev up --help."""
-    _replace(["python", "-m", "crdtsyncd.cluster", *arguments])
+    _replace(["python", "-m", "crdtsyncd.devfleet", *arguments])
 
 
 def test(arguments: list[str]) -> NoReturn:
@@ -257,7 +257,7 @@ def fuzz(arguments: list[str]) -> NoReturn:
 
 def simulate(arguments: list[str]) -> NoReturn:
     """Play random histories of simulated fleets: ./dev simulate --help."""
-    _replace(["python", "-m", "crdtsync.testing", *arguments], directory=ROOT)
+    _replace(["python", "-m", "tests.simulator", *arguments], directory=ROOT)
 
 
 def docs(arguments: list[str]) -> NoReturn:

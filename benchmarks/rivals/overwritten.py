@@ -9,7 +9,7 @@ from benchmarks.gauges import live
 from benchmarks.rivals.measures import KEYS, VALUE, Figure, Figures
 from benchmarks.rivals.processes import disk_bytes, rss_bytes
 from crdtsync.client import AsyncClient
-from crdtsync.core.retention import CHANGE_HASHES_MAX
+from crdtsync.core.background.trimming import CHANGE_HASHES_MAX
 
 CAP_BYTES = 8 * 1024 * 1024
 """Of the log, and of the history: small, so that the first of the two counts is beyond them."""

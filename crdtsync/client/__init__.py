@@ -10,60 +10,60 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from crdtsync.client.aio.client import AsyncClient, AsyncSession
     from crdtsync.client.aio.editor import AsyncEditor
     from crdtsync.client.aio.mirror import AsyncMirror
     from crdtsync.client.aio.resolver import AsyncResolver
-    from crdtsync.client.aio.session import AsyncClient, AsyncSession
     from crdtsync.client.aio.text import AsyncText
     from crdtsync.client.aio.watch import AsyncWatch
-    from crdtsync.client.batch import Batch
+    from crdtsync.client.blocking.client import Client, Session
     from crdtsync.client.blocking.editor import Editor
     from crdtsync.client.blocking.mirror import Mirror
     from crdtsync.client.blocking.resolver import Resolver
-    from crdtsync.client.blocking.session import Client, Session
     from crdtsync.client.blocking.text import Text
     from crdtsync.client.blocking.watch import Watch
-    from crdtsync.client.forms import Entry, Event, Field, LogItem, Member, Schema, TextUpdate
-    from crdtsync.client.history import History, PastValue, Removal
-    from crdtsync.client.listing import Listing
     from crdtsync.client.mirror.view import View
-    from crdtsync.client.resolving import Conflict
-    from crdtsync.client.spaces import Archive, Dropped, Space
-    from crdtsync.client.written import Written
+    from crdtsync.client.operations.batch import Batch
+    from crdtsync.client.operations.history import History, PastValue, Removal
+    from crdtsync.client.operations.spaces import Archive, Dropped, Space
+    from crdtsync.client.streams.resolver_state import Conflict
+    from crdtsync.client.values.listing import Listing
+    from crdtsync.client.values.results import Entry, Event, Field, LogItem, Member, Schema, TextUpdate
+    from crdtsync.client.values.write_result import Written
 
 _MODULES = {
-    "Archive": "spaces",
-    "AsyncClient": "aio.session",
+    "Archive": "operations.spaces",
+    "AsyncClient": "aio.client",
     "AsyncEditor": "aio.editor",
     "AsyncMirror": "aio.mirror",
     "AsyncResolver": "aio.resolver",
-    "AsyncSession": "aio.session",
+    "AsyncSession": "aio.client",
     "AsyncText": "aio.text",
     "AsyncWatch": "aio.watch",
-    "Batch": "batch",
-    "Client": "blocking.session",
-    "Dropped": "spaces",
+    "Batch": "operations.batch",
+    "Client": "blocking.client",
+    "Conflict": "streams.resolver_state",
+    "Dropped": "operations.spaces",
     "Editor": "blocking.editor",
-    "Conflict": "resolving",
-    "Entry": "forms",
-    "Event": "forms",
-    "Field": "forms",
-    "History": "history",
-    "Listing": "listing",
-    "LogItem": "forms",
-    "Member": "forms",
-    "PastValue": "history",
-    "Removal": "history",
-    "Schema": "forms",
+    "Entry": "values.results",
+    "Event": "values.results",
+    "Field": "values.results",
+    "History": "operations.history",
+    "Listing": "values.listing",
+    "LogItem": "values.results",
+    "Member": "values.results",
     "Mirror": "blocking.mirror",
+    "PastValue": "operations.history",
+    "Removal": "operations.history",
     "Resolver": "blocking.resolver",
-    "Session": "blocking.session",
-    "Space": "spaces",
+    "Schema": "values.results",
+    "Session": "blocking.client",
+    "Space": "operations.spaces",
     "Text": "blocking.text",
-    "TextUpdate": "forms",
+    "TextUpdate": "values.results",
     "View": "mirror.view",
     "Watch": "blocking.watch",
-    "Written": "written",
+    "Written": "values.write_result",
 }
 
 __all__ = [

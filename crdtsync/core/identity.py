@@ -7,6 +7,9 @@ from dataclasses import dataclass
 LOOPBACK_CLUSTER = bytes(16)
 """The cluster of nodes that have not joined one: only nodes on one machine sync in it."""
 
+OWN_AGENT = "crdtsyncd"
+"""The agent's name on what the daemon writes by itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:

@@ -10,20 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.core.access.guard import Guard
+from crdtsync.core.access.authorizer import Guard
 from crdtsync.core.access.quotas import DEFAULT_LIMITS, Limits
 from crdtsync.core.access.requests import AccessDesk
-from crdtsync.core.agents import Desk
+from crdtsync.core.agents.cluster_requests import ChoreDone, ClusterDesk
+from crdtsync.core.agents.connection import Agent, Follows, Reply, User
+from crdtsync.core.agents.desk import Desk
+from crdtsync.core.agents.host_requests import Service, serve
 from crdtsync.core.alarms import Alarms
-from crdtsync.core.attached import Agent, Follows, Reply, User
-from crdtsync.core.caps import DEFAULT_CAPS, Caps
-from crdtsync.core.cluster import Cluster
-from crdtsync.core.cluster_desk import ChoreDone, ClusterDesk
-from crdtsync.core.counts import Counts
-from crdtsync.core.fleet import Fleet, Reach
-from crdtsync.core.fleet_news import FleetNews, LetIn, Misled, NoMetrics, NotJoined, NotListening, NotMerged
+from crdtsync.core.background.expiry_reaper import Reaper
+from crdtsync.core.background.retention_caps import DEFAULT_CAPS, Caps
+from crdtsync.core.background.text_maintenance import TextKeeper
+from crdtsync.core.background.trimming import Retention
+from crdtsync.core.cluster.admission import Fleet, Reach
+from crdtsync.core.cluster.node_alarms import FleetNews, LetIn, Misled, NoMetrics, NotJoined, NotListening, NotMerged
+from crdtsync.core.cluster.records import Cluster
+from crdtsync.core.cluster.spaces import ALWAYS, Spaces
+from crdtsync.core.diagnostics.counters import Counts
+from crdtsync.core.diagnostics.explain import explain_request
+from crdtsync.core.diagnostics.remote_lag import status_request
+from crdtsync.core.diagnostics.status import build_status, limited_status
+from crdtsync.core.diagnostics.usage import Crowds, Stats, Usage, UsageAlarms, pressing, usages
+from crdtsync.core.fast_turn import ShortTurns, are_plain
 from crdtsync.core.identity import Identity
-from crdtsync.core.inputs import (
+from crdtsync.core.interface import (
     AgentClosed,
     AgentFlow,
     AgentFrame,
@@ -43,21 +53,13 @@ from crdtsync.core.inputs import (
     TakeBack,
     Tick,
 )
-from crdtsync.core.ledger import Ledger
-from crdtsync.core.peers import Dial
-from crdtsync.core.reaper import Reaper
-from crdtsync.core.replica import Applied, Replica
-from crdtsync.core.resolvers import Registry
-from crdtsync.core.retention import Retention
-from crdtsync.core.service import Service, serve
-from crdtsync.core.short_turns import ShortTurns, are_plain
-from crdtsync.core.spaces import ALWAYS, Spaces
-from crdtsync.core.status import build_status, limited_status
-from crdtsync.core.storage import Batch, OutcomeRow, SpaceRow, Storage
-from crdtsync.core.sync import Sync
-from crdtsync.core.taking_back import take_back
-from crdtsync.core.text_keeping import TextKeeper
-from crdtsync.core.usage import Crowds, Stats, Usage, UsageAlarms, pressing, usages
+from crdtsync.core.peers.peer_state import Dial
+from crdtsync.core.replay import take_back
+from crdtsync.core.replica.replica import Applied, Replica
+from crdtsync.core.resolvers.registry import Registry
+from crdtsync.core.storage.interface import Batch, OutcomeRow, SpaceRow, Storage
+from crdtsync.core.storage.write_batch import Ledger
+from crdtsync.core.sync.protocol import Sync
 from crdtsync.errors import CrdtSyncError, NoSpace, PeerError, to_wire
 from crdtsync.wire.change import Codec
 from crdtsync.wire.codec import pack
@@ -100,7 +102,7 @@ class Node:
         self._calm_until_s = 0.0
         self._short = ShortTurns(self)
         self.was_short = False
-        """Whether the turn under way, or the last one, is a short one; see :mod:`crdtsync.core.short_turns`."""
+        """Whether the turn under way, or the last one, is a short one; see :mod:`crdtsync.core.fast_turn`."""
         self._random = random
         self._ledger = Ledger(0, 0)
         self.spaces = Spaces(self)
@@ -122,6 +124,7 @@ class Node:
         self.guard = Guard(self, limits)
         self.access_desk = AccessDesk(self, self.guard, random)
         self.desk = Desk(self, identity, storage)
+        self.desk.add_requests({"status": status_request(self.desk), "explain": explain_request(self.desk)})
         self.spaces.start()
         self.desk.access_changes.reload()
         self._handlers: dict[type, Callable[[Any], None]] = {

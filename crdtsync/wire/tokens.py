@@ -6,6 +6,7 @@ import binascii
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, VersionVector, Writer, flatten
@@ -141,3 +142,23 @@ def _dots(flat: Sequence[object]) -> tuple[Dot, ...]:
 def _dot(parts: Sequence[object]) -> Dot:
     writer, seq, n = parts
     return Dot(Writer(_bounded(writer, WRITER_MAX)), _bounded(seq, SEQ_MAX), _bounded(n, 10_000))
+
+
+VERSIONS_KNOWN_MAX = 4096
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+
+
+@lru_cache(VERSIONS_KNOWN_MAX)
+def known_version_text(hlc: int, writer: int, seq: int, n: int) -> str:
+    """The same, of an entry that is read, and most often not for the first time."""
+    return version_text(hlc, writer, seq, n)
+
+
+def version_text(hlc: int, writer: int, seq: int, n: int = 0) -> str:
+    """The version of a reader who was handed one entry alone, as users see it."""
+    return token_text(VERSION_PREFIX, [hlc, 0, [writer, seq, n]])
+
+
+def token_text(prefix: str, plain: list[Any]) -> str:
+    """``plain`` as a token is written: packed, in base64 for URLs."""
+    return prefix + binascii.b2a_base64(pack(plain), newline=False).rstrip(b"=").translate(_URL_SAFE).decode("ascii")

@@ -1,248 +1,93 @@
-"""``crdtsyncd``: open the store, serve until told to stop. :mod:`crdtsyncd.starting` is where it begins."""
+"""The beginning of ``crdtsyncd``: options, settings, errors as one sentence.
+
+It imports little, so that the settings are read and checked, in another process, while this one imports the rest.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import os
-import resource
-import signal
-import sqlite3
+import gc
 import sys
-from contextlib import suppress
-from importlib import import_module
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from traceback import format_exception
+from typing import Any, NoReturn
 
-import uvloop
-from crdtsyncd import garbage, supervisor, telemetry
-from crdtsyncd.disk import make_room_to_start
-from crdtsyncd.driver import Driver
-from crdtsyncd.ipc import AgentConnection, serve_agents, serve_agents_on
-from crdtsyncd.settings import changed_settings
-from crdtsyncd.starting import cli, main
-from crdtsyncd.store import Store
-from crdtsyncd.trust import Trust
+import click
+from crdtsyncd.config import exit_status
+from crdtsyncd.config.loader import Reading, read_settings
 
-from crdtsync.core.fleet_news import NoMetrics
-from crdtsync.core.identity import LOOPBACK_CLUSTER
-from crdtsync.errors import ConfigError, CrdtSyncError
-from crdtsync.wire.invites import CLUSTER_BYTES
+from crdtsync.errors import CrdtSyncError
 
-__all__ = ["Service", "cli", "main", "serve"]
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable, Coroutine
-
-    from crdtsyncd.config import Config
-    from crdtsyncd.fleet import Fleet
-    from crdtsyncd.keys import NodeKey
-    from crdtsyncd.metrics_http import MetricsServer
-
-STOP_TIMEOUT_S = 5.0
+HOLD_S = 5.0
+"""How long a start that failed waits before it ends, under a service manager: that would try again at once, for ever.
+``RestartSteps=`` of systemd counts the restarts of years, and would keep agents waiting after a single crash."""
+PATH = click.Path(readable=False, path_type=Path)  # who opens it says better what is wrong with it
 
 
-def _raise_open_files_max() -> None:
-    """Every agent and peer takes a file descriptor: use as many as this process may have."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--config", "config_file", type=PATH, metavar="FILE", help="TOML file with settings.")
+@click.option("--data-dir", type=PATH, metavar="DIR", help="Where the database lives.")
+@click.option("--socket", type=PATH, metavar="PATH", help="Unix socket for agents.")
+@click.option("--listen", multiple=True, metavar="HOST:PORT", help="Accept peers here. May be repeated.")
+@click.option("--advertise", multiple=True, metavar="HOST:PORT", help="Where peers reach this node. May be repeated.")
+@click.option("--peer", "peers", multiple=True, metavar="URL", help="Connect to this peer. May be repeated.")
+@click.option("--join", metavar="INVITE", help="Join a cluster by this invite, unless this node is a member already.")
+@click.option("--archive", "join_data", flag_value="archive", help="With --join: put aside what this node holds.")
+@click.option("--merge", "join_data", flag_value="merge", help="With --join: bring along what this node holds.")
+@click.option("--node-name", metavar="NAME", help="Name of this node, shown to people.")
+@click.option("--insecure-loopback", is_flag=True, default=None, help="Allow plain ws:// between loopback addresses.")
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Least severe events to log."
+)
+@click.option("--check-config", is_flag=True, help="Say whether the configuration is valid, and exit.")
+@click.version_option(package_name="crdtsync", prog_name="crdtsyncd")
+def cli(config_file: Path | None, check_config: bool, **options: Any) -> None:
+    """Hold this host's replica of the shared state, and keep it in sync with its peers."""
+    given = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in options.items()
+        if value not in (None, ())
+    }
+    reading = Reading(config_file, given)
+    if check_config:
+        reading.result()
+        click.echo("the configuration is valid")
+        return
+    gc.disable()  # until it serves: what is imported and loaded from disk stays, and there is none among it
+    from crdtsyncd.serve import serve  # meanwhile: it takes as long
+
+    serve(reading.result(), lambda: read_settings(config_file, given))
 
 
-def _log_ignored(ignored: Any) -> None:
-    """What the interpreter cannot raise anywhere, such as a server name in a TLS handshake that is no ASCII."""
-    telemetry.log("ignored", level="warning", error=f"{type(ignored.exc_value).__name__}: {ignored.exc_value}")
-
-
-def serve(config: Config, reload: Callable[[], Config]) -> None:
-    """Serve until told to stop; ``reload`` reads the settings again."""
-    os.umask(0o077)  # what is made in the data directory is nobody else's, even where others may look into that
-    telemetry.configure(config.log_level, config.log_format)
-    uvloop.run(_serve(config, reload))
-
-
-async def _serve(config: Config, reload: Callable[[], Config]) -> None:
-    _raise_open_files_max()
-    sys.unraisablehook = _log_ignored
-    runtime_dir = config.socket.parent
-    _make_dir(runtime_dir)
-
-    def read_key() -> NodeKey:
-        from crdtsyncd.keys import load_or_make_key  # long after agents are served, but at the first start
-
-        return load_or_make_key(config.data_dir)
-
-    def open_store(cluster: bytes, node: str = "") -> Store:
-        return Store(config.data_dir, runtime_dir, lambda: node or read_key().node, cluster)
-
-    make_room_to_start(config.data_dir, config.free_bytes_min)
-    store = open_store(LOOPBACK_CLUSTER if config.insecure_loopback else os.urandom(CLUSTER_BYTES))
+def main() -> None:
+    """Entry point: errors become one sentence and an exit status."""
     try:
-        trust = Trust(read_key, store.cluster, config.insecure_loopback)
-        driver = Driver(config, store, open_store, trust, config.version)
-        try:
-            await Service(config, driver, reload).run()
-            driver.store.truncate()
-        finally:
-            store = driver.store
-    except sqlite3.Error as error:
-        raise store.unreadable(error) from None
-    finally:
-        store.close()
+        cli.main(standalone_mode=False)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        _end(exit_status.SETTINGS, error.format_message())
+    except CrdtSyncError as error:
+        click.echo(f"crdtsyncd: {error.message}", err=True)
+        _end(exit_status.status_of(error), error.message)
+    except Exception as error:  # noqa: BLE001  # a bug: the log tells all, the person gets a sentence
+        from crdtsyncd.telemetry import event_log
+
+        event_log.log("bug", level="error", during="run", error="".join(format_exception(error)))
+        sentence = f"failed inside, please report it: {type(error).__name__}: {error}"
+        click.echo(f"crdtsyncd: {sentence}", err=True)
+        _end(exit_status.BUG, sentence)
 
 
-class Service:
-    """Listeners, dialers and signals around one driver."""
+def _end(status: int, why: str) -> NoReturn:
+    """Tell the service manager why, wait a little if it is to try again, and exit."""
+    from crdtsyncd.service import sd_notify
 
-    def __init__(self, config: Config, driver: Driver, reload: Any) -> None:
-        self._config = config
-        self._driver = driver
-        self._reload = reload
-        self._fleet: Fleet | None = None
-        self._has_fleet = asyncio.Event()
-        self._stop = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._rereading = asyncio.Lock()
-        self._own_socket: int | None = None  # its inode; None: the socket is not ours to remove
-        self._reload_fault = ""
-
-    async def run(self) -> None:
-        """Serve until SIGTERM or SIGINT, or until the disk fails.
-
-        :raises ConfigError: an address or the socket cannot be had.
-        :raises CrdtSyncError: the disk failed.
-        """
-        config, driver = self._config, self._driver
-        self._handle_signals()
-        inherited = supervisor.inherited_sockets()
-        agents = await self._serve_agents(inherited["agents"])
-        house = asyncio.create_task(driver.keep_house())
-        reporter = asyncio.create_task(supervisor.report(driver, self._summary))
-        metrics: list[MetricsServer] = []
-        try:
-            fleet = self._fleet = await self._make_fleet()
-            await fleet.start(inherited["peers"])
-            if config.metrics_listen:
-                metrics.append(await self._serve_metrics(config.metrics_listen))
-            telemetry.log(
-                "ready",
-                node=config.node_name,
-                socket=str(config.socket),
-                listen=fleet.listening(),
-                pid=os.getpid(),
-            )
-            supervisor.notify("READY=1", f"STATUS={self._summary()}")
-            await self._until_stopped(house)
-        finally:
-            supervisor.notify("STOPPING=1", "STATUS=stopping")
-            agents.close()
-            for server in metrics:
-                server.close()
-            driver.stop()
-            await _cancel([house, reporter])
-            if self._fleet is not None:
-                await self._fleet.stop()
-            await driver.finish()
-            if self._own_socket is not None:
-                _remove_socket(config.socket, self._own_socket)
-            telemetry.log("stopped")
-
-    async def _make_fleet(self) -> Fleet:
-        """Import what peers need, and agents do not, while these are served: it is a third of all imports."""
-        found = await asyncio.to_thread(import_module, "crdtsyncd.fleet")
-        fleet: Fleet = found.Fleet(self._config, self._driver)
-        self._has_fleet.set()
-        garbage.begin()  # which the start was done without
-        return fleet
-
-    async def _serve_agents(self, inherited: list[socket.socket]) -> asyncio.Server:
-        """Listen for agents: on the socket that systemd keeps for us, or else on one of our own."""
-
-        def make() -> AgentConnection:
-            return AgentConnection(self._driver)
-
-        if inherited:
-            return await serve_agents_on(inherited, make)
-        server = await serve_agents(self._config.socket, int(self._config.socket_mode, 8), make)
-        self._own_socket = self._config.socket.stat().st_ino
-        return server
-
-    async def _serve_metrics(self, address: str) -> MetricsServer:
-        from crdtsyncd.metrics_http import MetricsServer
-
-        spaces, driver = self._config.metrics_spaces, self._driver
-        server = MetricsServer(lambda: driver.exposition(spaces), lambda reason: driver.feed(NoMetrics(reason)))
-        await server.start(address)
-        return server
-
-    async def _until_stopped(self, house: asyncio.Task[None]) -> None:
-        stop = asyncio.create_task(self._stop.wait())
-        waited: list[asyncio.Future[Any]] = [stop, self._driver.failed, house]
-        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
-        if house.done():
-            house.result()
-        if self._driver.failed.done():
-            raise CrdtSyncError(self._driver.failed.result())
-
-    def _handle_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
-        loop.add_signal_handler(signal.SIGHUP, lambda: self._spawn(self._reread()))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _reread(self) -> None:
-        await self._has_fleet.wait()
-        async with self._rereading:
-            supervisor.notify_reloading()
-            try:
-                self._apply(await asyncio.to_thread(self._reload))
-                self._reload_fault = ""
-            except ConfigError as error:
-                self._reload_fault = error.message
-                telemetry.log("reload_refused", level="error", reason=error.message)
-            finally:
-                supervisor.notify("READY=1", f"STATUS={self._summary()}")
-
-    def _summary(self) -> str:
-        """One line for people who ask the service manager."""
-        refused = f"; at the last reload the settings were refused: {self._reload_fault}" if self._reload_fault else ""
-        return f"{self._driver.summary()}{' '.join(refused.split())}"
-
-    def _apply(self, config: Config) -> None:
-        telemetry.configure(config.log_level, config.log_format)
-        fixed = {"log_level", "log_format", "peers"}
-        changed = changed_settings(self._config, config) - fixed
-        if self._fleet is not None:
-            self._fleet.dial(config.peers)
-        telemetry.log("reloaded", needs_restart=sorted(changed))
-
-
-async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks, timeout=STOP_TIMEOUT_S)
-
-
-def _remove_socket(path: Path, inode: int) -> None:
-    """Remove our socket, unless another daemon has put its own in that place."""
-    with suppress(OSError):
-        if path.stat().st_ino == inode:
-            path.unlink()
-
-
-def _make_dir(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot make the socket's directory {path}: {error.strerror}; choose another with --socket"
-        ) from None
+    sd_notify.notify(f"STATUS={' '.join(why.split())}")
+    if sd_notify.is_starting() and status not in exit_status.FINAL:
+        time.sleep(HOLD_S)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

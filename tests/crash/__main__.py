@@ -10,12 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from crdtsync.testing.commands import positive_float, positive_int, run_until_stopped
 from tests.crash.harness import can_trace, errors, kills, points, until
 from tests.crash.jobs import Run
 from tests.crash.report import Report
 from tests.harness.daemon import PROGRAM
 from tests.nemesis.plants import PLANTS
+from tests.simulator.commands import positive_float, positive_int, run_until_stopped
 
 ONLY = "cases of this phase, call and error, as write/pwrite64/EIO* (may be repeated)"
 RESUME = "a file: leave out the cases that are noted there, and note those that are tried"

@@ -12,20 +12,21 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
-import crdtsyncd.checkpoints
-import crdtsyncd.config  # the settings are read in a fork of the daemon; loading this takes longer than all the rest
-import crdtsyncd.main  # forked with it
+# The settings are read in a fork of the daemon: loading what checks them takes longer than all the rest.
+import crdtsyncd.config.model
+import crdtsyncd.serve  # forked with it
+import crdtsyncd.storage.wal_checkpoint
 import uvloop  # noqa: F401
-from crdtsyncd.opening import ENDINGS
+from crdtsyncd.storage.open_database import ENDINGS
 
-from crdtsync.testing.commands import heed_as_usual
 from tests.harness.daemon import PROGRAM
 from tests.harness.raw import RawAgent
+from tests.simulator.commands import heed_as_usual
 
 POLL_S = 0.002
 START_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 120.0
-vars(crdtsyncd.checkpoints)["WAL_CHECKPOINT_BYTES"] = 128 * 1024  # so that a short life has several
+vars(crdtsyncd.storage.wal_checkpoint)["WAL_CHECKPOINT_BYTES"] = 128 * 1024  # so that a short life has several
 
 
 class Child:

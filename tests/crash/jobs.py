@@ -14,10 +14,10 @@ from pathlib import Path
 from random import Random
 from time import monotonic
 
-from crdtsync.testing.commands import leave_to_parent
 from tests.crash.cases import Case, chosen, coverage, spread
 from tests.crash.report import Report
 from tests.harness.daemon import PROGRAM
+from tests.simulator.commands import leave_to_parent
 
 PROGRESS_S = 30.0
 Budget = Callable[[], bool]

@@ -9,7 +9,7 @@ from crdtsync.errors import Timeout, VersionMismatch, to_wire
 from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Kind, Op, RemoveRange, value_hash
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import frame
-from crdtsync.wire.messages import Ack, Changes, Hello, Links, SpaceAck, Stop, Want, encode_message
+from crdtsync.wire.peer.messages import Ack, Changes, Hello, Links, SpaceAck, Stop, Want, encode_message
 from crdtsync.wire.tokens import Version, encode_dot, encode_token, encode_version
 
 CLUSTER = bytes(range(16))

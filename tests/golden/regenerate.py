@@ -13,7 +13,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from crdtsyncd.schema import APPLICATION_ID, FORMAT
+from crdtsyncd.storage.schema import APPLICATION_ID, FORMAT
 
 from crdtsync.wire.codec import pack
 from tests.golden import examples

@@ -9,12 +9,12 @@ import json
 import sqlite3
 
 import pytest
-from crdtsyncd import migration
+from crdtsyncd.storage import migration
 
 from crdtsync.wire.codec import unpack
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
-from crdtsync.wire.messages import decode_message, encode_message
+from crdtsync.wire.peer.messages import decode_message, encode_message
 from crdtsync.wire.tokens import decode_dot, decode_token, decode_version, encode_dot, encode_token, encode_version
 from tests.golden import examples
 from tests.golden.regenerate import DATABASES, FORMATS, formats

@@ -25,7 +25,7 @@ from tests.harness.warm import WarmProcess, warm_start
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 PROGRAM = "from crdtsyncd.main import main; main()"
-CHANGED = "import crdtsyncd.main\n"
+CHANGED = "import crdtsyncd.serve\n"
 """Begins a program that changes what has been imported already, and so may be forked from a process that has."""
 _LINUX = sys.platform == "linux"
 # Each test process has a loopback address of its own, so that no other test and no outgoing connection takes its ports.

@@ -202,6 +202,7 @@ def _end_with_its_test(pid: int, status: int) -> None:
 
 def _main() -> None:
     asked = socket.socket(fileno=int(sys.argv[1]))
+    import crdtsyncd.serve  # noqa: F401  # what a daemon imports first of all
     from crdtsyncd.cli.main import main as command_line  # only here, and not where tests are
     from crdtsyncd.main import main as daemon
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from crdtsyncd.mark import machine_id
+from crdtsyncd.storage.writer_mark import machine_id
 
 from tests.harness import wait_until, wait_until_equal
 from tests.harness.shell import Shell

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from benchmarks import idle, new_node, overwrites
 from benchmarks.gauges import Live, Reading, percentile, slope
 from benchmarks.pacing import Answer, Paced
-from crdtsync.core.feeding import CREDIT_BYTES_MAX
+from crdtsync.core.sync.change_feed import CREDIT_BYTES_MAX
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

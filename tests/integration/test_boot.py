@@ -16,7 +16,7 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
-from crdtsyncd.schema import FORMAT
+from crdtsyncd.storage.schema import FORMAT
 
 from tests.harness.machine import Machine, install_wheel, lacks
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgpack
 import pytest
-from crdtsyncd.store import Store
+from crdtsyncd.storage.database import Store
 
 from tests.harness import Daemon, wait_until
 from tests.harness.raw import RawAgent

@@ -16,14 +16,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from crdtsyncd.cluster.layout import Place
-from crdtsyncd.cluster.observer import Record
-from crdtsyncd.cluster.process import Member
+from crdtsyncd.devfleet.layout import Place
+from crdtsyncd.devfleet.observer import Record
+from crdtsyncd.devfleet.process import Member
 
 from crdtsync import Client
 
 WAIT_S = 60.0
-CLUSTER = [sys.executable, "-m", "crdtsyncd.cluster"]
+CLUSTER = [sys.executable, "-m", "crdtsyncd.devfleet"]
 
 
 class Cluster:
@@ -106,7 +106,7 @@ def test_a_write_on_one_node_is_read_on_another_and_a_killed_daemon_comes_back_w
 @pytest.mark.parametrize("after_s", [0.05, 0.1, 0.2, 0.3, 0.5])
 def test_an_interrupt_is_quiet_however_early_it_comes(after_s: float):
     # Not with -m: what is interrupted before this program begins is Python itself.
-    program = [sys.executable, "-c", "from crdtsyncd.cluster.__main__ import main; print(flush=True); main()"]
+    program = [sys.executable, "-c", "from crdtsyncd.devfleet.__main__ import main; print(flush=True); main()"]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -224,7 +224,7 @@ def observer(number: int, peers: int, *, is_up: bool = True) -> SimpleNamespace:
 @pytest.mark.parametrize("nodes", [1, 3, 16])
 @pytest.mark.parametrize("width, height", [(60, 24), (80, 24), (120, 40)])
 def test_the_screen_fits_and_loses_no_node(nodes: int, width: int, height: int):
-    from crdtsyncd.cluster.screen import draw
+    from crdtsyncd.devfleet.screen_view import draw
     from rich.console import Console
 
     observers = [observer(number, nodes, is_up=number != 2) for number in range(1, nodes + 1)]
@@ -239,7 +239,7 @@ def test_the_screen_fits_and_loses_no_node(nodes: int, width: int, height: int):
 
 
 def test_socket_paths_are_bounded_as_in_the_daemon():
-    from crdtsyncd import config
-    from crdtsyncd.cluster import layout
+    from crdtsyncd.config import model
+    from crdtsyncd.devfleet import layout
 
-    assert layout.SOCKET_PATH_BYTES_MAX == config.SOCKET_PATH_BYTES_MAX
+    assert layout.SOCKET_PATH_BYTES_MAX == model.SOCKET_PATH_BYTES_MAX

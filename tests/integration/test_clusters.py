@@ -349,7 +349,10 @@ def test_a_daemon_joins_at_its_start_and_stays_at_the_next(hosts: Hosts) -> None
 def test_who_came_back_after_its_certificate_had_expired_joins_again_and_changes_its_key(hosts: Hosts) -> None:
     a = hosts.start("host-a")
     run(a, "cluster", "init")
-    b = hosts.start("host-b", program=f"{CHANGED}\nimport crdtsyncd.keys\ncrdtsyncd.keys.VALID_DAYS = -1\n{PROGRAM}")
+    b = hosts.start(
+        "host-b",
+        program=f"{CHANGED}\nimport crdtsyncd.security.node_key\ncrdtsyncd.security.node_key.VALID_DAYS = -1\n{PROGRAM}",
+    )
     run(b, "cluster", "join", invite(a))
     b.client().append("log", "own")
     b.kill()
@@ -392,7 +395,7 @@ def test_where_it_listens_is_kept_over_restarts(hosts: Hosts) -> None:
     spare = Daemon("unused", start=False)
     run(a, "cluster", "init", "--listen", spare.address)
     a.kill()
-    a.program = f"{CHANGED}\nimport crdtsyncd.fleet\ncrdtsyncd.fleet.REACH_INTERVAL_S = 0.2\n{PROGRAM}"
+    a.program = f"{CHANGED}\nimport crdtsyncd.peers.cluster_runtime\ncrdtsyncd.peers.cluster_runtime.REACH_INTERVAL_S = 0.2\n{PROGRAM}"
     with socket.create_server((HOST, spare.port)):
         a.start()
         wait_until(lambda: "not_listening" in a.alarms(), what="it says so, and serves")

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgpack
 import pytest
-from crdtsyncd.store import Store
+from crdtsyncd.storage.database import Store
 
-from crdtsync.core.storage import Batch, ChangeRow, EntryRow
+from crdtsync.core.storage.interface import Batch, ChangeRow, EntryRow
 from crdtsync.errors import NoSpace
 from tests.harness import Daemon, RawAgent, RawError, wait_until, wait_until_equal
 from tests.harness.tracing import CannotTraceError, inject, stop

@@ -28,7 +28,7 @@ def trial(tmp_path: Path) -> Iterator[Path]:
     """Three daemons, as ``./dev up --dir`` starts them."""
     place = tmp_path / "trial"
     fleet = subprocess.Popen(
-        [sys.executable, "-m", "crdtsyncd.cluster", "--dir", str(place)],
+        [sys.executable, "-m", "crdtsyncd.devfleet", "--dir", str(place)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

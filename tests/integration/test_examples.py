@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from crdtsyncd.config import load_config
+from crdtsyncd.config.model import load_config
 
 from crdtsync import Client
 from tests.harness import Cluster, Daemon, wait_until

@@ -9,7 +9,7 @@ from time import time
 from typing import Any
 
 import pytest
-from crdtsyncd.store import DATABASE_NAME
+from crdtsyncd.storage.database import DATABASE_NAME
 
 from crdtsync.client import Client, Event
 from crdtsync.core.identity import LOOPBACK_CLUSTER

@@ -10,14 +10,14 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.protocol import State
 
 from crdtsync.core.identity import LOOPBACK_CLUSTER
-from crdtsync.wire.messages import PROBES, SNAPSHOTS, Hello, Probe, Probed, decode_message, encode_message
+from crdtsync.wire.peer.messages import PROBES, SNAPSHOTS, Hello, Probe, Probed, decode_message, encode_message
 from tests.harness import Daemon, wait_until
 
 pytestmark = pytest.mark.integration
 PROBE_INTERVAL_S, PROBE_TIMEOUT_S = 0.5, 5.0
 """Instead of 10 and 20 seconds."""
 PROGRAM = """
-from crdtsync.core import liveness
+from crdtsync.core.peers import liveness
 liveness.PROBE_INTERVAL_S, liveness.PROBE_TIMEOUT_S = {}, {}
 from crdtsyncd.main import main
 main()

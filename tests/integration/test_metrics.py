@@ -71,7 +71,7 @@ def test_refusals_are_counted_by_code(daemon, tmp_path):
 
 
 def test_prometheus_asks_on_loopback(make_daemon):
-    often = f"from crdtsyncd import metrics_http; metrics_http.RETRY_S = 0.2; {PROGRAM}"
+    often = f"from crdtsyncd.telemetry import metrics_http; metrics_http.RETRY_S = 0.2; {PROGRAM}"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = int(taken.getsockname()[1])
         daemon = make_daemon(metrics_listen=f"127.0.0.1:{port}", program=often)
@@ -126,7 +126,7 @@ def test_metrics_for_other_machines_are_refused(tmp_path, address):
 
 
 def test_an_alarm_comes_before_the_bound(make_daemon):
-    often = "from crdtsyncd import housekeeping; housekeeping.USAGE_INTERVAL_S = 0.5; " + PROGRAM
+    often = "from crdtsyncd.loop import housekeeping; housekeeping.USAGE_INTERVAL_S = 0.5; " + PROGRAM
     daemon = make_daemon(agents_max=10, program=often)
     clients = [daemon.client(f"agent-{n}") for n in range(7)]
     for client in clients:

@@ -21,7 +21,7 @@ from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, Hlc, Writer
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Kind, Op, RemoveRange, value_hash
 from crdtsync.wire.limits import CHANGE_BYTES_MAX, PEER_FRAME_BYTES_MAX
-from crdtsync.wire.messages import Ack, Changes, Hello, Links, SpaceAck, Stop, Want, decode_message, encode_message
+from crdtsync.wire.peer.messages import Ack, Changes, Hello, Links, SpaceAck, Stop, Want, decode_message, encode_message
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
 from tests.integration.witness import Witness, assert_clean, assert_sentence, rss_bytes, undisturbed
 

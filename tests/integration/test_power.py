@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from crdtsyncd import journal_file
-from crdtsyncd.exits import UnfitData
-from crdtsyncd.store import Store
+from crdtsyncd.config.exit_status import UnfitData
+from crdtsyncd.storage.database import Store
+from crdtsyncd.storage.journal import file
 
 from tests.harness.powercut import Call, Disk, trace
 from tests.unit.daemon.counting import counters, counters_by_sum
@@ -30,9 +30,9 @@ WRITER = """
 import os, sys
 from pathlib import Path
 from random import Random
-from crdtsyncd import journal_file
-from crdtsyncd.store import Store
-from tests.unit.daemon.test_journal import first, write
+from crdtsyncd.storage.journal import file as journal_file
+from crdtsyncd.storage.database import Store
+from tests.unit.daemon.storage.journal.test_journal import first, write
 
 place, writes, is_synced = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "synced"
 rng = Random(7)
@@ -62,7 +62,7 @@ os._exit(0)
 
 @pytest.fixture(autouse=True)
 def journal_as_the_writer_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_file, "FILE_BYTES", 128 * 1024)
+    monkeypatch.setattr(file, "FILE_BYTES", 128 * 1024)
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crdtsyncd import joining
-from crdtsyncd.joining import ask_to_join
-from crdtsyncd.keys import NodeKey, load_or_make_key, self_signed
-from crdtsyncd.tls import JOIN_NAME, dialling_context, joining_context, listening_context, member_name
+from crdtsyncd.peers import join_protocol
+from crdtsyncd.peers.join_protocol import ask_to_join
+from crdtsyncd.security.node_key import NodeKey, load_or_make_key, self_signed
+from crdtsyncd.security.tls import JOIN_NAME, dialling_context, joining_context, listening_context, member_name
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from websockets.asyncio.client import ClientConnection, connect
@@ -25,7 +25,7 @@ from websockets.exceptions import WebSocketException
 
 from crdtsync.errors import Refused
 from crdtsync.wire.invites import Invite, decode_invite, encode_invite
-from crdtsync.wire.messages import Hello, decode_message, encode_message
+from crdtsync.wire.peer.messages import Hello, decode_message, encode_message
 from tests.harness.daemon import HOST, Daemon
 
 pytestmark = pytest.mark.integration
@@ -243,7 +243,9 @@ async def test_who_may_not_join_is_told_and_the_log_says_why(stage: Stage, case:
 async def test_a_malformed_name_is_the_reason_on_both_sides(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Refused, match="'Host A' cannot name a node"):
         await ask_to_join(stage.invite(), stage.key(), "Host A", [])
-    monkeypatch.setattr(joining, "check_name", lambda name, _what: name)  # as a node of another version might send it
+    monkeypatch.setattr(
+        join_protocol, "check_name", lambda name, _what: name
+    )  # as a node of another version might send it
     before = stage.mark()
     with pytest.raises(Refused, match="'Host A' cannot name a node"):
         await ask_to_join(stage.invite(), stage.key(), "Host A", [])

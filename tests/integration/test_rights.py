@@ -14,7 +14,7 @@ import pytest
 
 from crdtsync import AsyncClient, Client, NotAllowed, QuotaExceeded
 from crdtsync.client import Entry, Session
-from crdtsync.core.access.rights import NEEDED
+from crdtsync.core.access.requirements import NEEDED
 from tests.harness import Daemon
 from tests.harness.cluster import wait_until
 from tests.harness.raw import RawAgent, RawError

@@ -515,19 +515,21 @@ def test_killed_and_started_again_it_goes_on_with_all_that_was_acknowledged(daem
 
 NOTES_IMPORTS = """
 import json, os, sys
-import crdtsyncd.main as main
-make = main.Service._make_fleet
+from crdtsyncd.main import main
+from crdtsyncd.serve import Service
+make = Service._make_fleet
 async def noting(self):
     with open(os.environ["IMPORTS"], "w") as file:
         json.dump(sorted(sys.modules), file)
     return await make(self)
-main.Service._make_fleet = noting
-main.main()
+Service._make_fleet = noting
+main()
 """
 LATE = {
     "cryptography", "websockets", "structlog", "zeroconf", "prometheus_client", "pydantic", "pycrdt", "rich",
-    "email", "http", "importlib.metadata", "crdtsyncd.config", "crdtsyncd.fleet", "crdtsyncd.keys", "crdtsyncd.tls",
-    "crdtsyncd.transport", "crdtsyncd.metrics", "crdtsyncd.cli",
+    "email", "http", "importlib.metadata", "crdtsyncd.config.model",
+    "crdtsyncd.peers.cluster_runtime", "crdtsyncd.security.node_key",
+    "crdtsyncd.security.tls", "crdtsyncd.peers.websocket_peer", "crdtsyncd.telemetry.prometheus", "crdtsyncd.cli",
 }  # fmt: skip
 
 
@@ -540,7 +542,7 @@ def test_agents_are_served_before_what_they_do_not_need_is_imported(
     assert daemon.stop() == 0
     daemon.start()
     loaded = set(json.loads((tmp_path / "imports").read_text()))
-    assert {"crdtsyncd.ipc", "crdtsync.core.node"} <= loaded
+    assert {"crdtsyncd.loop.agent_socket", "crdtsync.core.node"} <= loaded
     assert loaded & LATE == set()
     assert daemon.client().set("key", 1)
     assert daemon.stop() == 0

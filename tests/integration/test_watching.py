@@ -25,8 +25,8 @@ from benchmarks.gauges import percentile, rss_bytes
 from crdtsync import AsyncClient, Client
 from crdtsync.causality import covers
 from crdtsync.client import Event
-from crdtsync.client.values import plain
-from crdtsync.client.wire import FrameReader, encode_hello, encode_request
+from crdtsync.client.protocol.frames import FrameReader, encode_hello, encode_request
+from crdtsync.client.values.encoding import plain
 from crdtsync.errors import OutcomeUnknown
 from crdtsync.wire.tokens import decode_token
 from tests.harness import Daemon, wait_until

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from crdtsync.testing.commands import natural_int, positive_int, run_until_stopped
 from tests.harness.daemon import PROGRAM
 from tests.load.plants import PLANTS
 from tests.load.run import Scale, run
+from tests.simulator.commands import natural_int, positive_int, run_until_stopped
 
 
 def main() -> int:

@@ -15,7 +15,7 @@ import msgpack
 from websockets.sync.client import connect
 
 from crdtsync.core.identity import LOOPBACK_CLUSTER
-from crdtsync.wire.messages import Hello, encode_message
+from crdtsync.wire.peer.messages import Hello, encode_message
 from tests.harness.daemon import Daemon
 from tests.harness.raw import RawAgent
 

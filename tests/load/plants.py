@@ -4,7 +4,7 @@ from __future__ import annotations
 
 SLOW_COMMITS = """
 import time
-from crdtsyncd.store import Store
+from crdtsyncd.storage.database import Store
 commit = Store.commit
 def slow(self, batch, is_direct=False):
     if self.commits % 30 == 29:
@@ -17,7 +17,7 @@ main()
 """Every 30th commit takes long: the median does not show it."""
 
 UNBOUNDED = """
-from crdtsyncd.ipc import AgentConnection
+from crdtsyncd.loop.agent_socket import AgentConnection
 AgentConnection.pause_writing = lambda self: None
 from crdtsyncd.main import main
 main()

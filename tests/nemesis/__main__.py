@@ -10,11 +10,11 @@ import random
 import sys
 from pathlib import Path
 
-from crdtsync.testing.commands import positive_float, positive_int, run_until_stopped
 from tests.harness.lan import has_namespaces
 from tests.nemesis.faults import FAULTS
 from tests.nemesis.plants import PLANTS
 from tests.nemesis.run import Plan, run
+from tests.simulator.commands import positive_float, positive_int, run_until_stopped
 
 NOT_FOUND = 3
 """The status where a planted fault goes unnoticed: neither that of a clean run nor that of one that found it."""

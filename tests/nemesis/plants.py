@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ACK_EARLY = """
-from crdtsyncd.store import Store
+from crdtsyncd.storage.database import Store
 commit, held = Store.commit, []
 def late(self, batch, is_direct=False):
     held.append((batch, is_direct))
@@ -19,7 +19,7 @@ main()
 
 GOES_ON = """
 import sqlite3
-from crdtsyncd.store import Store
+from crdtsyncd.storage.database import Store
 from crdtsync.errors import StorageError
 commit = Store.commit
 def deaf(self, batch, is_direct=False):

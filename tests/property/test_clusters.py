@@ -8,9 +8,9 @@ from itertools import permutations
 
 import pytest
 
-from crdtsync.testing.__main__ import main
-from crdtsync.testing.clusters.player import JOIN_FAULTS, Player, plan_cluster
-from crdtsync.testing.clusters.world import ClusterWorld, Host
+from tests.simulator.__main__ import main
+from tests.simulator.clusters.player import JOIN_FAULTS, Player, plan_cluster
+from tests.simulator.clusters.world import ClusterWorld, Host
 
 SEEDS = range(4)
 

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from crdtsync.testing.__main__ import main
-from crdtsync.testing.faults import FAULTS, chosen_by, names
+from tests.simulator.__main__ import main
+from tests.simulator.faults import FAULTS, chosen_by, names
 
 STORY = """
 import os, signal, subprocess, sys
-from crdtsync.testing.commands import run_until_stopped
+from tests.simulator.commands import run_until_stopped
 
 def main():
     try:

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from crdtsync.testing.agents import COUNTERS, LOGS, MAPS, MIXED, REGISTERS, SETS, TEXTS
-from crdtsync.testing.histories import run_history
-from crdtsync.testing.player import SKEWS_MS, TINY_CAPS, Player
-from crdtsync.testing.world import World
+from tests.simulator.agents import COUNTERS, LOGS, MAPS, MIXED, REGISTERS, SETS, TEXTS
+from tests.simulator.histories import run_history
+from tests.simulator.player import SKEWS_MS, TINY_CAPS, Player
+from tests.simulator.world import World
 
 HISTORIES = int(os.environ.get("CRDTSYNC_HISTORIES", "1000"))
 EXERCISED = (3, 28, 54, 79)  # together they do everything; where that changes, take others

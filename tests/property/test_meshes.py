@@ -11,10 +11,10 @@ from random import Random
 
 import pytest
 
-from crdtsync.core.fleet import MEMBERS
-from crdtsync.core.inputs import Now, Tick
-from crdtsync.core.membership import Member
-from crdtsync.core.mesh import chosen
+from crdtsync.core.cluster.admission import MEMBERS
+from crdtsync.core.cluster.membership import Member
+from crdtsync.core.interface import Now, Tick
+from crdtsync.core.peers.dial_choice import chosen
 from tests.unit.core.fleet import START_MS, Fleet, Machine, Wire
 
 COUNT = 30

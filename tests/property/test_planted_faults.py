@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crdtsync.testing.faults import FAULTS, Fault, catch, seeds_of
+from tests.simulator.faults import FAULTS, Fault, catch, seeds_of
 
 
 @pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name) for fault in FAULTS])

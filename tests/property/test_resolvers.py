@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from crdtsync.testing.agents import MAPS, MIXED, REGISTERS, TEXTS, Agent, Read
-from crdtsync.testing.cases import Sub
-from crdtsync.testing.histories import finish
-from crdtsync.testing.hosts import Host
-from crdtsync.testing.player import SKEWS_MS, WEIGHTS, Player
-from crdtsync.testing.resolving import Resolving
-from crdtsync.testing.world import World
+from tests.simulator.agents import MAPS, MIXED, REGISTERS, TEXTS, Agent, Read
+from tests.simulator.cases import Sub
+from tests.simulator.histories import finish
+from tests.simulator.hosts import Host
+from tests.simulator.player import SKEWS_MS, WEIGHTS, Player
+from tests.simulator.resolving import Resolving
+from tests.simulator.world import World
 
 HISTORIES = int(os.environ.get("CRDTSYNC_HISTORIES", "1000")) // 50
 FIRST_SEED = int(os.environ.get("CRDTSYNC_SEED", "0"))

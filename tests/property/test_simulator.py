@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from crdtsync.testing.__main__ import main
-from crdtsync.testing.faults import FAULTS
-from crdtsync.testing.faults.planting import catch, planted
-from crdtsync.testing.histories import plan_history, play, run_history
-from crdtsync.testing.shrinking import failure_of, shrink, trace
+from tests.simulator.__main__ import main
+from tests.simulator.faults import FAULTS
+from tests.simulator.faults.planting import catch, planted
+from tests.simulator.histories import plan_history, play, run_history
+from tests.simulator.shrinking import failure_of, shrink, trace
 
 SEED = 3
 PRINT_FINGERPRINT = f"""
-from crdtsync.testing.histories import run_history
+from tests.simulator.histories import run_history
 print(run_history({SEED}, steps=60).fingerprint)
 """
 LOSES_SYNCED = next(fault for fault in FAULTS if fault.name == "commits_are_not_flushed")
@@ -42,7 +42,7 @@ def test_a_seed_says_all_that_happens() -> None:
 
 def test_hosts_whose_clocks_differ_may_differ_in_what_has_expired(monkeypatch: pytest.MonkeyPatch) -> None:
     """One still has two values where a schema wants them resolved, and refuses to choose; the other shows the one."""
-    monkeypatch.setattr("crdtsync.testing.player.PLAIN_CHANCE", 0.0)
+    monkeypatch.setattr("tests.simulator.player.PLAIN_CHANCE", 0.0)
     world = play(plan_history(357, steps=60).only({41, 50, 54}))
     assert world.counts["refused unresolved"] == 1
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from crdtsync.core.archives import Archives
-from crdtsync.core.inputs import PeerFrame
-from crdtsync.core.space_records import SpaceRecord
-from crdtsync.core.spaces import Spaces
-from crdtsync.core.sync import Sync
+from crdtsync.core.cluster.archives import Archives
+from crdtsync.core.cluster.space_records import SpaceRecord
+from crdtsync.core.cluster.spaces import Spaces
+from crdtsync.core.interface import PeerFrame
+from crdtsync.core.sync.protocol import Sync
 from crdtsync.wire.codec import pack
 from tests.unit.core.fleet import Fleet, Machine, Refusal, fleet_of
 

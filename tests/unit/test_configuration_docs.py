@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 from crdtsyncd import main
-from crdtsyncd.config import Config
+from crdtsyncd.config.model import Config
 from pydantic_core import PydanticUndefined
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

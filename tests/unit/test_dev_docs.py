@@ -22,7 +22,7 @@ PROGRAMS = {
     "fuzz": "fuzz",
     "load": "tests.load",
     "nemesis": "tests.nemesis",
-    "simulate": "crdtsync.testing",
+    "simulate": "tests.simulator",
 }
 """Chores with options of their own, and the program that each runs."""
 

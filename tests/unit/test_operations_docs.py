@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crdtsyncd import shell_usage
-from crdtsyncd.commit_times import CommitTimes
-from crdtsyncd.doctor.alive import REMEDIES
-from crdtsyncd.metrics import exposition
+from crdtsyncd.doctor.running_daemon import REMEDIES
+from crdtsyncd.loop import process_usage
+from crdtsyncd.telemetry.commit_histogram import CommitTimes
+from crdtsyncd.telemetry.prometheus import exposition
 
-from crdtsync.core import usage
-from crdtsync.core.usage import Usage
+from crdtsync.core.diagnostics import usage
+from crdtsync.core.diagnostics.usage import Usage
 
 ROOT = Path(__file__).resolve().parents[2]
 TROUBLESHOOTING = (ROOT / "docs" / "troubleshooting.md").read_text()
@@ -138,7 +138,7 @@ def test_every_alarm_is_explained_and_has_a_remedy():
 
 
 def test_every_bound_that_may_be_near_is_explained():
-    source = inspect.getsource(usage) + inspect.getsource(shell_usage)
+    source = inspect.getsource(usage) + inspect.getsource(process_usage)
     found = re.findall(r'(?:fullest|Usage)\(\s*"(\w+)",.*?(LIMIT|BUFFER|CAP)\)', source, re.DOTALL)
     wanted = {name for name, kind in found if kind != "CAP"}
     section = TROUBLESHOOTING.partition("\n### near_limit")[2].partition("\n### ")[0]

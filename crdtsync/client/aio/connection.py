@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
-from crdtsync.client.address import unavailable
-from crdtsync.client.aio.channel import HELLO_TIMEOUT_S
-from crdtsync.client.aio.receiving import Receiver
-from crdtsync.client.backoff import Backoff
-from crdtsync.client.horizon import Horizon
-from crdtsync.client.inflight import WRITES_MAX, InFlight, Pending, closed, timed_out
-from crdtsync.client.wire import HELLO_ID, FrameReader, encode_hello
+from crdtsync.client.aio.receive_buffer import Receiver
+from crdtsync.client.aio.stream import HELLO_TIMEOUT_S
+from crdtsync.client.protocol.address import unavailable
+from crdtsync.client.protocol.backoff import Backoff
+from crdtsync.client.protocol.frames import HELLO_ID, FrameReader, encode_hello
+from crdtsync.client.protocol.in_flight import WRITES_MAX, InFlight, Pending, closed, timed_out
+from crdtsync.client.protocol.seen_point import Horizon
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
     from crdtsync.client.aio.mirror import AsyncMirror
-    from crdtsync.client.plan import Call
-    from crdtsync.client.wire import Message
+    from crdtsync.client.protocol.frames import Message
+    from crdtsync.client.protocol.steps import Call
 
 _TIMER_STEP_S = 0.005
 """Deadlines are checked no more often than this."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Self
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
-    from crdtsync.client.aio.typing import Typing
-    from crdtsync.client.context import WriteConcern
-    from crdtsync.client.durations import Seconds
+    from crdtsync.client.aio.editor_tasks import Typing
+    from crdtsync.client.session.request_context import WriteConcern
+    from crdtsync.client.values.durations import Seconds
 
 
 class AsyncEditor:

@@ -9,21 +9,21 @@ import os
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from crdtsync.client.aio.channel import AsyncChannel, dial
 from crdtsync.client.aio.connection import time_limit
-from crdtsync.client.backoff import Backoff
+from crdtsync.client.aio.stream import AsyncChannel, dial
 from crdtsync.client.mirror.state import CONFIRM_INTERVAL_S, PATIENCE_S, MirrorState, report
-from crdtsync.client.plan import limit_s
-from crdtsync.client.wire import encode_hello
+from crdtsync.client.protocol.backoff import Backoff
+from crdtsync.client.protocol.frames import encode_hello
+from crdtsync.client.protocol.steps import limit_s
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from crdtsync.causality import VersionVector
+    from crdtsync.client.aio.client import AsyncSession
     from crdtsync.client.aio.connection import AsyncConnection
-    from crdtsync.client.aio.session import AsyncSession
-    from crdtsync.client.durations import Seconds
+    from crdtsync.client.values.durations import Seconds
 
 
 class AsyncMirror(MirrorState):

@@ -13,23 +13,24 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from crdtsync.client.aio.connection import time_limit
 from crdtsync.client.aio.watch import AsyncWatch
-from crdtsync.client.durations import milliseconds, seconds
-from crdtsync.client.plan import limit_s
-from crdtsync.client.resolving import TAKEOVER_S, Conflict, Decline, ResolverState, answering, reason_of
+from crdtsync.client.operations.conflict_answer import answering
+from crdtsync.client.protocol.steps import limit_s
+from crdtsync.client.streams.resolver_state import TAKEOVER_S, Conflict, Decline, ResolverState, reason_of
+from crdtsync.client.values.durations import milliseconds, seconds
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from crdtsync.client.aio.connection import AsyncConnection
-    from crdtsync.client.context import Arguments
-    from crdtsync.client.durations import Seconds
-    from crdtsync.client.horizon import Horizon
-    from crdtsync.client.memory import ReadMemory
-    from crdtsync.client.operations import Operations
-    from crdtsync.client.plan import Plan
-    from crdtsync.client.watching import WatchState
-    from crdtsync.client.written import Written
+    from crdtsync.client.operations.keys import Operations
+    from crdtsync.client.protocol.seen_point import Horizon
+    from crdtsync.client.protocol.steps import Plan
+    from crdtsync.client.session.read_memory import ReadMemory
+    from crdtsync.client.session.request_context import Arguments
+    from crdtsync.client.streams.watch_state import WatchState
+    from crdtsync.client.values.durations import Seconds
+    from crdtsync.client.values.write_result import Written
 
 T = TypeVar("T")
 

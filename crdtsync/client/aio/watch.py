@@ -9,21 +9,21 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Self
 
-from crdtsync.client.aio.channel import AsyncChannel, dial
 from crdtsync.client.aio.connection import time_limit
-from crdtsync.client.backoff import Backoff
-from crdtsync.client.plan import limit_s
-from crdtsync.client.watching import WatchState
-from crdtsync.client.wire import encode_hello
+from crdtsync.client.aio.stream import AsyncChannel, dial
+from crdtsync.client.protocol.backoff import Backoff
+from crdtsync.client.protocol.frames import encode_hello
+from crdtsync.client.protocol.steps import limit_s
+from crdtsync.client.streams.watch_state import WatchState
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
     from crdtsync.client.aio.connection import AsyncConnection
-    from crdtsync.client.context import Arguments
-    from crdtsync.client.durations import Seconds
-    from crdtsync.client.forms import Event
-    from crdtsync.client.horizon import Horizon
-    from crdtsync.client.memory import ReadMemory
+    from crdtsync.client.protocol.seen_point import Horizon
+    from crdtsync.client.session.read_memory import ReadMemory
+    from crdtsync.client.session.request_context import Arguments
+    from crdtsync.client.values.durations import Seconds
+    from crdtsync.client.values.results import Event
 
 _FOREVER = float("inf")
 

@@ -15,19 +15,19 @@ from threading import TIMEOUT_MAX, Condition, Lock
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from crdtsync.client.backoff import Backoff
-from crdtsync.client.blocking.channel import Channel, dial
-from crdtsync.client.blocking.forking import restart_in_children
-from crdtsync.client.horizon import Horizon
-from crdtsync.client.inflight import WRITES_MAX, InFlight, Pending, closed, timed_out
-from crdtsync.client.wire import FrameReader, encode_hello
+from crdtsync.client.blocking.stream import Channel, dial
+from crdtsync.client.protocol.backoff import Backoff
+from crdtsync.client.protocol.fork import restart_in_children
+from crdtsync.client.protocol.frames import FrameReader, encode_hello
+from crdtsync.client.protocol.in_flight import WRITES_MAX, InFlight, Pending, closed, timed_out
+from crdtsync.client.protocol.seen_point import Horizon
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from crdtsync.client.blocking.mirror import Mirror
-    from crdtsync.client.plan import Call
+    from crdtsync.client.protocol.steps import Call
 
 
 class _Torn(FrameReader):

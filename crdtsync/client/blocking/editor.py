@@ -8,19 +8,19 @@ from contextlib import suppress
 from threading import Lock, RLock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from crdtsync.client.aio.client import AsyncSession
 from crdtsync.client.aio.connection import AsyncConnection
-from crdtsync.client.aio.session import AsyncSession
-from crdtsync.client.aio.typing import Typing
-from crdtsync.client.plan import limit_s
+from crdtsync.client.aio.editor_tasks import Typing
+from crdtsync.client.protocol.steps import limit_s
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from crdtsync.client.blocking.client import Session
     from crdtsync.client.blocking.connection import Connection
-    from crdtsync.client.blocking.session import Session
-    from crdtsync.client.context import WriteConcern
-    from crdtsync.client.durations import Seconds
+    from crdtsync.client.session.request_context import WriteConcern
+    from crdtsync.client.values.durations import Seconds
 
 T = TypeVar("T")
 

@@ -7,21 +7,21 @@ from threading import Condition, Event, Lock, Thread, current_thread
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from crdtsync.client.backoff import Backoff
-from crdtsync.client.blocking.channel import Channel, dial
-from crdtsync.client.blocking.forking import restart_in_children
+from crdtsync.client.blocking.stream import Channel, dial
 from crdtsync.client.mirror.state import CONFIRM_INTERVAL_S, PATIENCE_S, MirrorState, report
-from crdtsync.client.plan import limit_s
-from crdtsync.client.wire import FrameReader, encode_hello
+from crdtsync.client.protocol.backoff import Backoff
+from crdtsync.client.protocol.fork import restart_in_children
+from crdtsync.client.protocol.frames import FrameReader, encode_hello
+from crdtsync.client.protocol.steps import limit_s
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from crdtsync.causality import VersionVector
+    from crdtsync.client.blocking.client import Session
     from crdtsync.client.blocking.connection import Connection
-    from crdtsync.client.blocking.session import Session
-    from crdtsync.client.durations import Seconds
+    from crdtsync.client.values.durations import Seconds
 
 _DIAL_S = 2.0
 _JOIN_S = 10.0

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from threading import TIMEOUT_MAX, Lock
 from typing import TYPE_CHECKING, TypeVar
 
-from crdtsync.client.context import Condition
-from crdtsync.client.plan import Plan, limit_s
+from crdtsync.client.protocol.steps import Plan, limit_s
+from crdtsync.client.session.request_context import Condition
 from crdtsync.errors import Timeout
 
 if TYPE_CHECKING:
-    from crdtsync.client.blocking.session import Session
-    from crdtsync.client.context import WriteConcern
-    from crdtsync.client.durations import Seconds
-    from crdtsync.client.forms import TextUpdate
+    from crdtsync.client.blocking.client import Session
+    from crdtsync.client.session.request_context import WriteConcern
     from crdtsync.client.text.operations import TextOperations
-    from crdtsync.client.written import Written
+    from crdtsync.client.values.durations import Seconds
+    from crdtsync.client.values.results import TextUpdate
+    from crdtsync.client.values.write_result import Written
 
 T = TypeVar("T")
 

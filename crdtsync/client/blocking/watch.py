@@ -7,21 +7,21 @@ from threading import Lock
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Self
 
-from crdtsync.client.backoff import Backoff
-from crdtsync.client.blocking.channel import Channel, dial
-from crdtsync.client.blocking.forking import restart_in_children
-from crdtsync.client.plan import limit_s
-from crdtsync.client.watching import WatchState
-from crdtsync.client.wire import FrameReader, encode_hello
+from crdtsync.client.blocking.stream import Channel, dial
+from crdtsync.client.protocol.backoff import Backoff
+from crdtsync.client.protocol.fork import restart_in_children
+from crdtsync.client.protocol.frames import FrameReader, encode_hello
+from crdtsync.client.protocol.steps import limit_s
+from crdtsync.client.streams.watch_state import WatchState
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
     from crdtsync.client.blocking.connection import Connection
-    from crdtsync.client.context import Arguments
-    from crdtsync.client.durations import Seconds
-    from crdtsync.client.forms import Event
-    from crdtsync.client.horizon import Horizon
-    from crdtsync.client.memory import ReadMemory
+    from crdtsync.client.protocol.seen_point import Horizon
+    from crdtsync.client.session.read_memory import ReadMemory
+    from crdtsync.client.session.request_context import Arguments
+    from crdtsync.client.values.durations import Seconds
+    from crdtsync.client.values.results import Event
 
 _FOREVER = float("inf")
 

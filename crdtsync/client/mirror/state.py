@@ -11,11 +11,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from crdtsync.causality import covers
-from crdtsync.client.horizon import Horizon
-from crdtsync.client.mirror.held import Held, held_from_wire
+from crdtsync.client.mirror.held_values import Held, held_from_wire
 from crdtsync.client.mirror.view import Holding, Reads, View
-from crdtsync.client.standing import Standing
-from crdtsync.client.wire import ERROR, EVENTS, HELLO_ID, RESULT, encode_request
+from crdtsync.client.protocol.frames import ERROR, EVENTS, HELLO_ID, RESULT, encode_request
+from crdtsync.client.protocol.seen_point import Horizon
+from crdtsync.client.streams.resume import Standing
 from crdtsync.errors import (
     CrdtSyncError,
     DaemonUnavailable,
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from crdtsync.causality import VersionVector
-    from crdtsync.client.context import Arguments
-    from crdtsync.client.memory import ReadMemory
-    from crdtsync.client.wire import Message
+    from crdtsync.client.protocol.frames import Message
+    from crdtsync.client.session.read_memory import ReadMemory
+    from crdtsync.client.session.request_context import Arguments
 
 READS_MAX = 100_000
 CONFIRM_INTERVAL_S = 1.0

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.errors import Unresolved
 
 if TYPE_CHECKING:
-    from crdtsync.client.forms import Entry
-    from crdtsync.client.memory import ReadMemory
-    from crdtsync.client.mirror.held import Held
+    from crdtsync.client.mirror.held_values import Held
+    from crdtsync.client.session.read_memory import ReadMemory
+    from crdtsync.client.values.results import Entry
 
 Holding = dict[str, "Held"]
 """What is shown, by key."""

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.client.context import ALWAYS, Condition, add_conditions
-from crdtsync.client.durations import milliseconds
-from crdtsync.client.text.replicas import Replicas
-from crdtsync.client.written import Written
+from crdtsync.client.session.request_context import ALWAYS, Condition, add_conditions
+from crdtsync.client.text.replica_cache import Replicas
+from crdtsync.client.values.durations import milliseconds
+from crdtsync.client.values.write_result import Written
 from crdtsync.errors import InvalidRequest, StaleRead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crdtsync.client.context import Arguments, Context, WriteConcern
-    from crdtsync.client.forms import TextUpdate
-    from crdtsync.client.plan import Plan
+    from crdtsync.client.protocol.steps import Plan
+    from crdtsync.client.session.request_context import Arguments, Context, WriteConcern
     from crdtsync.client.text.replica import Replica
+    from crdtsync.client.values.results import TextUpdate
 
 _PAGE_ITEMS_MAX = 1000
 
@@ -87,7 +87,7 @@ class TextOperations:
 
     def updates(self, key: str, after: str | None) -> Plan[tuple[list[TextUpdate], bool]]:
         """A page of edits that ``after`` does not cover, and whether there are more."""
-        from crdtsync.client.forms import TextUpdate
+        from crdtsync.client.values.results import TextUpdate
 
         arguments: Arguments = {"key": key, "limit": _PAGE_ITEMS_MAX}
         if after is not None:

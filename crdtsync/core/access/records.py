@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from crdtsync.causality import SEQ_MAX
-from crdtsync.core.access.rights import GRANTED, Right
-from crdtsync.core.cluster import RecordType
+from crdtsync.core.access.requirements import GRANTED, Right
+from crdtsync.core.cluster.records import RecordType
 from crdtsync.wire.agent_keys import HASH_BYTES
 
 AGENT_HASHES_MAX = 64
@@ -26,7 +26,7 @@ QUOTA_MAX = 1 << 50
 class AccessRecord:
     """One rule: how often each of read, write and admin was granted and taken away; by whom and when last.
 
-    ``epoch``: of which making of the space, see :func:`~crdtsync.core.space_records.making_of`.
+    ``epoch``: of which making of the space, see :func:`~crdtsync.core.cluster.space_records.making_of`.
     """
 
     counts: tuple[int, int, int]

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import VersionVector
-from crdtsync.core.access.compacting import RULES_MAX, Compactor
-from crdtsync.core.access.guard import Guard
+from crdtsync.core.access.authorizer import Guard
+from crdtsync.core.access.record_cleanup import RULES_MAX, Compactor
 from crdtsync.core.access.records import (
     ACCESS,
     AGENTS,
@@ -22,10 +22,10 @@ from crdtsync.core.access.records import (
     QuotaRecord,
     rule_name,
 )
-from crdtsync.core.access.rights import GRANTED, Right
+from crdtsync.core.access.requirements import GRANTED, Right
 from crdtsync.core.access.rules import ANYONE, EVERYTHING, SOCKET, Rule
-from crdtsync.core.arguments import Arguments
-from crdtsync.core.space_records import DEFAULT_SPACE
+from crdtsync.core.cluster.space_records import DEFAULT_SPACE
+from crdtsync.core.kinds.arguments import Arguments
 from crdtsync.errors import InvalidRequest, QuotaExceeded
 from crdtsync.wire.agent_keys import HASH_BYTES, SECRET_BYTES, encode_agent_key, hash_of_secret
 from crdtsync.wire.limits import CLUSTER_SPACE, KEY_BYTES_MAX, check_name, is_name, key_fault, shown
@@ -35,8 +35,8 @@ from crdtsync.wire.tokens import encode_token
 if TYPE_CHECKING:
     from random import Random
 
-    from crdtsync.core.attached import Agent
-    from crdtsync.core.attached import Host as DeskHost
+    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.agents.connection import Host as DeskHost
 
 Handler = Callable[["Agent", int, Arguments], object]
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot, Writer
-from crdtsync.core.arguments import Arguments, Result
-from crdtsync.core.entries import Entry, summary_of
-from crdtsync.core.kinds.rules import Copied, Rules, Sibling, always
+from crdtsync.core.crdt.entries import Entry, summary_of
+from crdtsync.core.kinds.arguments import Arguments, Result
+from crdtsync.core.kinds.base import Copied, Rules, Sibling, always
 from crdtsync.errors import InvalidEncoding, InvalidRequest, TooLarge
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import check_items, pack, unpack
@@ -24,8 +24,8 @@ from crdtsync.wire.limits import REQUEST_ITEMS_MAX, VALUE_BYTES_MAX, check_key
 from crdtsync.wire.tokens import encode_dot, encode_version
 
 if TYPE_CHECKING:
-    from crdtsync.core.draft import Draft
-    from crdtsync.core.replica import Replica
+    from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.replica.replica import Replica
 
 INCREMENT_MAX = 1 << 53
 TOTAL_MAX = 2**63 - 1

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import vector_of
-from crdtsync.core.arguments import Arguments, Result, packed_argument
-from crdtsync.core.entries import Entry
-from crdtsync.core.kinds.rules import Rules, Sibling, check_readable, packed_array, when_short
-from crdtsync.core.marks import TRIMMED_ATTR
-from crdtsync.core.seen import Removes
+from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.op_attributes import TRIMMED_ATTR
+from crdtsync.core.crdt.read_context import Removes
+from crdtsync.core.kinds.arguments import Arguments, Result, packed_argument
+from crdtsync.core.kinds.base import Rules, Sibling, check_readable, packed_array, when_short
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Kind, Op, RemoveRange, value_hash
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import check_key
 
 if TYPE_CHECKING:
-    from crdtsync.core.draft import Draft
-    from crdtsync.core.replica import Replica
+    from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.replica.replica import Replica
 
 
 _TRIMMED = {TRIMMED_ATTR: True}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.core.arguments import Arguments, Result, attributes, packed_argument
-from crdtsync.core.entries import Entry, order_of
-from crdtsync.core.kinds.rules import (
+from crdtsync.core.crdt.entries import Entry, order_of
+from crdtsync.core.crdt.read_policies import Rank, first_of
+from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_argument
+from crdtsync.core.kinds.base import (
     FieldSibling,
     Ranked,
     Rules,
@@ -16,16 +17,15 @@ from crdtsync.core.kinds.rules import (
     packed_array,
     when_short,
 )
-from crdtsync.core.policies import Rank, first_of
-from crdtsync.core.refusals import check_rank
+from crdtsync.core.kinds.rank_check import check_rank
 from crdtsync.errors import InvalidRequest, TooLarge, TooManySiblings
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX, check_key, key_fault, shown
 
 if TYPE_CHECKING:
-    from crdtsync.core.draft import Draft
-    from crdtsync.core.replica import Replica
+    from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.replica.replica import Replica
 
 
 def _merge(draft: Draft, args: Arguments) -> Result:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot
-from crdtsync.core.arguments import Arguments, Result, attributes, packed_argument
-from crdtsync.core.entries import Entry, covered_by
-from crdtsync.core.kinds.rules import Ranked, Rules, Sibling, always, check_readable, intact, packed_array
-from crdtsync.core.policies import Rank
-from crdtsync.core.refusals import check_rank
-from crdtsync.core.seen import NOTHING
+from crdtsync.core.crdt.entries import Entry, covered_by
+from crdtsync.core.crdt.read_context import NOTHING
+from crdtsync.core.crdt.read_policies import Rank
+from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_argument
+from crdtsync.core.kinds.base import Ranked, Rules, Sibling, always, check_readable, intact, packed_array
+from crdtsync.core.kinds.rank_check import check_rank
 from crdtsync.errors import TooManySiblings
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.limits import KEY_SIBLINGS_MAX, check_key
 from crdtsync.wire.tokens import Version
 
 if TYPE_CHECKING:
-    from crdtsync.core.draft import Draft
-    from crdtsync.core.replica import Replica
+    from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.replica.replica import Replica
 
 
 def _set(draft: Draft, args: Arguments) -> Result:

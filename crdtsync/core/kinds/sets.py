@@ -10,16 +10,16 @@ from binascii import Error as NotBase64
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from crdtsync.core.arguments import Arguments, Result, packed_argument
-from crdtsync.core.entries import Entry
-from crdtsync.core.kinds.rules import Rules, Sibling, check_readable, intact, packed_array, when_short
+from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.kinds.arguments import Arguments, Result, packed_argument
+from crdtsync.core.kinds.base import Rules, Sibling, check_readable, intact, packed_array, when_short
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import check_key
 
 if TYPE_CHECKING:
-    from crdtsync.core.draft import Draft
-    from crdtsync.core.replica import Replica
+    from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.replica.replica import Replica
 
 NAMED_BYTES_MAX = 192
 """So long an element may be for its identity to be its own bytes. Longer ones are known by their hash."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot
-from crdtsync.core.arguments import Arguments, Result
-from crdtsync.core.entries import Entry
-from crdtsync.core.kinds.rules import INLINE_BYTES_MAX, Copied, Rules, Sibling
-from crdtsync.core.kinds.text_join import compact, edit_absorbed, merge_siblings, text_op
-from crdtsync.core.kinds.text_lineage import LINEAGE, attributes_of, by_document, document_of, lineage_of
-from crdtsync.core.seen import NotYet
-from crdtsync.core.yjs import NO_CHANGE
+from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.read_context import NotYet
+from crdtsync.core.kinds.arguments import Arguments, Result
+from crdtsync.core.kinds.base import INLINE_BYTES_MAX, Copied, Rules, Sibling
+from crdtsync.core.text.join import compact, edit_absorbed, merge_siblings, text_op
+from crdtsync.core.text.lineage import LINEAGE, attributes_of, by_document, document_of, lineage_of
+from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError, InvalidRequest, Refused, TooLarge
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
@@ -19,8 +19,8 @@ from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, check_key, check_value_s
 from crdtsync.wire.tokens import decode_dot, encode_dot, encode_version
 
 if TYPE_CHECKING:
-    from crdtsync.core.draft import Draft
-    from crdtsync.core.replica import Replica
+    from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.replica.replica import Replica
 
 READ_BYTES_MAX = AGENT_FRAME_BYTES_MAX - 64 * 1024
 """Of a text that is read: what fits into a frame beside all that is told with it."""

@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 import click
-from crdtsyncd.cli import output
 from crdtsyncd.cli.command import LazyGroup, common_options
+from crdtsyncd.cli.show import output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,65 +18,65 @@ COMPLETION_VARIABLE = "_CRDTSYNC_COMPLETE"
 # Section of the help → name of a command → where it is. The help shows them in this order.
 SECTIONS: dict[str, dict[str, str]] = {
     "Keys": {
-        "set": "keys:set_",
-        "get": "get:get",
-        "update": "update:update",
-        "edit": "edit:edit",
-        "del": "keys:delete",
-        "ls": "keys:ls",
+        "set": "keys.basics:set_",
+        "get": "keys.get:get",
+        "update": "keys.update:update",
+        "edit": "keys.edit:edit",
+        "del": "keys.basics:delete",
+        "ls": "keys.basics:ls",
     },
     "Conflicts and history": {
-        "conflicts": "conflicts:conflicts",
-        "resolve": "conflicts:resolve",
-        "history": "history:history",
-        "schema": "schema:schema",
-        "resolver": "resolver:resolver",
+        "conflicts": "conflicts.conflicts:conflicts",
+        "resolve": "conflicts.conflicts:resolve",
+        "history": "conflicts.history:history",
+        "schema": "conflicts.schema:schema",
+        "resolver": "conflicts.resolver:resolver",
     },
     "Counters, sets, maps": {
-        "incr": "counters:incr",
-        "reset": "counters:reset",
-        "add": "sets:add",
-        "discard": "sets:discard",
-        "members": "sets:members",
-        "merge": "maps:merge",
-        "drop": "maps:drop",
+        "incr": "kinds.counters:incr",
+        "reset": "kinds.counters:reset",
+        "add": "kinds.sets:add",
+        "discard": "kinds.sets:discard",
+        "members": "kinds.sets:members",
+        "merge": "kinds.maps:merge",
+        "drop": "kinds.maps:drop",
     },
     "Logs and texts": {
-        "append": "logs:append",
-        "log": "logs:log",
-        "trim": "logs:trim",
-        "text": "text:text",
+        "append": "kinds.logs:append",
+        "log": "kinds.logs:log",
+        "trim": "kinds.logs:trim",
+        "text": "kinds.text:text",
     },
     "Many keys at once": {
-        "batch": "batch:batch",
-        "export": "export:export",
-        "import": "import_:import_",
+        "batch": "keys.batch:batch",
+        "export": "keys.export:export",
+        "import": "keys.import_:import_",
     },
     "Following": {
-        "watch": "watch:watch",
-        "wait": "wait:wait",
+        "watch": "keys.watch:watch",
+        "wait": "keys.wait:wait",
     },
     "Spaces": {
-        "space": "spaces:space",
+        "space": "cluster.spaces:space",
     },
     "Rights": {
-        "access": "access:access",
-        "agent": "agents:agent",
+        "access": "cluster.access:access",
+        "agent": "cluster.agents:agent",
     },
     "Clusters": {
-        "cluster": "cluster:cluster",
+        "cluster": "cluster.cluster:cluster",
     },
     "This node": {
-        "status": "status:status",
-        "peers": "status:peers",
-        "explain": "explain:explain",
-        "top": "top:top",
-        "doctor": "doctor:doctor",
-        "metrics": "metrics:metrics",
-        "log-level": "metrics:log_level",
-        "backup": "backup:backup",
-        "restore": "backup:restore",
-        "service": "service:service",
+        "status": "node.status:status",
+        "peers": "node.status:peers",
+        "explain": "node.explain:explain",
+        "top": "node.top:top",
+        "doctor": "node.doctor:doctor",
+        "metrics": "node.metrics:metrics",
+        "log-level": "node.metrics:log_level",
+        "backup": "node.backup:backup",
+        "restore": "node.backup:restore",
+        "service": "node.service:service",
     },
 }
 
@@ -129,7 +129,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as ending:
         return int(ending.exit_code)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # a user never sees a traceback
-        from crdtsyncd.cli.failures import report
+        from crdtsyncd.cli.errors import report
 
         return report(error, as_json=_wants_json(arguments))
     return 0

@@ -115,7 +115,7 @@ class Key(Text):
     ) -> list[CompletionItem]:
         """Keys that begin so; none when no daemon answers at once."""
         from click.shell_completion import CompletionItem
-        from crdtsyncd.cli.session import keys_with_prefix
+        from crdtsyncd.cli.connect import keys_with_prefix
 
         return [CompletionItem(key) for key in keys_with_prefix(ctx, incomplete, _COMPLETIONS_MAX)]
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crdtsyncd.config import Config, default_data_dir
-from crdtsyncd.doctor.alive import examine_status
+from crdtsyncd.config.model import Config, default_data_dir
 from crdtsyncd.doctor.finding import Finding, ok, problem, warning
 from crdtsyncd.doctor.host import examine_clock, examine_data, examine_disk, examine_units
 from crdtsyncd.doctor.ports import examine_ports
+from crdtsyncd.doctor.running_daemon import examine_status
 from crdtsyncd.doctor.settings import examine_settings
-from crdtsyncd.units import SERVICE_DATA, installed_places, is_service_here
+from crdtsyncd.service.install_units import SERVICE_DATA, installed_places, is_service_here
 
 from crdtsync.errors import ConfigError, CrdtSyncError, DaemonUnavailable
 

@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crdtsyncd.cli.units import byte_size
-from crdtsyncd.config import Config
+from crdtsyncd.config.model import Config
 from crdtsyncd.doctor.finding import Finding, ok, problem, warning
-from crdtsyncd.header import read_header
-from crdtsyncd.journal import journal_misfit
-from crdtsyncd.schema import APPLICATION_ID, FORMAT
-from crdtsyncd.store import DATABASE_NAME
+from crdtsyncd.storage.database import DATABASE_NAME
+from crdtsyncd.storage.file_header import read_header
+from crdtsyncd.storage.journal.journal import journal_misfit
+from crdtsyncd.storage.schema import APPLICATION_ID, FORMAT
+from crdtsyncd.wording import byte_size
 
 if TYPE_CHECKING:
-    from crdtsyncd.units import Place
+    from crdtsyncd.service.install_units import Place
 
 CALL_TIMEOUT_S = 5.0
 YEAR_MIN = 2025
@@ -180,7 +180,7 @@ def _call(*command: str) -> str:
 
 def examine_units() -> Iterator[Finding]:
     """The units of the service, if it is installed, for the machine or for this user: of this version, not failed."""
-    from crdtsyncd.units import installed_places
+    from crdtsyncd.service.install_units import installed_places
 
     from crdtsync.errors import ConfigError
 
@@ -196,8 +196,8 @@ def examine_units() -> Iterator[Finding]:
 
 
 def _units(place: Place) -> Iterator[Finding]:
-    from crdtsyncd.unit_faults import faults
-    from crdtsyncd.units import UNITS, is_current, states
+    from crdtsyncd.service.diagnose_units import faults
+    from crdtsyncd.service.install_units import UNITS, is_current, states
 
     from crdtsync.errors import ConfigError
 

@@ -7,9 +7,9 @@ import socket
 from collections.abc import Collection, Iterator
 from urllib.parse import urlsplit
 
-from crdtsyncd.config import Config
+from crdtsyncd.config.host_port import PEER_PORT_DEFAULT, split_address
+from crdtsyncd.config.model import Config
 from crdtsyncd.doctor.finding import Finding, ok, problem, warning
-from crdtsyncd.hostport import PEER_PORT_DEFAULT, split_address
 
 TIMEOUT_S = 2.0
 

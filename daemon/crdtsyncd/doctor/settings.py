@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-from crdtsyncd.config import Config, config_path, load_config
+from crdtsyncd.config.model import Config, config_path, load_config
 from crdtsyncd.doctor.finding import Finding, ok, problem, warning
-from crdtsyncd.starting import cli
+from crdtsyncd.main import cli
 
 from crdtsync.errors import ConfigError
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crdtsyncd.cli.units import ago, byte_size, moment, span
-from crdtsyncd.top.frame import Frame
-from crdtsyncd.wording import counted
+from crdtsyncd.top.sample import Frame
+from crdtsyncd.wording import ago, byte_size, counted, moment, span
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from crdtsync.core import giving, staging
-from crdtsync.core import snapshot as snapshot_module
+from crdtsync.core.replica import snapshot, snapshot_staging
+from crdtsync.core.sync import snapshot_server
 from tests.unit.core.fleet import Fleet, Machine, fleet_of
 
 
@@ -42,6 +42,6 @@ def trio() -> Iterator[Fleet]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots come in parts of ten entries, one in a turn, and each part goes to disk as it comes."""
-    monkeypatch.setattr(giving, "SERVED_BYTES_MIN", 1)
-    monkeypatch.setattr(staging, "HELD_BYTES_MAX", 0)
-    monkeypatch.setattr(snapshot_module, "PART_ENTRIES_MAX", 10)
+    monkeypatch.setattr(snapshot_server, "SERVED_BYTES_MIN", 1)
+    monkeypatch.setattr(snapshot_staging, "HELD_BYTES_MAX", 0)
+    monkeypatch.setattr(snapshot, "PART_ENTRIES_MAX", 10)

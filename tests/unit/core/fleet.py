@@ -14,12 +14,12 @@ from random import Random
 from tempfile import mkdtemp
 from typing import Any
 
-from crdtsyncd.store import Store
+from crdtsyncd.storage.database import Store
 
-from crdtsync.core.attached import User
-from crdtsync.core.caps import DEFAULT_CAPS, Caps
+from crdtsync.core.agents.connection import User
+from crdtsync.core.background.retention_caps import DEFAULT_CAPS, Caps
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
-from crdtsync.core.inputs import (
+from crdtsync.core.interface import (
     AgentClosed,
     AgentFlow,
     AgentFrame,
@@ -34,12 +34,12 @@ from crdtsync.core.inputs import (
     Tick,
 )
 from crdtsync.core.node import Node
-from crdtsync.core.replica import Replica
+from crdtsync.core.replica.replica import Replica
 from crdtsync.wire.change import Change, Codec
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
-from crdtsync.wire.messages import Changes, Hello, Message, decode_message, encode_message
+from crdtsync.wire.peer.messages import Changes, Hello, Message, decode_message, encode_message
 
 SOMEBODY = User(1000)
 START_MS = 1_800_000_000_000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from crdtsync.core import resolvers
+from crdtsync.core.resolvers import registry
 from crdtsync.wire.codec import pack, unpack
 from tests.unit.core.fleet import Fleet, Machine
 
-TAKEOVER_S = resolvers.RESOLVER_TAKEOVER_MS / 1000
+TAKEOVER_S = registry.RESOLVER_TAKEOVER_MS / 1000
 
 
 class Resolving:

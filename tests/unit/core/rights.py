@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from crdtsync.core.access.quotas import Limits
-from crdtsync.core.attached import User
-from crdtsync.core.fleet import Reach
+from crdtsync.core.agents.connection import User
+from crdtsync.core.cluster.admission import Reach
 from tests.unit.core.fleet import Fleet, Machine, Refusal, Session, fleet_of
 
 ROOT = User(0, (0,), is_local=False)

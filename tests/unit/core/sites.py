@@ -7,13 +7,13 @@ from random import Random
 from typing import Any
 
 from crdtsync.core.alarms import Alarms
-from crdtsync.core.draft import Draft
 from crdtsync.core.identity import LOOPBACK_CLUSTER
-from crdtsync.core.ledger import Ledger
-from crdtsync.core.reads import READS, Reader
-from crdtsync.core.replica import Replica
-from crdtsync.core.storage import SpaceRow
-from crdtsync.core.writes import WRITES
+from crdtsync.core.reads.operations import READS, Reader
+from crdtsync.core.replica.change_draft import Draft
+from crdtsync.core.replica.replica import Replica
+from crdtsync.core.replica.write_operations import WRITES
+from crdtsync.core.storage.interface import SpaceRow
+from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.wire.change import Change, Codec, Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from pycrdt import Doc, Text
 
-from crdtsync.core.acknowledging import ACK_PATIENCE_S
-from crdtsync.core.inputs import AgentFrame, AgentOpened, DiskSpace, Now, PeerFrame
+from crdtsync.core.interface import AgentFrame, AgentOpened, DiskSpace, Now, PeerFrame
+from crdtsync.core.sync.acks import ACK_PATIENCE_S
 from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
-from crdtsync.wire.messages import Changes, encode_message, is_ack
+from crdtsync.wire.peer.messages import Changes, encode_message, is_ack
 from tests.unit.core.fleet import Refusal, Session, Stranger
-from tests.unit.core.test_sync import chain
+from tests.unit.core.sync.test_sync import chain
 
 FULL = NoSpace("this could not be stored, and was not done: the disk is full")
 
@@ -296,7 +296,7 @@ def test_a_read_only_node_refuses_writes_and_reads_on(node):
 
 
 def test_a_bug_in_one_request_undoes_the_turn_and_hurts_only_its_connection(node, monkeypatch):
-    from crdtsync.core import writes
+    from crdtsync.core.replica import write_operations
 
     ann, bob = node.agent("ann"), node.agent("bob")
     ann.set("k", 1)
@@ -306,7 +306,7 @@ def test_a_bug_in_one_request_undoes_the_turn_and_hurts_only_its_connection(node
         draft.replica.vector[5] = 99  # half done
         raise RuntimeError("a bug")
 
-    monkeypatch.setitem(writes.WRITES, "delete", broken)
+    monkeypatch.setitem(write_operations.WRITES, "delete", broken)
     event = AgentFrame(bob.conn, pack([9, "delete", {"key": "k", "n": 1}]))
     with pytest.raises(RuntimeError):
         node.step(event)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.core.fleet import Stranger
-from tests.unit.core.test_sync import change_of
+from tests.unit.core.sync.test_sync import change_of
 
 
 @pytest.mark.parametrize("writes", [False, True])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from crdtsyncd.store import Store
-from crdtsyncd.store_writes import CHANGE_BYTES, DEAD_BYTES, REMOVAL_BYTES
+from crdtsyncd.storage.database import Store
+from crdtsyncd.storage.writes import CHANGE_BYTES, DEAD_BYTES, REMOVAL_BYTES
 
 
 def counters(store: Store, space: int = 1) -> dict[str, int]:

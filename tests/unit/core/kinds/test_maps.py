@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crdtsync.core.kinds import rules
+from crdtsync.core.kinds import base
 from crdtsync.errors import InvalidRequest, InvalidValue, KindMismatch, TooLarge, TooManySiblings
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
@@ -227,7 +227,7 @@ def test_fields_come_in_pages():
 
 
 def test_a_long_map_is_read_in_parts(monkeypatch):
-    monkeypatch.setattr(rules, "CHANGE_BYTES_MAX", 1000)
+    monkeypatch.setattr(base, "CHANGE_BYTES_MAX", 1000)
     (a,) = sites("a")
     a.do("merge", fields={f"{n:020}": n for n in range(100)})
     with pytest.raises(TooLarge, match="fields"):

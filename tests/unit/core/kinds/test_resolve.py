@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pycrdt import Doc, Text
 
-from crdtsync.core.seen import NotYet
+from crdtsync.core.crdt.read_context import NotYet
 from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge, TooManySiblings, VersionMismatch
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtsync.core.kinds import rules
+from crdtsync.core.kinds import base
 from crdtsync.core.kinds.sets import NAMED_BYTES_MAX, element_of, identity_of
 from crdtsync.errors import InvalidRequest, InvalidValue, KindMismatch, TooLarge, VersionMismatch
 from crdtsync.wire.change import Kind
@@ -228,7 +228,7 @@ def test_members_come_in_pages_with_their_authors():
 
 
 def test_a_long_set_is_read_in_parts(monkeypatch):
-    monkeypatch.setattr(rules, "CHANGE_BYTES_MAX", 1000)
+    monkeypatch.setattr(base, "CHANGE_BYTES_MAX", 1000)
     (a,) = sites("a")
     for n in range(100):
         a.do("add", value=f"{n:020}")
@@ -243,7 +243,7 @@ def test_a_condition_on_a_long_set_is_refused_as_on_any(monkeypatch):
     a.do("add", value="x" * 500)
     read = a.version()
     a.do("add", value="y" * 500)
-    monkeypatch.setattr(rules, "CHANGE_BYTES_MAX", 700)
+    monkeypatch.setattr(base, "CHANGE_BYTES_MAX", 700)
     with pytest.raises(VersionMismatch) as mismatch:
         a.do("add", value="z", if_version=read)
     assert (mismatch.value.current["kind"], mismatch.value.current["value"]) == ("set", None)
@@ -253,10 +253,10 @@ def test_a_scan_shows_short_sets(monkeypatch):
     (a,) = sites("a")
     a.do("add", value="x")
     assert a.ask("scan", values=True)["items"][0][:3] == ["k", "set", pack(["x"])]
-    monkeypatch.setattr(rules, "INLINE_BYTES_MAX", 1)
+    monkeypatch.setattr(base, "INLINE_BYTES_MAX", 1)
     assert a.ask("scan", values=True)["items"][0][:3] == ["k", "set", None]
-    monkeypatch.setattr(rules, "INLINE_BYTES_MAX", 99)
-    monkeypatch.setattr(rules, "INLINE_ENTRIES_MAX", 0)
+    monkeypatch.setattr(base, "INLINE_BYTES_MAX", 99)
+    monkeypatch.setattr(base, "INLINE_ENTRIES_MAX", 0)
     assert a.ask("scan", values=True)["items"][0][:3] == ["k", "set", None]
 
 

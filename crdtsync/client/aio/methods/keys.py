@@ -1,0 +1,110 @@
+"""What the asyncio client is asked most: to read a value, and to write one.
+
+What each method does and promises is written at its twin in ``blocking.plain``.
+"""
+
+# ruff: noqa: ASYNC109  # `timeout` ends with an error that says more than a cancellation
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from crdtsync.client.protocol.steps import Plan, limit_s, unfit
+from crdtsync.errors import CrdtSyncError
+
+if TYPE_CHECKING:
+    from crdtsync.client.aio.connection import AsyncConnection
+    from crdtsync.client.operations.keys import Operations
+    from crdtsync.client.session.request_context import Arguments, Seen, WriteConcern
+    from crdtsync.client.values.durations import Seconds
+    from crdtsync.client.values.write_result import Written
+
+T = TypeVar("T")
+
+_NO_OPTIONS = (None,) * 5
+
+
+class AsyncPlainMethods:
+    """The part of a session that reads and writes a key as a whole; the twin of ``PlainMethods``."""
+
+    timeout_s: float
+    _operations: Operations
+    _connection: AsyncConnection
+
+    async def run(self, plan: Plan[T], timeout_s: float) -> T:
+        """Do what a plan says."""
+        raise NotImplementedError
+
+    async def _show_in_mirrors(self, arguments: Arguments, token: Any, deadline: float) -> None:
+        raise NotImplementedError
+
+    async def get(
+        self, key: str, default: Any = None, *, after: str | None = None, timeout: Seconds | None = None
+    ) -> Any:
+        """The value of ``key``, or ``default``; see :meth:`Client.get`."""
+        timeout_s = self.timeout_s if timeout is None else limit_s(timeout, 0)
+        operations, connection = self._operations, self._connection
+        if after is not None:
+            return await self.run(operations.get(key, default, after, timeout_s), timeout_s)
+        pending = operations.begin_get(key, monotonic() + timeout_s)
+        try:
+            await connection.ask(pending, is_write=False)
+            return operations.got(key, pending.outcome(), default)
+        except CrdtSyncError as error:
+            operations.learn_refusal(pending, error)
+            raise
+        except KeyError as missing:
+            raise unfit(pending, missing) from missing
+        finally:
+            if not pending.done:
+                connection.abandon(pending)
+
+    async def set(
+        self,
+        key: str,
+        value: object,
+        *,
+        ttl: Seconds | None = None,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        seen: Seen = ...,
+        confidence: float | None = None,
+        meta: dict[str, Any] | None = None,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
+        """Write ``value`` and return the token, on disk; see :meth:`Client.set`."""
+        timeout_s = self.timeout_s if timeout is None else limit_s(timeout, 0)
+        operations, connection = self._operations, self._connection
+        if if_absent or seen is not ... or (ttl, if_version, confidence, meta, w) != _NO_OPTIONS:
+            plan = operations.set(
+                key,
+                value,
+                timeout_s,
+                ttl=ttl,
+                if_version=if_version,
+                if_absent=if_absent,
+                seen=seen,
+                confidence=confidence,
+                meta=meta,
+                w=w,
+            )
+            return await self.run(plan, timeout_s)
+        deadline = monotonic() + timeout_s
+        pending = operations.begin_set(key, value, deadline)
+        try:
+            await connection.ask(pending, is_write=True)
+            reply = pending.outcome()
+            written = operations.did_set(key, reply)
+        except CrdtSyncError as error:
+            operations.learn_refusal(pending, error)
+            raise
+        except KeyError as missing:
+            raise unfit(pending, missing) from missing
+        finally:
+            if not pending.done:
+                connection.abandon(pending)
+        if connection.mirrors:
+            await self._show_in_mirrors(pending.arguments, written, deadline)
+        return written

@@ -1,0 +1,58 @@
+"""What the asyncio client does to register resolvers; the twin of ``blocking.resolving``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from crdtsync.client.aio.connection import AsyncConnection
+    from crdtsync.client.aio.resolver import AsyncResolver
+    from crdtsync.client.protocol.steps import Plan
+    from crdtsync.client.session.request_context import Arguments
+    from crdtsync.client.streams.resolver_state import Conflict
+    from crdtsync.client.values.durations import Seconds
+
+T = TypeVar("T")
+
+
+class AsyncResolverMethods:
+    """The part of a session that registers resolvers; the twin of ``ResolverMethods``."""
+
+    timeout_s: float
+    _connection: AsyncConnection
+    _overrides: Arguments
+
+    async def run(self, plan: Plan[T], timeout_s: float) -> T:
+        """Do what a plan says."""
+        raise NotImplementedError
+
+    def resolver(
+        self,
+        pattern: str,
+        function: Callable[[Conflict], object] | None = None,
+        *,
+        takeover: Seconds | None = None,
+    ) -> AsyncResolver:
+        """Settle the conflicts of keys that match ``pattern``; see :meth:`Client.resolver`.
+
+        ``function`` may be a coroutine function, and is called in a task. It begins with ``async with``.
+        """
+        from crdtsync.client.aio.resolver import AsyncResolver
+        from crdtsync.client.operations.keys import Operations
+
+        # with a memory of its own: what a resolver is shown, the session has not read
+        operations = Operations(self._overrides)
+        resolver = AsyncResolver(self, self._connection, operations, pattern, function, takeover, self._overrides)
+        self._resolvers().add(resolver)
+        return resolver
+
+    def _resolvers(self) -> WeakSet[AsyncResolver]:
+        found: WeakSet[AsyncResolver] = self.__dict__.setdefault("_open_resolvers", WeakSet())
+        return found
+
+    def _close_resolvers(self) -> None:
+        for resolver in list(self._resolvers()):
+            resolver.close()

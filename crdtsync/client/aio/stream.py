@@ -1,0 +1,83 @@
+"""One attached socket of what has a connection of its own: a watch, a mirror, a resolver."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from crdtsync.client.aio.receive_buffer import RECEIVE_BYTES, open_stream
+from crdtsync.client.protocol.address import unavailable
+from crdtsync.client.protocol.frames import ERROR, FrameReader
+from crdtsync.errors import CrdtSyncError, DaemonUnavailable, from_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HELLO_TIMEOUT_S = 30.0
+"""A daemon that hangs is found out, and started anew, well before."""
+
+
+class AsyncChannel:
+    """A connected unix socket, and the reader of its frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.frames = FrameReader()
+        self._reader = reader
+        self._writer = writer
+
+    async def receive(self) -> bytes:
+        """The next bytes; empty at the end of the connection."""
+        try:
+            return await self._reader.read(4 * RECEIVE_BYTES)
+        except OSError:
+            return b""
+
+    def send(self, frame: bytes) -> None:
+        """Send ``frame``, at once or when there is room; to a connection that broke, nothing."""
+        self._writer.write(frame)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._writer.close()
+
+
+async def dial(paths: Sequence[str], hello: bytes) -> AsyncChannel:
+    """Connect to the first socket that takes us and introduce ourselves.
+
+    :raises DaemonUnavailable: none does, or the daemon hangs up, or does not answer.
+    :raises CrdtSyncError: the daemon refuses us, with its reason.
+    """
+    try:
+        async with asyncio.timeout(HELLO_TIMEOUT_S):
+            return await _first_of(paths, hello)
+    except TimeoutError:
+        raise DaemonUnavailable("the daemon took the connection and did not answer in time: see its log") from None
+
+
+async def _first_of(paths: Sequence[str], hello: bytes) -> AsyncChannel:
+    failures: list[tuple[str, OSError]] = []
+    for path in paths:
+        try:
+            channel = AsyncChannel(*await open_stream(path))
+            await _greet(channel, hello)
+        except CrdtSyncError:
+            raise
+        except OSError as error:
+            failures.append((path, error))
+        else:
+            return channel
+    raise unavailable(failures)
+
+
+async def _greet(channel: AsyncChannel, hello: bytes) -> None:
+    try:
+        channel.send(hello)
+        while data := await channel.receive():
+            for _, status, content in channel.frames.feed(data):
+                if status == ERROR:
+                    raise from_wire(content)
+                return
+        raise DaemonUnavailable("the daemon closed the connection at once: see its log")
+    except BaseException:
+        channel.close()
+        raise

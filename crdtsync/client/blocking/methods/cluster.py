@@ -1,0 +1,89 @@
+"""What the blocking client does with the cluster that its node belongs to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from crdtsync.client.operations.cluster import JOIN_TIMEOUT_S, ask, invite_arguments, join_arguments
+from crdtsync.client.protocol.steps import limit_s
+from crdtsync.client.values.durations import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from crdtsync.client.operations.keys import Operations
+    from crdtsync.client.protocol.steps import Plan
+    from crdtsync.client.session.request_context import Arguments
+    from crdtsync.client.values.durations import Seconds
+
+T = TypeVar("T")
+DAY_S = 24 * 3600
+
+
+class ClusterMethods:
+    """The part of a session that begins a cluster, lets nodes in and removes them. See ``docs/clusters.md``."""
+
+    timeout_s: float
+    _operations: Operations
+
+    def run(self, plan: Plan[T], timeout_s: float) -> T:
+        """Do what a plan says."""
+        raise NotImplementedError
+
+    def cluster_init(self, *, listen: Sequence[str] = (), timeout: Seconds | None = None) -> dict[str, Any]:
+        """Begin a cluster with this node as its only member, and listen on these ``HOST:PORT`` from now on.
+
+        Returns its id, the node's, how many members there are and at which addresses others reach this one. Where there
+        is a cluster already, that is what it says.
+        """
+        return self._ask("cluster_init", {"listen": list(listen)}, timeout)
+
+    def cluster_invite(
+        self,
+        *,
+        ttl: Seconds = DAY_S,
+        uses: int = 1,
+        addresses: Sequence[str] = (),
+        local: bool = False,
+        timeout: Seconds | None = None,
+    ) -> dict[str, Any]:
+        """An ``invite`` for ``uses`` other nodes. Whoever has it can join: pass it on as you would a password.
+
+        ``addresses`` are named in it instead of this node's own. Raises :class:`~crdtsync.errors.Refused` where nobody
+        could use it; ``local=True`` allows one for this machine alone.
+        """
+        return self._ask("cluster_invite", invite_arguments(seconds(ttl, "ttl"), uses, addresses, local), timeout)
+
+    def cluster_join(
+        self,
+        invite: str,
+        *,
+        listen: Sequence[str] = (),
+        archive: bool = False,
+        timeout: Seconds | None = JOIN_TIMEOUT_S,
+    ) -> dict[str, Any]:
+        """Make this node a member of the cluster that an invite is of.
+
+        It begins anew, and its connections end. Where it holds data that is refused, unless ``archive`` puts that
+        aside, or it is data of that very cluster: then it stays, and the answer has ``kept``.
+        """
+        return self._ask("cluster_join", join_arguments(invite, listen, archive), timeout)
+
+    def cluster_members(self, *, timeout: Seconds | None = None) -> dict[str, Any]:
+        """The cluster, and as ``members`` every node that belongs to it or once did."""
+        return self._ask("cluster_members", {}, timeout)
+
+    def cluster_remove(self, node: str, *, timeout: Seconds | None = None) -> dict[str, Any]:
+        """Remove a member, by name or by the beginning of its id, for good. What it has written stays."""
+        return self._ask("cluster_remove", {"node": node}, timeout)
+
+    def cluster_rotate_key(self, *, finish: bool = False, timeout: Seconds | None = None) -> dict[str, Any]:
+        """Give this node a new key. It is used once all members know of it; until then the old one is.
+
+        Returns ``keys`` and ``waits_for``, the names of members that have not confirmed yet. ``finish=True`` waits for
+        nobody: who does not know the new key by then refuses this node until it hears of it from another.
+        """
+        return self._ask("cluster_rotate_key", {"finish": finish}, timeout)
+
+    def _ask(self, name: str, arguments: Arguments, timeout: Seconds | None) -> dict[str, Any]:
+        return self.run(ask(self._operations, name, arguments), limit_s(timeout, self.timeout_s))

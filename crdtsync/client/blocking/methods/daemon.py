@@ -1,0 +1,90 @@
+"""What the blocking client asks of the daemon itself, beside the state: its figures, its log level, a backup."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from time import sleep
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from crdtsync.client.protocol.steps import Plan, limit_s
+from crdtsync.errors import CrdtSyncError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from crdtsync.client.operations.keys import Operations
+    from crdtsync.client.session.request_context import Arguments
+    from crdtsync.client.values.durations import Seconds
+
+T = TypeVar("T")
+
+
+class ServiceMethods:
+    """The part of a session that looks after the daemon."""
+
+    timeout_s: float
+    _operations: Operations
+
+    def run(self, plan: Plan[T], timeout_s: float) -> T:
+        """Do what a plan says."""
+        raise NotImplementedError
+
+    def _serve(self, operation: str, arguments: Arguments, timeout: Seconds | None) -> dict[str, Any]:
+        return self.run(self._operations.service(operation, arguments), limit_s(timeout, self.timeout_s))
+
+    def metrics(self, *, timeout: Seconds | None = None) -> str:
+        """The daemon's figures in Prometheus' text format."""
+        return str(self._serve("metrics", {}, timeout)["text"])
+
+    def log_level(self, level: str | None = None, *, timeout: Seconds | None = None) -> str:
+        """The least severe events that the daemon logs; with ``level`` (debug, info, warning, error) changed to that.
+
+        What is changed so holds until the daemon reads its settings again.
+
+        :raises NotAllowed: only root and the daemon's own user may change it.
+        """
+        return str(self._serve("log_level", {} if level is None else {"level": level}, timeout)["level"])
+
+    def backup(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        progress: Callable[[int, int], None] | None = None,
+        timeout: Seconds | None = None,
+    ) -> dict[str, Any]:
+        """Write a backup of the whole daemon, all spaces, as of now; it goes on serving meanwhile.
+
+        The file is on disk on return, for its owner alone to read. ``progress`` is called with how much of how much is
+        done, in bytes of the copy and then of the transfer. Returns what the file says of itself. ``timeout`` is that
+        of each request, not of the whole.
+
+        :raises NotAllowed: only root and the daemon's own user may take one.
+        :raises NoSpace: the daemon has no room for the copy, and for the file too if it is to be on the same disk.
+        :raises OSError: the file cannot be written, has no room, or is there already.
+        """
+        from crdtsync.client.operations.backup_file import POLL_S, BackupFile, device_of, progress_of, public
+
+        begun = self._serve("backup", {"device": device_of(path)}, timeout)
+        try:
+            file = BackupFile(path, begun)
+            try:
+                while True:
+                    reply = self._serve("backup", {"offset": file.size_bytes}, timeout)
+                    if "data" not in reply:
+                        if progress is not None:
+                            progress(*progress_of(reply, begun))
+                        sleep(POLL_S)
+                        continue
+                    file.write(reply["data"])
+                    if progress is not None:
+                        progress(reply["bytes"] + file.size_bytes, 2 * reply["bytes"])
+                    if file.size_bytes >= reply["bytes"]:
+                        break
+                file.finish(reply["sha256"])
+            finally:
+                file.discard()
+        finally:
+            with suppress(CrdtSyncError):  # the connection may be gone, and the backup with it
+                self._serve("backup", {"end": True}, timeout)
+        return {**public(begun["about"]), "bytes": file.size_bytes, "sha256": reply["sha256"]}

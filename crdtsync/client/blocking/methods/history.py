@@ -1,0 +1,49 @@
+"""What the blocking client tells of the past."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from crdtsync.client.protocol.steps import Plan, limit_s
+
+if TYPE_CHECKING:
+    from crdtsync.client.operations.history import History
+    from crdtsync.client.operations.keys import Operations
+    from crdtsync.client.values.durations import Seconds
+
+T = TypeVar("T")
+
+
+class HistoryMethods:
+    """The part of a session that reads history."""
+
+    timeout_s: float
+    _operations: Operations
+
+    def run(self, plan: Plan[T], timeout_s: float) -> T:
+        """Do what a plan says."""
+        raise NotImplementedError
+
+    def history(
+        self,
+        key: str | None = None,
+        *,
+        prefix: str | None = None,
+        last: int | None = 10,
+        lost: bool = False,
+        after: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> History:
+        """What was written to ``key``, or to all keys that start with ``prefix``: the newest write first, with author,
+        node, time, what it had seen, what became of it and by whom (:class:`~crdtsync.client.PastValue`).
+
+        ``last`` is how many at most (None: of a key all, of a prefix 1,000, the most that one answer has). With
+        ``lost`` only values that were lost: written over by somebody who had not read them, or not chosen among
+        siblings. Reading history does not count as reading the key. What is old goes; the list says whether something
+        has (:class:`~crdtsync.client.History`).
+        """
+        from crdtsync.client.operations.history import history
+
+        timeout_s = limit_s(timeout, self.timeout_s)
+        plan = history(self._operations, key, prefix, last, lost=lost, after=after, timeout_s=timeout_s)
+        return self.run(plan, timeout_s)

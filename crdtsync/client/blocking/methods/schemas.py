@@ -1,0 +1,75 @@
+"""What the blocking client does with schemas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from crdtsync.client.operations import schemas
+from crdtsync.client.protocol.steps import Plan, limit_s
+from crdtsync.client.values.listing import Listing
+
+if TYPE_CHECKING:
+    from crdtsync.client.operations.keys import Operations
+    from crdtsync.client.session.request_context import WriteConcern
+    from crdtsync.client.values.durations import Seconds
+    from crdtsync.client.values.results import Schema
+    from crdtsync.client.values.write_result import Written
+
+T = TypeVar("T")
+
+
+class SchemaMethods:
+    """The part of a session that declares things of keys, for everybody and on every node."""
+
+    timeout_s: float
+    _operations: Operations
+
+    def run(self, plan: Plan[T], timeout_s: float) -> T:
+        """Do what a plan says."""
+        raise NotImplementedError
+
+    def schema_set(
+        self,
+        pattern: str,
+        policy: str | None,
+        *,
+        refuse_lower: bool = False,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
+        """Declare the read policy of all keys that match ``pattern``; returns the token.
+
+        It says which of several concurrent values readers are shown first, on every node: of a register, and of each
+        field of a map. It replaces what was declared for the same pattern, and applies to what is written already.
+
+        :param pattern: a key, or with ``*`` for one part and ``**`` for any number of parts; of those that match a
+            key the most specific one applies.
+        :param policy: ``"lww"`` (the newest, as without a schema), ``"all"`` (:meth:`get` gives the list of all),
+            ``"max"``, ``"min"`` (by value), ``"confidence"`` (the highest), ``"first"`` (the oldest), ``"manual"``
+            (:meth:`get` raises :class:`~crdtsync.errors.Unresolved` until somebody resolves), or None to remove the
+            schema.
+        :param refuse_lower: with ``max``, ``min``, ``confidence`` and ``first``: refuse a later write that ranks lower
+            than the value shown on this node, with :class:`~crdtsync.errors.RanksLower`. Writes of other hosts at the
+            same time are siblings still.
+        :raises InvalidRequest: the pattern or the policy is not one; the message says why.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        write = schemas.schema_set(pattern, policy, refuse_lower)
+        return self.run(self._operations.do(write, timeout_s, w), timeout_s)
+
+    def schemas(self, *, after: str | None = None, timeout: Seconds | None = None) -> Listing[Schema]:
+        """All schemas of the space, by pattern. With ``after`` (a token) it waits until this daemon holds that."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return self.run(schemas.schemas(self._operations, {}, after, timeout_s), timeout_s)
+
+    def schema(
+        self, key: str, *, exact: bool = False, after: str | None = None, timeout: Seconds | None = None
+    ) -> Schema | None:
+        """The schema that applies to ``key``: that of the most specific pattern which matches it; None if none does.
+
+        :param exact: take ``key`` for a pattern, and give what is declared for just that.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        choice: dict[str, object] = {"pattern" if exact else "key": key}
+        plan = schemas.only(schemas.schemas(self._operations, choice, after, timeout_s))
+        return self.run(plan, timeout_s)

@@ -1,0 +1,385 @@
+"""Every operation on keys as a plan: which requests it takes and what their replies mean.
+
+One :class:`Operations` belongs to one session. It is the only place that knows the arguments of requests; both
+clients run its plans.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from crdtsync.client.protocol.backoff import random_up_to
+from crdtsync.client.protocol.steps import Compute, Pause, Plan
+from crdtsync.client.session.fast_calls import ShortWays
+from crdtsync.client.session.request_context import Arguments, Seen, WriteConcern, add_conditions, add_options, seen_or
+from crdtsync.client.values.durations import Seconds, milliseconds
+from crdtsync.client.values.encoding import encode, plain
+from crdtsync.client.values.listing import Listing
+from crdtsync.client.values.write_result import Written
+from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge, VersionMismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from crdtsync.client.operations.writes import Write
+    from crdtsync.client.protocol.seen_point import Horizon
+    from crdtsync.client.values.results import Entry, Field, LogItem, Member
+
+T = TypeVar("T")
+
+PAGE_ITEMS_MAX = 1000
+_SLEEPLESS_ATTEMPTS = 2
+_PAUSE_FIRST_S, _PAUSE_MAX_S = 0.002, 0.1
+_POLITE_UPDATES, _POLITE_PAUSE_S, _POLITE_KEYS_MAX = 50, 0.004, 1000
+"""Who lost a race for a key lets rivals through before each of its next updates of it: winners that never paused could
+keep one of them out for ever.
+"""
+
+
+class Operations(ShortWays):
+    """The plans of one session on top of what it knows."""
+
+    def __init__(self, overrides: Arguments | None = None, horizon: Horizon | None = None) -> None:
+        super().__init__(overrides, horizon)
+        self._rivals: dict[str, int] = {}
+
+    # -- reads ------------------------------------------------------------------------------------------------
+
+    def get(self, key: str, default: Any, after: str | None, timeout_s: float) -> Plan[Any]:
+        """The winner's value."""
+        reply = yield from self.settled(key, self.read_call("get", {"key": key}, after, timeout_s))
+        if reply is None:
+            self.memory.read(key, None)
+            return default
+        self.memory.read(key, reply["version"])
+        return plain(reply["value"])
+
+    def entry(self, key: str, after: str | None, timeout_s: float) -> Plan[Entry | None]:
+        """The winner with all that is known of it, and its siblings."""
+        reply = yield self.read_call("entry", {"key": key}, after, timeout_s)
+        return self.learn_entry(key, reply)
+
+    def keys(
+        self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
+    ) -> Plan[Listing[str]]:
+        """The keys under a prefix."""
+        rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=False)
+        return Listing((row[0] for row in rows), rows.token)
+
+    def items(
+        self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
+    ) -> Plan[Listing[tuple[str, Any]]]:
+        """Keys and values under a prefix; what is too long for a scan is read after it, one by one."""
+        rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=True)
+        items: Listing[tuple[str, Any]] = Listing(token=rows.token)
+        for key, _, value, version, _ in rows:
+            if value is not None:
+                self.memory.read(key, version)
+                items.append((key, plain(value)))
+                continue
+            found = yield from self.get(key, _GONE, None, timeout_s)
+            if found is not _GONE:
+                items.append((key, found))
+        return items
+
+    def entries(
+        self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float, *, values: bool
+    ) -> Plan[Listing[Entry]]:
+        """The entries under a prefix, as a scan has them."""
+        rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=values, entries=True)
+        return Listing((self._listed(fields) for fields in rows), rows.token)
+
+    def conflicts(
+        self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
+    ) -> Plan[Listing[Entry]]:
+        """The entries under a prefix that have siblings; what the scan leaves out of one is read after it."""
+        rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=True, entries=True, conflicts=True)
+        found: Listing[Entry] = Listing(token=rows.token)
+        for fields in rows:
+            found.append(self._listed(fields))
+            if any(one["value"] is None for one in (fields, *fields["siblings"])):
+                found[-1] = yield from self._entry_now(found[-1], timeout_s)
+        return found
+
+    def _entry_now(self, listed: Entry, timeout_s: float) -> Plan[Entry]:
+        """The whole entry; as it was listed if it is too large for one reply, or has been settled meanwhile."""
+        try:
+            entry = yield from self.entry(listed.key, None, timeout_s)
+        except TooLarge:
+            return listed
+        return entry if entry is not None and entry.siblings else listed
+
+    def _listed(self, fields: Any) -> Entry:
+        """An entry of a scan; it counts as read if all its values were handed over."""
+        from crdtsync.client.values.results import entry_from_wire
+
+        entry = entry_from_wire(fields["key"], fields)
+        if all(one["value"] is not None for one in (fields, *fields["siblings"])):
+            self.memory.read(entry.key, entry.version)
+        return entry
+
+    def _scan(
+        self,
+        prefix: str,
+        start: str | None,
+        limit: int | None,
+        after: str | None,
+        timeout_s: float,
+        *,
+        values: bool,
+        entries: bool = False,
+        conflicts: bool = False,
+    ) -> Plan[Listing[Any]]:
+        rows: Listing[Any] = Listing()
+        while limit is None or len(rows) < limit:
+            wanted = PAGE_ITEMS_MAX if limit is None else min(PAGE_ITEMS_MAX, limit - len(rows))
+            arguments: Arguments = {"prefix": prefix, "limit": wanted, "values": values}
+            if entries:
+                arguments["entries"] = True
+            if conflicts:
+                arguments["conflicts"] = True
+            if start is not None:
+                arguments["start"] = start
+            page = yield self.read_call("scan", arguments, after, timeout_s)
+            rows.token = rows.token or page["token"]
+            rows += page["items"]
+            if not page["more"] or not page["items"]:
+                break
+            start = rows[-1]["key" if entries else 0]
+        return rows
+
+    def log(
+        self, key: str, start: int | LogItem, last: int | None, limit: int | None, after: str | None, timeout_s: float
+    ) -> Plan[Listing[LogItem]]:
+        """Elements of a log, oldest first."""
+        from crdtsync.client.values.results import log_item_from_wire
+
+        if last is not None:
+            start, limit = -last, last if limit is None else min(limit, last)
+        items: Listing[LogItem] = Listing()
+        while limit is None or len(items) < limit:
+            wanted = PAGE_ITEMS_MAX if limit is None else min(PAGE_ITEMS_MAX, limit - len(items))
+            arguments: Arguments = {"key": key, "limit": wanted, **_beginning(start)}
+            page = yield self.read_call("log", arguments, after, timeout_s)
+            self.memory.read(key, page["version"] if page["length"] else None)
+            items.token = items.token or page["token"]
+            if not page["items"]:
+                break
+            first = page["start"]
+            items += [log_item_from_wire(first + offset, item) for offset, item in enumerate(page["items"])]
+            start = items[-1]
+            if start.index + 1 >= page["length"]:
+                break
+        return items
+
+    def members(self, key: str, limit: int | None, after: str | None, timeout_s: float) -> Plan[Listing[Member]]:
+        """Elements of a set, in the order in which they were added.
+
+        An element that is added again while the pages are read moves to the end: it is given once, at its last place.
+        """
+        from crdtsync.client.values.results import member_from_wire
+
+        found: dict[bytes, Member] = {}
+        token: str | None = None
+        place: Arguments = {}
+        while limit is None or len(found) < limit:
+            wanted = PAGE_ITEMS_MAX if limit is None else min(PAGE_ITEMS_MAX, limit - len(found))
+            page = yield self.read_call("members", {"key": key, "limit": wanted, **place}, after, timeout_s)
+            self.memory.read(key, page["version"] if page["length"] else None)
+            token = token or page["token"]
+            for item in page["items"]:
+                found.pop(item[0], None)
+                found[item[0]] = member_from_wire(item)
+            end = page["start"] + len(page["items"])
+            if not page["items"] or end >= page["length"]:
+                break
+            place = {"start": end, "previous": page["items"][-1][1]}
+        return Listing(found.values(), token)
+
+    def fields(
+        self, key: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
+    ) -> Plan[Listing[Field]]:
+        """Fields of a map, by name."""
+        from crdtsync.client.values.results import field_from_wire
+
+        found: Listing[Field] = Listing()
+        while limit is None or len(found) < limit:
+            wanted = PAGE_ITEMS_MAX if limit is None else min(PAGE_ITEMS_MAX, limit - len(found))
+            arguments: Arguments = {"key": key, "limit": wanted}
+            if start is not None:
+                arguments["start"] = start
+            page = yield from self.settled(key, self.read_call("fields", arguments, after, timeout_s))
+            self.memory.read(key, page["version"] if page["length"] else None)
+            found.token = found.token or page["token"]
+            found += map(field_from_wire, page["items"])
+            if not page["more"] or not page["items"]:
+                break
+            start = found[-1].name
+        return found
+
+    def wait(self, token: str, w: WriteConcern, timeout_s: float) -> Plan[int]:
+        """Until this node holds a token, or ``w`` nodes do."""
+        arguments: Arguments = {"token": token, "timeout": milliseconds(timeout_s)}
+        if w is not None:
+            arguments["w"] = w
+        reply = yield self.call("wait", arguments, waits=True)
+        return int(reply["nodes"])
+
+    def status(self, far: bool) -> Plan[dict[str, Any]]:
+        """What the daemon says about itself."""
+        reply = yield self.call("status", {"far": True} if far else {})
+        return dict(reply)
+
+    def service(self, operation: str, arguments: Arguments) -> Plan[dict[str, Any]]:
+        """An operation that concerns the daemon itself."""
+        reply = yield self.call(operation, arguments)
+        return dict(reply)
+
+    # -- writes -----------------------------------------------------------------------------------------------
+
+    def set(
+        self,
+        key: str,
+        value: object,
+        timeout_s: float,
+        *,
+        ttl: Seconds | None = None,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        seen: Seen = ...,
+        confidence: float | None = None,
+        meta: dict[str, Any] | None = None,
+        w: WriteConcern = None,
+    ) -> Plan[Written]:
+        """Write a register."""
+        arguments: Arguments = {"key": key, "value": encode(value)}
+        add_options(arguments, ttl, confidence, meta)
+        informed, waits = self.add_context(arguments, key, if_version, if_absent, seen)
+        reply = yield from self.write("set", arguments, w, timeout_s, waits=waits)
+        return self.learn_set(key, reply, reply["token"], informed=informed)
+
+    def delete(
+        self, key: str, timeout_s: float, *, if_version: str | None = None, seen: Seen = ..., w: WriteConcern = None
+    ) -> Plan[bool]:
+        """Delete a key; whether it existed."""
+        arguments: Arguments = {"key": key}
+        waits = self.add_removal_context(arguments, key, seen_or(seen, if_version))
+        waits |= add_conditions(arguments, if_version, False)
+        reply = yield from self.write("delete", arguments, w, timeout_s, waits=waits)
+        return self.learn_delete(key, reply)
+
+    def append(
+        self,
+        key: str,
+        value: object,
+        timeout_s: float,
+        w: WriteConcern,
+        if_version: str | None = None,
+        if_absent: bool = False,
+    ) -> Plan[int]:
+        """Append to a log; its new length."""
+        arguments = self.growth_arguments(key, {"value": encode(value)})
+        waits = add_conditions(arguments, if_version, if_absent)
+        reply = yield from self.write("append", arguments, w, timeout_s, waits=waits)
+        self.learn_growth(key, reply)
+        return int(reply["length"])
+
+    def trim(self, key: str, keep: int, timeout_s: float, w: WriteConcern, if_version: str | None = None) -> Plan[int]:
+        """Keep a log's newest elements; how many were removed."""
+        arguments: Arguments = {"key": key, "keep": keep}
+        waits = add_conditions(arguments, if_version, False)
+        reply = yield from self.write("trim", arguments, w, timeout_s, waits=waits)
+        return self.learn_trim(reply)
+
+    def do(self, write: Write[T], timeout_s: float, w: WriteConcern) -> Plan[T]:
+        """Send one of :mod:`crdtsync.client.operations.writes`; its result."""
+        reply = yield from self.write(write.operation, write.arguments, w, timeout_s, waits=write.waits)
+        return write.learn(reply, reply["token"], False)
+
+    def update(
+        self,
+        key: str,
+        function: Callable[[Any], Any],
+        timeout_s: float,
+        *,
+        attempts: int,
+        siblings: bool,
+        default: Any,
+        options: dict[str, Any],
+    ) -> Plan[Written]:
+        """Read, compute, write if nothing came between; else again."""
+        if attempts < 1:
+            raise InvalidRequest(f"attempts must be at least 1, not {attempts}")
+        if self._rivals.get(key, 0):
+            self._rivals[key] -= 1
+            yield Pause(random_up_to(_POLITE_PAUSE_S))
+        fresh = True
+        entry: Entry | None = None
+        for attempt in range(attempts):
+            if fresh:
+                entry = yield from self.entry(key, None, timeout_s)
+            _check_register(key, entry)
+            if entry is not None and entry.siblings and not siblings and entry.policy == "manual":
+                yield from self.get(key, None, None, timeout_s)  # refused, unless it was settled just now
+                entry = yield from self.entry(key, None, timeout_s)
+            whole = siblings or (entry is not None and entry.policy == "all")
+            value = yield Compute(function, _argument(entry, whole, default if not siblings else []))
+            condition: dict[str, Any] = yield from self._condition(key, entry, whole, timeout_s)
+            try:
+                written = yield from self.set(key, value, timeout_s, **condition, **options)
+            except VersionMismatch as mismatch:
+                if attempt + 1 == attempts:
+                    raise
+                self._met_rivals(key)
+                entry = mismatch.current  # `write` made it an Entry or None
+                # With few rivals what the refusal handed over is the newest; with many, step back and look again.
+                fresh = attempt >= _SLEEPLESS_ATTEMPTS
+                if fresh:
+                    yield Pause(random_up_to(min(_PAUSE_MAX_S, _PAUSE_FIRST_S * 2**attempt)))
+            else:
+                written.value = value
+                return written
+        raise AssertionError("the last attempt returns or raises")
+
+    def _met_rivals(self, key: str) -> None:
+        if len(self._rivals) >= _POLITE_KEYS_MAX:
+            self._rivals.clear()
+        self._rivals[key] = _POLITE_UPDATES
+
+    def _condition(self, key: str, entry: Entry | None, siblings: bool, timeout_s: float) -> Plan[dict[str, Any]]:
+        """The arguments that make a write conditional on ``entry``, superseding the winner or, if asked, its
+        siblings too.
+        """
+        if entry is None:
+            return {"if_absent": True}
+        if siblings or not entry.siblings:
+            return {"if_version": entry.version}
+        # Only `get` names the winner alone. Should the key change in between, the condition fails.
+        reply = yield self.read_call("get", {"key": key}, None, timeout_s)
+        return {"if_version": entry.version, "seen": reply["version"] if reply else entry.version}
+
+
+_GONE = object()
+
+
+def _beginning(start: int | LogItem) -> Arguments:
+    """From an index, or from behind an element: the index may have changed since, its dot has not."""
+    if isinstance(start, int):
+        return {"start": start}
+    return {"start": start.index + 1, "previous": start.dot}
+
+
+def _check_register(key: str, entry: Entry | None) -> None:
+    """Before the caller's function works in vain: only registers are written as a whole."""
+    if entry is not None and entry.kind != "register":
+        raise KindMismatch(
+            f"{key!r} is a {entry.kind}, not a register: update writes whole values; use the operations of its kind",
+            key=key,
+            kind=entry.kind,
+        )
+
+
+def _argument(entry: Entry | None, whole: bool, default: Any) -> Any:
+    if entry is None:
+        return default
+    return [entry.value, *(sibling.value for sibling in entry.siblings)] if whole else entry.value

@@ -1,0 +1,112 @@
+"""Spaces: what the client says of them, and the plans behind its methods. Imported when first used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crdtsync.client.operations.keys import Operations
+    from crdtsync.client.protocol.steps import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A space of the cluster.
+
+    ``nodes``: the nodes that may hold it, by id, with the name where it is known; None: all. ``here``: whether the node
+    that was asked holds it. ``token``: waiting for it on another node makes sure that the space is there too; only of
+    one that was just made.
+    """
+
+    name: str
+    epoch: int
+    nodes: dict[str, str | None] | None
+    here: bool
+    time: datetime | None
+    agent: str | None
+    created: bool = False
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """What a node keeps of a space that was dropped, until ``until``.
+
+    Read it as the space of this ``name``. ``unseen`` counts the changes in it that the node which dropped the space had
+    not seen. The figures are None for who may not read all of it.
+    """
+
+    name: str
+    entries: int | None
+    size_bytes: int | None
+    unseen: int | None
+    time: datetime
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What became of a space that was dropped: the archive of this node, until when, and the token of the drop."""
+
+    name: str
+    epoch: int
+    archive: str | None
+    until: datetime | None
+    token: str
+
+
+def create(operations: Operations, name: str, nodes: Iterable[str] | None, private: bool) -> Plan[Space]:
+    """Make a space."""
+    wanted = None if nodes is None else list(nodes)
+    reply = yield operations.call("space_create", {"name": name, "nodes": wanted, "private": private})
+    return _space(reply)
+
+
+def drop(operations: Operations, name: str) -> Plan[Dropped]:
+    """Drop one."""
+    reply = yield operations.call("space_drop", {"name": name})
+    until = None if reply["until"] is None else _time(reply["until"])
+    return Dropped(reply["name"], reply["epoch"], reply["archive"], until, reply["token"])
+
+
+def spaces(operations: Operations) -> Plan[list[Space]]:
+    """All of the cluster."""
+    reply = yield operations.call("space_list", {})
+    return [_space(plain) for plain in reply["spaces"]]
+
+
+def archives(operations: Operations) -> Plan[list[Archive]]:
+    """All of this node."""
+    reply = yield operations.call("space_list", {})
+    return [
+        Archive(
+            plain["name"],
+            plain["entries"],
+            plain["bytes"],
+            plain["unseen"],
+            _time(plain["time"]),
+            _time(plain["until"]),
+        )
+        for plain in reply["archives"]
+    ]
+
+
+def _space(plain: dict[str, Any]) -> Space:
+    nodes = plain["nodes"]
+    return Space(
+        plain["name"],
+        plain["epoch"],
+        None if nodes is None else {node["id"]: node["name"] for node in nodes},
+        plain["here"],
+        None if plain["time"] is None else _time(plain["time"]),
+        plain["agent"],
+        plain.get("created", False),
+        plain.get("token"),
+    )
+
+
+def _time(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(time_ms / 1000, UTC)

@@ -1,0 +1,204 @@
+"""The requests that have no answer yet: numbering, matching replies, and what to send again on a new connection.
+
+Pure: the blocking and the asyncio client drive it. Each write has a number ``n`` that the daemon remembers for its
+newest 1,024 writes of a client, so an unanswered write can be sent again without being done twice, at the same
+database.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.client.protocol.frames import ERROR, HELLO_ID, POINT, encode_request
+from crdtsync.client.protocol.seen_point import Horizon
+from crdtsync.client.protocol.steps import WAIT_GRACE_S
+from crdtsync.errors import (
+    CrdtSyncError,
+    DaemonUnavailable,
+    InvalidEncoding,
+    OutcomeUnknown,
+    Timeout,
+    from_wire,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crdtsync.client.protocol.frames import Message
+
+WRITES_MAX = 1024
+"""Writes in flight at a time; also how many of a client's writes the daemon remembers."""
+
+
+class Pending:
+    """One request on its way: filled in when its answer, or the reason that there will be none, is known."""
+
+    __slots__ = (
+        "arguments", "deadline", "done", "error", "id", "limit", "number", "operation", "result", "sent", "waker"
+    )  # fmt: skip
+
+    def __init__(self, operation: str, arguments: dict[str, object], limit: float, *, waits: bool = False) -> None:
+        self.operation = operation
+        self.arguments = arguments
+        self.limit = limit  # when the caller's time is over
+        self.deadline = limit + WAIT_GRACE_S if waits else limit
+        self.id = 0
+        self.number = 0  # of a write; 0 for all else
+        self.sent = False
+        self.done = False
+        self.result: Any = None  # the reply's shape depends on the operation
+        self.error: CrdtSyncError | None = None
+        self.waker: Any = None  # what the client that drives this table waits on
+
+    def outcome(self) -> Any:
+        """The result, or raise."""
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+class InFlight:
+    """The table of pending requests of one client, over all its connections, and what their answers tell of the
+    causal past (``horizon``).
+    """
+
+    def __init__(self, horizon: Horizon | None = None) -> None:
+        self.horizon = horizon or Horizon()
+        self.pending: dict[int, Pending] = {}
+        self.writes = 0
+        self._next_id = HELLO_ID + 1
+        self._next_number = 1
+        self._database: bytes | None = None
+
+    def admit(self, pending: Pending, *, is_write: bool) -> bytes:
+        """Give the request its numbers, enter it and return its frame.
+
+        :raises InvalidRequest, TooLarge: it cannot be encoded; nothing was entered.
+        """
+        request_id = self._next_id
+        if is_write:
+            pending.arguments["n"] = self._next_number
+        if self.horizon.unconfirmed:
+            self._prepare(pending)
+        frame = encode_request(request_id, pending.operation, pending.arguments)
+        if is_write:
+            pending.number = self._next_number
+            self._next_number += 1
+            self.writes += 1
+        pending.id = self.horizon.asked = request_id
+        self._next_id = request_id + 1
+        self.pending[request_id] = pending
+        return frame
+
+    def deliver(self, message: Message) -> Pending | None:
+        """Match a message with what it answers; the request that is done now. Answers to abandoned requests are
+        dropped.
+
+        :raises CrdtSyncError: it concerns the whole connection, which the daemon closes.
+        """
+        request_id, status, content = message
+        if request_id == 0 and status == ERROR:
+            raise from_wire(content)
+        if status == POINT:
+            space, token = content
+            self.horizon.told(space, token, request_id)
+            return None
+        pending = self.pending.get(request_id)
+        if pending is None:
+            return None
+        if status == ERROR:
+            self.horizon.failed(pending.arguments, content)
+            self._finish(pending, from_wire(content))
+            return pending
+        pending.result = content
+        if pending.number or self.horizon.unconfirmed or pending.operation == "wait":
+            self.horizon.done(pending.operation, pending.arguments, content, request_id)
+        pending.done = True
+        del self.pending[request_id]
+        if pending.number:
+            self.writes -= 1
+        return pending
+
+    def abandon(self, pending: Pending) -> None:
+        """Nobody waits for it any more. A write that was sent may or may not be done."""
+        if not pending.done:
+            self._finish(pending, None)
+
+    def give_up(self, pending: Pending) -> None:
+        """Its deadline has passed."""
+        self._finish(pending, timed_out(pending))
+
+    def fail_all(self, error: CrdtSyncError) -> list[Pending]:
+        """The connection will not come back.
+
+        Writes that were sent fail as :class:`OutcomeUnknown`, all else with ``error``.
+        """
+        failed = list(self.pending.values())
+        for pending in failed:
+            unknown = pending.number and pending.sent
+            self._finish(pending, _unknown(str(error)) if unknown else error)
+        return failed
+
+    def resume(self, hello: object) -> list[Pending]:
+        """A connection is up, and ``hello`` is the reply to its hello. Returns the requests that failed; send
+        :meth:`replay` now.
+
+        At the database that was there before, unanswered writes will be sent again under their old numbers; at
+        another one, and for writes older than the daemon remembers, nobody can tell whether they were done.
+        """
+        database = hello.get("database") if isinstance(hello, dict) else None
+        if not isinstance(database, bytes):
+            raise InvalidEncoding("the daemon answered the hello without its database id")
+        reason = "too many later writes to ask again"
+        oldest_known = self._next_number - WRITES_MAX
+        if self._database not in (None, database):
+            reason = "the daemon is back with another database"
+            oldest_known = self._next_number
+        self._database = database
+        self.horizon.moved()
+        sent_writes = [p for p in self.pending.values() if p.number and p.sent]
+        failed = [p for p in sent_writes if p.number < oldest_known]
+        for pending in failed:
+            self._finish(pending, _unknown(reason))
+        return failed
+
+    def replay(self) -> Iterator[bytes]:
+        """The frames to send on a new connection before anything else, in their old order."""
+        for pending in list(self.pending.values()):
+            if pending.done:
+                continue
+            if pending.number and pending.sent:
+                pending.arguments["again"] = True
+            self._prepare(pending)
+            pending.sent = True
+            yield encode_request(pending.id, pending.operation, pending.arguments)
+
+    def _prepare(self, pending: Pending) -> None:
+        if self.horizon.prepare(pending.operation, pending.arguments, pending.limit):
+            pending.deadline = pending.limit + WAIT_GRACE_S
+
+    def _finish(self, pending: Pending, error: CrdtSyncError | None) -> None:
+        pending.error = error
+        pending.done = True
+        if self.pending.pop(pending.id, None) is not None and pending.number:
+            self.writes -= 1
+
+
+def _unknown(reason: str) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"the connection broke during this write, so it may or may not be done ({reason}): read before you repeat it"
+    )
+
+
+def timed_out(pending: Pending) -> Timeout:
+    """The error for a request whose time ran out without an answer."""
+    if not pending.sent:
+        return Timeout(f"no daemon was there to take this {pending.operation!r} before time ran out; it was not sent")
+    if pending.number:
+        return Timeout(f"no answer to this {pending.operation!r} in time: it may or may not be done")
+    return Timeout(f"no answer to this {pending.operation!r} in time")
+
+
+def closed() -> DaemonUnavailable:
+    """The error for the use of a client after its end."""
+    return DaemonUnavailable("this client is closed")

@@ -1,0 +1,242 @@
+"""What a session knows and how its requests carry it: the reads of each key, its agent and space, its newest token."""
+
+from __future__ import annotations
+
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from crdtsync.client.protocol.seen_point import Horizon
+from crdtsync.client.protocol.steps import Call, Plan
+from crdtsync.client.session.read_memory import NOTHING_STORED, READ_LONG_AGO, ReadMemory
+from crdtsync.client.values.durations import Seconds, milliseconds, seconds
+from crdtsync.client.values.encoding import encode
+from crdtsync.client.values.write_result import Written
+from crdtsync.errors import CrdtSyncError, RanksLower, StaleRead, Unresolved, VersionMismatch
+
+if TYPE_CHECKING:
+    from crdtsync.client.values.results import Entry
+
+Arguments = dict[str, object]
+WriteConcern = int | str | None
+"""On how many nodes a write must be on disk before it returns: a number, ``"majority"`` or ``"all"``."""
+Seen = str | EllipsisType | None
+"""What a write's author had seen: ``...`` what this session remembers, a version, ``"?"`` nothing (the write
+supersedes nothing), or None to write blind."""
+
+
+class Context:
+    """Shared by all plans of one session.
+
+    Reads are remembered when their reply is handed over, writes when they are done.
+    """
+
+    def __init__(self, overrides: Arguments | None = None, horizon: Horizon | None = None) -> None:
+        self.memory = ReadMemory()
+        self.horizon = horizon or Horizon()
+        self._token_written: str | None = None  # by the newest operation, if that was a write
+        self._told: str | None = None  # the version in the reply before, in a batch
+        self._overrides = overrides or {}  # `agent` and `space`, where they differ from the connection's hello
+
+    @property
+    def last_token(self) -> str | None:
+        """The token of the newest operation: of a write that write's, of a read that of all that it was shown."""
+        if self._token_written is not None:
+            return self._token_written
+        return self.point
+
+    @property
+    def point(self) -> str | None:
+        """The token of all that is known to have been seen in this session's space."""
+        space = self._overrides.get("space")
+        return self.horizon.point(space if isinstance(space, str) else None)
+
+    # -- requests ---------------------------------------------------------------------------------------------
+
+    def call(self, operation: str, arguments: Arguments, *, is_write: bool = False, waits: bool = False) -> Call:
+        """A request under this session's agent and space."""
+        if self._overrides:
+            arguments.update(self._overrides)
+        return Call(operation, arguments, is_write=is_write, waits=waits)
+
+    def read_call(self, operation: str, arguments: Arguments, after: str | None, timeout_s: float) -> Call:
+        """A read, which waits until the daemon holds ``after``."""
+        self._token_written = None
+        if after is not None:
+            arguments["after"] = after
+            arguments["timeout"] = milliseconds(timeout_s)
+        return self.call(operation, arguments, waits=after is not None)
+
+    def settled(self, key: str, call: Call) -> Plan[Any]:
+        """A read of ``key`` that its read policy may refuse; what the refusal hands over counts as read."""
+        try:
+            return (yield call)
+        except CrdtSyncError as refusal:
+            self.learn_unresolved(key, refusal)
+            raise
+
+    def write(
+        self, operation: str, arguments: Arguments, w: WriteConcern, timeout_s: float, *, waits: bool = False
+    ) -> Plan[Any]:
+        """Send a write and remember its token; returns the reply."""
+        self._token_written = None
+        if w is not None and (w != 1 or type(w) is not int):  # True equals 1: the daemon refuses it
+            arguments["w"] = w
+            waits = True
+        if waits:
+            arguments["timeout"] = milliseconds(timeout_s)
+        try:
+            reply = yield self.call(operation, arguments, is_write=True, waits=waits)
+        except CrdtSyncError as refusal:
+            self.learn_mismatch(arguments, refusal)
+            raise
+        self._token_written = reply["token"]
+        return reply
+
+    # -- what a write had seen --------------------------------------------------------------------------------
+
+    def add_context(
+        self, arguments: Arguments, key: str, if_version: str | None, if_absent: bool, seen: Seen
+    ) -> tuple[bool, bool]:
+        """Add a set's conditions and ``seen``; whether its author shows knowledge of the key, and whether the daemon
+        may wait for it.
+
+        A condition is itself a statement of what was seen, so it stands in for what the session remembers.
+        """
+        informed = if_version is not None or if_absent
+        add_conditions(arguments, if_version, if_absent)
+        if isinstance(seen, str):
+            arguments["seen"] = seen
+            if not informed:
+                arguments["strict"] = True
+            return True, True
+        remembered = None
+        if seen is not None:
+            remembered = if_version if informed else self.memory.seen(key)
+        if remembered is not None:
+            arguments["seen"] = remembered
+        return informed, if_version is not None
+
+    def add_removal_context(self, arguments: Arguments, key: str, seen: Seen) -> bool:
+        """Add ``seen`` to a write that only makes sense on what was read; whether the daemon may wait for it.
+
+        :raises StaleRead: the session read the key, and no longer remembers at which version.
+        """
+        if isinstance(seen, str):
+            arguments["seen"] = seen
+            arguments["strict"] = True
+            return True
+        if seen is ...:
+            if self.memory.is_forgotten(key):
+                raise StaleRead(
+                    f"the reading of {key!r} is no longer remembered: read it again, or pass seen=None to go by what "
+                    "it holds now"
+                )
+            remembered = self.memory.seen(key)
+            if remembered is not None:
+                arguments["seen"] = remembered
+        return False
+
+    def growth_arguments(self, key: str, arguments: Arguments) -> Arguments:
+        """A write that adds to what a key holds names what was read before, to be told the version that includes the
+        new part.
+        """
+        arguments = {"key": key, **arguments}
+        remembered = self.memory.seen(key)
+        if remembered == READ_LONG_AGO:
+            remembered = None if self.memory.is_forgotten(key) else NOTHING_STORED
+        if remembered is not None:
+            arguments["seen"] = remembered
+        return arguments
+
+    # -- what replies tell ------------------------------------------------------------------------------------
+
+    def learn_entry(self, key: str, fields: Any) -> Entry | None:
+        """``fields`` of an entry were handed over whole: its siblings count as read too."""
+        from crdtsync.client.values.results import entry_from_wire
+
+        if fields is None:
+            self.memory.read(key, None)
+            return None
+        entry = entry_from_wire(key, fields)
+        self.memory.read(key, entry.version)
+        return entry
+
+    def learn_unresolved(self, key: str, refusal: CrdtSyncError) -> None:
+        """A read was refused: if for its read policy, what that hands over counts as read."""
+        if isinstance(refusal, Unresolved) and refusal.current is not None:
+            refusal.details["current"] = self.learn_entry(key, refusal.current)
+
+    def learn_mismatch(self, arguments: Arguments, refusal: CrdtSyncError) -> None:
+        """A write was refused: if for what it found, that counts as read."""
+        if isinstance(refusal, VersionMismatch | RanksLower):
+            current = refusal.current
+            key = current["key"] if isinstance(current, dict) else refusal.details.get("key", arguments.get("key"))
+            if isinstance(key, str):
+                refusal.details["current"] = self.learn_entry(key, current)
+
+    def learn_set(self, key: str, reply: Any, token: str, *, informed: bool) -> Written:
+        """The result of a ``set``."""
+        self.memory.wrote(key, reply["version"], as_read=informed)
+        return Written(token, key, reply)
+
+    def learn_delete(self, key: str, reply: Any) -> bool:
+        """The result of a ``delete``."""
+        self.memory.wrote(key, None)
+        return bool(reply["existed"])
+
+    def learn_growth(self, key: str, reply: Any, *, is_batched: bool = False, as_read: bool = False) -> None:
+        """A write changed a part of what a key holds: its version covers what had been read, and the new part.
+
+        In a batch it covers what the batch wrote to the key, and all of its writes tell the same. ``as_read``: what had
+        been read was stated by the write.
+        """
+        version = reply.get("version")
+        if version is None:
+            self.memory.forget(key)
+        elif is_batched and not as_read:
+            if version != self._told:
+                self.memory.saw(key, version)
+                self._told = version
+        else:
+            self.memory.wrote(key, version, as_read=as_read)
+
+    @staticmethod
+    def learn_trim(reply: Any) -> int:
+        """The result of a ``trim``. What had been read covers what is left of it."""
+        return int(reply["removed"])
+
+
+class Condition(NamedTuple):
+    """What a write wants to find: its key at a version, or no key."""
+
+    if_version: str | None = None
+    if_absent: bool = False
+
+
+ALWAYS = Condition()
+
+
+def add_conditions(arguments: Arguments, if_version: str | None, if_absent: bool) -> bool:
+    """Add what a write wants to find; whether the daemon may wait for it."""
+    if if_version is not None:
+        arguments["if_version"] = if_version
+    if if_absent:
+        arguments["if_absent"] = True
+    return if_version is not None
+
+
+def seen_or(seen: Seen, if_version: str | None) -> Seen:
+    """A condition is itself a statement of what was seen, so it stands in for what the session remembers."""
+    return if_version if seen is ... and if_version is not None else seen
+
+
+def add_options(
+    arguments: Arguments, ttl: Seconds | None, confidence: float | None, meta: dict[str, Any] | None
+) -> None:
+    """Add the options of a set that were given."""
+    if ttl is not None:
+        arguments["ttl"] = milliseconds(seconds(ttl, "ttl"))
+    if confidence is not None:
+        arguments["confidence"] = confidence
+    if meta is not None:
+        arguments["meta"] = encode(meta)

@@ -1,0 +1,392 @@
+"""Agents attached to this node: their handshake, their requests, their replies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from crdtsync.causality import VersionVector, Writer, covers
+from crdtsync.core.access.revocation import Changes
+from crdtsync.core.agents.connection import Agent, Follows, Host, Reply, Shown, User
+from crdtsync.core.agents.fast_get import read_plainly
+from crdtsync.core.agents.fast_set import write_plainly
+from crdtsync.core.agents.host_requests import SERVICE_OPERATIONS
+from crdtsync.core.agents.parse_request import request_of
+from crdtsync.core.agents.retry_replies import Outcomes
+from crdtsync.core.agents.space_requests import find_replica, space_requests
+from crdtsync.core.agents.watch_requests import WatchRequests
+from crdtsync.core.agents.write_requests import WriteRequests
+from crdtsync.core.identity import Identity
+from crdtsync.core.kinds.arguments import Arguments, timeout_ms
+from crdtsync.core.reads.history_scan import scan_of
+from crdtsync.core.reads.operations import READS, Reader
+from crdtsync.core.reads.sliced import LongReads
+from crdtsync.core.replica.replica import Replica
+from crdtsync.core.replica.write_operations import WRITES
+from crdtsync.core.storage.interface import Storage
+from crdtsync.core.waiting.session_points import need_in, point_of, shown_at, vector_in
+from crdtsync.core.waiting.wait_for_changes import later
+from crdtsync.core.waiting.wait_queue import LATER, Done, Wait, Waits, too_many_waits
+from crdtsync.core.waiting.write_concern import Concern, check_possible
+from crdtsync.core.watch.change_watch import Watches
+from crdtsync.errors import (
+    CrdtSyncError,
+    InvalidRequest,
+    TooOld,
+    UnknownSpace,
+    Unresolved,
+    to_wire,
+)
+from crdtsync.wire.codec import pack
+from crdtsync.wire.framing import frame
+from crdtsync.wire.limits import (
+    AGENT_FRAME_BYTES_MAX,
+    CLUSTER_SPACE,
+    PROTOCOL_VERSION,
+    check_name,
+    is_space_name,
+    shown,
+)
+from crdtsync.wire.tokens import decode_token
+
+SETTLE_BYTES_MAX = 4 * 1024 * 1024
+
+
+class Desk:
+    """Takes requests in, hands replies out through ``replies``; connections to close collect in ``closes``."""
+
+    IS_SHORT = True
+    """Whether plain requests take the short ways, :mod:`crdtsync.core.agents.fast_set` and
+    :mod:`crdtsync.core.agents.fast_get`; faults are planted into the long one.
+    """
+
+    def __init__(self, host: Host, identity: Identity, storage: Storage) -> None:
+        self.host = host
+        self.identity = identity
+        self.storage = storage
+        self.agents: dict[int, Agent] = {}
+        self.replies: list[Reply] = []
+        self.closes: list[tuple[int, str]] = []
+        self.waits = Waits(self._applied)
+        self.watches = Watches(storage, lambda conn, data: self.replies.append(Reply(conn, None, data)))
+        self.long_reads = LongReads(self.answer)
+        self._clients: dict[bytes, int] = {}
+        self.outcomes = Outcomes(storage)
+        self._writes = WriteRequests(self, self.outcomes)
+        self._held_now: list[Wait] = []
+        self._others: dict[str, Callable[[Agent, int, Arguments], object]] = {
+            "wait": self._wait,
+            **WatchRequests(self).requests,
+            **space_requests(host),
+            **{name: self._serve(name) for name in SERVICE_OPERATIONS},
+            **host.cluster_desk.requests,
+            **host.access_desk.requests,
+        }
+        self.requests = dict.fromkeys((*WRITES, *READS, *self._others), 0)
+        self.refusals: Counter[str] = Counter()
+        self.access_changes = Changes(self, host.guard)
+        self.is_short = self.IS_SHORT
+
+    def add_requests(self, handlers: Mapping[str, Callable[[Agent, int, Arguments], object]]) -> None:
+        """Answer these too."""
+        self._others.update(handlers)
+        self.requests.update(dict.fromkeys(handlers, 0))
+
+    # -- connections ---------------------------------------------------------------------------------------
+
+    def opened(self, conn: int, user: User, pid: int) -> None:
+        """An agent attached."""
+        self.agents[conn] = Agent(conn, user, pid, self.host.now_ms)
+
+    def expel(self, conn: int, error: CrdtSyncError) -> None:
+        """End a connection, and say why."""
+        self.closed(conn)
+        self.fail(conn, 0, error)
+        self.closes.append((conn, error.message))
+
+    def closed(self, conn: int) -> None:
+        """It is gone, and with it everything that it still waited for."""
+        agent = self.agents.pop(conn, None)
+        if agent is not None:
+            self.host.guard.left(agent)
+            if self._clients.get(agent.client) == conn:
+                del self._clients[agent.client]
+        self.waits.drop(conn)
+        self.long_reads.drop(conn)
+        self.watches.remove(conn)
+        self.host.resolvers.remove(conn)
+
+    def reload(self, replicas: dict[str, Replica], error: CrdtSyncError) -> None:
+        """The replicas have been read anew, after a failed commit: start over what was built on the old ones."""
+        self.outcomes.clear()
+        self._held_now.clear()
+        for wait in self.waits.take_unsettled():
+            self.fail(wait.conn, wait.request, error)
+        self.watches.reload(replicas)
+        for agent in self.agents.values():
+            agent.told = None if agent.told is None else {}
+        for conn, request in self.long_reads.reload(replicas):
+            self.fail(conn, request, error)
+
+    def space_closed(self, name: str, reason: str, *, is_gone: bool) -> None:
+        """A space, or an epoch of it, is no longer here: tell whoever waits for something of it, or watches it."""
+        for wait in self.waits.take_of(name):
+            self.fail(wait.conn, wait.request, TooOld(f"{reason}: what this waited for will not come"))
+        for conn, request in self.watches.end(name) if is_gone else ():
+            self.fail(conn, request, UnknownSpace(f"{reason}: the watch has ended"))
+        for resolver in self.host.resolvers.end(name) if is_gone else ():
+            self.fail(resolver.conn, resolver.request, UnknownSpace(f"{reason}: the resolver has ended"))
+
+    def committed(self) -> None:
+        """What was replied is on disk, and what was done for those who wait for other nodes."""
+        self.outcomes.clear()
+        for wait in self._held_now:
+            wait.stands = True
+        self._held_now.clear()
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    def received(self, conn: int, payload: bytes) -> Follows:
+        """Handle one frame. Returns what follows from it."""
+        agent = self.agents.get(conn)
+        if agent is None:
+            return Follows.A_TURN
+        try:
+            request, name, args = request_of(payload)
+        except InvalidRequest as error:
+            self.fail(conn, 0, error)
+            self.closes.append((conn, error.message))
+            return Follows.A_TURN
+        if name in self.requests:
+            self.requests[name] += 1
+        try:
+            if agent.account is not None:
+                agent.account.charge(self.host.now_s, len(payload) if name in WRITES else 0)
+            if name == "set" and self.is_short and write_plainly(self, agent, request, args):
+                return Follows.A_SHORT_TURN
+            if name == "get" and self.is_short and read_plainly(self, agent, request, args):
+                return Follows.NOTHING
+            result = self.handle(agent, request, name, args)
+        except CrdtSyncError as error:
+            self.host.guard.note(agent, name, error)
+            self.fail(conn, request, error)
+            if name == "hello" or not agent.name:
+                self.closes.append((conn, error.message))
+            return Follows.A_TURN
+        if result is LATER:
+            return Follows.A_TURN
+        self.answer(conn, request, result, stands=name in ("hello", "confirm"))
+        return Follows.NOTHING if type(result) is Shown else Follows.A_TURN
+
+    def handle(self, agent: Agent, request: int, name: str, args: Arguments) -> object:
+        """What a request is answered; ``LATER``: it has been, or will be."""
+        if not agent.name:
+            if name != "hello":
+                raise InvalidRequest("the first request of a connection must be hello")
+            return self._hello(agent, args)
+        if name in self.requests:
+            self.host.guard.check(agent, name, args)
+        if "need" in args and name not in _PLACELESS:
+            replica = self.replica_of(agent, args)
+            needed = need_in(replica, args["need"])
+            if not covers(replica.vector, needed):
+                rest = {argument: value for argument, value in args.items() if argument != "need"}
+                return later(
+                    self, agent, request, args, replica, needed, lambda: self.handle(agent, request, name, rest)
+                )
+        if name in WRITES:
+            return self._writes.handle(agent, request, name, args)
+        if name in READS:
+            return self._read(agent, request, name, args)
+        handler = self._others.get(name)
+        if handler is None:
+            known = ", ".join(sorted({*WRITES, *READS, *self._others}))
+            raise InvalidRequest(f"unknown operation {shown(name)}; this daemon knows {known}")
+        return handler(agent, request, args)
+
+    def _hello(self, agent: Agent, args: Arguments) -> object:
+        protocol, client = args.get("protocol"), args.get("client")
+        if protocol != PROTOCOL_VERSION:
+            raise InvalidRequest(
+                f"protocol {shown(protocol)} is not spoken here; "
+                f"this daemon speaks {PROTOCOL_VERSION}: upgrade the older side"
+            )
+        if type(client) is not bytes or len(client) != 16:
+            raise InvalidRequest("client must be 16 random bytes")
+        name = check_name(args.get("agent"), "an agent")
+        guard = self.host.guard
+        guard.admit(agent, args.get("key"))
+        guard.check_label(agent, name)
+        space = args.get("space", agent.space)
+        # One who has no right there is not told whether there is such a space: it is refused with each request.
+        is_told = guard.sees(agent, space) or not is_space_name(space)
+        agent.space = self.replica_of(agent, args).name if is_told else str(space)
+        earlier = self._clients.get(client)
+        if earlier is not None:
+            self.closed(earlier)
+            self.closes.append((earlier, "the same client has attached again"))
+        agent.name, agent.client = name, client
+        agent.told = {} if args.get("points") else None
+        self._clients[client] = agent.conn
+        me = self.identity
+        return {
+            "protocol": PROTOCOL_VERSION,
+            "version": me.version,
+            "node": me.node,
+            "name": me.name,
+            "database": me.database,
+        }
+
+    def replica_of(self, agent: Agent, args: Arguments) -> Replica:
+        """The space that a request is about: the one that it names, or else its agent's."""
+        space = args.get("space", agent.space)
+        return find_replica(self.host, space, agent)
+
+    # -- reads and waits -----------------------------------------------------------------------------------------
+
+    def _read(self, agent: Agent, request: int, name: str, args: Arguments) -> object:
+        replica = self.replica_of(agent, args)
+        after = args.get("after")
+        if after is not None and name != "text_updates":
+            vector = vector_in(replica, after)
+            if not covers(replica.vector, vector):
+                rest = {argument: value for argument, value in args.items() if argument != "after"}
+                return later(
+                    self, agent, request, args, replica, vector, lambda: self.handle(agent, request, name, rest)
+                )
+        return self._answer_read(agent, request, replica, name, args)
+
+    def _answer_read(self, agent: Agent, request: int, replica: Replica, name: str, args: Arguments) -> object:
+        limit = self.host.guard.limit_of(agent, replica.name)
+        reader = Reader(replica, self.storage, self.host.now_ms, replica.node_of, limit)
+        if name == "history" and "prefix" in args:
+            if not self.long_reads.add(agent.conn, request, scan_of(reader, args)):
+                raise too_many_waits()
+            return LATER
+        try:
+            return Shown(replica, READS[name](reader, args))
+        except Unresolved as refusal:
+            raise shown_at(replica, refusal) from None
+
+    def _wait(self, agent: Agent, request: int, args: Arguments) -> object:
+        token = args.get("token")
+        needed = {}
+        for space in decode_token(token):
+            is_own = space == CLUSTER_SPACE  # where spaces are made and dropped, which can be waited for too
+            replica = self.host.replicas[space] if is_own else self.replica_of(agent, {"space": space})
+            needed[replica.name] = vector_in(replica, token)
+        holders = self.host.spaces.holders(needed)
+        check_possible(args.get("w"), holders, self.host.sync.dials.values(), self.identity.name)
+        return self.held(agent, request, args, needed, str(token), {})
+
+    def held(
+        self,
+        agent: Agent,
+        request: int,
+        args: Arguments,
+        needed: dict[str, VersionVector],
+        token: str,
+        result: dict[str, Any],
+        stands: bool = False,
+    ) -> object:
+        """Answer when enough nodes hold ``needed``, this one among them; ``stands``: here it is on disk already."""
+        concern = Concern(
+            self.host.spaces.holders(needed), self.identity.name, self.host.replicas, needed, args.get("w")
+        )
+
+        def check() -> object | None:
+            held = concern.holders()
+            if not concern.is_met(held):
+                self.host.sync.mesh.ask(needed, self.host.now_s)
+                return None
+            return Done({**result, "nodes": len(held)})
+
+        end_s = self.host.now_s + timeout_ms(args) / 1000
+        wait = self.park(agent, request, end_s, needed, check, lambda: concern.unmet(token))
+        wait.stands = stands
+        self._held_now.append(wait)
+        return LATER
+
+    def park(
+        self,
+        agent: Agent,
+        request: int,
+        end_s: float,
+        needed: dict[str, VersionVector],
+        check: Callable[[], object | None],
+        expire: Callable[[], object],
+    ) -> Wait:
+        """Have a request wait until this node holds what it needs, then until ``check`` says what is to be answered.
+
+        :raises QuotaExceeded: too many of its connection wait already.
+        """
+        wait = Wait(agent.conn, request, end_s, needed, check, expire)
+        if not self.waits.add(wait):
+            raise too_many_waits()
+        return wait
+
+    def settle(self) -> None:
+        """Answer waiting requests that are done or out of time: as many as fit into one turn."""
+        self.long_reads.run(self.host.now_ms)
+        size_bytes = 0
+        for wait, result in self.waits.settle(self.host.now_s):
+            before = len(self.replies)
+            if isinstance(result, CrdtSyncError):
+                self.fail(wait.conn, wait.request, result, wait.stands)
+            elif isinstance(result, Done) and result.result is not LATER:
+                self.answer(wait.conn, wait.request, result.result, wait.stands)
+            size_bytes += sum(len(reply.data) for reply in self.replies[before:])
+            if size_bytes >= SETTLE_BYTES_MAX:
+                return
+
+    def _applied(self, space: str, writer: Writer) -> int:
+        replica = self.host.replicas.get(space)
+        return 0 if replica is None else replica.vector.get(writer, 0)
+
+    # -- replies -----------------------------------------------------------------------------------------------------
+
+    def answer(self, conn: int, request: int, result: object, stands: bool = False) -> None:
+        """Answer a request; ``stands``: also if the commit under way fails."""
+        point: bytes | None = None
+        if type(result) is Shown:
+            point = self.news(conn, request, result.replica)
+            result = result.result
+        payload = pack([request, 0, result])
+        if len(payload) > AGENT_FRAME_BYTES_MAX:
+            payload = pack(
+                [
+                    request,
+                    1,
+                    {"code": "too_large", "message": "the answer is too large for one reply: read it in parts"},
+                ]
+            )
+        if point is not None:
+            self.replies.append(Reply(conn, None, frame(point)))
+        self.replies.append(Reply(conn, request, frame(payload), stands))
+
+    def news(self, conn: int, request: int, replica: Replica) -> bytes | None:
+        """What a reader is told before it is answered: the point that it is shown, unless it knows that already."""
+        agent = self.agents.get(conn)
+        if agent is None or agent.told is None:
+            return None
+        point = point_of(replica)
+        if agent.told.get(replica.name) == point:
+            return None
+        agent.told[replica.name] = point
+        return pack([request, 3, [replica.name, point]])
+
+    def _serve(self, name: str) -> Callable[[Agent, int, Arguments], object]:
+        return lambda agent, _request, args: self.host.serve(name, agent, args)
+
+    def fail(self, conn: int, request: int, error: CrdtSyncError, stands: bool = False) -> None:
+        """Answer a request with an error; 0: it concerns the whole connection."""
+        self.refusals[error.code] += 1
+        fields = to_wire(error)
+        if "current" in fields and len(pack(fields)) > AGENT_FRAME_BYTES_MAX:
+            fields["current"] = None
+        self.replies.append(Reply(conn, request, frame(pack([request, 1, fields])), stands))
+
+
+_PLACELESS = ("wait", "unwatch", "status", "explain")
+"""Requests that show nothing of a space, whatever their session has seen of it."""

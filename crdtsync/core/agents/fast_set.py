@@ -1,0 +1,175 @@
+"""The short path of the write that is made most: a plain ``set`` of a register that holds one value or none.
+
+:mod:`crdtsync.core.replica.write_operations`, :class:`~crdtsync.core.replica.change_draft.Draft` and
+:meth:`Replica.commit` do for it a great deal that only other writes need. This does the same to the same state in one
+go. Where anything is not as plain as it thinks (options, conditions, siblings, expiry, schemas, rights, a first change,
+a value that cannot be stored), it does nothing at all and leaves the request to them. A test makes every write both
+ways and compares all that comes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.causality import hlc_ms
+from crdtsync.core.access.requirements import Right
+from crdtsync.core.agents.connection import Reply
+from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.replica.put_register import DEPS_MAX, put_plainly
+from crdtsync.core.replica.replica import Applied
+from crdtsync.errors import InvalidEncoding, NotAllowed
+from crdtsync.wire.change import FORMAT, Change, Kind, Op, value_hash
+from crdtsync.wire.codec import check_value, pack, unpack
+from crdtsync.wire.limits import VALUE_BYTES_MAX, is_name, key_fault
+from crdtsync.wire.tokens import TOKEN_PREFIX, known_version_text, token_text, version_text
+
+if TYPE_CHECKING:
+    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.kinds.arguments import Result
+    from crdtsync.core.replica.replica import Replica
+
+_ARGUMENTS = frozenset({"key", "value", "n", "seen", "agent", "space"})
+_PLAIN_TYPES = frozenset({str, int, bytes, bool, type(None)})
+_REGISTER = int(Kind.REGISTER)
+_row: Any = tuple.__new__  # what a NamedTuple's own constructor does in the end, without a call of Python's
+
+
+def write_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]) -> bool:
+    """Do and answer a ``set`` that is plain all through. False: it is not, or is to be refused; nothing was done."""
+    host = desk.host
+    space, author = session_of(desk, agent, args)
+    replica = host.replicas.get(space)
+    if replica is None or host.read_only or not author:
+        return False
+    done = plain_set(agent, author, replica, args, host.now_ms)
+    if done is None:
+        return False
+    applied, result = done
+    host.applied(replica, [applied])
+    packed = pack(result)
+    host.outcome(desk.outcomes.remember(agent.client, args["n"], result, packed, host.now_ms))
+    payload = b"\x93" + pack(request) + b"\x00" + packed
+    reply = len(payload).to_bytes(4, "big") + payload
+    desk.replies.append(_row(Reply, (agent.conn, request, reply, False)))
+    return True
+
+
+def session_of(desk: Desk, agent: Agent, args: Mapping[str, Any]) -> tuple[str, str]:
+    """The space that a request is about, and under what name: those of the hello, or its own. Both empty: the general
+    way has to look at them.
+    """
+    space, author = agent.space, agent.name
+    if not author:
+        return "", ""
+    if "space" in args:
+        space = args["space"]
+        if not is_name(space):
+            return "", ""
+    if "agent" in args:
+        author = args["agent"]
+        if not is_name(author):
+            return "", ""
+        try:
+            desk.host.guard.check_label(agent, author)
+        except NotAllowed:
+            return "", ""
+    return space, author
+
+
+def plain_set(
+    agent: Agent, author: str, replica: Replica, args: Mapping[str, Any], now_ms: int
+) -> tuple[Applied, Result] | None:
+    """Do a ``set`` that is plain all through; also what its author is to be told. None: it is not, or is to be
+    refused, and nothing was done.
+    """
+    key: Any = args.get("key")
+    value, number = args.get("value"), args.get("n")
+    if (
+        not args.keys() <= _ARGUMENTS
+        or agent.everywhere < Right.WRITE
+        or type(number) is not int
+        or not 0 <= number < 2**63
+        or key_fault(key) is not None
+        or key[0] == "_"
+        or type(value) is not bytes
+        or len(value) > VALUE_BYTES_MAX
+        or not replica.is_plain
+        or len(replica.since_own) > DEPS_MAX
+    ):
+        return None
+    held = replica.entries.held(key)
+    gone: Entry | None = None
+    if held:
+        gone = held[0]
+        if len(held) > 1 or gone.kind != _REGISTER or gone.attrs is not None:
+            return None
+    seen = args.get("seen")
+    if seen is not None and (gone is None or seen != known_version_text(gone.hlc, *gone.dot)):
+        return None
+    if not _can_be_stored(value):
+        return None
+    is_blind = seen is None and gone is not None
+    result: Result = {"behind": False, "replaced": None}
+    if gone is not None:
+        if is_blind:
+            result["replaced"] = _described(replica, gone)
+        else:
+            replica.clock.witness(gone.hlc, now_ms)
+    result["siblings"] = 0
+    idempotency = agent.client[:8] + number.to_bytes(8, "big")
+    applied = _commit(replica, key, value, gone, is_blind, author, idempotency, now_ms)
+    change = applied.change
+    result["version"] = version_text(change.hlc, change.writer, change.seq)
+    result["token"] = token_text(TOKEN_PREFIX, [[replica.name, replica.epoch, [change.writer, change.seq]]])
+    return applied, result
+
+
+def _commit(
+    replica: Replica, key: str, value: bytes, gone: Entry | None, is_blind: bool, agent: str, idempotency: bytes,
+    now_ms: int,
+) -> Applied:  # fmt: skip
+    """Make the change that writes ``value`` in the place of ``gone``, and apply it: as :meth:`Replica.commit` does."""
+    writer, seq = replica.next_dot()
+    hashed = value_hash(value)
+    removed = [] if gone is None else [*gone.dot]
+    removes = () if gone is None else (gone.dot,)
+    op = _row(Op, (key, None, Kind.REGISTER, value, hashed, removes, None, is_blind))
+    deps = replica.deps() if replica.since_own else ()
+    hlc = replica.clock.tick(now_ms)
+    change = Change(writer, seq, deps, replica.hashes[writer], hlc, agent, idempotency, (op,))
+    plain_op = [key, None, _REGISTER, True, removed or None, None]
+    if is_blind:
+        plain_op.append(True)
+    flat_deps = [part for dep in deps for part in dep] if deps else []
+    header = pack([FORMAT, writer, seq, flat_deps, change.prev_hash, hlc, agent, idempotency, [plain_op], None])
+    replica.codec.seal_one(change, header, value, hashed)
+    applied = put_plainly(replica, change, gone, now_ms, own=True)
+    replica.since_own.clear()
+    return applied
+
+
+def _can_be_stored(value: bytes) -> bool:
+    try:
+        plain = unpack(value)
+        if type(plain) not in _PLAIN_TYPES:
+            check_value(plain)
+    except InvalidEncoding:
+        return False
+    return True
+
+
+def _described(replica: Replica, entry: Entry) -> dict[str, Any]:
+    writer, seq, n = entry.dot
+    return {
+        "kind": "register",
+        "value": entry.value,
+        "dot": f"{writer}.{seq}.{n}",
+        "agent": entry.agent,
+        "node": replica.node_of(writer),
+        "time": hlc_ms(entry.hlc),
+        "confidence": None,
+        "meta": None,
+        "ttl": None,
+    }

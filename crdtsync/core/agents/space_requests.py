@@ -1,0 +1,174 @@
+"""What agents ask about spaces: make one, drop one, list them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from crdtsync.causality import VersionVector
+from crdtsync.core.cluster.node_names import node_names, where
+from crdtsync.core.cluster.space_records import SpaceRecord
+from crdtsync.core.cluster.spaces import Spaces, resolve_nodes
+from crdtsync.core.kinds.arguments import Arguments
+from crdtsync.errors import InvalidRequest, NotAllowed, UnknownSpace
+from crdtsync.wire.limits import CLUSTER_SPACE, archive_of, check_name, is_name
+from crdtsync.wire.tokens import encode_token
+
+if TYPE_CHECKING:
+    from crdtsync.core.access.authorizer import Guard
+    from crdtsync.core.access.requests import AccessDesk
+    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.cluster.admission import Fleet
+    from crdtsync.core.identity import Identity
+    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.storage.interface import ArchiveRow
+    from crdtsync.core.sync.protocol import Sync
+
+Handler = Callable[["Agent", int, Arguments], object]
+
+
+class Host(Protocol):
+    """What these requests need of their node."""
+
+    identity: Identity
+    replicas: dict[str, Replica]
+    spaces: Spaces
+    sync: Sync
+    fleet: Fleet
+    guard: Guard
+    access_desk: AccessDesk
+
+
+def space_requests(host: Host) -> Mapping[str, Handler]:
+    """The handlers by operation. What they change is on disk when the reply leaves."""
+    return {
+        "space_create": lambda agent, _request, args: _create(host, agent, args),
+        "space_drop": lambda agent, _request, args: _drop(host, agent, args),
+        "space_list": lambda agent, _request, _args: _list(host, agent),
+    }
+
+
+def find_replica(host: Host, space: object, agent: Agent) -> Replica:
+    """The space that a request names, or an archive of one.
+
+    :raises UnknownSpace: it is not on this node.
+    """
+    replica = host.replicas.get(space) if isinstance(space, str) and is_name(space) else None
+    if replica is None and isinstance(space, str):
+        replica = host.spaces.archives.open(space)
+    if replica is not None:
+        return replica
+    record = host.spaces.record(space) if isinstance(space, str) and is_name(space) else None
+    if record is not None and record.exists and record.nodes is not None and host.guard.sees(agent, str(space)):
+        raise UnknownSpace(f"the space {space} is not on this node; it is on {where(host, record.nodes)}")
+    raise host.guard.missing(agent, space)
+
+
+def writable(replica: Replica) -> Replica:
+    """The same, if it is no archive.
+
+    :raises NotAllowed: it is one.
+    """
+    if archive_of(replica.name) is not None:
+        raise NotAllowed(f"{replica.name} is an archive: it can be read, and nothing else")
+    return replica
+
+
+def _author(agent: Agent, args: Arguments) -> str:
+    return check_name(args.get("agent", agent.name), "an agent")
+
+
+def _create(host: Host, agent: Agent, args: Arguments) -> dict[str, Any]:
+    name, is_private = check_name(args.get("name"), "a space"), args.get("private", False)
+    if type(is_private) is not bool:
+        raise InvalidRequest("private must be true or false")
+    nodes = args.get("nodes")
+    if nodes is not None:
+        if type(nodes) is not list or not all(type(node) is str for node in nodes):
+            raise InvalidRequest("nodes must be a list of ids or names of nodes, or nil for all")
+        nodes = resolve_nodes(nodes, node_names(host))
+    before = host.spaces.record(name)
+    if before is not None and before.exists:
+        _check_taken(host, agent, name, is_private)
+    record, point = host.spaces.create(
+        name,
+        nodes,
+        _author(agent, args),
+        lambda made: host.access_desk.begin_private(agent, name, made.epoch) if is_private else None,
+    )
+    return {**_described(host, name, record), "created": point is not None, "token": _token(host, point)}
+
+
+def _check_taken(host: Host, agent: Agent, name: str, is_private: bool) -> None:
+    """Whether an agent may be told of a space that it wants to make and that is there already.
+
+    :raises NotAllowed: no. That the name is taken is all that it learns: of two spaces one must have another name.
+    :raises InvalidRequest: it is to be private, and others may do something there.
+    """
+    if not host.guard.sees(agent, name):
+        raise NotAllowed(f"{agent.who} cannot make a space {name}: the name is taken, choose another one")
+    if is_private:
+        raise InvalidRequest(f"the space {name} is there already, with the rules it has: see crdtsync access list")
+
+
+def _drop(host: Host, agent: Agent, args: Arguments) -> dict[str, Any]:
+    name = args.get("name")
+    if type(name) is not str:
+        raise InvalidRequest("name must be the name of a space")
+    before = host.spaces.record(name)
+    if name != CLUSTER_SPACE and (before is None or not before.exists):
+        raise host.guard.missing(agent, name)
+    replica = host.replicas.get(name)
+    epoch = None if replica is None else replica.epoch
+    record, point = host.spaces.drop(name, _author(agent, args))
+    archives = host.spaces.archives
+    archive = None if epoch is None else archives.find(name, epoch)
+    return {
+        "name": name,
+        "epoch": record.epoch,
+        "archive": None if archive is None else f"{name}@{archive.epoch}",
+        "until": None if archive is None else archives.until_ms(archive),
+        "token": _token(host, point),
+    }
+
+
+def _list(host: Host, agent: Agent) -> dict[str, Any]:
+    """Those of which the agent may know, and their archives; how much is in one is told to who may read all of it."""
+    archives, guard = host.spaces.archives, host.guard
+    return {
+        "spaces": [_described(host, *listed) for listed in host.spaces.listed() if guard.sees(agent, listed[0])],
+        "archives": [
+            {
+                "name": f"{row.name}@{row.epoch}",
+                **dict.fromkeys(("entries", "bytes", "unseen")),
+                **(_figures(row) if guard.sees_all_of(agent, f"{row.name}@{row.epoch}") else {}),
+                "time": row.time_ms,
+                "until": archives.until_ms(row),
+            }
+            for row in sorted(archives.rows.values(), key=lambda row: (row.name, row.epoch))
+            if guard.sees(agent, f"{row.name}@{row.epoch}")
+        ],
+    }
+
+
+def _figures(row: ArchiveRow) -> dict[str, int]:
+    return {"entries": row.entries, "bytes": row.size_bytes, "unseen": row.unseen}
+
+
+def _described(host: Host, name: str, record: SpaceRecord) -> dict[str, Any]:
+    names = node_names(host)
+    nodes = None if record.nodes is None else [{"id": node, "name": names.get(node)} for node in record.nodes]
+    return {
+        "name": name,
+        "epoch": record.epoch,
+        "nodes": nodes,
+        "here": name in host.replicas,
+        "time": record.time_ms or None,
+        "agent": record.agent or None,
+    }
+
+
+def _token(host: Host, point: VersionVector | None) -> str:
+    """Names the write of a record: who waits for it on another node finds the space made, or dropped, there."""
+    cluster = host.replicas[CLUSTER_SPACE]
+    return encode_token([(CLUSTER_SPACE, cluster.epoch, dict(cluster.vector) if point is None else point)])

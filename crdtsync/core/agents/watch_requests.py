@@ -1,0 +1,93 @@
+"""Requests that go on: watches, and resolvers, which are told of conflicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from crdtsync.core.agents.space_requests import writable
+from crdtsync.core.kinds.arguments import Arguments
+from crdtsync.core.waiting.session_points import resumed_in
+from crdtsync.core.waiting.wait_queue import LATER
+from crdtsync.core.watch.change_watch import Watch
+from crdtsync.core.watch.state_watch import StateWatch, confirm
+from crdtsync.errors import InvalidRequest, QuotaExceeded
+from crdtsync.wire.tokens import encode_token
+
+if TYPE_CHECKING:
+    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.agents.desk import Desk
+
+WATCHES_PER_AGENT_MAX = 1000
+
+
+class WatchRequests:
+    """Begins and ends the watches and resolvers of the agents at a desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._host = desk.host
+
+    @property
+    def requests(self) -> Mapping[str, Callable[[Agent, int, Arguments], object]]:
+        """The handlers by operation."""
+        return {
+            "watch": self.watch,
+            "unwatch": self.unwatch,
+            "confirm": lambda agent, _request, args: confirm(self._desk, agent.conn, args),
+            "resolver": self.resolver,
+            "resolver_done": self.resolver_done,
+        }
+
+    def watch(self, agent: Agent, request: int, args: Arguments) -> object:
+        """Begin a watch, of what happens or of states."""
+        replica = writable(self._desk.replica_of(agent, args))
+        prefix, after = args.get("prefix", ""), args.get("after")
+        if type(prefix) is not str:
+            raise InvalidRequest("prefix must be a string")
+        if self._desk.watches.count(agent.conn) >= WATCHES_PER_AGENT_MAX:
+            raise QuotaExceeded(f"this connection has {WATCHES_PER_AGENT_MAX:,} watches already")
+        self._check_room(agent)
+        vector, is_dropped = (None, False) if after is None else resumed_in(replica, after)
+        begins_at = encode_token([(replica.name, replica.epoch, vector or {})])
+        self._desk.answer(agent.conn, request, {"token": begins_at}, stands=True)
+        watch = (StateWatch if args.get("states") else Watch)(agent.conn, request, prefix, replica)
+        watch.lagged = is_dropped  # a snapshot then begins with a reset
+        watch.limit = self._host.guard.limit_of(agent, replica.name)
+        if isinstance(watch, StateWatch):
+            self._desk.watches.mirrors.add(watch, vector)
+        else:
+            self._desk.watches.add(watch, vector, self._host.now_ms)
+        return LATER
+
+    def unwatch(self, agent: Agent, _request: int, args: Arguments) -> object:
+        """End a watch, or a resolver."""
+        watch = args.get("watch")
+        if type(watch) is not int:
+            raise InvalidRequest("watch must be the id of the request that began the watch")
+        self._desk.watches.remove(agent.conn, watch)
+        self._host.resolvers.remove(agent.conn, watch)
+        return {}
+
+    def _check_room(self, agent: Agent) -> None:
+        """Whether an agent may have one more watch or resolver, by its quota over all its connections."""
+        account = agent.account
+        if account is not None:
+            own = [conn for conn, one in self._desk.agents.items() if one.account is account]
+            resolvers = self._host.resolvers
+            account.check_room("watches", sum(self._desk.watches.count(c) + len(resolvers.of_conn(c)) for c in own))
+
+    def resolver(self, agent: Agent, request: int, args: Arguments) -> object:
+        """Register a resolver."""
+        self._check_room(agent)
+        replica = writable(self._desk.replica_of(agent, args))
+        return self._standing(agent, request, self._host.resolvers.register(agent, request, replica, args))
+
+    def resolver_done(self, agent: Agent, request: int, args: Arguments) -> object:
+        """A resolver has come to an end with a case."""
+        return self._standing(agent, request, self._host.resolvers.done(agent, args))
+
+    def _standing(self, agent: Agent, request: int, result: object) -> object:
+        """Answer what concerns no disk: it holds also if the commit under way fails."""
+        self._desk.answer(agent.conn, request, result, stands=True)
+        return LATER

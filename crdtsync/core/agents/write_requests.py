@@ -1,0 +1,117 @@
+"""Writes of agents: once each, refused before they are done or not at all, answered when enough nodes hold them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.causality import VersionVector
+from crdtsync.core.agents.retry_replies import Outcomes
+from crdtsync.core.agents.space_requests import writable
+from crdtsync.core.crdt.read_context import NotYet
+from crdtsync.core.kinds.arguments import Arguments, timeout_ms
+from crdtsync.core.replica.change_draft import Draft
+from crdtsync.core.replica.write_operations import WRITES
+from crdtsync.core.waiting.missing_changes import is_known_elsewhere
+from crdtsync.core.waiting.session_points import shown_at
+from crdtsync.core.waiting.wait_for_changes import later
+from crdtsync.core.waiting.wait_queue import LATER, too_many_waits
+from crdtsync.core.waiting.write_concern import check_possible, is_alone
+from crdtsync.errors import CrdtSyncError, InvalidRequest, NoSpace
+from crdtsync.wire.codec import pack
+from crdtsync.wire.limits import check_name
+from crdtsync.wire.tokens import decode_token, encode_token
+
+if TYPE_CHECKING:
+    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.replica.replica import Replica
+
+
+class WriteRequests:
+    """Carries out the writes that come to an agents' desk."""
+
+    def __init__(self, desk: Desk, outcomes: Outcomes) -> None:
+        self._desk = desk
+        self._host = desk.host
+        self._outcomes = outcomes
+
+    def handle(self, agent: Agent, request: int, name: str, args: Arguments) -> object:
+        """Answer a write, now or, with a write concern, when enough nodes hold it."""
+        replica = writable(self._desk.replica_of(agent, args))
+        number = args.get("n")
+        if type(number) is not int or not 0 <= number < 2**63:
+            raise InvalidRequest("a write needs n, a number that the client counts up")
+        if args.get("again"):
+            result = self._outcomes.earlier(agent.client, number)
+            if result is not None:
+                stands = self._outcomes.is_committed(agent.client, number)
+                return self._concern(agent, request, replica, args, result, stands)
+        author = check_name(args.get("agent", agent.name), "an agent")
+        self._check_concern(agent, replica, args)
+        if self._host.read_only:
+            raise NoSpace(self._host.read_only)
+        try:
+            result = self._commit(agent, author, replica, name, args, number)
+        except CrdtSyncError as error:
+            raise shown_at(replica, error) from None
+        except NotYet as not_yet:
+            if not_yet.otherwise is not None and not is_known_elsewhere(
+                self._host.sync.peers.values(), replica.name, not_yet.vector
+            ):
+                raise shown_at(replica, not_yet.otherwise) from None
+            return later(
+                self._desk,
+                agent,
+                request,
+                args,
+                replica,
+                not_yet.vector,
+                lambda: self._desk.handle(agent, request, name, args),
+            )
+        return self._concern(agent, request, replica, args, result)
+
+    def _check_concern(self, agent: Agent, replica: Replica, args: Arguments) -> None:
+        """Refuse a write concern that cannot be waited for before the write is done, not after."""
+        if is_alone(args.get("w")):
+            return
+        holders = self._host.spaces.holders([replica.name])
+        check_possible(args.get("w"), holders, self._host.sync.dials.values(), self._desk.identity.name)
+        timeout_ms(args)
+        if self._desk.waits.is_full(agent.conn):
+            raise too_many_waits()
+
+    def _commit(
+        self, agent: Agent, author: str, replica: Replica, name: str, args: Arguments, number: int
+    ) -> dict[str, Any]:
+        draft = Draft(replica, self._host.now_ms, replica.node_of)
+        draft.is_limited = not self._host.guard.sees_all_of(agent, replica.name)
+        result = WRITES[name](draft, args)
+        if draft.ops:
+            idempotency = agent.client[:8] + number.to_bytes(8, "big")
+            applied = replica.commit(draft.ops, author, idempotency, self._host.now_ms)
+            draft.finish(applied)
+            point: VersionVector = {applied.change.writer: applied.change.seq}
+            self._host.applied(replica, [applied])
+        else:
+            point = replica.vector
+        result["token"] = encode_token([(replica.name, replica.epoch, point)])
+        self._host.outcome(self._outcomes.remember(agent.client, number, result, pack(result), self._host.now_ms))
+        return result
+
+    def _concern(
+        self,
+        agent: Agent,
+        request: int,
+        replica: Replica,
+        args: Arguments,
+        result: dict[str, Any],
+        stands: bool = False,
+    ) -> object:
+        """Reply now, or, with a write concern, when enough nodes hold the write."""
+        if is_alone(args.get("w")):
+            self._desk.answer(agent.conn, request, result, stands)
+            return LATER
+        token = result["token"]
+        return self._desk.held(
+            agent, request, args, {replica.name: decode_token(token)[replica.name][1]}, token, result, stands
+        )

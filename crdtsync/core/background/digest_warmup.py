@@ -1,0 +1,19 @@
+"""Works out, bit by bit, the digests of what was loaded from disk: at once it would keep everybody waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from crdtsync.core.replica.replica import Replica
+
+SLICE_ENTRIES_MAX = 2000
+"""So many entries are summed up at once: some ms."""
+
+
+def sum_some(replicas: Mapping[str, Replica]) -> bool:
+    """Do a part of it; whether there is more to do."""
+    for replica in replicas.values():
+        if not replica.entries.is_summed:
+            replica.entries.sum_up(SLICE_ENTRIES_MAX)
+            return True
+    return False

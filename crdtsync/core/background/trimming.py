@@ -1,0 +1,268 @@
+"""How much of the past is kept, and what goes when there is too much of it.
+
+The log and the history of a space each have a cap in bytes and in age. What is over a cap goes in small slices, oldest
+first, with the commit under way: so the floor that says where the past begins is the same in memory and on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import merge as merge_sorted
+from itertools import islice
+from typing import NamedTuple
+
+from crdtsync.causality import Dot, VersionVector, merge
+from crdtsync.core.background.retention_caps import Caps
+from crdtsync.core.replica.replica import Replica
+from crdtsync.core.storage.interface import (
+    Batch,
+    DocumentSpan,
+    DocumentTrim,
+    HistoryTrim,
+    LogTrim,
+    OldChange,
+    OldDead,
+    OldRemoval,
+    Storage,
+    pack_vector,
+)
+
+CHECK_INTERVAL_S = 1.0
+"""How often the caps are looked at while something is written."""
+IDLE_INTERVAL_S = 60.0
+"""How often they are when nothing is: then only age calls for a trim."""
+SLICE_INTERVAL_S = 0.01
+"""Between two slices, as long as there is more to trim."""
+SLICE_ROWS = 128
+"""Rows of the log, and of the history twice as many, in a slice: with their commit about 2 ms, measured."""
+SLICE_ROWS_MAX = 512
+"""The same, where a commit is under way that adds as much: a slice takes twice what comes, lest the caps be outrun."""
+HISTORY_ROWS_MAX = 8192
+"""The same for the history, of which one change can add thousands of rows."""
+SLICE_SPACES_MAX = 64
+"""How many spaces are looked at in one turn."""
+SLICE_DOCUMENTS_MAX = 32
+SLICE_STATES_MAX = 2
+"""How many documents are stored as a whole in one slice: each has to be read."""
+CHANGE_HASHES_MAX = 262_144
+"""Hashes kept of changes that the log no longer holds, to tell forks: about 16 MiB, a quarter of the log's cap."""
+CHANGE_HASH_AGE_MS_MAX = 30 * 24 * 3600 * 1000
+PINNED_LOG_CAPS = 2
+"""Snapshots in transfer hold the log up to so many times its cap."""
+
+# -- what goes: pure decisions on the oldest rows --------------------------------------------------------------
+
+
+def changes_due(rows: Sequence[OldChange], size_bytes: int, caps: Caps, now_ms: int, pin: int | None) -> int:
+    """How many of the oldest changes are to go, of a log of ``size_bytes``.
+
+    ``pin`` is the position of a snapshot in transfer: what comes after it stays, while the log is not far too large.
+    """
+    for count, row in enumerate(rows):
+        if size_bytes <= caps.log_bytes_max and row.time_ms >= now_ms - caps.log_age_ms_max:
+            return count
+        if pin is not None and row.position > pin and size_bytes <= PINNED_LOG_CAPS * caps.log_bytes_max:
+            return count
+        size_bytes -= row.size_bytes
+    return len(rows)
+
+
+class HistoryPlan(NamedTuple):
+    """The last dead entry and the last removal to go (0: none), what the floor of history must cover then, and when the
+    last of them was written down.
+    """
+
+    dead_to: int
+    removals_to: int
+    floor: VersionVector
+    time_ms: int = 0
+
+
+def history_due(
+    dead: Sequence[OldDead], removals: Sequence[OldRemoval], size_bytes: int, caps: Caps, now_ms: int, rows_max: int
+) -> HistoryPlan:
+    """Which of the oldest rows are to go, of a history of ``size_bytes``: at most ``rows_max``, so many of each given.
+
+    An entry was in an older cut if the cut covers its dot and none of its removers. So no removal may go before the
+    entries that it removed, and once one entry has gone, cuts without its remover can be told no longer.
+    """
+    dead_to = removals_to = last = last_ms = 0
+    rows: Iterable[tuple[int, int, int, int, int]] = merge_sorted(
+        ((row.position, 0, row.id, row.size_bytes, row.time_ms) for row in dead),
+        ((row.position, 1, row.id, row.size_bytes, row.time_ms) for row in removals),
+    )
+    for position, is_removal, number, row_bytes, time_ms in islice(rows, rows_max):
+        if size_bytes <= caps.history_bytes_max and time_ms >= now_ms - caps.history_age_ms_max:
+            break
+        size_bytes -= row_bytes
+        last, last_ms = position, time_ms
+        if is_removal:
+            removals_to = number
+        else:
+            dead_to = number
+    floor: VersionVector = {}
+    for row in removals:
+        if row.position > last:
+            break
+        merge(floor, {row.writer: row.seq})
+    return HistoryPlan(dead_to, removals_to, floor, last_ms)
+
+
+class DocumentPlan(NamedTuple):
+    """What of a document is to go, if anything, and whether it has to be stored as a whole before more can."""
+
+    trim: DocumentTrim | None
+    needs_state: bool
+
+
+def document_due(space: int, span: DocumentSpan, trimmed_position: int, pin: int | None) -> DocumentPlan:
+    """Edits go with the log, once a whole state at or after them is stored that no snapshot in transfer is older than.
+
+    :param pin: the position of the oldest snapshot in transfer: the document as of then must stay readable.
+    """
+    kept = span.states[-1] if span.states else 0
+    if pin is not None:
+        kept = max((position for position in span.states if position <= pin), default=0)
+    updates_to = min(trimmed_position, kept)
+    has_old_states = bool(span.states) and span.states[0] < kept
+    has_old_updates = span.first_update is not None and span.first_update <= updates_to
+    trim = DocumentTrim(space, *span.dot, updates_to, kept) if has_old_states or has_old_updates else None
+    newest = span.states[-1] if span.states else 0
+    is_overdue = span.first_update is not None and span.first_update <= trimmed_position and newest < trimmed_position
+    return DocumentPlan(trim, is_overdue)
+
+
+# -- doing it ------------------------------------------------------------------------------------------------------
+
+
+class _Round:
+    """A walk over the documents of a space: up to which trim of the log, and the last document looked at."""
+
+    __slots__ = ("after", "trimmed_position")
+
+    def __init__(self) -> None:
+        self.after: Dot | None = None
+        self.trimmed_position = 0
+
+
+class Retention:
+    """Keeps every space of a node within its caps. ``due_s`` is when :meth:`run` wants to be called."""
+
+    def __init__(self, storage: Storage, caps: Caps, now_s: float) -> None:
+        self.caps = caps
+        self.due_s = now_s + CHECK_INTERVAL_S
+        self._storage = storage
+        self._last_s = 0.0
+        self._rounds: dict[int, _Round] = {}
+        self._history_rows = 0
+        self._waiting: dict[str, None] = {}
+        self._round_s = now_s
+
+    def touched(self, names: Iterable[str], batch: Batch, now_s: float) -> None:
+        """Something is being written into these spaces: ``batch``."""
+        self._waiting.update(dict.fromkeys(names))
+        self._history_rows += len(batch.removed_rows) + len(batch.removals)
+        self.due_s = min(self.due_s, max(now_s, self._last_s + CHECK_INTERVAL_S))
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether :meth:`run` has something to do, if something is written now."""
+        return now_s >= self.due_s or now_s >= self._last_s + CHECK_INTERVAL_S
+
+    def failed(self, now_s: float) -> None:
+        """The commit did not happen, and memory has been read anew: begin again, but not at once."""
+        self.due_s = now_s + CHECK_INTERVAL_S
+        self._rounds.clear()
+
+    def run(self, replicas: Mapping[str, Replica], batch: Batch, now_ms: int, now_s: float) -> None:
+        """Add to ``batch`` the next slice of what is to go, and raise the floors of the replicas accordingly.
+
+        It looks at the spaces that have been written to, and from time to time at all; at some of them in one turn.
+
+        The rows in question have been committed: what is in ``batch`` so far is not among them.
+        """
+        self._last_s = now_s
+        if now_s >= self._round_s:
+            self._round_s = now_s + IDLE_INTERVAL_S
+            self._waiting.update(dict.fromkeys(sorted(replicas)))
+        self.due_s = self._round_s
+        slice_rows = min(SLICE_ROWS_MAX, SLICE_ROWS + 2 * len(batch.changes))
+        history_rows = max(2 * slice_rows, min(HISTORY_ROWS_MAX, 2 * self._history_rows))
+        self._history_rows = 0
+        for name in list(self._waiting)[:SLICE_SPACES_MAX]:
+            del self._waiting[name]
+            replica = replicas.get(name)
+            if replica is None:
+                continue
+            stats = self._storage.log_stats(replica.id)
+            more = self._trim_log(replica, batch, stats["log_bytes"], now_ms, slice_rows)
+            more |= self._trim_history(replica, batch, stats["history_bytes"], now_ms, history_rows)
+            more |= self._trim_documents(replica, batch)
+            if more:
+                self._waiting[name] = None  # behind the others
+        if self._waiting:
+            self.due_s = now_s + SLICE_INTERVAL_S
+
+    def _trim_log(self, replica: Replica, batch: Batch, size_bytes: int, now_ms: int, slice_rows: int) -> bool:
+        rows_max = slice_rows if size_bytes > self.caps.log_bytes_max else 1
+        pin = min(replica.pins, default=None)
+        rows = self._storage.oldest_changes(replica.id, rows_max)
+        count = changes_due(rows, size_bytes, self.caps, now_ms, pin)
+        if not count:
+            return False
+        if rows_max == 1:  # too old: then others are likely to be, too
+            rows = self._storage.oldest_changes(replica.id, slice_rows)
+            count = changes_due(rows, size_bytes, self.caps, now_ms, pin)
+        for row in rows[:count]:
+            merge(replica.floor, {row.writer: row.seq})
+        replica.trimmed_position = rows[count - 1].position
+        batch.floors.append((pack_vector(replica.floor), replica.id))
+        batch.log_trims.append(LogTrim(replica.id, replica.trimmed_position, now_ms))
+        return count == slice_rows
+
+    def _trim_history(self, replica: Replica, batch: Batch, size_bytes: int, now_ms: int, slice_rows: int) -> bool:
+        rows_max = slice_rows if size_bytes > self.caps.history_bytes_max else 1
+        plan = self._plan_history(replica, size_bytes, now_ms, rows_max)
+        if not plan.dead_to and not plan.removals_to:
+            return False
+        if rows_max == 1:
+            plan = self._plan_history(replica, size_bytes, now_ms, slice_rows)
+        replica.past.cut(plan.floor, plan.time_ms)
+        batch.history_trims.append(HistoryTrim(replica.id, plan.dead_to, plan.removals_to))
+        return True
+
+    def _plan_history(self, replica: Replica, size_bytes: int, now_ms: int, rows_max: int) -> HistoryPlan:
+        dead = self._storage.oldest_dead(replica.id, rows_max)
+        removals = self._storage.oldest_removals(replica.id, rows_max)
+        return history_due(dead, removals, size_bytes, self.caps, now_ms, rows_max)
+
+    def _trim_documents(self, replica: Replica, batch: Batch) -> bool:
+        """Go on with a round over the documents, or begin one if the log has been trimmed since the last began."""
+        at = self._rounds.setdefault(replica.id, _Round())
+        if at.after is None:
+            if at.trimmed_position == replica.trimmed_position:
+                return False
+            at.trimmed_position = replica.trimmed_position
+        pin = min(replica.pins, default=None)
+        states = 0
+        spans = self._storage.document_spans(replica.id, at.after, SLICE_DOCUMENTS_MAX)
+        for span in spans:
+            at.after = span.dot
+            if not replica.documents.is_named(span.dot):  # deleted: kept for late edits as long as the log tells of it
+                if span.last <= replica.trimmed_position and pin is None:
+                    replica.texts.drop(span.dot)
+                elif span.last <= replica.trimmed_position:
+                    at.trimmed_position = 0  # another round, when no snapshot is in transfer
+                continue
+            plan = document_due(replica.id, span, replica.trimmed_position, pin)
+            if plan.trim is not None:
+                batch.document_trims.append(plan.trim)
+            if plan.needs_state:
+                if replica.texts.store(span.dot):
+                    at.trimmed_position = 0  # another round, which drops the edits before that state
+                states += 1
+                if states == SLICE_STATES_MAX:
+                    return True
+        if len(spans) == SLICE_DOCUMENTS_MAX:
+            return True
+        at.after = None
+        return not at.trimmed_position and pin is None

@@ -1,0 +1,578 @@
+"""The live entries of one space: an observed-remove map without tombstones.
+
+A put adds an entry under a new dot and removes the entries that its author had seen; a delete only removes. A
+removed dot leaves nothing behind: a replica whose version vector covers a dot that it does not hold knows that it
+is gone (ORSWOT: Bieniusa et al., 2012; delta CRDTs: Almeida et al., 2018). Nothing here looks at what kind a key
+is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import chain
+from typing import Any, Protocol, TypeVar
+
+from crdtsync.causality import Dot, hlc_ms
+from crdtsync.core.crdt.expiry import Expiry
+from crdtsync.core.crdt.read_policies import Policy, newest_wins
+from crdtsync.wire.change import Order, RemoveRange
+from crdtsync.wire.codec import pack
+
+DIGEST_MODULUS = 1 << 128
+DOTS_SEARCHED_MAX = 16
+"""So few dots are searched one by one, faster than a set of them is made."""
+SMALL_ENTRIES_MAX = 64
+"""So many entries of a key are kept in a plain list and searched one by one: most keys have one."""
+NEW_KEYS_MAX = 256
+"""So many new keys are inserted into the order of keys one by one; beyond that it is made anew."""
+REMOVED_SINGLY_MAX = 64
+"""So many entries are taken out of a long list one by one; beyond that it is made anew."""
+UNHASHED_ENTRIES_MAX = 1024
+"""So many entries are not part of the digest before somebody asks for it: hashing one takes some µs."""
+ADDED_SINGLY_MAX = 16
+"""So many entries that come at once are added to a key one by one; with more its order is made anew."""
+STALE_KEYS_MAX = 1000
+"""How many keys that are gone may stand in the order of keys, beside as many as are alive."""
+SUMMED_AT_ONCE_MAX = 10_000
+"""The digests of so many entries are summed up while they are loaded; those of more in slices, or when asked for."""
+
+
+class Entry:
+    """One live value of a key.
+
+    ``row`` is its number in the database; ``hidden``: it has expired, and watchers of this node know.
+    """
+
+    __slots__ = ("agent", "attrs", "dot", "hidden", "hlc", "key", "kind", "row", "sub", "value", "value_hash")
+
+    def __init__(
+        self,
+        row: int,
+        dot: Dot,
+        key: str,
+        sub: str | None,
+        kind: int,
+        hlc: int,
+        agent: str,
+        value: bytes | None,
+        value_hash: bytes,
+        attrs: dict[str, Any] | None,
+    ) -> None:
+        self.row = row
+        self.dot = dot
+        self.key = key
+        self.sub = sub
+        self.kind = kind
+        self.hlc = hlc
+        self.agent = agent
+        self.value = value
+        self.value_hash = value_hash
+        self.attrs = attrs
+        self.hidden = False
+
+    @property
+    def order(self) -> Order:
+        """Causal order among the entries of a key: an entry comes after all that its author had seen."""
+        return (self.hlc, *self.dot)
+
+    @property
+    def digest(self) -> int:
+        """128-bit hash of everything that replicas must agree on."""
+        plain = pack([self.key, self.sub, self.kind, *self.dot, self.hlc, self.agent, self.value_hash, self.attrs])
+        return int.from_bytes(blake2b(plain, digest_size=16).digest(), "big")
+
+    def expires_ms(self) -> int | None:
+        """When readers stop seeing the entry, in ms since 1970; None: never."""
+        ttl = self.attrs.get("ttl") if self.attrs else None
+        return hlc_ms(self.hlc) + ttl if isinstance(ttl, int) else None
+
+    def is_expired(self, now_ms: int) -> bool:
+        """Whether readers have stopped seeing the entry."""
+        expires_ms = self.expires_ms()
+        return expires_ms is not None and expires_ms <= now_ms
+
+
+def order_of(entry: Entry) -> Order:
+    """Sort key for :func:`bisect.insort`."""
+    return entry.order
+
+
+class Summary(Protocol):
+    """Something that a kind works out from all entries of a key, kept up to date as they come and go."""
+
+    def add(self, entry: Entry) -> None:
+        """An entry has come, in whatever order."""
+
+    def remove(self, entry: Entry) -> None:
+        """An entry that had come has gone."""
+
+
+S = TypeVar("S", bound=Summary)
+
+
+def summary_of(make: Callable[[], S], entries: Iterable[Entry]) -> S:
+    """The summary of some entries, from nothing."""
+    summary = make()
+    for entry in entries:
+        summary.add(entry)
+    return summary
+
+
+class KeyEntries:
+    """The entries of one key that has many, in causal order, with indexes: nothing here looks at all of them, but for
+    what removes many.
+    """
+
+    __slots__ = ("by_dot", "by_sub", "entries", "kinds", "summaries")
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self.entries = entries
+        self.by_dot = {entry.dot: entry for entry in entries}
+        self.by_sub: dict[str, tuple[Entry, ...]] = {}
+        self.kinds: dict[int, int] = {}
+        self.summaries: dict[object, Summary] = {}
+        for entry in entries:
+            self._count(entry)
+
+    def copy(self) -> KeyEntries:
+        """Another with the same entries, to be changed on its own."""
+        twin = KeyEntries.__new__(KeyEntries)
+        twin.entries = self.entries.copy()
+        twin.by_dot, twin.by_sub, twin.kinds = self.by_dot.copy(), self.by_sub.copy(), self.kinds.copy()
+        twin.summaries = {}
+        return twin
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry."""
+        insert(self.entries, entry)
+        self.by_dot[entry.dot] = entry
+        self._count(entry)
+        for summary in self.summaries.values():
+            summary.add(entry)
+
+    def _count(self, entry: Entry) -> None:
+        self.kinds[entry.kind] = self.kinds.get(entry.kind, 0) + 1
+        if entry.sub is not None:
+            others = self.by_sub.get(entry.sub)
+            self.by_sub[entry.sub] = tuple(sorted((*others, entry), key=order_of)) if others else (entry,)
+
+    def covered(self, removes: tuple[Dot, ...] | RemoveRange) -> list[Entry]:
+        """Those that ``removes`` names."""
+        if isinstance(removes, RemoveRange):
+            if removes.bound is None:
+                return covered_by(self.entries, removes)
+            return covered_by(self.entries[: bisect_right(self.entries, removes.bound, key=order_of)], removes)
+        gone = {dot: entry for dot in removes if (entry := self.by_dot.get(dot)) is not None}
+        return sorted(gone.values(), key=order_of) if len(gone) > 1 else [*gone.values()]
+
+    def remove(self, gone: list[Entry]) -> None:
+        """Take out entries that are in it, given in causal order."""
+        for entry in gone:
+            del self.by_dot[entry.dot]
+            self._discount(entry)
+            for summary in self.summaries.values():
+                summary.remove(entry)
+        if gone and self.entries[len(gone) - 1] is gone[-1]:  # the oldest: a trim
+            del self.entries[: len(gone)]
+        elif len(gone) <= REMOVED_SINGLY_MAX:
+            for entry in gone:
+                del self.entries[bisect_left(self.entries, entry.order, key=order_of)]
+        else:
+            self.entries[:] = [entry for entry in self.entries if entry.dot in self.by_dot]
+
+    def _discount(self, entry: Entry) -> None:
+        self.kinds[entry.kind] -= 1
+        if not self.kinds[entry.kind]:
+            del self.kinds[entry.kind]
+        if entry.sub is not None:
+            left = tuple(other for other in self.by_sub[entry.sub] if other is not entry)
+            if left:
+                self.by_sub[entry.sub] = left
+            else:
+                del self.by_sub[entry.sub]
+
+    def summary(self, make: Callable[[], S]) -> S:
+        """What ``make`` works out from all entries."""
+        found = self.summaries.get(make)
+        if found is None:
+            found = self.summaries[make] = summary_of(make, self.entries)
+        return found  # type: ignore[return-value]  # it was made by `make`
+
+
+class Incoming:
+    """Entries on their way into a replica: by key those that last, and ``others``, which may expire."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self.lasting: dict[str, list[Entry]] = {}
+        self.others: list[Entry] = []
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: Entry) -> None:
+        """Add one."""
+        if entry.attrs is None:
+            self.lasting.setdefault(entry.key, []).append(entry)
+        else:
+            self.others.append(entry)
+
+
+class Entries:
+    """Live entries by key, each key's in causal order, with an incremental digest of the whole.
+
+    The digest is the sum of the entries' hashes modulo 2**128 (AdHash: Bellare and Micciancio, 1997): equal sets
+    have equal digests, in whatever order they came about, and an update costs O(1). ``plural`` are the keys with
+    several entries, ``mixed`` those whose entries are of several kinds, ``absent`` those with hidden entries alone.
+    ``policy_of`` tells a key's read policy to those who show it.
+    """
+
+    def __init__(self) -> None:
+        self.policy_of: Callable[[str], Policy] = newest_wins
+        self._keys: dict[str, list[Entry]] = {}
+        self._large: dict[str, KeyEntries] = {}
+        self._sorted: list[str] = []
+        self._resort = False
+        self._new: list[str] = []  # keys that may be missing from `_sorted`; it may hold some that are gone
+        self._expiring: dict[str, int] = {}  # for each key with a time to live: when the first of its entries expires
+        self.expiry = Expiry()
+        self.absent: set[str] = set()
+        self.plural: set[str] = set()
+        self.mixed: set[str] = set()
+        self.count = 0
+        self._digest = 0
+        self._unsummed: list[Entry] = []  # loaded, and not in `_digest` yet, though some may have been removed since
+        self._unhashed: OrderedDict[Dot, Entry] = OrderedDict()  # live entries that came since and `_digest` lacks
+
+    def __len__(self) -> int:
+        """How many keys have entries."""
+        return len(self._keys)
+
+    @property
+    def digest(self) -> int:
+        """Of the whole: see the class."""
+        if self._unsummed:
+            self.sum_up(len(self._unsummed))
+        if self._unhashed:
+            self._digest = (self._digest + sum([entry.digest for entry in self._unhashed.values()])) % DIGEST_MODULUS
+            self._unhashed.clear()
+        return self._digest
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether the digest is known without working it out: of many that were loaded it takes seconds."""
+        return not self._unsummed
+
+    def sum_up(self, count_max: int) -> None:
+        """Work on the digest, by so many of the entries that were loaded."""
+        some = self._unsummed[-count_max:]
+        del self._unsummed[-count_max:]
+        self._digest = (self._digest + sum([entry.digest for entry in some])) % DIGEST_MODULUS
+
+    def load(self, stored: list[Entry]) -> None:
+        """Add everything that a replica holds on disk to one that is empty."""
+        keys, others = self._keys, []
+        for entry in stored:
+            if entry.attrs is None and entry.key not in keys:
+                keys[entry.key] = [entry]
+            else:
+                others.append(entry)
+        self._resort = True
+        self.count = len(stored) - len(others)
+        self._unsummed = stored if not others else [held[0] for held in keys.values()]
+        for entry in others:
+            self.add(entry)
+        if len(self._unsummed) <= SUMMED_AT_ONCE_MAX:
+            self.sum_up(SUMMED_AT_ONCE_MAX)
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry whose dot is new to this replica."""
+        self._hash_later(entry)
+        self._add(entry)
+
+    def _add(self, entry: Entry) -> None:
+        held = self._keys.get(entry.key)
+        if held is None:
+            self._keys[entry.key] = [entry]
+            self._note_new(entry.key)
+        else:
+            self._add_beside(held, entry)
+        if self.absent:
+            self.absent.discard(entry.key)
+        if entry.attrs is not None and (expires_ms := entry.expires_ms()) is not None:
+            self.expiry.add(entry, expires_ms)
+            self._expiring[entry.key] = min(expires_ms, self._expiring.get(entry.key, expires_ms))
+        self.count += 1
+
+    def _add_beside(self, held: list[Entry], entry: Entry) -> None:
+        self.plural.add(entry.key)
+        if held[-1].kind != entry.kind:
+            self.mixed.add(entry.key)
+        large = self._large.get(entry.key)
+        if large is not None:
+            large.add(entry)
+            return
+        insert(held, entry)
+        if len(held) > SMALL_ENTRIES_MAX:
+            self._large[entry.key] = KeyEntries(held)
+
+    def remove(self, key: str, removes: tuple[Dot, ...] | RemoveRange) -> list[Entry]:
+        """Remove those entries of ``key`` that ``removes`` names, and return them. What is already gone stays gone."""
+        gone = self._take_out(key, removes)
+        for entry in gone:
+            self._unhash(entry)
+        return gone
+
+    def _take_out(self, key: str, removes: tuple[Dot, ...] | RemoveRange) -> list[Entry]:
+        """The same, and the digest is the caller's."""
+        held = self._keys.get(key)
+        if not held or not removes:
+            return []
+        large = self._large.get(key)
+        gone = covered_by(held, removes) if large is None else large.covered(removes)
+        if not gone:
+            return []
+        if len(gone) == len(held):
+            self._forget(key)
+            left = []
+        elif large is not None:
+            large.remove(gone)
+            left = held
+            if len(left) <= SMALL_ENTRIES_MAX // 2:
+                del self._large[key]
+        else:
+            dots = {entry.dot for entry in gone}
+            left = self._keys[key] = [entry for entry in held if entry.dot not in dots]
+        if key in self.plural:
+            self._recheck(key, left)
+        if key in self._expiring:
+            self._recheck_expiry(key, left, gone)
+        self.count -= len(gone)
+        return gone
+
+    def put_in_place(self, gone: Entry, entry: Entry) -> None:
+        """Remove the only entry of a key and add one of the same kind; neither of them has attributes."""
+        self._keys[entry.key] = [entry]
+        self._unhash(gone)
+        self._hash_later(entry)
+
+    def _hash_later(self, entry: Entry) -> None:
+        """Most entries of keys that are written often go before anybody asks for the digest."""
+        self._unhashed[entry.dot] = entry
+        if len(self._unhashed) > UNHASHED_ENTRIES_MAX:
+            _, oldest = self._unhashed.popitem(last=False)  # of a dict it would take longer for each one gone before
+            self._digest = (self._digest + oldest.digest) % DIGEST_MODULUS
+
+    def _unhash(self, entry: Entry) -> None:
+        if self._unhashed.pop(entry.dot, None) is None:
+            self._digest = (self._digest - entry.digest) % DIGEST_MODULUS
+
+    def _forget(self, key: str) -> None:
+        """Drop a key whose last entry goes, with all that is remembered of it."""
+        del self._keys[key]
+        self._large.pop(key, None)
+        if len(self._sorted) > 2 * len(self._keys) + STALE_KEYS_MAX:
+            self._sorted = []
+            self._resort = True
+
+    def _recheck(self, key: str, left: list[Entry]) -> None:
+        if len(left) < 2:
+            self.plural.discard(key)
+        if key in self.mixed:
+            large = self._large.get(key)
+            kinds = {entry.kind for entry in left} if large is None else large.kinds
+            if len(kinds) < 2:
+                self.mixed.discard(key)
+
+    def _recheck_expiry(self, key: str, left: list[Entry], gone: list[Entry]) -> None:
+        lasting = True
+        for entry in gone:
+            if entry.attrs:
+                lasting = False
+                self.expiry.discard(entry)
+        if not lasting:
+            times = [expires_ms for entry in left if (expires_ms := entry.expires_ms()) is not None]
+            if times:
+                self._expiring[key] = min(times)
+            else:
+                del self._expiring[key]
+        self._recheck_absent(key, left)
+
+    def _recheck_absent(self, key: str, held: list[Entry]) -> None:
+        if held and all(entry.hidden for entry in held):
+            self.absent.add(key)
+        else:
+            self.absent.discard(key)
+
+    def expire(self, now_ms: int, count_max: int | None = None) -> list[Entry]:
+        """Hide what has expired since the last call; returns these entries, ``count_max`` at most if given."""
+        hidden = self.expiry.take_due(now_ms, len(self.expiry) if count_max is None else count_max)
+        for entry in hidden:
+            self._recheck_absent(entry.key, self._keys[entry.key])
+        return hidden
+
+    def unexpire(self, now_ms: int) -> list[Entry]:
+        """Show again what is hidden, if the clock has been set back; returns these entries."""
+        back = self.expiry.take_back(now_ms)
+        self.absent.difference_update(entry.key for entry in back)
+        return back
+
+    def exchange(self, gone: Iterable[Entry], come: Incoming, digest: int, whole: int | None = None) -> None:
+        """Remove entries that are held, and add others, many at once; ``digest``: the sum of the others' digests.
+
+        ``whole``: what all that is then held adds up to, where that is known: what goes is not hashed for it.
+        """
+        self._take_out_all(gone, is_hashed=whole is None)
+        fresh, others = come.lasting, come.others
+        if not self._keys.keys().isdisjoint(fresh):
+            fresh, others = {}, [*others]
+            for key, entries in come.lasting.items():
+                if key not in self._keys:
+                    fresh[key] = entries
+                elif len(entries) > ADDED_SINGLY_MAX:
+                    fresh[key] = [*self._keys[key], *entries]
+                    self.count -= len(self._keys[key])
+                else:
+                    others += entries
+        for key, entries in fresh.items():
+            if len(entries) > 1:
+                self._settle(key, entries)
+        self._keys.update(fresh)
+        self.absent.difference_update(fresh)
+        self._resort = True
+        self.count += sum(map(len, fresh.values()))
+        if whole is None:
+            self._digest = (self._digest + digest) % DIGEST_MODULUS
+        else:
+            self._digest, self._unsummed = whole % DIGEST_MODULUS, []
+            self._unhashed.clear()
+        for entry in others:
+            self._add(entry)
+
+    def _take_out_all(self, gone: Iterable[Entry], *, is_hashed: bool) -> None:
+        keys, by_key = self._keys, dict[str, list[Dot]]()
+        for entry in gone:
+            key = entry.key
+            if is_hashed or len(keys[key]) > 1 or key in self._expiring:
+                by_key.setdefault(key, []).append(entry.dot)
+            else:
+                del keys[key]
+                self.count -= 1
+        for key, dots in by_key.items():
+            if is_hashed:
+                self.remove(key, tuple(dots))
+            else:
+                self._take_out(key, tuple(dots))
+
+    def _settle(self, key: str, entries: list[Entry]) -> None:
+        """Note what is to be known of a key that comes with several entries at once."""
+        entries.sort(key=order_of)
+        self.plural.add(key)
+        if len({entry.kind for entry in entries}) > 1:
+            self.mixed.add(key)
+        if len(entries) > SMALL_ENTRIES_MAX:
+            self._large[key] = KeyEntries(entries)
+
+    def all(self) -> Iterator[Entry]:
+        """Every entry, in no order that means anything."""
+        return chain.from_iterable(self._keys.values())
+
+    def held(self, key: str) -> list[Entry]:
+        """All entries of ``key`` in causal order, expired ones included. Not to be changed."""
+        return self._keys.get(key, [])
+
+    def live(self, key: str, now_ms: int) -> list[Entry]:
+        """The entries of ``key`` that a reader sees now, in causal order. Not to be changed."""
+        held = self._keys.get(key, [])
+        if now_ms < self._expiring.get(key, now_ms + 1):
+            return held
+        return [entry for entry in held if not entry.is_expired(now_ms)]
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether this very entry is held."""
+        large = self._large.get(entry.key)
+        if large is not None:
+            return entry.dot in large.by_dot
+        return any(held is entry for held in self._keys.get(entry.key, ()))
+
+    def of_sub(self, key: str, sub: str) -> Sequence[Entry]:
+        """Those of the held entries that have this ``sub``."""
+        large = self._large.get(key)
+        if large is not None:
+            return large.by_sub.get(sub, ())
+        return [entry for entry in self._keys.get(key, ()) if entry.sub == sub]
+
+    def subs(self, key: str) -> int:
+        """How many different ones the held entries have."""
+        large = self._large.get(key)
+        if large is not None:
+            return len(large.by_sub)
+        return len({entry.sub for entry in self._keys.get(key, ()) if entry.sub is not None})
+
+    def summary(self, key: str, make: Callable[[], S]) -> S:
+        """What ``make`` works out from all held entries of ``key``. Not to be changed."""
+        large = self._large.get(key)
+        return summary_of(make, self._keys.get(key, ())) if large is None else large.summary(make)
+
+    def copy_of(self, key: str) -> KeyEntries:
+        """The held entries of ``key``, to be changed on their own."""
+        large = self._large.get(key)
+        return KeyEntries(self._keys.get(key, []).copy()) if large is None else large.copy()
+
+    def is_expiring(self, key: str) -> bool:
+        """Whether readers may not see all of the held entries of ``key``, now or later."""
+        return key in self._expiring
+
+    def keys(self, prefix: str = "", start: str = "", *, hidden: bool = False) -> Iterator[str]:
+        """Keys that readers see, begin with ``prefix`` and sort after ``start``, in order of code points; ``hidden``:
+        also those of which all has expired.
+        """
+        self._sort()
+        at = bisect_left(self._sorted, max(prefix, start + "\0" if start else ""))
+        while at < len(self._sorted):
+            key = self._sorted[at]
+            if not key.startswith(prefix):
+                return
+            if key in self._keys and (hidden or key not in self.absent):
+                yield key
+            at += 1
+
+    def _note_new(self, key: str) -> None:
+        if len(self._new) < NEW_KEYS_MAX:
+            self._new.append(key)
+        else:
+            self._resort = True
+
+    def _sort(self) -> None:
+        """Bring the order of keys up to date: what reads page by page while others write costs no sorting a page."""
+        if self._resort:
+            self._sorted = sorted(self._keys)
+            self._resort = False
+        else:
+            for key in self._new:
+                at = bisect_left(self._sorted, key)
+                if at == len(self._sorted) or self._sorted[at] != key:
+                    self._sorted.insert(at, key)
+        self._new.clear()
+
+
+def insert(held: list[Entry], entry: Entry) -> None:
+    """Insert an entry into a list in causal order: nearly always at the end."""
+    if not held or held[-1].order < entry.order:
+        held.append(entry)
+    else:
+        insort(held, entry, key=order_of)
+
+
+def covered_by(held: Iterable[Entry], removes: tuple[Dot, ...] | RemoveRange) -> list[Entry]:
+    """Those of ``held`` that ``removes`` names."""
+    if not isinstance(removes, RemoveRange):
+        dots = removes if len(removes) <= DOTS_SEARCHED_MAX else frozenset(removes)
+        return [entry for entry in held if entry.dot in dots]
+    vector, bound = removes
+    return [
+        entry
+        for entry in held
+        if entry.dot.seq <= vector.get(entry.dot.writer, 0) and (bound is None or entry.order <= bound)
+    ]

@@ -1,0 +1,73 @@
+"""What the author of a write had seen, and what the write therefore removes.
+
+The rule behind every write: *it supersedes what its author had seen*, not what this daemon happens to hold. What the
+author had seen arrives as ``seen``; a write without it is blind and replaces the winner only, as a plain SET would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from crdtsync.causality import Dot, VersionVector, merge, vector_of
+from crdtsync.core.crdt.entries import Entry
+from crdtsync.errors import CrdtSyncError
+from crdtsync.wire.change import RemoveRange
+from crdtsync.wire.limits import KEY_SIBLINGS_MAX
+from crdtsync.wire.tokens import Version
+
+READ_LONG_AGO = "?"
+NOTHING = Version()
+"""What an author knows who read the key long ago: it supersedes nothing."""
+
+Removes = tuple[Dot, ...] | RemoveRange
+
+
+class NotYet(Exception):  # not an error: the request waits
+    """The request names changes that this node does not hold yet: ``vector`` says which.
+
+    ``otherwise``: the error if no node is known that has them; None: wait all the same.
+    """
+
+    def __init__(self, vector: VersionVector, otherwise: CrdtSyncError | None = None) -> None:
+        super().__init__()
+        self.vector = vector
+        self.otherwise = otherwise
+
+
+def ahead(vector: VersionVector, version: Version) -> VersionVector:
+    """What ``version`` names and a replica at ``vector`` does not hold."""
+    named = vector_of(version.dots)
+    merge(named, version.vector or {})
+    return {writer: seq for writer, seq in named.items() if seq > vector.get(writer, 0)}
+
+
+def covered(held: Iterable[Entry], version: Version, others: bool) -> list[Entry]:
+    """Those of a key's entries that the author had seen. What the same batch wrote before is no news to it either,
+    unless it said that it had seen nothing.
+    """
+    if version is NOTHING:
+        return []
+    dots = {*version.dots, *version.others} if others else {*version.dots}
+    unseen = () if others else {*version.others}
+    vector = version.vector or {}
+    return [
+        entry
+        for entry in held
+        if entry.dot in dots
+        or not entry.row
+        or (entry.dot.seq <= vector.get(entry.dot.writer, 0) and entry.dot not in unseen)
+    ]
+
+
+def removals(gone: list[Entry], seen: Version | None) -> list[Removes]:
+    """What to write down to remove ``gone``: their dots, or, where those are many, what covers exactly them."""
+    if len(gone) <= KEY_SIBLINGS_MAX:
+        return [tuple(entry.dot for entry in gone)] if gone else []
+    if seen is None:
+        return [RemoveRange(vector_of(entry.dot for entry in gone))]
+    vector = seen.vector or {}
+    # `gone` is all that the vector covers: a delete covers the others too
+    inside = [entry.dot for entry in gone if entry.dot.seq <= vector.get(entry.dot.writer, 0)]
+    beyond = tuple(entry.dot for entry in gone if entry.dot.seq > vector.get(entry.dot.writer, 0))
+    covering: list[Removes] = [RemoveRange(vector_of(inside))] if inside else []
+    return [*covering, beyond] if beyond else covering

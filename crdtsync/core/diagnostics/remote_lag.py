@@ -1,0 +1,64 @@
+"""How far nodes are that are reached only over others: asked when somebody wants to know, and waited for, for a moment.
+
+Acknowledgements go to peers alone, and to ask costs every node a message for each change while the question stands (see
+:mod:`~crdtsync.core.peers.ack_queries`). So it is asked for what a person looks at, not for what a collector fetches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from crdtsync.causality import VersionVector
+from crdtsync.core.waiting.wait_queue import LATER, Done
+from crdtsync.errors import CrdtSyncError
+from crdtsync.wire.limits import CLUSTER_SPACE
+
+if TYPE_CHECKING:
+    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.kinds.arguments import Arguments
+
+FAR_WAIT_S = 1.0
+"""How long far nodes are waited for: an answer takes some 50 ms for each connection on its way."""
+
+
+def status_request(desk: Desk) -> Callable[[Agent, int, Arguments], object]:
+    """The handler of ``status``; with ``far`` it knows the lag of far nodes."""
+
+    def answer(agent: Agent, request: int, args: Arguments) -> object:
+        host = desk.host
+
+        def status() -> object:
+            return host.status(agent, args.get("reserved") is True)
+
+        if args.get("far") is not True:
+            return status()
+        shown = [name for name in host.replicas if name != CLUSTER_SPACE and host.guard.sees_all_of(agent, name)]
+        return knowing_far(desk, agent, request, shown, status)
+
+    return answer
+
+
+def knowing_far(desk: Desk, agent: Agent, request: int, spaces: Iterable[str], answer: Callable[[], object]) -> object:
+    """What ``answer`` returns, once far nodes have said how far they are in these spaces, or have not in time."""
+    host, mesh = desk.host, desk.host.sync.mesh
+    far = [node for node, way in mesh.reach.ways().items() if way.hops > 1]
+    wanted: dict[str, VersionVector] = {name: dict(host.replicas[name].vector) for name in spaces if far}
+    asked = mesh.ask_whole(wanted, host.now_s)
+    missing = {(name, node) for name in asked for node in far if host.spaces.may_hold(name, node)}
+
+    def check() -> object | None:
+        missing.difference_update([one for one in missing if mesh.knows(*one, host.now_s)])
+        return None if missing else Done(answer())
+
+    def expire() -> object:
+        try:
+            return Done(answer())
+        except CrdtSyncError as error:
+            return error
+
+    if check() is not None:
+        return answer()
+    desk.park(agent, request, host.now_s + FAR_WAIT_S, {}, check, expire).stands = True
+    return LATER

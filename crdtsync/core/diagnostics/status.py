@@ -1,0 +1,216 @@
+"""The status object, as documented for ``crdtsync status --json``."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.causality import missing
+from crdtsync.core.kinds.values import is_conflict
+from crdtsync.core.peers.peer_state import Peer
+from crdtsync.core.replica.replica import Replica
+from crdtsync.wire.limits import CLUSTER_SPACE
+
+if TYPE_CHECKING:
+    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.node import Node
+    from crdtsync.core.peers.peer_state import Dial
+
+
+_NOTHING_STORED = dict.fromkeys(("log_changes", "log_bytes", "history_bytes", "document_bytes"), 0)
+"""Of a space that has just been made."""
+RESERVED_PREFIX = "_"
+"""With this begin the keys that are not listed to users."""
+
+
+def build_status(node: Node, reserved: bool = False) -> dict[str, Any]:
+    """Everything that people and tools may want to know of this node, now. The shell adds what only it knows.
+
+    ``reserved``: with the space that holds the cluster's own records.
+    """
+    stats = node.storage.all_log_stats()
+    shown = {name: replica for name, replica in sorted(node.replicas.items()) if reserved or name != CLUSTER_SPACE}
+    return {
+        "node": {
+            "id": node.identity.node,
+            "name": node.identity.name,
+            "version": node.identity.version,
+            "pid": node.identity.pid,
+            "uptime_s": round(node.now_s - node.started_s, 3),
+            "state": "read-only" if node.read_only else "ready",
+            "cluster": node.identity.cluster.hex() if node.fleet.is_initialised else None,
+            "certificate_expires": node.fleet.reach.expires_ms or None,
+        },
+        "spaces": [_space(node, replica, stats.get(replica.id, {})) for replica in shown.values()],
+        "peers": [_peer(node, peer, shown) for peer in _known(node)] + [_dial(dial) for dial in _unanswered(node)],
+        "agents": _agents(node, node.desk.agents),
+        "resolvers": node.resolvers.status(),
+        "alarms": [
+            {"code": alarm.code, "message": alarm.message, "since": alarm.since_ms} for alarm in node.alarms.raised()
+        ],
+        "store": node.storage.stats(),
+        "counters": {
+            **node.counts.described(),
+            "deliveries": node.sync.received_count,
+            "alarms": node.alarms.raised_count,
+            "requests": {name: count for name, count in sorted(node.desk.requests.items()) if count},
+            "refusals": dict(sorted(node.desk.refusals.items())),
+        },
+        "usage": [usage.described() for usage in node.usages(stats)],
+    }
+
+
+def limited_status(node: Node, agent: Agent) -> dict[str, Any]:
+    """The same for one who may not read everything here, without what that would show.
+
+    Figures of a space count keys, so they are of those spaces alone of which it may read all.
+    """
+    guard = node.guard
+    shown = {
+        name: replica
+        for name, replica in sorted(node.replicas.items())
+        if name != CLUSTER_SPACE and guard.sees_all_of(agent, name)
+    }
+    whole = build_status(node)
+    own = {one.conn for one in node.desk.agents.values() if one.who == agent.who}
+    return {
+        "limited": True,
+        "node": whole["node"],
+        "spaces": [space for space in whole["spaces"] if space["name"] in shown],
+        "peers": [
+            {
+                **peer,
+                **{lag: _of_spaces(peer[lag], shown) for lag in ("behind", "ahead")},
+                "snapshot": None,
+                "last_error": "",  # why a connection was closed may name what was on it
+            }
+            for peer in whole["peers"]
+        ],
+        "agents": _agents(node, own),
+        "resolvers": [one for one in whole["resolvers"] if one["space"] in shown],
+        "alarms": [],
+        "store": {},
+        "counters": {},
+        "usage": [],
+    }
+
+
+def _of_spaces(lag: Mapping[str, int], shown: Mapping[str, Replica]) -> dict[str, int]:
+    return {name: count for name, count in lag.items() if name in shown}
+
+
+def _agents(node: Node, conns: Container[int]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": agent.name,
+            "who": agent.who,
+            "uid": agent.uid,
+            "pid": agent.pid,
+            "since": agent.since_ms,
+            "watches": node.desk.watches.count(agent.conn),
+        }
+        for _, agent in sorted(node.desk.agents.items())
+        if agent.name and agent.conn in conns
+    ]
+
+
+def _space(node: Node, replica: Replica, stats: Mapping[str, int]) -> dict[str, Any]:
+    entries = replica.entries
+    # Schemas that two hosts declared at once are shown by `schema show`; `conflicts` does not list them.
+    listed = (key for key in entries.plural if not key.startswith(RESERVED_PREFIX))
+    conflicting = sum(1 for key in listed if is_conflict(entries, entries.live(key, node.now_ms)))
+    return {
+        "name": replica.name,
+        "epoch": replica.epoch,
+        "keys": len(entries) - len(entries.absent) - sum(1 for _ in entries.keys(RESERVED_PREFIX)),
+        "entries": entries.count - entries.expiry.hidden_count,
+        "siblings": conflicting,
+        "version_vector": {str(writer): seq for writer, seq in sorted(replica.vector.items())},
+        "digest": f"{entries.digest:032x}",
+        **_NOTHING_STORED,
+        **stats,
+        "log_bytes_max": node.retention.caps.log_bytes_max,
+        "history_bytes_max": node.retention.caps.history_bytes_max,
+        "pending_changes": len(replica.gate),
+        "checkpoint_age_s": None,
+    }
+
+
+def _known(node: Node) -> list[Peer]:
+    """All nodes that this one has met, and the members that it has only heard of."""
+    unmet = {
+        each.node: Peer(each.node, each.name, url=f"wss://{each.addresses[0]}" if each.addresses else "")
+        for each in node.fleet.others()
+        if each.node not in node.sync.peers
+    }
+    return [peer for _, peer in sorted({**node.sync.peers, **unmet}.items())]
+
+
+def _unanswered(node: Node) -> list[Dial]:
+    """Addresses at which nobody has answered yet, and that are not known to be those of a member."""
+    known = {f"wss://{address}" for each in node.fleet.others() for address in each.addresses}
+    return [dial for url, dial in sorted(node.sync.dials.items()) if not dial.node and url not in known]
+
+
+def _peer(node: Node, peer: Peer, replicas: Mapping[str, Replica]) -> dict[str, Any]:
+    link = peer.link
+    acked = {name: peer.acked.get(name, {}) for name in replicas if node.spaces.may_hold(name, peer.node)}
+    dial = _dial_of(node, peer)
+    via = "" if link is not None else node.sync.mesh.reach.via(peer.node)
+    misled = "" if link is not None else node.fleet_news.misled_by(peer.node, node.fleet.membership)
+    away = "down" if misled else _unlinked_state(node, dial)
+    state = "connected" if link is not None else "indirect" if via else away
+    if via:  # what it has is asked for only while somebody waits for it
+        acked = {name: vector for name, vector in acked.items() if node.sync.mesh.knows(name, peer.node, node.now_s)}
+    return {
+        "id": peer.node,
+        "name": peer.name,
+        "url": peer.url or (link.url if link is not None else "" if dial is None else dial.url),
+        "direction": None if link is None else ("out" if link.dialled else "in"),
+        "state": state,
+        "hops": node.sync.mesh.reach.hops(peer.node),
+        "via": node.sync.peers[via].name if via else None,
+        "rtt_ms": None if link is None else link.rtt_ms,
+        "behind": {name: missing(vector, replicas[name].vector) for name, vector in acked.items()},
+        "ahead": {name: missing(replicas[name].vector, vector) for name, vector in acked.items()},
+        "last_seen": peer.last_seen_ms,
+        "last_error": misled or ("" if via else (dial.last_error if dial and link is None else "") or peer.last_error),
+        "clock_skew_ms": peer.clock_skew_ms,
+        "snapshot": None if link is None else node.sync.transfers.progress(link),
+    }
+
+
+def _dial_of(node: Node, peer: Peer) -> Dial | None:
+    """How it goes at the address at which a node was found last; before that, at one that it says is its own."""
+    member = node.fleet.membership.members.get(peer.node)
+    own = () if member is None or peer.url else (f"wss://{address}" for address in member.addresses)
+    tried = (node.sync.dials[url] for url in (peer.url, *own) if url in node.sync.dials)
+    return next(tried, None)
+
+
+def _unlinked_state(node: Node, dial: Dial | None) -> str:
+    """What a node without a connection is called, whatever its address answered last."""
+    if node.fleet.is_initialised and not node.fleet.is_member:
+        return "refused"
+    if dial is None:
+        return "down"
+    return "connecting" if dial.state == "connected" else dial.state
+
+
+def _dial(dial: Dial) -> dict[str, Any]:
+    return {
+        "id": None,
+        "name": None,
+        "url": dial.url,
+        "direction": "out",
+        "state": dial.state,
+        "hops": None,
+        "via": None,
+        "rtt_ms": None,
+        "behind": {},
+        "ahead": {},
+        "last_seen": None,
+        "last_error": dial.last_error,
+        "clock_skew_ms": None,
+        "snapshot": None,
+    }

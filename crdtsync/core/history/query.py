@@ -1,0 +1,211 @@
+"""What was written to a key, by whom, having seen what, and what became of it: newest first, page by page.
+
+The live entries come from memory, the dead ones from disk, and those that died in this turn from what is about to go
+there. So a page costs what is on it, however much there is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from heapq import merge as merge_sorted
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.causality import Writer, hlc_ms
+from crdtsync.core.crdt.entries import Entry, order_of
+from crdtsync.core.history.operation_names import writing_operation
+from crdtsync.core.history.removal_reason import Fate
+from crdtsync.core.kinds.counter import RESET, net_of
+from crdtsync.core.kinds.values import kind_name
+from crdtsync.core.storage.interface import PastRow
+from crdtsync.core.text.lineage import document_of
+from crdtsync.errors import InvalidRequest
+from crdtsync.wire.change import Kind, Order
+from crdtsync.wire.codec import pack
+from crdtsync.wire.limits import shown
+from crdtsync.wire.tokens import decode_dot, encode_dot, encode_token
+
+if TYPE_CHECKING:
+    from crdtsync.core.reads.operations import Reader
+    from crdtsync.core.replica.replica import Replica
+
+HISTORY_ROWS_MAX = 500
+"""Rows looked at for one page of history."""
+HISTORY_BYTES_MAX = 1024 * 1024
+
+Item = dict[str, Any]
+LIVE = "live"
+_FATES = {fate.value: fate.name.lower() for fate in Fate}
+
+
+def history_of_key(reader: Reader, key: str, before: Order | None, limit: int, *, is_lost: bool) -> Item:
+    """One page: the newest values of ``key`` before a place, ``limit`` at most; edits of a text by one author count as
+    one.
+    """
+    rows = islice(rows_of_key(reader, key, before, is_lost=is_lost), HISTORY_ROWS_MAX + 1)
+    items: list[Item] = []
+    more, size_bytes, place = False, 0, before
+    for looked_at, row in enumerate(rows):
+        joins = bool(items) and is_same_edit(items[-1], row, reader.node_of)
+        full = not joins and (len(items) == limit or (bool(items) and size_bytes >= HISTORY_BYTES_MAX))
+        more = full or looked_at == HISTORY_ROWS_MAX
+        if more:
+            break
+        place = row.entry.order
+        if joins:
+            join_edits(items[-1], describe_past(reader, row))
+        else:
+            items.append(describe_past(reader, row))
+            size_bytes += len(row.entry.value or b"") + 200
+    return page(reader.replica, items, place if more else None)
+
+
+def page(replica: Replica, items: list[Item], place: Order | None) -> Item:
+    """The answer. ``before`` is where the next page begins, if there is one; ``complete`` and ``since`` say how far
+    back history reaches here.
+    """
+    return {
+        "items": items,
+        "before": None if place is None else encode_order(place),
+        "complete": not replica.past.floor,
+        "since": replica.past.since_ms or None,
+        "token": encode_token([(replica.name, replica.epoch, replica.vector)]),
+    }
+
+
+def rows_of_key(reader: Reader, key: str, before: Order | None, *, is_lost: bool) -> Iterator[PastRow]:
+    """All that is known of ``key``, newest first; dead rows are read from disk as they are needed."""
+    past = reader.replica.past
+    buried = [
+        row
+        for row in past.buried.get(key, ())
+        if (before is None or row.entry.order < before) and (not is_lost or row.fate == Fate.LOST)
+    ]
+    recent = [iter(sorted(buried, key=_order, reverse=True))]
+    if not is_lost:
+        recent.append(_living(reader, key, before))
+    known = (row._replace(seen=past.seen(row.entry)) for row in merge_sorted(*recent, key=_order, reverse=True))
+    dead = _dead(partial(reader.storage.dead, reader.replica.id, key, is_lost=is_lost), before)
+    return merge_sorted(known, dead, key=_order, reverse=True)
+
+
+def _living(reader: Reader, key: str, before: Order | None) -> Iterator[PastRow]:
+    held = reader.replica.entries.held(key)
+    end = len(held) if before is None else bisect_left(held, before, key=order_of)
+    return (PastRow(held[at], None) for at in range(end - 1, -1, -1))
+
+
+def _order(row: PastRow) -> Order:
+    return row.entry.order
+
+
+def _dead(read: Callable[..., Sequence[PastRow]], before: Order | None) -> Iterator[PastRow]:
+    """Dead rows in small portions: most readers want few."""
+    portion = 32
+    while True:
+        rows = read(before, rows_max=portion)
+        yield from rows
+        if len(rows) < portion:
+            return
+        before = rows[-1].entry.order
+        portion = min(2 * portion, HISTORY_ROWS_MAX)
+
+
+# -- one value -----------------------------------------------------------------------------------------------
+
+
+def describe_past(reader: Reader, row: PastRow) -> Item:
+    """One value as agents see it."""
+    replica, entry = reader.replica, row.entry
+    attrs = entry.attrs or {}
+    point = {entry.dot.writer: entry.dot.seq}
+    item: Item = {
+        "key": entry.key,
+        "kind": kind_name(entry.kind),
+        "op": writing_operation(entry.kind, entry.sub, attrs),
+        "value": _shown_value(entry),
+        "dot": encode_dot(entry.dot),
+        "agent": entry.agent,
+        "node": reader.node_of(entry.dot.writer),
+        "time": hlc_ms(entry.hlc),
+        "confidence": attrs.get("confidence"),
+        "meta": attrs.get("meta"),
+        "ttl": attrs.get("ttl"),
+        "token": encode_token([(replica.name, replica.epoch, point)]),
+        **replica.past.describe(row.seen),
+        "fate": _fate(reader, row),
+        "removed_by": _describe_removal(reader, row),
+    }
+    if entry.kind == Kind.MAP:
+        item["field"] = entry.sub
+    if entry.kind == Kind.TEXT:
+        item |= {"document": encode_dot(document_of(entry)), "edits": 1, "began": item["time"]}
+    return item
+
+
+def _shown_value(entry: Entry) -> bytes | None:
+    """None where a part of a document is not a value of its own."""
+    if entry.kind == Kind.TEXT or (entry.kind == Kind.COUNTER and entry.sub == RESET):
+        return None
+    return pack(net_of(entry)) if entry.kind == Kind.COUNTER else entry.value
+
+
+def _fate(reader: Reader, row: PastRow) -> str | None:
+    if row.position == 0:
+        return "expired" if row.entry.is_expired(reader.now_ms) else LIVE
+    return None if row.fate is None else _FATES.get(row.fate)
+
+
+def _describe_removal(reader: Reader, row: PastRow) -> Item | None:
+    if row.removal is None:
+        return None
+    dot, hlc, agent, operation = row.removal
+    return {
+        "op": operation,
+        "dot": encode_dot(dot),
+        "agent": agent,
+        "node": reader.node_of(dot.writer),
+        "time": hlc_ms(hlc),
+    }
+
+
+# -- edits of a text by one author ---------------------------------------------------------------------------
+
+
+def is_same_edit(item: Item, row: PastRow, node_of: Callable[[Writer], str]) -> bool:
+    """Whether an older row is an edit of the same text by the same author, with no other between, that went on."""
+    entry = row.entry
+    return (
+        entry.kind == Kind.TEXT
+        and item["op"] == "text" == writing_operation(entry.kind, entry.sub, entry.attrs or {})
+        and row.fate == Fate.REPLACED
+        and item["key"] == entry.key
+        and item["agent"] == entry.agent
+        and item["document"] == encode_dot(document_of(entry))
+        and item["node"] == node_of(entry.dot.writer)
+    )
+
+
+def join_edits(item: Item, older: Item) -> None:
+    """Count older edits into an item."""
+    item["edits"] += older["edits"]
+    item["began"], item["seen"] = older["began"], older["seen"]
+
+
+# -- places ----------------------------------------------------------------------------------------------------
+
+
+def encode_order(order: Order) -> str:
+    """A place among the values of a key, as a request names it."""
+    hlc, *dot = order
+    return f"{hlc}.{'.'.join(map(str, dot))}"
+
+
+def decode_order(text: object) -> Order:
+    """:raises InvalidRequest: not a place."""
+    hlc, _, dot = text.partition(".") if isinstance(text, str) and len(text) <= 80 else ("", "", "")
+    if not (hlc.isascii() and hlc.isdigit()) or int(hlc) >= 1 << 64:
+        raise InvalidRequest(f"{shown(text)} is not a place in history: it comes from the page before, as its before")
+    return (int(hlc), *decode_dot(dot))

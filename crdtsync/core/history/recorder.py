@@ -1,0 +1,147 @@
+"""What a replica remembers of what is no longer alive: what is written down when something is removed.
+
+The rows go to disk with the commit under way. Until then ``buried`` holds what has died since the last commit (what its
+entries had ``seen`` is looked up when asked for), so that a reader who is answered within the same turn misses nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from crdtsync.causality import Dot, VersionVector, merge
+from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.history.operation_names import operation_of
+from crdtsync.core.history.removal_reason import Fate, fates_of
+from crdtsync.core.storage.interface import PastRow, Removal, RemovalRow, RemovedRow, pack_vector
+from crdtsync.core.storage.write_batch import Ledger
+from crdtsync.wire.change import Change, Op, RemoveRange, flat_removes
+from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.tokens import encode_dot, encode_token
+
+if TYPE_CHECKING:
+    from crdtsync.core.replica.replica import Replica
+
+_row: Any = tuple.__new__  # what a NamedTuple's own constructor does in the end, without a call of Python's
+
+_BLIND = 2
+_NOTHING = pack(None)
+
+
+class Seen(NamedTuple):
+    """What an operation took the place of: single ``dots``, or all of the key that ``vector`` covers.
+
+    ``blind``: its author had not read it.
+    """
+
+    dots: tuple[Dot, ...] = ()
+    vector: VersionVector | None = None
+    blind: bool = False
+
+
+def seen_by(op: Op) -> bytes:
+    """What an operation takes the place of, as an entry's row has it."""
+    if not op.removes:
+        return _NOTHING
+    plain = flat_removes(op.removes)
+    return pack({_BLIND: plain}) if op.blind and not isinstance(op.removes, RemoveRange) else pack(plain)
+
+
+def decode_seen(packed: bytes) -> Seen:
+    """The opposite."""
+    plain = unpack(packed, strict_map_key=False)
+    if isinstance(plain, dict) and _BLIND not in plain:
+        flat = plain[0]
+        return Seen((), dict(zip(flat[::2], flat[1::2], strict=True)))
+    flat = (plain[_BLIND] if isinstance(plain, dict) else plain) or []
+    dots = tuple(Dot(*parts) for parts in zip(flat[::3], flat[1::3], flat[2::3], strict=True))
+    return Seen(dots, None, isinstance(plain, dict))
+
+
+class Past:
+    """Of one replica. ``floor`` is the vector below which history no longer tells all, ``since_ms`` the time since
+    when it does: 0 if nothing is missing.
+    """
+
+    def __init__(self, replica: Replica, ledger: Ledger, floor: VersionVector, since_ms: int) -> None:
+        self.floor = floor
+        self.since_ms = since_ms
+        self.buried: dict[str, list[PastRow]] = {}
+        self._replica = replica
+        self._ledger = ledger
+
+    # -- while changes are applied -----------------------------------------------------------------------------
+
+    def bury(self, change: Change, n: int, removed: Sequence[Entry], position: int, now_ms: int) -> None:
+        """Operation ``n`` of a change has removed these entries, and names perhaps others that were gone already."""
+        batch, op = self._ledger.batch, change.ops[n]
+        operation = operation_of(op)
+        if removed:
+            fates = fates_of(
+                change, n, removed, lambda entry: self.is_same_author(entry, change), self._replica.entries.policy_of
+            )
+            operation = "trim" if fates[0] == Fate.TRIMMED else operation
+            removal = Removal(Dot(change.writer, change.seq, n), change.hlc, change.agent, operation)
+            buried = self.buried.setdefault(op.key, [])
+            for entry, fate in zip(removed, fates, strict=True):
+                buried.append(PastRow(entry, None, position, fate, removal))
+                batch.removed_rows.append(RemovedRow(entry.row, position, now_ms, n, fate))
+        removes, hlc = pack(flat_removes(op.removes)), change.hlc.to_bytes(8, "big")
+        batch.removals.append(
+            RemovalRow(
+                self._replica.id, op.key, change.writer, change.seq, n, removes, position, now_ms,
+                hlc, change.agent, operation,
+            )
+        )  # fmt: skip
+
+    def bury_unknown(self, gone: Iterable[Entry], position: int, now_ms: int) -> None:
+        """These have been removed elsewhere: a snapshot does not tell by whom."""
+        buried, removed_rows = self.buried.setdefault, self._ledger.batch.removed_rows
+        for entry in gone:
+            buried(entry.key, []).append(_row(PastRow, (entry, None, position, None, None)))
+            removed_rows.append(_row(RemovedRow, (entry.row, position, now_ms, None, None)))
+
+    def cut(self, floor: VersionVector, time_ms: int) -> None:
+        """From now on nothing is told of what was superseded before: neither below ``floor`` nor before that time."""
+        merge(self.floor, floor)
+        self.since_ms = max(self.since_ms, time_ms)
+        self._ledger.batch.history_floors.append((pack_vector(self.floor), self.since_ms, self._replica.id))
+
+    def committed(self) -> None:
+        """All that was buried is on disk."""
+        self.buried.clear()
+
+    # -- for readers -------------------------------------------------------------------------------------------
+
+    def seen(self, entry: Entry) -> bytes | None:
+        """What the operation that wrote an entry took the place of, for one that was alive at the last commit or is
+        now; None: not known here.
+        """
+        rows = self._ledger.batch.entries
+        if rows and entry.row >= rows[0].row:
+            at = bisect_left(rows, entry.row, key=itemgetter(0))
+            if at < len(rows) and rows[at].row == entry.row:
+                return rows[at].seen
+        return self._replica.storage.seen(entry.row)
+
+    def describe(self, packed: bytes | None) -> dict[str, Any]:
+        """What the write of a value took the place of, as agents see it: ``seen`` is None where that is not known here.
+
+        ``blind`` are those that it had not read; ``seen_all`` stands for all of the key that its token covers.
+        """
+        if packed is None:
+            return {"seen": None}
+        seen = decode_seen(packed)
+        if seen.vector is not None:
+            return {"seen": [], "seen_all": encode_token([(self._replica.name, self._replica.epoch, seen.vector)])}
+        dots = [encode_dot(dot) for dot in seen.dots]
+        return {"seen": [], "blind": dots} if seen.blind else {"seen": dots}
+
+    def is_same_author(self, entry: Entry, change: Change) -> bool:
+        """Whether a change is of the author of an entry."""
+        if entry.agent != change.agent or entry.dot.writer == change.writer:
+            return entry.agent == change.agent
+        nodes = {self._replica.origins.get(writer, ("",))[0] for writer in (entry.dot.writer, change.writer)}
+        return len(nodes) == 1 and "" not in nodes

@@ -1,0 +1,187 @@
+"""What a node is fed, and what it hands out: events in, :class:`Ready` out; see :mod:`crdtsync.core.node`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from crdtsync.core.agents.cluster_requests import Chore, ChoreDone
+from crdtsync.core.agents.connection import Reply
+from crdtsync.core.cluster.admission import Reach
+from crdtsync.core.cluster.membership import Membership
+from crdtsync.core.cluster.node_alarms import LetIn, Misled, NoMetrics, NotJoined, NotListening, NotMerged
+from crdtsync.core.storage.interface import Batch
+from crdtsync.wire.peer.joining import Join
+
+
+class Now(NamedTuple):
+    """The time, from outside: wall clock in ms since 1970 UTC, and a monotonic clock in seconds."""
+
+    wall_ms: int
+    mono_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOpened:
+    """An agent attached on connection ``conn``. ``is_local``: its user owns the socket or is in the socket's group."""
+
+    conn: int
+    uid: int
+    pid: int
+    gids: tuple[int, ...] = ()
+    is_local: bool = True
+
+
+class AgentFrame(NamedTuple):
+    """An agent sent a frame. (A tuple: the cheapest to make, and there is one for each request.)"""
+
+    conn: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFlow:
+    """An agent's connection takes no more for now (``blocked``), or does so again."""
+
+    conn: int
+    blocked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AgentClosed:
+    """An agent's connection is gone."""
+
+    conn: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerOpened:
+    """A connection to another daemon stands; ``dialled``: this side made it.
+
+    ``node`` is the node whose key the other side has proven to have; empty in plain text.
+    """
+
+    conn: int
+    url: str
+    dialled: bool
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerFrame:
+    """Another daemon sent a message."""
+
+    conn: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PeerClosed:
+    """A connection to another daemon is gone."""
+
+    conn: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeerFlowed:
+    """Bytes flow over a connection to a peer, at a rate worth the name."""
+
+    conn: int
+
+
+@dataclass(frozen=True, slots=True)
+class DialState:
+    """How it goes at an address that is dialled: ``down``, ``refused``, or ``removed``, as a member there says."""
+
+    url: str
+    state: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSpace:
+    """Whether there is room to write; ``reason`` is what refused writers are told, empty if there is."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtUsage:
+    """It is time to look how full everything is, and to raise alarms; ``disk``: what there is to say of that."""
+
+    disk: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinOpened:
+    """A connection stands to a node that asks to join. It ends with a :class:`PeerClosed`."""
+
+    conn: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAsked:
+    """What it asked; ``pin`` is that of the certificate in it, ``is_signed`` whether its key has signed it."""
+
+    conn: int
+    join: Join
+    pin: str
+    is_signed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBack:
+    """A change that was acknowledged here, and that the tables lack; see :mod:`crdtsync.core.replay`."""
+
+    space: int
+    body: bytes
+
+
+Event = (
+    AgentOpened
+    | AgentFrame
+    | AgentFlow
+    | AgentClosed
+    | PeerOpened
+    | PeerFrame
+    | PeerClosed
+    | PeerFlowed
+    | DialState
+    | DiskSpace
+    | JoinOpened
+    | JoinAsked
+    | Reach
+    | Misled
+    | NotJoined
+    | NotMerged
+    | LetIn
+    | NoMetrics
+    | NotListening
+    | ChoreDone
+    | LookAtUsage
+    | TakeBack
+    | Tick
+)
+
+
+class Ready(NamedTuple):
+    """What the caller must do, in this order: persist (one durable commit), then send and reply, then close.
+
+    ``membership``: who belongs to the cluster from now on, if that has changed. ``chores`` end with a
+    :class:`~crdtsync.core.agents.cluster_requests.ChoreDone`.
+    """
+
+    persist: Batch
+    sends: list[tuple[int, bytes]]
+    replies: list[Reply]
+    peer_closes: list[tuple[int, str]]
+    agent_closes: list[tuple[int, str]]
+    membership: Membership | None = None
+    chores: Sequence[Chore] = ()

@@ -1,0 +1,64 @@
+"""The arguments of agents' requests that several operations share, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from crdtsync.errors import InvalidEncoding, InvalidRequest, InvalidValue
+from crdtsync.wire.codec import check_value, unpack
+from crdtsync.wire.limits import check_value_size
+
+Arguments = Mapping[str, Any]
+Result = dict[str, Any]
+
+TTL_MS_MAX = 1 << 48
+
+
+def packed_argument(packed: object, what: str = "value") -> bytes:
+    """``packed`` if it is the msgpack of a value that can be stored.
+
+    :raises InvalidRequest: not bytes.
+    :raises InvalidValue: bytes of something else.
+    :raises TooLarge: over the limit of a value.
+    """
+    if type(packed) is not bytes:
+        raise InvalidRequest(f"{what} must be the bytes of a msgpack value")
+    check_value_size(len(packed))
+    try:
+        check_value(unpack(packed))
+    except InvalidEncoding as error:
+        raise InvalidValue(f"the value cannot be stored: {error.message}", path="$") from None
+    return packed
+
+
+def attributes(args: Arguments) -> dict[str, Any] | None:
+    """What a write says about its value: ``ttl``, ``confidence``, ``meta``; None if nothing."""
+    attrs: dict[str, Any] = {}
+    ttl, confidence, meta = args.get("ttl"), args.get("confidence"), args.get("meta")
+    if ttl is not None:
+        if type(ttl) is not int or not 1 <= ttl <= TTL_MS_MAX:
+            raise InvalidRequest(f"ttl must be a whole number of milliseconds from 1 to {TTL_MS_MAX:,}")
+        attrs["ttl"] = ttl
+    if confidence is not None:
+        if type(confidence) not in (int, float) or not 0 <= confidence <= 1:
+            raise InvalidRequest("confidence must be a number from 0 to 1")
+        attrs["confidence"] = float(confidence)
+    if meta is not None:
+        attrs["meta"] = packed_argument(meta, "meta")
+    return attrs or None
+
+
+TIMEOUT_MS_DEFAULT = 30_000
+TIMEOUT_MS_MAX = 24 * 3600 * 1000
+
+
+def timeout_ms(args: Arguments) -> int:
+    """How long a request may wait.
+
+    :raises InvalidRequest: it says something else than a time up to 24 h.
+    """
+    given = args.get("timeout", TIMEOUT_MS_DEFAULT)
+    if type(given) is not int or not 0 <= given <= TIMEOUT_MS_MAX:
+        raise InvalidRequest("timeout must be a whole number of milliseconds, up to 24 h")
+    return given

@@ -1,0 +1,181 @@
+"""From entries to what a reader sees: one winner, its siblings, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.causality import Writer, hlc_ms, vector_of
+from crdtsync.core.crdt.entries import Entries, Entry
+from crdtsync.core.crdt.read_policies import LWW, Policy
+from crdtsync.core.kinds.base import FieldSibling, Sibling
+from crdtsync.core.kinds.registry import rules_of
+from crdtsync.errors import TooLarge
+from crdtsync.wire.change import Kind, Order
+from crdtsync.wire.limits import KEY_SIBLINGS_MAX
+from crdtsync.wire.tokens import VERSION_DOTS_MAX, Version, encode_dot, encode_version
+
+if TYPE_CHECKING:
+    from crdtsync.core.replica.replica import Replica
+
+KIND_NAMES = {kind.value: kind.name.lower() for kind in Kind}
+
+ReadValue = Callable[["Replica", Sibling], bytes | None]
+
+
+def kind_name(kind: int) -> str:
+    """The name of a kind, also of one that only newer versions know."""
+    return KIND_NAMES.get(kind, f"kind-{kind}")
+
+
+def siblings(entries: Entries, live: list[Entry], policy: Policy | None = None) -> list[Sibling]:
+    """The concurrent values among the live entries of a key, the winner first.
+
+    By the key's read policy, or another one; by default highest hybrid time, then highest writer.
+    """
+    if len(live) < 2:
+        return [live] if live else []
+    key = live[0].key
+    if key in entries.mixed:
+        return grouped(live, policy or entries.policy_of(key))
+    if rules_of(live[0].kind).split is None:
+        return [live]
+    return _in_order(live, policy or entries.policy_of(key))
+
+
+def grouped(live: list[Entry], policy: Policy = LWW) -> list[Sibling]:
+    """The same, of entries that may be of several kinds.
+
+    Among kinds the newest entry decides, whatever the policy: it orders the values of that kind, which come first.
+    """
+    kinds: dict[int, list[Entry]] = {}
+    for entry in live:
+        kinds.setdefault(entry.kind, []).append(entry)
+    leading = kinds.pop(live[-1].kind)
+    others = newest_first([group for one_kind in kinds.values() for group in _in_order(one_kind, LWW)])
+    if policy.rank is None or rules_of(leading[0].kind).ranked is None:
+        return newest_first([*_in_order(leading, LWW), *others])
+    return [*_in_order(leading, policy), *others]
+
+
+def _in_order(one_kind: list[Entry], policy: Policy) -> list[Sibling]:
+    rules = rules_of(one_kind[0].kind)
+    if policy.rank is not None and rules.ranked is not None:
+        return rules.ranked.split(one_kind, policy.rank)
+    return [one_kind] if rules.split is None else newest_first(rules.split(one_kind))
+
+
+def policy_of(entries: Entries, groups: list[Sibling]) -> Policy:
+    """The policy that decides among these values of a key; the default for kinds that have nothing to decide."""
+    newest = groups[0][-1]
+    return LWW if rules_of(newest.kind).ranked is None else entries.policy_of(newest.key)
+
+
+def newest_first(groups: list[Sibling]) -> list[Sibling]:
+    """In the order in which readers are shown them."""
+    return sorted(groups, key=_newest, reverse=True) if len(groups) > 1 else groups
+
+
+def _newest(group: Sibling) -> Order:
+    return group[-1].order
+
+
+def is_conflict(entries: Entries, live: list[Entry]) -> bool:
+    """Whether there is more than one value."""
+    if len(live) < 2:
+        return False
+    if live[0].key in entries.mixed:
+        return len(grouped(live)) > 1
+    split = rules_of(live[0].kind).split
+    return split is not None and len(split(live)) > 1
+
+
+def concerned(replica: Replica, schema_key: str, prefix: str, now_ms: int) -> list[str]:
+    """The keys with several values of which another one may come first after a change of that schema."""
+    entries = replica.entries
+    found = replica.schemas.concerned(schema_key, prefix)
+    return [key for key in found if is_conflict(entries, entries.live(key, now_ms))]
+
+
+def version_of(shown: list[Entry], others: list[Entry] = []) -> Version:  # noqa: B006  # never changed
+    """What a reader knows who was handed ``shown`` while ``others`` were alive too.
+
+    A vector covers whatever the same writers wrote before, so it stands only for a reader who was handed all of that
+    but ``others``.
+    """
+    hlc = max((entry.hlc for entry in shown), default=0)
+    unseen = tuple(entry.dot for entry in others[:VERSION_DOTS_MAX])
+    if len(shown) > KEY_SIBLINGS_MAX and len(unseen) == len(others):
+        return Version((), unseen, vector_of(entry.dot for entry in shown), hlc)
+    return Version(tuple(entry.dot for entry in shown[-VERSION_DOTS_MAX:]), unseen, None, hlc)
+
+
+def packed_value(replica: Replica, group: Sibling) -> bytes | None:
+    """The value of one sibling as msgpack; None if it was purged.
+
+    :raises TooLarge: it does not fit into one reply.
+    """
+    return rules_of(group[-1].kind).read(replica, group)
+
+
+def readable_value(replica: Replica, group: Sibling) -> bytes | None:
+    """The same; None also for what does not fit into one reply."""
+    try:
+        return packed_value(replica, group)
+    except TooLarge:
+        return None
+
+
+def inline_value(replica: Replica, group: Sibling) -> bytes | None:
+    """The value of one sibling where many are listed: None for what may be long."""
+    rules = rules_of(group[-1].kind)
+    return rules.read(replica, group) if rules.is_inline(replica, group) else None
+
+
+def describe(
+    replica: Replica,
+    group: Sibling,
+    node_of: Callable[[Writer], str],
+    read: ReadValue = packed_value,
+) -> dict[str, Any]:
+    """One sibling as agents see it."""
+    newest = group[-1]
+    attrs = newest.attrs or {}
+    described = {
+        "kind": kind_name(newest.kind),
+        "value": read(replica, group),
+        "dot": encode_dot(newest.dot),
+        "agent": newest.agent,
+        "node": node_of(newest.dot.writer),
+        "time": hlc_ms(newest.hlc),
+        "confidence": attrs.get("confidence"),
+        "meta": attrs.get("meta"),
+        "ttl": attrs.get("ttl"),
+    }
+    if isinstance(group, FieldSibling):
+        described["field"] = newest.sub
+    return described
+
+
+def with_seen(replica: Replica, groups: list[Sibling], described: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Siblings as agents see them, each with what its author had seen; a value without siblings as it is."""
+    if len(groups) < 2:
+        return described
+    past = replica.past
+    return [one | past.describe(past.seen(group[-1])) for one, group in zip(described, groups, strict=True)]
+
+
+def describe_key(
+    replica: Replica,
+    key: str,
+    live: list[Entry],
+    node_of: Callable[[Writer], str],
+    read: ReadValue = packed_value,
+) -> dict[str, Any] | None:
+    """The entry of a key: the winner with its siblings and a version that covers all of them. None: absent."""
+    groups = siblings(replica.entries, live)
+    if not groups:
+        return None
+    winner, *others = with_seen(replica, groups, [describe(replica, group, node_of, read) for group in groups])
+    about = {"version": encode_version(version_of(live)), "policy": policy_of(replica.entries, groups).name}
+    return {"key": key, **winner, **about, "siblings": others}

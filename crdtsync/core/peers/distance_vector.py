@@ -1,0 +1,122 @@
+"""Which nodes are reached over others, and over which peer: what peers tell of it, and what they are told.
+
+Each node tells its peers which nodes it reaches and over how many connections; the nearest word counts (a distance
+vector: Bellman 1957). A peer is not told of nodes that are reached over itself, and what is further away than
+``HOPS_MAX`` is not reached, so that a node which has gone is forgotten everywhere soon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from crdtsync.core.peers.outbox import Outbox
+from crdtsync.core.peers.peer_state import Link
+from crdtsync.wire.peer.meshing import HOPS_MAX, Reached
+from crdtsync.wire.peer.messages import MESH
+
+TELL_INTERVAL_S = 0.2
+"""How long news is collected before peers are told."""
+
+
+class Way(NamedTuple):
+    """Over how many connections a node is reached, and over which of this node's first."""
+
+    hops: int
+    conn: int
+
+
+class Reach:
+    """See the module's description. ``is_stale``: connections, or what peers tell, have changed.
+
+    ``has_far``: some nodes are reached over others alone.
+    """
+
+    def __init__(self, node: str, links: Mapping[int, Link], outbox: Outbox) -> None:
+        self.is_stale = False
+        self.has_far = False
+        self._node = node
+        self._links = links
+        self._outbox = outbox
+        self._heard: dict[int, Mapping[str, int]] = {}
+        self._told: dict[int, Mapping[str, int]] = {}
+        self._ways: dict[str, Way] = {}
+        self._has_news = False
+        self._tell_s: float | None = None
+
+    def heard(self, link: Link, message: Reached) -> None:
+        """A peer tells which nodes it reaches over others."""
+        self._heard[link.conn] = message.nodes
+        self.is_stale = True
+
+    def ways(self) -> Mapping[str, Way]:
+        """The nodes that are up, as far as is known, by the way to each."""
+        if self.is_stale:
+            self._refresh()
+        return self._ways
+
+    def hops(self, node: str) -> int | None:
+        """Over how many connections a node is reached; None: it is not."""
+        way = self.ways().get(node)
+        return None if way is None else way.hops
+
+    def via(self, node: str) -> str:
+        """The peer over which a node is reached, itself if it is connected; empty: it is not reached."""
+        way = self.ways().get(node)
+        link = None if way is None else self._links.get(way.conn)
+        return "" if link is None else link.peer_node
+
+    def _refresh(self) -> None:
+        self.is_stale = False
+        for conn in [conn for conn in {*self._heard, *self._told} if conn not in self._links]:
+            self._heard.pop(conn, None)
+            self._told.pop(conn, None)
+        ways: dict[str, Way] = {}
+        for conn, link in sorted(self._links.items()):
+            if link.hello is None:
+                continue
+            _offer(ways, link.hello.node, Way(1, conn))
+            for node in link.nodes:
+                _offer(ways, node, Way(2, conn))
+            for node, hops in self._heard.get(conn, {}).items():
+                _offer(ways, node, Way(hops + 1, conn))
+        ways.pop(self._node, None)
+        if ways != self._ways:
+            self._ways = ways
+            self._has_news = True
+            self.has_far = any(way.hops > 1 for way in ways.values())
+
+    def tell(self, now_s: float) -> bool:
+        """Send what peers have not been told yet, now and then. Whether it was time."""
+        self.ways()
+        if self._has_news and self._tell_s is None:
+            self._tell_s = now_s + TELL_INTERVAL_S
+        if self._tell_s is None or now_s < self._tell_s:
+            return False
+        self._tell_s, self._has_news = None, False
+        for conn, link in self._links.items():
+            if link.hello is None or MESH not in link.hello.features:
+                continue
+            far = self._beyond(link)
+            if far != self._told.get(conn, {}):
+                self._told[conn] = far
+                self._outbox.send(link, Reached(far))
+        return True
+
+    def _beyond(self, link: Link) -> Mapping[str, int]:
+        """What a peer may want to know: nodes that it is not connected to, and that are not reached over itself."""
+        return {
+            node: way.hops
+            for node, way in self._ways.items()
+            if 1 < way.hops < HOPS_MAX and way.conn != link.conn and node not in link.nodes and node != link.peer_node
+        }
+
+    def deadline_s(self) -> float | None:
+        """When :meth:`tell` wants to be called."""
+        return 0.0 if self.is_stale or (self._has_news and self._tell_s is None) else self._tell_s
+
+
+def _offer(ways: dict[str, Way], node: str, way: Way) -> None:
+    known = ways.get(node)
+    if way.hops <= HOPS_MAX and (known is None or way.hops < known.hops):
+        ways[node] = way

@@ -1,0 +1,210 @@
+"""Which resolvers are attached to which nodes: what peers tell, and what they are told.
+
+Each node tells its peers of its own resolvers, and of those of all nodes that it has heard of over others and that they
+are not connected to. Of a node that is reached only over others the word of the peer on the way to it counts (see
+:mod:`~crdtsync.core.peers.distance_vector`), so news goes no circles, and is forgotten with the node. What is told is a
+state, not an event: it goes out again when it has changed, as a whole, and is forgotten when the connection ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from crdtsync.core.peers.distance_vector import Reach, Way
+from crdtsync.core.peers.outbox import Outbox
+from crdtsync.core.peers.peer_state import Link
+from crdtsync.errors import InvalidRequest
+from crdtsync.wire.patterns import Pattern, check_pattern
+from crdtsync.wire.peer.messages import RESOLVERS, Links, ResolvedPattern, Resolvers
+
+TOLD_PATTERNS_MAX = 4096
+"""That one peer may tell, of all nodes together. What is beyond is not taken in."""
+TELL_INTERVAL_S = 0.1
+"""How long news is collected before it is told on a connection."""
+LINGER_S = 1.0
+"""How long a node counts as there that is not connected any more: connections break, are replaced, and come back."""
+
+
+class NodeResolvers:
+    """What is known of the resolvers of one node."""
+
+    __slots__ = ("asked", "message", "patterns")
+
+    def __init__(self, message: Resolvers) -> None:
+        self.message = message
+        self.patterns: dict[str, list[tuple[Pattern, float]]] = {}
+        for space, text, takeover_ms in message.patterns:
+            try:
+                pattern = check_pattern(text)
+            except InvalidRequest:
+                continue  # of a newer version, which knows more about patterns
+            self.patterns.setdefault(space, []).append((pattern, takeover_ms / 1000))
+        self.asked = {(one.space, one.key): one.asked for one in message.keys}
+
+    def takeover_s(self, space: str, key: str) -> float | None:
+        """How long it may take over a conflict of ``key``; None: it has no resolver for that, or none that can."""
+        if self.asked.get((space, key)) == 0:
+            return None
+        found = [takeover_s for pattern, takeover_s in self.patterns.get(space, ()) if pattern.matches(key)]
+        return max(found, default=None)
+
+
+class Ahead(NamedTuple):
+    """A node that comes before this one: how long its resolver may take, and how many of them it has asked by now."""
+
+    node: str
+    takeover_s: float
+    asked: int
+
+
+class ResolverNews:
+    """See the module's description. ``is_stale``: connections or what is told of nodes have changed."""
+
+    def __init__(self, node: str, links: Mapping[int, Link], outbox: Outbox, reach: Reach) -> None:
+        self.is_stale = False
+        self._reach = reach
+        self._ways: Mapping[str, Way] = {}
+        self._relayed: dict[str, tuple[int, Resolvers]] = {}
+        self.nodes: dict[str, NodeResolvers] = {}
+        self._node = node
+        self._links = links
+        self._outbox = outbox
+        self._heard: dict[int, dict[str, NodeResolvers]] = {}
+        self._told: dict[int, dict[str, Resolvers]] = {}
+        self._own = Resolvers(node)
+        self._has_news = False
+        self._tell_s = 0.0
+        self._due_s: dict[int, float] = {}
+        self._lingering: dict[str, float] = {}
+        self._withdrawn: set[str] = set()
+
+    def heard(self, link: Link, message: Links | Resolvers) -> None:
+        """A peer told whom it is connected to, or of its resolvers, or of those of another node."""
+        if isinstance(message, Links):
+            link.nodes = message.nodes
+            self.is_stale = True
+            return
+        heard = self._heard.setdefault(link.conn, {})
+        before = heard.pop(message.node, None)
+        count = sum(len(known.message.patterns) for known in heard.values()) + len(message.patterns)
+        if message.node != self._node and message.patterns and count <= TOLD_PATTERNS_MAX:
+            heard[message.node] = NodeResolvers(message)
+        elif link.hello is not None and link.hello.node == message.node:
+            self._withdrawn.add(message.node)
+        if before is not None or message.node in heard:
+            self.is_stale = True
+
+    def refresh(self, now_s: float) -> bool:
+        """Look again at who is connected and what they told; whether another picture has come out."""
+        ways = self._reach.ways()
+        if not self.is_stale and ways is self._ways and now_s < min(self._lingering.values(), default=now_s + 1):
+            return False
+        self.is_stale = False
+        self._has_news = True
+        self._ways = ways
+        for conn in [conn for conn in {*self._heard, *self._told, *self._due_s} if conn not in self._links]:
+            for kept in (self._heard, self._told, self._due_s):
+                kept.pop(conn, None)
+        found = self._known(ways)
+        self._relayed = {node: (conn, known.message) for node, (conn, known) in found.items()}
+        nodes = {node: known for node, (_, known) in found.items()}
+        self._keep_lingering(nodes, now_s)
+        if {node: known.message for node, known in nodes.items()} == {n: k.message for n, k in self.nodes.items()}:
+            return False
+        self.nodes = nodes
+        return True
+
+    def _keep_lingering(self, nodes: dict[str, NodeResolvers], now_s: float) -> None:
+        """Add those that were there until a moment ago, and did not say themselves that they have none any more."""
+        gone = {node: known for node, known in self.nodes.items() if node not in nodes and node not in self._withdrawn}
+        self._withdrawn.clear()
+        self._lingering = {node: self._lingering.get(node, now_s + LINGER_S) for node in gone}
+        for node, until_s in list(self._lingering.items()):
+            if now_s < until_s:
+                nodes[node] = gone[node]
+            else:
+                del self._lingering[node]
+
+    def _known(self, ways: Mapping[str, Way]) -> dict[str, tuple[int, NodeResolvers]]:
+        """What is known of each node, and over which connection: its own word, its peers', or that on the way to it."""
+        direct = {link.hello.node: conn for conn, link in self._links.items() if link.hello is not None}
+        found: dict[str, tuple[int, NodeResolvers]] = {}
+        further: dict[str, tuple[int, NodeResolvers]] = {}
+        for conn, heard in sorted(self._heard.items()):
+            for node, known in heard.items():
+                way = ways.get(node)
+                if node in direct:
+                    if direct[node] == conn:
+                        found[node] = conn, known
+                elif node in self._links[conn].nodes:
+                    found.setdefault(node, (conn, known))
+                elif way is not None and way.conn == conn:
+                    further[node] = conn, known
+        return further | found
+
+    def ahead(self, space: str, key: str) -> list[Ahead]:
+        """The nodes whose resolvers come before those of this one: the lower ones, and any that is at work on it."""
+        found = []
+        for node, known in sorted(self.nodes.items()):
+            asked = known.asked.get((space, key), 0)
+            if node < self._node or asked:
+                takeover_s = known.takeover_s(space, key)
+                if takeover_s is not None:
+                    found.append(Ahead(node, takeover_s, asked))
+        return found
+
+    # -- telling -----------------------------------------------------------------------------------------------
+
+    def set_own(self, own: Resolvers) -> None:
+        """What this node has to say of itself."""
+        if own != self._own:
+            self._own = own
+            self._has_news = True
+
+    def tell(self, now_s: float) -> None:
+        """Send what peers have not been told yet, now and then."""
+        if not self._has_news:
+            return
+        late: list[float] = []
+        for conn, link in self._links.items():
+            if link.hello is None or RESOLVERS not in link.hello.features:
+                continue
+            if now_s < self._due_s.get(conn, 0.0):
+                late.append(self._due_s[conn])
+                continue
+            near = {link.hello.node, *link.nodes}
+            wanted = {node: told for node, (over, told) in self._relayed.items() if over != conn and node not in near}
+            wanted[self._node] = self._own
+            if self._tell(link, wanted):
+                self._due_s[conn] = now_s + TELL_INTERVAL_S
+        self._has_news, self._tell_s = bool(late), min(late, default=0.0)
+
+    def _tell(self, link: Link, wanted: dict[str, Resolvers]) -> bool:
+        """Whether there was something that this peer had not been told."""
+        is_news = False
+        told = self._told.setdefault(link.conn, {})
+        for node in sorted(wanted.keys() | told.keys()):
+            message = _shared(wanted.get(node, Resolvers(node)), link)
+            if message == told.get(node, Resolvers(node)):
+                continue
+            if message.patterns:
+                told[node] = message
+            else:
+                told.pop(node, None)
+            self._outbox.send(link, message)
+            is_news = True
+        return is_news
+
+    def deadline_s(self) -> float | None:
+        """When :meth:`refresh` and :meth:`tell` want to be called again."""
+        due = list(self._lingering.values())
+        if self._has_news:
+            due.append(self._tell_s)
+        return min(due, default=None)
+
+
+def _shared(message: Resolvers, link: Link) -> Resolvers:
+    """What of it concerns spaces that the peer has too: of others it is not to learn."""
+    patterns: tuple[ResolvedPattern, ...] = tuple(one for one in message.patterns if one.space in link.spaces)
+    return Resolvers(message.node, patterns, tuple(one for one in message.keys if one.space in link.spaces))

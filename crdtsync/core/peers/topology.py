@@ -1,0 +1,104 @@
+"""What lets nodes do with few connections: hints about relays, ways over others, questions that are passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from crdtsync.causality import VersionVector
+from crdtsync.core.identity import Identity
+from crdtsync.core.peers.ack_queries import ASKED_S, Inquiries, learn
+from crdtsync.core.peers.distance_vector import Reach
+from crdtsync.core.peers.outbox import Outbox
+from crdtsync.core.peers.peer_state import Link, Peer
+from crdtsync.core.peers.relay_tree import Relaying
+from crdtsync.core.replica.replica import Replica
+from crdtsync.core.storage.interface import PeerRow
+from crdtsync.wire.peer.meshing import Ask, Held, Holding, Reached, Relays
+
+WHOLE_WRITERS_MAX = 128
+"""Writers that are asked for at once where somebody looks at whole spaces; the rest is for write concerns."""
+
+
+class Meshwork:
+    """Of one node; see :mod:`~crdtsync.core.peers.relay_tree`, :mod:`~crdtsync.core.peers.distance_vector`,
+    :mod:`~crdtsync.core.peers.ack_queries`.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        links: Mapping[int, Link],
+        peers: dict[str, Peer],
+        replicas: Mapping[str, Replica],
+        outbox: Outbox,
+        is_public: Callable[[str], bool],
+        peers_max: int,
+    ) -> None:
+        self._peers = peers
+        self._replicas = replicas
+        self._outbox = outbox
+        self._peers_max = peers_max
+        self.reach = Reach(identity.node, links, outbox)
+        self.relaying = Relaying(links, self.reach, outbox, is_public)
+        self._heard: set[tuple[str, str]] = set()
+        self._whole_until_s: dict[str, float] = {}
+        self.inquiries = Inquiries(identity, links, replicas, outbox, self._learn)
+
+    def heard(self, link: Link, message: Relays | Reached | Ask | Holding, now_s: float) -> list[str]:
+        """A peer says something. Returns the spaces in which something may have to be sent to it now."""
+        match message:
+            case Relays():
+                return self.relaying.heard(link, message)
+            case Reached():
+                self.reach.heard(link, message)
+            case Ask() | Holding():
+                self.inquiries.heard(link, message, now_s)
+        return []
+
+    def closed(self, conn: int) -> None:
+        """A connection is gone."""
+        self.reach.is_stale = True
+        self.relaying.closed(conn)
+
+    def ask(self, needed: Mapping[str, VersionVector], now_s: float) -> None:
+        """Somebody waits for this to be on disk elsewhere: ask nodes that are not connected, if there are such."""
+        self.reach.ways()
+        if self.reach.has_far:
+            if not self.inquiries.is_asking(now_s):  # what was told then is of then
+                self._heard.clear()
+                self._whole_until_s.clear()
+            self.inquiries.want(needed, now_s)
+
+    def ask_whole(self, vectors: Mapping[str, VersionVector], now_s: float) -> list[str]:
+        """Ask how far others are in whole spaces, as long as these have few writers. Returns the spaces asked for."""
+        asked: dict[str, VersionVector] = {}
+        room = WHOLE_WRITERS_MAX
+        for space, vector in sorted(vectors.items(), key=lambda item: (len(item[1]), item[0])):
+            room -= len(vector)
+            if room < 0:
+                break
+            asked[space] = vector
+        if asked:
+            self.ask(asked, now_s)
+            self._whole_until_s |= dict.fromkeys(asked, now_s + ASKED_S)
+        return list(asked)
+
+    def knows(self, space: str, node: str, now_s: float) -> bool:
+        """Whether it is known how far a node is in a space that is reached over others: it was asked, and has told."""
+        return now_s < self._whole_until_s.get(space, 0.0) and (space, node) in self._heard
+
+    def _learn(self, held: Held) -> None:
+        self._heard.add((held.space, held.node))
+        new = learn(self._peers, held, self._replicas, self._peers_max)
+        if new is not None:
+            self._outbox.met.append(PeerRow(new.node, new.name, 0))
+
+    def run(self, applied: Iterable[str], now_s: float) -> None:
+        """Send what is due."""
+        if self.reach.tell(now_s):
+            self.relaying.plan()
+        self.inquiries.run(applied, now_s)
+
+    def deadlines_s(self) -> list[float]:
+        """When :meth:`run` wants to be called."""
+        return [due for due in (self.reach.deadline_s(), self.inquiries.deadline_s()) if due is not None]

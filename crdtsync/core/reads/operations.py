@@ -1,0 +1,393 @@
+"""An agent's read requests, answered from memory; the past of a text from disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from crdtsync.causality import Dot, Writer, covers, hlc_ms, merge
+from crdtsync.core.access.rules import Grant
+from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.read_policies import Policy
+from crdtsync.core.history.query import decode_order, history_of_key
+from crdtsync.core.kinds.base import Sibling
+from crdtsync.core.kinds.sets import members
+from crdtsync.core.kinds.text import READ_BYTES_MAX
+from crdtsync.core.kinds.values import (
+    ReadValue,
+    describe_key,
+    inline_value,
+    is_conflict,
+    kind_name,
+    packed_value,
+    policy_of,
+    siblings,
+    version_of,
+)
+from crdtsync.core.replica.reader_view import check_settled, flat, handed_over, listed_value, value_handed_over
+from crdtsync.core.replica.replica import Replica
+from crdtsync.core.replica.schema_operations import schemas
+from crdtsync.core.storage.interface import DocumentUpdate, Storage
+from crdtsync.core.text.lineage import document_of
+from crdtsync.core.text.marker import UNKNOWN_WRITER
+from crdtsync.core.watch.prefix_index import is_told
+from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge
+from crdtsync.wire.change import Kind
+from crdtsync.wire.codec import pack
+from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX, key_fault, shown
+from crdtsync.wire.tokens import (
+    VERSION_DOTS_MAX,
+    Version,
+    decode_dot,
+    decode_token,
+    encode_dot,
+    encode_token,
+    encode_version,
+)
+
+PAGE_ROWS_MAX = 1000
+PAGE_BYTES_MAX = 1024 * 1024
+PAGE_OPENED_TEXTS_MAX = 32
+"""Texts that one page of a scan reads from disk: each may take some milliseconds, in which nobody else is served."""
+
+
+class Reader:
+    """Where a read looks: one space of one node at one time. ``limit``: what bounds which keys it may show."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        storage: Storage,
+        now_ms: int,
+        node_of: Callable[[Writer], str],
+        limit: Grant | None = None,
+    ) -> None:
+        self.replica = replica
+        self.storage = storage
+        self.now_ms = now_ms
+        self.node_of = node_of
+        self.limit = limit
+
+    def may_read(self, key: str) -> bool:
+        """Whether a key may be shown."""
+        return self.limit is None or self.limit.may_read(key)
+
+    def groups(self, key: str) -> list[list[Entry]]:
+        """The live values of ``key``, the winner first."""
+        return siblings(self.replica.entries, self.replica.entries.live(key, self.now_ms))
+
+    def winner_first(self, key: str, kind: Kind) -> list[Sibling]:
+        """The live values of ``key``, if the winner is of this kind; empty if the key is absent.
+
+        :raises KindMismatch: it is of another kind.
+        """
+        groups = self.groups(key)
+        if groups and groups[0][-1].kind != kind:
+            found = kind_name(groups[0][-1].kind)
+            raise KindMismatch(f"{key!r} is a {found}, not a {kind_name(kind)}: read it with get", key=key, kind=found)
+        return groups
+
+    def winner(self, key: str, kind: Kind) -> list[Entry]:
+        """The entries of the winner, under the same condition; empty if the key is absent."""
+        groups = self.winner_first(key, kind)
+        return groups[0] if groups else []
+
+    def check_settled(self, key: str, groups: list[Sibling]) -> Policy:
+        """The read policy of a key's values.
+
+        :raises Unresolved: it is ``manual``, and they are several.
+        """
+        if len(groups) == 1:
+            return policy_of(self.replica.entries, groups)
+        return check_settled(self.replica, key, groups, self.replica.entries.live(key, self.now_ms), self.node_of)
+
+    def token(self) -> str:
+        """Names all that an answer from memory shows: it leaves after the commit of what came before it."""
+        return encode_token([(self.replica.name, self.replica.epoch, self.replica.vector)])
+
+
+Arguments = Mapping[str, Any]
+
+
+def _get(reader: Reader, args: Arguments) -> object:
+    key = _key(args)
+    groups = reader.groups(key)
+    if not groups:
+        return None
+    policy = reader.check_settled(key, groups)
+    shown, others = handed_over(policy, groups)
+    return {
+        "value": value_handed_over(reader.replica, policy, shown, packed_value),
+        "kind": kind_name(groups[0][-1].kind),
+        "version": encode_version(version_of(flat(shown), flat(others))),
+        "siblings": len(groups) - 1,
+    }
+
+
+def _entry(reader: Reader, args: Arguments) -> object:
+    key = _key(args)
+    return describe_key(reader.replica, key, reader.replica.entries.live(key, reader.now_ms), reader.node_of)
+
+
+def _scan(reader: Reader, args: Arguments) -> object:
+    prefix, start, limit = args.get("prefix", ""), args.get("start", ""), page_limit(args)
+    if type(prefix) is not str or type(start) is not str:
+        raise InvalidRequest("prefix and start must be strings")
+    describe_row = _entry_row if args.get("entries") else _row
+    read = inline_value if args.get("values") else _no_value
+    find = _conflicting if args.get("conflicts") else _living
+    items: list[object] = []
+    size_bytes = 0
+    more = False
+    documents = reader.replica.documents
+    opened_max = documents.opened_total + PAGE_OPENED_TEXTS_MAX
+    for key in find(reader, prefix, start):
+        row = None if len(items) == limit or documents.opened_total >= opened_max else describe_row(reader, key, read)
+        size_bytes += 0 if row is None else len(pack(row))
+        more = row is None or (bool(items) and size_bytes > PAGE_BYTES_MAX)
+        if more:
+            break
+        items.append(row)
+    return {"items": items, "more": more, "token": reader.token()}
+
+
+def _living(reader: Reader, prefix: str, start: str) -> Iterator[str]:
+    entries = reader.replica.entries
+    places = [prefix] if reader.limit is None else reader.limit.readable_prefixes(prefix)
+    keys = (key for place in places for key in entries.keys(place, start))
+    found = (key for key in keys if is_told(key, prefix) and reader.may_read(key))
+    return (key for key in found if entries.live(key, reader.now_ms))
+
+
+def _conflicting(reader: Reader, prefix: str, start: str) -> Iterator[str]:
+    """Conflicts are few: among the keys with several entries alone, not among all."""
+    entries = reader.replica.entries
+    plural = sorted(key for key in entries.plural if key > start and key.startswith(prefix) and is_told(key, prefix))
+    return (key for key in plural if reader.may_read(key) and is_conflict(entries, entries.live(key, reader.now_ms)))
+
+
+def _row(reader: Reader, key: str, read: ReadValue) -> object:
+    groups = reader.groups(key)
+    policy = policy_of(reader.replica.entries, groups)
+    shown, others = handed_over(policy, groups)
+    version = encode_version(version_of(flat(shown), flat(others)))
+    value = None if read is _no_value else listed_value(reader.replica, policy, groups)
+    return [key, kind_name(groups[0][-1].kind), value, version, len(groups) - 1]
+
+
+def _entry_row(reader: Reader, key: str, read: ReadValue) -> object:
+    live = reader.replica.entries.live(key, reader.now_ms)
+    return describe_key(reader.replica, key, live, reader.node_of, read)
+
+
+def _no_value(_replica: Replica, _group: Sibling) -> None:
+    return None
+
+
+def _log(reader: Reader, args: Arguments) -> object:
+    groups = reader.winner_first(_key(args), Kind.LOG)
+    return _page(reader, args, groups, groups[0] if groups else [])
+
+
+def _members(reader: Reader, args: Arguments) -> object:
+    groups = reader.winner_first(_key(args), Kind.SET)
+    return _page(reader, args, groups, members(groups[0]) if groups else [])
+
+
+def _fields(reader: Reader, args: Arguments) -> object:
+    """A page of a map, by names of fields."""
+    key = _key(args)
+    groups = reader.winner_first(key, Kind.MAP)
+    if len(groups) > 1:
+        reader.check_settled(key, groups)
+    start, limit = args.get("start", ""), page_limit(args)
+    if type(start) is not str:
+        raise InvalidRequest("start must be the name of a field: those after it are read")
+    winner, *losers = groups or [[]]
+    named = {entry.sub: entry for entry in winner if entry.sub is not None and entry.sub > start}
+    items: list[object] = []
+    size_bytes = 0
+    for field in sorted(named)[: limit + 1]:
+        if len(items) == limit or size_bytes >= PAGE_BYTES_MAX:
+            break
+        items.append([field, *_part(reader, named[field])])
+        size_bytes += len(field) + len(named[field].value or b"")
+    version = version_of(winner, [entry for group in losers for entry in group])
+    return {
+        "items": items,
+        "length": len(winner),
+        "more": len(items) < len(named),
+        "version": encode_version(version),
+        "token": reader.token(),
+    }
+
+
+def _page(reader: Reader, args: Arguments, groups: list[Sibling], shown: Sibling) -> object:
+    """A page of a log or set of which ``shown`` are the elements."""
+    first, limit = _first(shown, args), page_limit(args)
+    items: list[object] = []
+    size_bytes = 0
+    for entry in shown[first : first + limit]:
+        if size_bytes >= PAGE_BYTES_MAX:
+            break
+        items.append(_part(reader, entry))
+        size_bytes += len(entry.value or b"")
+    version = encode_version(_page_version(reader, groups))
+    return {"items": items, "start": first, "length": len(shown), "version": version, "token": reader.token()}
+
+
+def _part(reader: Reader, entry: Entry) -> list[object]:
+    return [entry.value, encode_dot(entry.dot), entry.agent, reader.node_of(entry.dot.writer), hlc_ms(entry.hlc)]
+
+
+def _first(live: list[Entry], args: Arguments) -> int:
+    """The index to read a log from: ``start``, unless the element before it has moved."""
+    start, previous = args.get("start", 0), args.get("previous")
+    if type(start) is not int:
+        raise InvalidRequest("start must be an index, counted from the end if negative")
+    first = max(0, len(live) + start) if start < 0 else min(start, len(live))
+    if previous is None:
+        return first
+    dot = decode_dot(previous)
+    if first and live[first - 1].dot == dot:
+        return first
+    return next((index + 1 for index, entry in enumerate(live) if entry.dot == dot), 0)
+
+
+def _page_version(reader: Reader, groups: list[Sibling]) -> Version:
+    """What covers all of a log or set, without looking at each element of a long one."""
+    winner, *losers = groups or [[]]
+    others = [entry for group in losers for entry in group]
+    if len(winner) <= KEY_SIBLINGS_MAX or len(others) > VERSION_DOTS_MAX:
+        return version_of(winner, others)
+    return Version((), tuple(entry.dot for entry in others), reader.replica.vector, winner[-1].hlc)
+
+
+def _text_read(reader: Reader, args: Arguments) -> object:
+    live = reader.winner(_key(args), Kind.TEXT)
+    if not live:
+        return None
+    others = [entry for group in reader.groups(_key(args))[1:] for entry in group]
+    document = document_of(live[-1])
+    state = args.get("state") if args.get("document") == encode_dot(document) else None
+    if state is not None and type(state) is not bytes:
+        raise InvalidRequest("state must be the bytes of a Yjs state vector")
+    update = _in_reply(_key(args), reader.replica.documents.get(document).updates_after(state))
+    version = encode_version(version_of(live, others))
+    return {"document": encode_dot(document), "update": update, "version": version, "token": reader.token()}
+
+
+def _in_reply(key: str, update: bytes) -> bytes:
+    """A document as an answer holds it.
+
+    :raises TooLarge: it does not fit.
+    """
+    if len(update) > READ_BYTES_MAX:
+        raise TooLarge(
+            f"the text {shown(key)} takes {len(update):,} bytes with what was deleted from it; at most "
+            f"{READ_BYTES_MAX:,} fit into one reply: compact it, if its text is shorter, or delete it"
+        )
+    return update
+
+
+def _text_updates(reader: Reader, args: Arguments) -> object:
+    replica = reader.replica
+    live = reader.winner(_key(args), Kind.TEXT)
+    if not live:
+        return None
+    document = document_of(live[-1])
+    wanted, token = args.get("document"), args.get("after")
+    _, held = decode_token(token).get(replica.name, (0, {})) if token is not None else (0, {})
+    is_new = token is not None and document.seq > held.get(document.writer, 0)
+    if is_new or (wanted is not None and decode_dot(wanted) != document):
+        return _whole_text(reader, live[-1], document)
+    limit = page_limit(args)
+    at = replica.trimmed_position
+    if covers(held, replica.floor):
+        at = reader.storage.position_missing(replica.id, held, replica.vector)
+    elif document.seq <= replica.floor.get(document.writer, 0):
+        return _whole_text(reader, live[-1], document)
+    items: list[object] = []
+    size_bytes = 0
+    told = dict(held)
+    more = False
+    for row in _edits(reader.storage, replica.id, document, at, limit):
+        if row.dot.seq <= held.get(row.dot.writer, 0) or row.dot.writer == UNKNOWN_WRITER:
+            continue
+        is_first_of_change = row.dot.seq > told.get(row.dot.writer, 0)
+        if is_first_of_change and (len(items) >= limit or size_bytes >= PAGE_BYTES_MAX):
+            more = True
+            break
+        merge(told, {row.dot.writer: row.dot.seq})
+        # All up to and including this edit, as on an event of a watch: readers go on from any item's token.
+        point = encode_token([(replica.name, replica.epoch, told)])
+        items.append([row.update, point, row.agent, reader.node_of(row.dot.writer)])
+        size_bytes += len(row.update)
+    if not more:
+        merge(told, replica.durable_vector())  # the rows come from disk: claim no more than is there
+    here = encode_token([(replica.name, replica.epoch, told)])
+    return {"document": encode_dot(document), "items": items, "token": here, "more": more, "reset": False}
+
+
+def _whole_text(reader: Reader, newest: Entry, document: Dot) -> object:
+    """The answer to one whose ``after`` lies before the past that is kept, or whose document is no longer that of the
+    text: all of it as one edit, to start over from.
+    """
+    update = _in_reply(newest.key, reader.replica.documents.get(document).updates_after(None))
+    token = reader.token()
+    items = [[update, token, newest.agent, reader.node_of(newest.dot.writer)]]
+    return {"document": encode_dot(document), "items": items, "token": token, "more": False, "reset": True}
+
+
+def _edits(storage: Storage, space: int, document: Dot, after: int, rows_wanted: int) -> Iterator[DocumentUpdate]:
+    """All edits of a document after a log position, read from disk in pages of whole changes."""
+    rows_max = rows_wanted + CHANGE_OPS_MAX
+    while True:
+        rows = storage.document_updates(space, document, after, rows_max)
+        if len(rows) < rows_max:
+            yield from rows
+            return
+        last = rows[-1].position  # of a change that may be cut off here
+        whole = [row for row in rows if row.position != last]
+        yield from whole
+        after = whole[-1].position
+
+
+def _history(reader: Reader, args: Arguments) -> object:
+    before, is_lost = args.get("before"), bool(args.get("lost"))
+    place = None if before is None else decode_order(before)
+    return history_of_key(reader, _key(args), place, page_limit(args), is_lost=is_lost)
+
+
+def _key(args: Arguments) -> str:
+    key = args.get("key")
+    fault = key_fault(key)
+    if fault is not None:
+        raise InvalidRequest(f"the key {shown(key)} {fault}")
+    assert isinstance(key, str)
+    return key
+
+
+def page_limit(args: Arguments) -> int:
+    """How many things a page may have.
+
+    :raises InvalidRequest: not a number from 1 to ``PAGE_ROWS_MAX``.
+    """
+    limit = args.get("limit", PAGE_ROWS_MAX)
+    if type(limit) is not int or not 1 <= limit <= PAGE_ROWS_MAX:
+        raise InvalidRequest(f"limit must be from 1 to {PAGE_ROWS_MAX}")
+    return limit
+
+
+READS: dict[str, Callable[[Reader, Arguments], object]] = {
+    "get": _get,
+    "entry": _entry,
+    "scan": _scan,
+    "log": _log,
+    "members": _members,
+    "fields": _fields,
+    "history": _history,
+    "schemas": schemas,
+    "text_read": _text_read,
+    "text_updates": _text_updates,
+}

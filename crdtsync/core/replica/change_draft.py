@@ -1,0 +1,319 @@
+"""One change in the making: its operations so far, what they leave behind, and what its author had seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from crdtsync.causality import Dot, Writer, merge, vector_of
+from crdtsync.core.crdt import read_context
+from crdtsync.core.crdt.entries import Entry, KeyEntries, S, summary_of
+from crdtsync.core.crdt.read_context import NOTHING, READ_LONG_AGO, NotYet
+from crdtsync.core.crdt.read_policies import Policy
+from crdtsync.core.kinds.arguments import Arguments, Result
+from crdtsync.core.kinds.base import Sibling
+from crdtsync.core.kinds.values import describe, describe_key, grouped, kind_name, readable_value, siblings, version_of
+from crdtsync.core.replica.replica import Applied, Replica
+from crdtsync.core.text.document import Document
+from crdtsync.core.text.length_limit import TextLengths
+from crdtsync.core.text.marker import check_marker
+from crdtsync.errors import InvalidRequest, KindMismatch, VersionMismatch
+from crdtsync.wire.change import Kind, Op
+from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.tokens import Version, decode_version, encode_version
+from crdtsync.wire.yjs.validator import UpdateSummary
+
+REPLACED_BYTES_MAX = 2 * 1024 * 1024
+OWN_DOTS_MAX = 256
+"""How many dots a version may name one by one before own writes ask for the key to be read again."""
+
+
+class Draft:
+    """The operations of one change in the making. Later ones see what earlier ones did."""
+
+    def __init__(self, replica: Replica, now_ms: int, node_of: Callable[[Writer], str]) -> None:
+        self.replica = replica
+        self.now_ms = now_ms
+        self.node_of = node_of
+        self.is_limited = False  # whether its author may not read everything in the space
+        self.ops: list[Op] = []
+        self._keys: dict[str, KeyEntries] = {}
+        self._expiring: set[str] = set()
+        self._settled = 0
+        self._replaced_bytes = 0
+        self._versions: list[tuple[int, Result, Version]] = []
+        self.lengths = TextLengths(self)
+        self._edits: dict[Dot, list[bytes]] = {}
+        self._key_versions: dict[str, tuple[Version, list[Result]]] = {}
+        self._seen: dict[str, Version] = {}
+
+    # -- what there is -------------------------------------------------------------------------------------
+
+    def live(self, key: str) -> list[Entry]:
+        """The entries of ``key`` as they will be after the operations so far."""
+        self._settle()
+        drafted = self._keys.get(key)
+        if drafted is None:
+            return self.replica.entries.live(key, self.now_ms)
+        return self.shown(drafted.entries) if key in self._expiring else drafted.entries
+
+    def held(self, key: str) -> list[Entry]:
+        """The same, with those that have expired."""
+        self._settle()
+        drafted = self._keys.get(key)
+        return self.replica.entries.held(key) if drafted is None else drafted.entries
+
+    def shown(self, held: Iterable[Entry]) -> list[Entry]:
+        """Those that have not expired."""
+        return [e for e in held if (expires := e.expires_ms()) is None or expires > self.now_ms]
+
+    def part(self, key: str, kind: Kind, sub: str) -> list[Entry]:
+        """The held entries of one element or field: those of this kind and ``sub``."""
+        self._settle()
+        drafted = self._keys.get(key)
+        found = self.replica.entries.of_sub(key, sub) if drafted is None else drafted.by_sub.get(sub, ())
+        return [entry for entry in found if entry.kind == kind]
+
+    def parts(self, key: str, kind: Kind) -> int:
+        """How many elements or fields of this kind a reader sees."""
+        live = self.live(key)
+        if self.is_mixed(key) or len(live) != len(self.held(key)) or (live and live[0].kind != kind):
+            return len({entry.sub for entry in live if entry.kind == kind and entry.sub is not None})
+        drafted = self._keys.get(key)
+        return self.replica.entries.subs(key) if drafted is None else len(drafted.by_sub)
+
+    def is_mixed(self, key: str) -> bool:
+        """Whether the entries of ``key`` are of several kinds."""
+        self._settle()
+        drafted = self._keys.get(key)
+        return key in self.replica.entries.mixed if drafted is None else len(drafted.kinds) > 1
+
+    def summary(self, key: str, make: Callable[[], S]) -> S:
+        """What ``make`` works out from all entries of ``key`` that a reader sees."""
+        live = self.live(key)
+        if len(live) != len(self.held(key)):
+            return summary_of(make, live)
+        drafted = self._keys.get(key)
+        return self.replica.entries.summary(key, make) if drafted is None else drafted.summary(make)
+
+    def expired(self, key: str) -> tuple[Dot, ...]:
+        """Those that are held and shown to nobody any more."""
+        held, live = self.held(key), self.live(key)
+        if len(held) == len(live):
+            return ()
+        shown = {entry.dot for entry in live}
+        return tuple(entry.dot for entry in held if entry.dot not in shown)
+
+    def groups(self, live: list[Entry]) -> list[Sibling]:
+        """The values of a key, the winner first."""
+        if live and live[0].key in self._keys:
+            return grouped(live, self.policy(live[0].key))
+        return siblings(self.replica.entries, live)
+
+    def winner(self, live: list[Entry]) -> Sibling:
+        """The value that a reader is shown."""
+        return self.groups(live)[0]
+
+    def policy(self, key: str) -> Policy:
+        """The read policy of ``key``: a schema that this change writes applies from the next one on."""
+        return self.replica.schemas.of(key).policy
+
+    def own_dot(self) -> Dot:
+        """The dot that the next operation will have."""
+        writer, seq = self.replica.next_dot()
+        return Dot(writer, seq, len(self.ops))
+
+    # -- what the author had seen ------------------------------------------------------------------------------
+
+    def seen(self, args: Arguments) -> tuple[Version | None, bool]:
+        """The ``seen`` argument cut to what this node holds; None: blind. And whether it had to be cut.
+
+        :raises NotYet: the write insists on all that it names.
+        """
+        text = args.get("seen", args.get("if_version"))
+        if text is None:
+            return None, False
+        if text == READ_LONG_AGO:
+            return NOTHING, False
+        version = self._version(text)
+        behind = read_context.ahead(self.replica.vector, version)
+        if behind and (args.get("strict") or "if_version" in args):
+            raise NotYet(behind)
+        self.replica.clock.witness(version.hlc, self.now_ms)
+        return version, bool(behind)
+
+    def _version(self, text: object) -> Version:
+        """Decode a version once for all operations of a batch."""
+        known = self._seen.get(text) if isinstance(text, str) else None
+        if known is None:
+            known = decode_version(text)
+            self._seen[str(text)] = known
+        return known
+
+    def covered(self, held: list[Entry], version: Version, others: bool) -> list[Entry]:
+        """Those of a key's entries that the author had seen; see :func:`crdtsync.core.crdt.read_context.covered`."""
+        return read_context.covered(held, version, others)
+
+    # -- what is checked before a write ------------------------------------------------------------------------
+
+    def check_kind(self, key: str, live: list[Entry], kind: Kind, instead: str) -> None:
+        """Refuse the operation named ``instead`` on a key of another kind."""
+        if live and live[-1].kind != kind:  # the value with the newest entry is the winner
+            found = kind_name(live[-1].kind)
+            raise KindMismatch(
+                f"{key!r} is a {found}; {instead} works on a {kind_name(kind)}: "
+                "use another key, or delete this one first",
+                key=key,
+                kind=found,
+            )
+
+    def check_conditions(self, key: str, live: list[Entry], args: Arguments) -> None:
+        """Refuse a write whose ``if_version`` or ``if_absent`` is false.
+
+        :raises NotYet: the version names what this node does not hold yet.
+        :raises InvalidRequest: it has both: no key can be at a version and not be there.
+        """
+        wanted = args.get("if_version")
+        if wanted is not None:
+            if args.get("if_absent"):
+                raise InvalidRequest("if_version and if_absent cannot both be true: give one of them", key=key)
+            version = self._version(wanted)
+            behind = read_context.ahead(self.replica.vector, version)
+            if behind:
+                raise NotYet(behind)
+            if not _is_current(version, live):
+                raise self.mismatch(key, live, "has changed since that version: read it again, then write")
+        elif args.get("if_absent") and live:
+            raise self.mismatch(key, live, "exists already")
+
+    def mismatch(self, key: str, live: list[Entry], why: str) -> VersionMismatch:
+        """The error that says why, and shows what the key holds; values that are to be read in parts are left out."""
+        current = describe_key(self.replica, key, live, self.node_of, readable_value)
+        return VersionMismatch(f"{key!r} {why}", key=key, current=current)
+
+    def describe_current(self, key: str) -> Result | None:
+        """What ``key`` holds, for a refusal; values that are to be read in parts are left out."""
+        return describe_key(self.replica, key, self.live(key), self.node_of, readable_value)
+
+    # -- what is written ---------------------------------------------------------------------------------------
+
+    def add(self, op: Op) -> None:
+        """Append an operation."""
+        if op.kind == Kind.TEXT and op.value is not None:
+            named, update = check_marker(unpack(op.value))
+            self._edits.setdefault(named or self.own_dot(), []).append(update)
+        self.ops.append(op)
+
+    def check_edit(self, document: Dot, update: bytes) -> UpdateSummary:
+        """Refuse an edit that the document, with the edits so far, cannot take. Returns what it carries.
+
+        :raises InvalidValue: see :meth:`crdtsync.core.text.document.Document.check`.
+        """
+        return self.replica.documents.get(document).check(update, self._edits.get(document, ()))
+
+    def has_edits(self, document: Dot) -> bool:
+        """Whether an operation so far edits the document."""
+        return document in self._edits
+
+    def edits_of(self, document: Dot) -> Sequence[bytes]:
+        """What the operations so far do to the document."""
+        return self._edits.get(document, ())
+
+    def document(self, dot: Dot, *edits: bytes) -> Document:
+        """The document with the edits so far, and with ``edits``: a copy if there are any, to be read only."""
+        return self.copy_of_document(dot, *edits) if edits or dot in self._edits else self.replica.documents.get(dot)
+
+    def copy_of_document(self, dot: Dot, *edits: bytes) -> Document:
+        """The same, always a copy, which may be edited."""
+        document = self.replica.documents.get(dot)
+        drafted = [*self._edits.get(dot, ()), *edits]
+        return Document(dot, lambda _: (document.state(), drafted))
+
+    def describe_replaced(self, winner: Sibling) -> Result:
+        """What a blind write replaces. In a large batch the values that no reply could hold are left out."""
+        replaced = describe(self.replica, winner, self.node_of, readable_value)
+        self._replaced_bytes += len(replaced["value"] or b"")
+        return replaced if self._replaced_bytes <= REPLACED_BYTES_MAX else {**replaced, "value": None}
+
+    def promise_version(self, result: Result, beside: Version = NOTHING) -> None:
+        """Have :meth:`finish` put the version of the operation added last, on top of ``beside``, into ``result``."""
+        self._versions.append((len(self.ops) - 1, result, beside))
+
+    def promise_key_version(self, result: Result, key: str, seen: Version) -> None:
+        """The same for an operation on a part of ``key``: all of the key that its author had seen, and what this
+        change writes. All operations of a batch on one key are told the same.
+        """
+        _, results = self._key_versions.get(key, (seen, []))
+        results.append(result)
+        self._key_versions[key] = (seen, results)
+
+    def finish(self, applied: Applied) -> None:
+        """Complete the results, now that the change has its numbers."""
+        change = applied.change
+        for n, result, beside in self._versions:
+            dots = (*beside.dots, Dot(change.writer, change.seq, n))
+            result["version"] = encode_version(Version(dots, beside.others, beside.vector, change.hlc))
+        for key, (seen, results) in self._key_versions.items():
+            version = self._after_change(key, seen, applied)
+            if version is not None:
+                encoded = encode_version(version)
+                for result in results:
+                    result["version"] = encoded
+
+    def _after_change(self, key: str, seen: Version, applied: Applied) -> Version | None:
+        """What an author who had seen that much of ``key`` has seen after its change.
+
+        None, and the author has to read again, where that would be long: unless there is nothing that it has not
+        seen. Then a vector says it all.
+        """
+        change = applied.change
+        effects = [(n, effect) for n, effect in enumerate(applied.effects) if effect.op.key == key]
+        gone = {entry.dot for _, effect in effects for entry in effect.removed}
+        added = [Dot(change.writer, change.seq, n) for n, effect in effects if effect.added is not None]
+        dots = tuple(dot for dot in (*seen.dots, *added) if dot not in gone)
+        others = tuple(dot for dot in seen.others if dot not in gone)
+        if len(dots) <= OWN_DOTS_MAX:
+            return Version(dots, others, seen.vector, change.hlc)
+        live = self.replica.entries.live(key, self.now_ms)
+        known = Version(dots, others, seen.vector)
+        if len(read_context.covered(live, known, others=False)) < len(live):
+            return None
+        vector = vector_of(entry.dot for entry in live)
+        merge(vector, seen.vector or {})
+        ahead = tuple(dot for dot in dots if dot.seq > vector.get(dot.writer, 0))
+        return Version(ahead, (), vector, change.hlc) if len(ahead) <= OWN_DOTS_MAX else None
+
+    def _settle(self) -> None:
+        """Work out what the operations so far leave behind: only a batch ever asks."""
+        while self._settled < len(self.ops):
+            n, op = self._settled, self.ops[self._settled]
+            self._settled += 1
+            self._after(n, op)
+
+    def _after(self, n: int, op: Op) -> None:
+        drafted = self._keys.get(op.key)
+        if drafted is None:
+            drafted = self._keys[op.key] = self.replica.entries.copy_of(op.key)
+            if self.replica.entries.is_expiring(op.key):
+                self._expiring.add(op.key)
+        if op.attrs:
+            self._expiring.add(op.key)
+        if op.removes:
+            drafted.remove(drafted.covered(op.removes))
+        if op.value_hash is not None:
+            value = op.value
+            dot = Dot(*self.replica.next_dot(), n)
+            if op.kind == Kind.TEXT:
+                named = unpack(value or b"")[0]
+                value = pack(list(dot) if named is None else named)
+            drafted.add(Entry(0, dot, op.key, op.sub, op.kind, self._hlc(), "", value, op.value_hash, op.attrs))
+
+    def _hlc(self) -> int:
+        """About the time that the change will have: at least this."""
+        return max(self.replica.clock.last + 1, self.now_ms << 16)
+
+
+def _is_current(version: Version, live: list[Entry]) -> bool:
+    current = version_of(live)
+    if version.vector is not None or current.vector is not None:
+        return current.vector == version.vector and current.hlc == version.hlc
+    return {*version.dots} == {*current.dots}

@@ -1,0 +1,400 @@
+"""One replica of one space: applies changes in causal order, makes new ones, and says what must be written to disk.
+
+Whatever a change does here, it does on every replica: nothing is refused on arrival that its author could commit.
+What is early waits at the causal gate, what is repeated is dropped, what contradicts the chain of hashes is a fork.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, NamedTuple
+
+from crdtsync.causality import WRITER_MAX, Dot, Frontier, HybridClock, VersionVector, Writer
+from crdtsync.core.alarms import Alarms
+from crdtsync.core.crdt.causal_gate import CausalGate, blocker
+from crdtsync.core.crdt.entries import Entries, Entry
+from crdtsync.core.crdt.schemas import Schemas
+from crdtsync.core.history.arrival_log import Arrivals
+from crdtsync.core.history.recorder import Past, seen_by
+from crdtsync.core.replica.snapshot import ReadDocument, Snapshot
+from crdtsync.core.replica.snapshot_staging import Staging
+from crdtsync.core.storage.interface import ChangeRow, EntryRow, SpaceRow, Storage
+from crdtsync.core.storage.write_batch import Ledger
+from crdtsync.core.text.apply_edits import TextEdits
+from crdtsync.core.text.document_cache import Documents
+from crdtsync.errors import ForkDetected
+from crdtsync.wire.change import NO_HASH, SHORT_HASH_BYTES, Change, Codec, Dep, Kind, Op
+from crdtsync.wire.codec import pack
+from crdtsync.wire.limits import CLUSTER_SPACE
+from crdtsync.wire.peer.snapshot import WriterRow
+
+if TYPE_CHECKING:
+    from random import Random
+
+RECENT_HASHES_MAX = 4096
+"""How many hashes of changes below the heads are kept in memory to check the deps of arriving changes: this many, or
+the newer half of them.
+"""
+
+
+class Effect(NamedTuple):
+    """What one operation did: the entry that it added, if any, and those that it removed."""
+
+    op: Op
+    added: Entry | None
+    removed: list[Entry]
+
+
+class Applied(NamedTuple):
+    """A change that has been applied in memory, at ``position`` of the log. It is on disk after the next commit."""
+
+    space: str
+    change: Change
+    position: int
+    own: bool
+    effects: list[Effect]
+
+
+class Replica:
+    """The state of one space in memory. What must be written to disk goes to ``ledger``."""
+
+    def __init__(
+        self,
+        row: SpaceRow,
+        codec: Codec,
+        storage: Storage,
+        ledger: Ledger,
+        random: Random,
+        node: tuple[str, str],
+        alarms: Alarms,
+    ) -> None:
+        self.id = row.id
+        self.name = row.name
+        self.epoch = row.epoch
+        self.codec = codec
+        self.writer = row.own_writer
+        self.vector: VersionVector = {}
+        self.hashes: dict[Writer, bytes] = {}
+        self.entries = Entries()
+        self.schemas = Schemas(self.entries)
+        self.gate = CausalGate()
+        self.arrivals = Arrivals()
+        self.clock = HybridClock()
+        self.alarms = alarms
+        self.documents = Documents(
+            lambda dot: storage.document(row.id, dot), lambda dot: storage.document_exists(row.id, dot)
+        )
+        self.texts = TextEdits(self, ledger)
+        self.position = row.position
+        self.floor = row.floor
+        self.trimmed_position = row.trimmed_position
+        self.past = Past(self, ledger, row.history_floor, row.history_since_ms)
+        self.pins: set[int] = set()  # log positions of snapshots in transfer: what comes after is not trimmed
+        self.origins: dict[Writer, tuple[str, str]] = {}
+        self._node = node
+        self.node = node[0]
+        self.storage = storage
+        self._ledger = ledger
+        self._random = random
+        self.since_own: set[Writer] = set()
+        """Who has written since this node's newest change."""
+        self.point: tuple[tuple[int, Writer | None], str] | None = None  # see crdtsync.core.waiting.session_points
+        self._recent: dict[tuple[Writer, int], bytes] = {}
+        self._less_recent: dict[tuple[Writer, int], bytes] = {}
+        self.staging = Staging(self, ledger)
+        self.undurable: VersionVector = {}
+        """The heads on disk of writers who have others in memory."""
+        self.unknown: tuple[Change, Dot] | None = None
+        self.barred: AbstractSet[tuple[int, int, int]] = frozenset()
+        self._load(row)
+
+    def _load(self, row: SpaceRow) -> None:
+        for writer, seq, change_hash in self.storage.heads(self.id):
+            self.vector[writer] = seq
+            self.hashes[writer] = change_hash
+        self.origins = {writer: (node, name) for writer, node, name in self.storage.origins(self.id)}
+        stored = list(self.storage.entries(self.id))
+        self.schemas.note_entries(stored)
+        markers = [entry for entry in stored if entry.kind == Kind.TEXT]
+        self.entries.load(stored)
+        self.texts.load(markers)
+        self.schemas.take_retold()  # nobody has been told anything yet
+        self.clock.last = row.hlc  # not the entries': a clock from far ahead is applied and not taken over
+        if self.writer is None:
+            self.since_own = set(self.vector)
+        else:
+            self.since_own = {w for w, _ in self.storage.heads_after(self.id, row.own_position) if w != self.writer}
+
+    @property
+    def frontier(self) -> Frontier:
+        """Every head with its short hash."""
+        return {writer: (seq, self.hashes[writer][:SHORT_HASH_BYTES]) for writer, seq in self.vector.items()}
+
+    def durable_vector(self) -> VersionVector:
+        """The version vector of what is on disk: all but what waits for the next commit."""
+        return {**self.vector, **self.undurable}
+
+    def tips(self) -> VersionVector:
+        """A part of the vector that covers all of it: this node's newest change, and who has written since."""
+        own = () if self.writer is None or self.writer not in self.vector else (self.writer,)
+        return {writer: self.vector[writer] for writer in (*own, *self.since_own)}
+
+    def is_own(self, writer: Writer) -> bool:
+        """Whether a writer is, or was, this node's."""
+        return self.origins.get(writer, ("",))[0] == self.node
+
+    def node_of(self, writer: Writer) -> str:
+        """The name of a writer's node."""
+        origin = self.origins.get(writer)
+        return origin[1] if origin else f"writer-{writer}"
+
+    # -- own changes -----------------------------------------------------------------------------------
+
+    def next_dot(self) -> tuple[Writer, int]:
+        """Writer and number of the next own change."""
+        if self.writer is None:
+            writer = Writer(self._random.randint(1, WRITER_MAX))
+            while writer in self.vector:
+                writer = Writer(self._random.randint(1, WRITER_MAX))
+            self.writer = writer
+            self._ledger.batch.writers.append((self.id, writer))
+        return self.writer, self.vector.get(self.writer, 0) + 1
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the next own change is none that has more to tell than others, and no key has a schema."""
+        return self.writer in self.vector and self.schemas.is_empty and self.name != CLUSTER_SPACE
+
+    def deps(self) -> tuple[Dep, ...]:
+        """What the next own change names of what it comes after."""
+        return tuple([Dep(w, self.vector[w], self.hashes[w][:SHORT_HASH_BYTES]) for w in sorted(self.since_own)])
+
+    def commit(self, ops: Sequence[Op], agent: str, idempotency: bytes | None, now_ms: int) -> Applied:
+        """Make a change of ``ops`` and apply it. It may leave this node after the next commit to disk, not before.
+
+        :raises TooLarge: nothing was done.
+        :raises InvalidValue: a text edit was not acceptable to the Yjs library; nothing was done.
+        """
+        writer, seq = self.next_dot()
+        deps = self.deps()
+        prev_hash = self.hashes.get(writer, NO_HASH)
+        hlc = self.clock.tick(now_ms)
+        origin = self._node if seq == 1 else None
+        change = self.codec.encode(Change(writer, seq, deps, prev_hash, hlc, agent, idempotency, tuple(ops), origin))
+        self.texts.try_all(change)
+        applied = self._apply(change, now_ms, own=True)
+        self.since_own.clear()
+        return applied
+
+    # -- changes of others -------------------------------------------------------------------------------
+
+    def receive(self, change: Change, now_ms: int) -> tuple[list[Applied], bool]:
+        """Take in a change from a peer. Returns what could be applied now, and False if there was no room to keep
+        it waiting.
+
+        If it edits a text that is not held here at all, it is not applied, and is ``unknown`` until the next call.
+
+        :raises ForkDetected: it contradicts a change that this replica holds; nothing was done.
+        """
+        return self.take_in([change], now_ms, asked=change)
+
+    def take_in(self, todo: list[Change], now_ms: int, asked: Change | None) -> tuple[list[Applied], bool]:
+        """Apply what can be applied; errors of ``asked`` are the caller's, those of others are theirs."""
+        applied: list[Applied] = []
+        kept = True
+        self.unknown = None
+        while todo:
+            candidate = todo.pop()
+            try:
+                if self._is_repeat(candidate):
+                    continue
+                waits_for = blocker(candidate, self.vector)
+                if self.barred and (self.id, candidate.writer, candidate.seq) in self.barred:
+                    waits_for = candidate.writer, candidate.seq
+                if waits_for is not None:
+                    kept = self.gate.hold(candidate, waits_for) and kept
+                    continue
+                self._check_chain(candidate)
+            except ForkDetected:
+                if candidate is asked:
+                    raise
+                kept = False  # somebody else sent it ahead, and it was wrong: the right one must be asked for
+                continue
+            document = self.texts.unknown_document(candidate)
+            if document is not None:
+                kept = kept and self.unknown is None
+                self.unknown = (candidate, document)
+                continue
+            self.witness(candidate.hlc, self.node_of(candidate.writer), now_ms)
+            applied.append(self._apply(candidate, now_ms, own=False))
+            todo.extend(reversed(self.gate.release(candidate.writer, candidate.seq)))
+        return applied, kept
+
+    def witness(self, hlc: int, whose: str, now_ms: int) -> None:
+        """Take over somebody's clock, unless it is too far ahead of this node's."""
+        if not self.clock.witness(hlc, now_ms):
+            self.alarms.raise_once(
+                "clock_ahead",
+                self.name,
+                f"space {self.name}: the clock of {whose} is over 24 h ahead of this node's; check the clocks of both",
+            )
+
+    def _is_repeat(self, change: Change) -> bool:
+        if change.seq > self.vector.get(change.writer, 0):
+            return False
+        self.check_head(change.writer, change.seq, change.short_hash)
+        return True
+
+    def _check_chain(self, change: Change) -> None:
+        if change.prev_hash != self.hashes.get(change.writer, NO_HASH):
+            raise self.fork(change.writer, change.seq)
+        for dep in change.deps:
+            self.check_head(dep.writer, dep.seq, dep.short_hash)
+
+    def check_head(self, writer: Writer, seq: int, short_hash: bytes, stored: bool = False) -> None:
+        """Compare a change that somebody names with the one that is held under that number, if it is.
+
+        Looks at heads and recent changes, and in the database too if ``stored``.
+
+        :raises ForkDetected: they differ.
+        """
+        held = self.vector.get(writer, 0)
+        if seq > held or seq == 0:
+            return
+        place = writer, seq
+        known = self.hashes[writer][:SHORT_HASH_BYTES] if seq == held else self._recent.get(place)
+        known = self._less_recent.get(place) if known is None else known
+        if known is None and stored:
+            known = (self.storage.change_hash(self.id, writer, seq) or b"")[:SHORT_HASH_BYTES] or None
+        if known is not None and known != short_hash:
+            raise self.fork(writer, seq)
+
+    def fork(self, writer: Writer, seq: int) -> ForkDetected:
+        """What to raise when two changes have one number."""
+        return ForkDetected(
+            f"space {self.name}: two different changes are both number {seq} of writer {writer}: "
+            "some node went on writing after its disk had gone back; syncing this space with that peer has stopped"
+        )
+
+    # -- both ----------------------------------------------------------------------------------------------
+
+    def _apply(self, change: Change, now_ms: int, own: bool) -> Applied:
+        position = self.advance(change, now_ms, own)
+        effects = [self._apply_op(change, n, op, position, now_ms, own) for n, op in enumerate(change.ops)]
+        return Applied(self.name, change, position, own, effects)
+
+    def advance(self, change: Change, now_ms: int, own: bool) -> int:
+        """Append a change to the log, as the new head of its writer; its position. Its operations are the caller's."""
+        ledger = self._ledger
+        ledger.position += 1
+        position = self.position = ledger.position
+        self.undurable.setdefault(change.writer, change.seq - 1)
+        self.vector[change.writer] = change.seq
+        self.hashes[change.writer] = change.hash
+        if len(self._recent) >= RECENT_HASHES_MAX // 2:
+            self._recent, self._less_recent = {}, self._recent
+        self._recent[change.writer, change.seq] = change.hash[:SHORT_HASH_BYTES]
+        if change.origin is not None and change.seq == 1:
+            self.origins[change.writer] = change.origin
+            ledger.batch.origins.append((self.id, change.writer, *change.origin))
+        if not own:
+            self.since_own.add(change.writer)
+            if change.writer == self.writer:
+                self.retire_writer()
+        ledger.batch.own_changes += own
+        ledger.batch.changes.append(
+            ChangeRow(position, self.id, change.writer, change.seq, change.hash, change.body, now_ms)
+        )
+        return position
+
+    def retire_writer(self) -> None:
+        """Others know more of this node's writer than it does: it went on elsewhere, or the disk went back.
+
+        Its next numbers may be taken, so it is never used again.
+        """
+        assert self.writer is not None
+        self._ledger.batch.retired_writers.append((self.id, self.writer))
+        self.writer = None
+        self.since_own = set(self.vector)
+
+    def _apply_op(self, change: Change, n: int, op: Op, position: int, now_ms: int, own: bool) -> Effect:
+        removed: list[Entry] = []
+        if op.removes:
+            removed = self.entries.remove(op.key, op.removes)
+            self.past.bury(change, n, removed, position, now_ms)
+        entry: Entry | None = None
+        dot = Dot(change.writer, change.seq, n)
+        if op.value_hash is not None:
+            value = op.value
+            if op.kind == Kind.TEXT:
+                value = self.texts.apply(dot, op, position, change, own)
+            entry = self._add_entry(dot, op, value, change)
+        self.texts.note_markers(entry, removed, position, dot, change.agent)
+        if op.key[0] == "_":
+            self.schemas.note(op.key)
+        return Effect(op, entry, removed)
+
+    def _add_entry(self, dot: Dot, op: Op, value: bytes | None, change: Change) -> Entry:
+        assert op.value_hash is not None
+        self._ledger.row += 1
+        row = self._ledger.row
+        entry = Entry(row, dot, op.key, op.sub, int(op.kind), change.hlc, change.agent, value, op.value_hash, op.attrs)
+        self.entries.add(entry)
+        attrs = None if op.attrs is None else pack(op.attrs)
+        self._ledger.batch.entries.append(
+            EntryRow(
+                row,
+                self.id,
+                *dot,
+                op.key,
+                op.sub,
+                int(op.kind),
+                change.hlc,
+                change.agent,
+                value,
+                op.value_hash,
+                attrs,
+                seen_by(op),
+            )
+        )
+        return entry
+
+    # -- snapshots -------------------------------------------------------------------------------------------
+
+    def snapshot(self, snapshot: bytes, list_documents: Callable[[], list[Dot]], read: ReadDocument) -> Snapshot:
+        """The state as it is now, to be given away once it is on disk."""
+        writers = [WriterRow(w, seq, self.hashes[w], self.origins.get(w)) for w, seq in sorted(self.vector.items())]
+        clock = (self.node, self.clock.last, self.entries.digest)
+        entries = list(self.entries.all())
+        return Snapshot(snapshot, self.name, self.position, clock, writers, entries, list_documents, read)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the next commit must write."""
+        return self._ledger
+
+    def advance_position(self) -> int:
+        """A place in the log at which no change stands."""
+        self._ledger.position += 1
+        self.position = self._ledger.position
+        return self.position
+
+    # -- the disk --------------------------------------------------------------------------------------------
+
+    def prepare_commit(self) -> None:
+        """Add what a commit must write beside the changes themselves."""
+        self._ledger.batch.clocks.append((self.clock.last, self.id))
+        for document in self.documents.states_due():
+            self.texts.store(document.dot)
+
+    def committed_plainly(self) -> None:
+        """All that was applied is on disk, and none of it was about texts."""
+        self.undurable.clear()
+        self.past.committed()
+
+    def committed(self) -> None:
+        """All that was applied is on disk."""
+        self.committed_plainly()
+        self.documents.committed()
+        self.texts.committed()

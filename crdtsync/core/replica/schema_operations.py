@@ -1,0 +1,110 @@
+"""Requests that set and show the schemas of a space."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.causality import hlc_ms
+from crdtsync.core.crdt.read_policies import POLICIES
+from crdtsync.core.crdt.schemas import SCHEMA_PREFIX, Schema, schema_of
+from crdtsync.core.kinds.arguments import Arguments, Result
+from crdtsync.errors import InvalidRequest, QuotaExceeded
+from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.codec import pack
+from crdtsync.wire.limits import KEY_BYTES_MAX, key_fault, shown
+from crdtsync.wire.patterns import check_pattern
+from crdtsync.wire.tokens import encode_dot
+
+if TYPE_CHECKING:
+    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.reads.operations import Reader
+    from crdtsync.core.replica.change_draft import Draft
+
+SCHEMAS_MAX = 1000
+"""Schemas of a space when one more is set; merging takes what others have set."""
+
+
+def schema_set(draft: Draft, args: Arguments) -> Result:
+    """The request ``schema_set``: declare the read policy of a pattern, or, with ``remove``, nothing any more.
+
+    Replaces what is declared for it now; fields that this version does not know stay.
+    """
+    pattern = _pattern(args.get("pattern"))
+    key = SCHEMA_PREFIX + pattern
+    held = draft.held(key)
+    before = schema_of(pattern, held)
+    result: Result = {"replaced": None if before is None else pack(before.plain), "existed": bool(held)}
+    if args.get("remove"):
+        if held:
+            draft.add(Op(key, None, Kind.REGISTER, None, None, tuple(entry.dot for entry in held), None))
+        return result
+    if before is None and len(draft.replica.schemas) >= SCHEMAS_MAX:
+        raise QuotaExceeded(f"the space has {SCHEMAS_MAX:,} schemas already: use patterns that match more keys")
+    plain = {**({} if before is None else before.plain), **_declared(args)}
+    if before is None or plain != before.plain or len(held) > 1:
+        value = pack(plain)
+        gone = tuple(entry.dot for entry in held)
+        draft.add(Op(key, None, Kind.REGISTER, value, value_hash(value), gone, None))
+    return result
+
+
+def _pattern(text: object) -> str:
+    pattern = check_pattern(text).text
+    if key_fault(SCHEMA_PREFIX + pattern) is not None:
+        raise InvalidRequest(
+            f"the pattern {shown(pattern)} is too long: with {SCHEMA_PREFIX!r} before it, it may have "
+            f"{KEY_BYTES_MAX:,} bytes"
+        )
+    return pattern
+
+
+def _declared(args: Arguments) -> dict[str, Any]:
+    name, refuse_lower = args.get("policy"), args.get("refuse_lower", False)
+    policy = POLICIES.get(name) if isinstance(name, str) else None
+    if policy is None:
+        raise InvalidRequest(f"policy must be one of {', '.join(POLICIES)}, not {shown(name)}")
+    if type(refuse_lower) is not bool:
+        raise InvalidRequest("refuse_lower must be true or false")
+    if refuse_lower and not policy.can_refuse:
+        able = ", ".join(name for name, policy in POLICIES.items() if policy.can_refuse)
+        raise InvalidRequest(f"the policy {policy.name} refuses no write: refuse_lower goes with {able}")
+    return {"policy": policy.name, "refuse_lower": refuse_lower}
+
+
+def schemas(reader: Reader, args: Arguments) -> object:
+    """The request ``schemas``: all of them, that of a ``pattern``, or the one that applies to a ``key``."""
+    known = reader.replica.schemas
+    pattern, key = args.get("pattern"), args.get("key")
+    if pattern is not None and key is not None:
+        raise InvalidRequest("schemas takes a pattern or a key, not both")
+    found = [schema for schema in known.all() if reader.may_read(SCHEMA_PREFIX + schema.pattern)]
+    if pattern is not None:
+        text = check_pattern(pattern).text
+        found = [schema for schema in found if schema.pattern == text]
+    elif key is not None:
+        fault = key_fault(key)
+        if fault is not None:
+            raise InvalidRequest(f"the key {shown(key)} {fault}")
+        found = [schema] if reader.may_read(str(key)) and (schema := known.of(str(key))).pattern else []
+    return {"items": [_described(reader, schema) for schema in found], "token": reader.token()}
+
+
+def _described(reader: Reader, schema: Schema) -> Result:
+    held = reader.replica.entries.held(SCHEMA_PREFIX + schema.pattern)
+    return {
+        "pattern": schema.pattern,
+        "policy": schema.policy.name,
+        "refuse_lower": schema.refuse_lower,
+        "schema": pack(schema.plain),
+        "siblings": len(held) - 1,
+        **_written(reader, held[-1]),
+    }
+
+
+def _written(reader: Reader, entry: Entry) -> Result:
+    return {
+        "dot": encode_dot(entry.dot),
+        "agent": entry.agent,
+        "node": reader.node_of(entry.dot.writer),
+        "time": hlc_ms(entry.hlc),
+    }

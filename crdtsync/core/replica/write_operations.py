@@ -1,0 +1,75 @@
+"""From an agent's write requests to the operations of one change: the table of all write operations."""
+
+from __future__ import annotations
+
+from crdtsync.core.crdt.read_context import NotYet, removals
+from crdtsync.core.kinds.arguments import Arguments, Result
+from crdtsync.core.kinds.base import Write
+from crdtsync.core.kinds.registry import KINDS
+from crdtsync.core.replica.change_draft import Draft
+from crdtsync.core.replica.resolve import resolve
+from crdtsync.core.replica.schema_operations import schema_set
+from crdtsync.errors import CrdtSyncError, InvalidRequest, TooLarge
+from crdtsync.wire.change import Op
+from crdtsync.wire.limits import CHANGE_OPS_MAX, check_key, shown
+
+
+def _delete(draft: Draft, args: Arguments) -> Result:
+    key = check_key(args.get("key"))
+    draft.check_conditions(key, draft.live(key), args)
+    held = draft.held(key)
+    seen, behind = draft.seen(args)
+    gone = held if seen is None else draft.covered(held, seen, others=True)
+    for removes in removals(gone, seen):
+        draft.add(Op(key, None, gone[-1].kind, None, None, removes, None))
+    return {"existed": any(not entry.is_expired(draft.now_ms) for entry in gone), "behind": behind}
+
+
+def _batch(draft: Draft, args: Arguments) -> Result:
+    ops = args.get("ops")
+    if type(ops) is not list or not ops:
+        raise InvalidRequest("ops must be a list of [operation, arguments], with one at least")
+    if len(ops) > CHANGE_OPS_MAX:
+        raise TooLarge(f"a batch of {len(ops):,} operations; at most {CHANGE_OPS_MAX:,} fit into one")
+    results = [_batched(draft, item, index) for index, item in enumerate(ops)]
+    if len(draft.ops) > CHANGE_OPS_MAX:  # a trim may take two, a merge one a field
+        raise TooLarge(f"a batch of {len(draft.ops):,} operations; at most {CHANGE_OPS_MAX:,} fit into one")
+    return {"results": results}
+
+
+def _batched(draft: Draft, item: object, index: int) -> Result:
+    """Do one operation of a batch. What refuses it refuses them all, and says which one it was."""
+    match item:
+        case [str(name), dict(arguments)] if name != "batch" and name in WRITES:
+            try:
+                return WRITES[name](draft, arguments)
+            except CrdtSyncError as error:
+                raise _of_batch(error, index, name) from None
+            except NotYet as not_yet:
+                if not_yet.otherwise is not None:
+                    _of_batch(not_yet.otherwise, index, name)
+                raise
+    raise _of_batch(
+        InvalidRequest(
+            "each item of a batch is [operation, arguments], "
+            f"the operation one of {', '.join(sorted(WRITES))} but not batch"
+        ),
+        index,
+        shown(item[0]) if isinstance(item, list) and item else "",
+    )
+
+
+def _of_batch(error: CrdtSyncError, index: int, name: str) -> CrdtSyncError:
+    error.details |= {"index": index, "op": name}
+    error.message = f"operation {index} of the batch ({name}): {error.message}; nothing of the batch was done"
+    error.args = (error.message,)
+    return error
+
+
+WRITES: dict[str, Write] = {
+    "delete": _delete,
+    "resolve": resolve,
+    "schema_set": schema_set,
+    "batch": _batch,
+    **{name: write for rules in KINDS.values() for name, write in rules.writes.items()},
+}

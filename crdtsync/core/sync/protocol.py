@@ -1,0 +1,540 @@
+"""Anti-entropy between peers: what each message of a peer means, and what a turn sends.
+
+The parts are :mod:`~crdtsync.core.peers.connections` (who is connected), :mod:`~crdtsync.core.sync.change_feed`
+(sending changes),
+:mod:`~crdtsync.core.sync.acks` and :mod:`~crdtsync.core.sync.snapshot_messages` (snapshots).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from crdtsync.causality import Frontier
+from crdtsync.core.alarms import Alarms
+from crdtsync.core.identity import Identity
+from crdtsync.core.peers.connections import HELLO_SPACES_MAX, PEERS_KNOWN_MAX, Contacts
+from crdtsync.core.peers.liveness import Liveness
+from crdtsync.core.peers.outbox import Outbox
+from crdtsync.core.peers.peer_state import Link, SpaceLink
+from crdtsync.core.peers.resolver_gossip import ResolverNews
+from crdtsync.core.peers.topology import Meshwork
+from crdtsync.core.replica.replica import Applied, Replica
+from crdtsync.core.storage.interface import Storage
+from crdtsync.core.sync.acks import Acknowledger
+from crdtsync.core.sync.change_feed import RELAY_DELAY_S, Feeder
+from crdtsync.core.sync.divergence_check import Comparer
+from crdtsync.core.sync.fast_receive import CHANGES_HEADS, take_plainly
+from crdtsync.core.sync.snapshot_messages import Transfers
+from crdtsync.errors import ForkDetected, InvalidEncoding, PeerError
+from crdtsync.wire.change import Change
+from crdtsync.wire.limits import CLUSTER_SPACE
+from crdtsync.wire.peer.comparing import Digests, Removed
+from crdtsync.wire.peer.meshing import Ask, Holding, Reached, Relays
+from crdtsync.wire.peer.messages import (
+    Ack,
+    Changes,
+    Hello,
+    Links,
+    Message,
+    Offer,
+    Part,
+    Probe,
+    Probed,
+    Resolvers,
+    Stop,
+    Take,
+    Want,
+    decode_message,
+)
+
+if TYPE_CHECKING:
+    from random import Random
+
+Log = Callable[..., None]
+
+
+class Audience(Protocol):
+    """Who may be told of which space."""
+
+    def is_public(self, name: str) -> bool:
+        """Whether every node may."""
+
+    def may_hold(self, name: str, node: str) -> bool:
+        """Whether this node may."""
+
+
+class Sync:
+    """All peers of a node. What is to leave collects in ``outbox``.
+
+    Of a space that is not for all nodes nothing is said to a peer before it has introduced itself as one that may hold
+    it: no change, no frontier, no digest. What syncs on a connection is in ``link.spaces``, and only that.
+    """
+
+    IS_SHORT = True
+    """Whether plain changes take the short way, which does the same."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        replicas: dict[str, Replica],
+        storage: Storage,
+        alarms: Alarms,
+        random: Random,
+        log: Log,
+        now_s: float,
+        audience: Audience,
+    ) -> None:
+        self.replicas = replicas
+        self._audience = audience
+        self.log = log
+        self.alarms = alarms
+        self.outbox = Outbox()
+        self.liveness = Liveness(self.outbox)
+        self.contacts = Contacts(identity, storage.peers(), alarms, self.outbox, log)
+        self.links = self.contacts.links
+        self.peers = self.contacts.peers
+        self.dials = self.contacts.dials
+        self.read_only = False
+        self.received_count = 0
+        self._check_due_s = 0.0
+        self.heard_ack = False
+        """Whether the last message was an acknowledgement that changed nothing but what a peer is known to have."""
+        self.took_plainly = False
+        """Whether it was one of plain changes, see :mod:`crdtsync.core.sync.fast_receive`."""
+        self.is_short = self.IS_SHORT
+        self._is_hurried = False
+        self.transfers = Transfers(replicas, storage, alarms, random, log, self.links, self.outbox.send, now_s)
+        self.mesh = Meshwork(
+            identity, self.links, self.peers, replicas, self.outbox, audience.is_public, PEERS_KNOWN_MAX
+        )
+        self.feeder = Feeder(identity.node, replicas, storage, self.transfers.giver, self.outbox, self.mesh.relaying)
+        self._acks = Acknowledger(replicas, self.outbox)
+        self.comparer = Comparer(replicas, self.links, self.outbox, alarms, log, self.transfers.taker)
+        self.resolver_news = ResolverNews(identity.node, self.links, self.outbox, self.mesh.reach)
+
+    # -- connections -------------------------------------------------------------------------------------
+
+    def opened(self, conn: int, url: str, dialled: bool, now_s: float, now_ms: int, node: str = "") -> None:
+        """A connection stands: introduce ourselves. ``node``: whose key the other side has proven to have."""
+        public = [replica for _, replica in sorted(self.replicas.items()) if self._audience.is_public(replica.name)]
+        public.sort(key=lambda replica: replica.name != CLUSTER_SPACE)
+        self.contacts.opened(Link(conn, url, dialled, now_s, node), public, now_ms)
+
+    def closed(self, conn: int, reason: str, now_s: float) -> None:
+        """A connection is gone."""
+        link = self.links.pop(conn, None)
+        if link is None or link.hello is None:
+            return
+        self.transfers.taker.closed(link, now_s)
+        self.contacts.closed(link, reason)
+        self.mesh.closed(conn)
+        self.resolver_news.is_stale = True
+
+    def received(  # noqa: C901, PLR0912  # a case for each message
+        self, conn: int, data: bytes, now_s: float, now_ms: int
+    ) -> list[Applied]:
+        """Handle one message. Returns the changes that could be applied.
+
+        :raises PeerError: the connection must be closed, with this reason.
+        """
+        self.heard_ack = self.took_plainly = False
+        link = self.links.get(conn)
+        if link is None:
+            return []
+        if data[:2] in CHANGES_HEADS and link.hello is not None and self.is_short and not self.read_only:
+            taken = take_plainly(self, link, data, now_s, now_ms)
+            if taken is not None:
+                return taken
+        try:
+            message = decode_message(data)
+        except InvalidEncoding as error:
+            raise PeerError(error.message) from None
+        if link.hello is None:
+            if not isinstance(message, Hello):
+                raise PeerError("the first message of a connection must be a hello")
+            self._hello(link, message, now_s, now_ms)
+            return []
+        self.peers[link.hello.node].last_seen_ms = now_ms
+        link.busy.update(_spaces_of(message) & link.spaces.keys())
+        match message:
+            case Changes():
+                return self.changes(link, message, now_s, now_ms)
+            case Ack():
+                self.heard_ack = not self._ack(link, message, now_s)
+            case Want():
+                self._want(link, message, now_s)
+            case Offer() | Take() | Part():
+                return self._transfer(link, message, now_s, now_ms)
+            case Links() | Resolvers():
+                self.resolver_news.heard(link, message)
+                self.mesh.reach.is_stale = True
+            case Digests() | Removed():
+                self._compare(link, message, now_s, now_ms)
+            case Relays() | Reached() | Ask() | Holding():
+                for name in self.mesh.heard(link, message, now_s):
+                    self.feeder.rewind_to_lacking(link, self.replicas[name])
+            case Stop():
+                self._stop(link, message)
+            case Probe() | Probed():
+                self.liveness.heard(link, self.peers[link.hello.node], message, now_s, now_ms)
+            case Hello():
+                raise PeerError("a second hello on one connection")
+        return []
+
+    def _hello(self, link: Link, hello: Hello, now_s: float, now_ms: int) -> None:
+        self.contacts.introduced(link, hello, now_ms)
+        told = set(link.introduced)
+        for name, (epoch, frontier) in sorted(hello.spaces.items()):
+            if name in told and self._audience.may_hold(name, hello.node):
+                self._start(link, self.replicas[name], epoch, frontier, now_s)
+        link.unintroduced.extend(
+            name for name in sorted(self.replicas) if name not in told and self._audience.may_hold(name, hello.node)
+        )
+        self.contacts.tell_links()
+        self.mesh.reach.is_stale = True
+        self.resolver_news.is_stale = True
+
+    def _start(self, link: Link, replica: Replica, epoch: int, frontier: Frontier, now_s: float) -> None:
+        """Begin, or begin again, to sync one space from what the peer says that it has.
+
+        With another epoch there is nothing to do: the cluster's records are on their way to one of the two, which will
+        then take it from there.
+        """
+        assert link.hello is not None
+        if epoch != replica.epoch:
+            self._part(link, replica.name)
+            return
+        vector = {writer: seq for writer, (seq, _) in frontier.items()}
+        known = {w: seq for w, seq in vector.items() if seq}
+        is_first = replica.name not in link.spaces
+        here = link.spaces.setdefault(replica.name, SpaceLink(epoch, known))
+        here.known = known
+        link.busy.add(replica.name)
+        link.unsettled.add(replica.name)
+        self.resolver_news.is_stale = True
+        self.peers[link.hello.node].acked[replica.name] = dict(known)
+        self.comparer.note([replica.name], now_s)
+        if is_first:
+            self._acks.note_since_introduction(link, replica)
+        try:
+            for writer, (seq, short_hash) in sorted(frontier.items()):
+                replica.check_head(writer, seq, short_hash, stored=True)
+        except ForkDetected as error:
+            self._forked(link, replica.name, error)
+            return
+        if not self.transfers.giver.withholds(link, here, replica, now_s):
+            self.feeder.rewind(here, replica)
+
+    # -- messages --------------------------------------------------------------------------------------------
+
+    def changes(self, link: Link, message: Changes, now_s: float, now_ms: int) -> list[Applied]:
+        """Take in changes of a peer that has introduced itself; what could be applied of them."""
+        size_bytes = sum(map(len, message.bodies))
+        if self.read_only:
+            link.dropped_bytes += size_bytes
+            link.dropped_spaces.add(message.space)
+            return []
+        replica = self.replicas.get(message.space)
+        link.received_bytes += size_bytes
+        self.owe_ack(link, now_s, message.is_patient)
+        here = link.spaces.get(message.space)
+        if replica is None or here is None or here.stopped or message.epoch != replica.epoch:
+            return []
+        applied: list[Applied] = []
+        try:
+            for body in message.bodies:
+                change = replica.codec.decode(body)
+                self._came(link, replica, change, now_ms)
+                done, kept = replica.receive(change, now_ms)
+                applied.extend(done)
+                if replica.unknown is not None:
+                    kept = self._seek_document(link, here, replica, applied, now_s, now_ms) and kept
+                if change.seq <= replica.vector.get(change.writer, 0):
+                    here.ack_writers.add(change.writer)  # a repeat too: who sent it does not know that it is here
+                if change.seq > here.known.get(change.writer, 0):
+                    here.known[change.writer] = change.seq
+                if not kept:
+                    self._acks.want(link, replica.name, now_s)
+        except InvalidEncoding as error:
+            self.log("change_refused", space=message.space, peer=link.hello and link.hello.name, reason=error.message)
+            self.outbox.close(link, error.message)
+        except ForkDetected as error:
+            self._forked(link, message.space, error)
+        self.mesh.relaying.answer(link)
+        return applied
+
+    def owe_ack(self, link: Link, now_s: float, is_patient: bool) -> None:
+        """Changes have come over a connection, from one who waits for the acknowledgement or not."""
+        self._is_hurried |= not is_patient
+        self._acks.owe(link, now_s, is_patient)
+
+    def _came(self, link: Link, replica: Replica, change: Change, now_ms: int) -> None:
+        is_new = change.seq > replica.vector.get(change.writer, 0) and not replica.gate.holds(change.writer, change.seq)
+        origin = change.origin or replica.origins.get(change.writer)
+        if origin is not None:
+            self.mesh.relaying.came(link, replica.name, origin[0], is_new=is_new)
+        if is_new:
+            replica.arrivals.note(change.writer, change.seq, link.peer_node, now_ms)
+        self.received_count += 1
+
+    def _seek_document(
+        self, link: Link, here: SpaceLink, replica: Replica, applied: list[Applied], now_s: float, now_ms: int
+    ) -> bool:
+        """An edit came for a text that is not held here: get that from the peer, or skip the edit if it cannot be had.
+
+        False: the edit must be asked for again.
+        """
+        kept = True
+        while replica.unknown is not None and kept:
+            change, document = replica.unknown
+            answer = self.transfers.taker.want_document(link, here, replica, document, now_s)
+            if answer is not None:
+                return answer
+            replica.texts.skip_document(document)
+            done, kept = replica.receive(change, now_ms)
+            applied.extend(done)
+        return kept
+
+    def _transfer(self, link: Link, message: Offer | Take | Part, now_s: float, now_ms: int) -> list[Applied]:
+        size_bytes = len(message.data) if isinstance(message, Part) else 0
+        if self.read_only and size_bytes:
+            link.dropped_bytes += size_bytes
+            return []
+        replica, here = self.replicas.get(message.space), link.spaces.get(message.space)
+        if size_bytes:
+            link.received_bytes += size_bytes
+            link.ack_due_s = now_s
+        if replica is None or here is None or here.stopped or message.epoch != replica.epoch:
+            return []
+        before = dict(replica.vector) if isinstance(message, Part) and message.is_last else {}
+        try:
+            merged = self.transfers.received(link, here, replica, message, now_s, now_ms)
+        except ForkDetected as error:
+            self._forked(link, message.space, error)
+            return []
+        if merged is None:
+            return []
+        came = {writer: replica.vector[writer] for writer in merged.advanced}
+        replica.arrivals.merged(before, came, link.peer_node, now_ms)
+        if not merged.kept:
+            self._acks.want(link, replica.name, now_s)
+        return merged.applied
+
+    def _ack(self, link: Link, ack: Ack, now_s: float) -> bool:
+        """Whether something follows from it, beside what may be sent now."""
+        assert link.hello is not None
+        offered, differing = self._acks.received(link, self.peers[link.hello.node], ack)
+        for here, replica in offered:
+            self.feeder.reconsider(here, replica, now_s)
+        for replica in differing:
+            self.comparer.differs(link, replica, now_s)
+        return bool(offered or differing)
+
+    def _compare(self, link: Link, message: Digests | Removed, now_s: float, now_ms: int) -> None:
+        replica, here = self.replicas.get(message.space), link.spaces.get(message.space)
+        if replica is None or here is None or here.stopped or message.epoch != replica.epoch:
+            return
+        if isinstance(message, Digests):
+            self.comparer.heard(link, here, replica, message, now_s)
+        elif self.comparer.is_differing(replica.name, link.peer_node) and not self.read_only:
+            self.transfers.taker.removed(replica, message, now_ms)
+
+    def set_read_only(self, read_only: bool, now_s: float) -> None:
+        """Take no changes while there is no room: they are dropped, earn no credit, and are asked for later."""
+        self.read_only = read_only
+        self.transfers.taker.set_read_only(read_only, now_s)
+        if read_only:
+            return
+        for link in self.links.values():
+            if not link.dropped_bytes:
+                continue
+            link.received_bytes += link.dropped_bytes
+            link.ack_due_s = now_s
+            for name in link.dropped_spaces & link.spaces.keys():
+                link.wants[name] = now_s
+            link.dropped_bytes = 0
+            link.dropped_spaces = set()
+
+    def _want(self, link: Link, want: Want, now_s: float) -> None:
+        """A peer asks for changes again, or says for the first time what it has of a space."""
+        assert link.hello is not None
+        replica = self.replicas.get(want.space)
+        if replica is None or not self._audience.may_hold(want.space, link.hello.node):
+            return
+        is_first = want.space not in link.spaces and want.epoch == replica.epoch
+        self._start(link, replica, want.epoch, want.frontier, now_s)
+        if is_first:
+            self._acks.introduce(link, replica)  # what was said before may have come before the peer had the space
+
+    # -- spaces come and go --------------------------------------------------------------------------------------
+
+    def space_opened(self, replica: Replica) -> None:
+        """This node has a space from now on: tell the peers that may hold it."""
+        for link in self._linked():
+            if link.hello is not None and self._audience.may_hold(replica.name, link.hello.node):
+                self._acks.introduce(link, replica)
+
+    def space_closed(self, replica: Replica) -> None:
+        """This node no longer holds a space, or no longer this epoch of it."""
+        for link in self.links.values():
+            self._part(link, replica.name)
+            link.introduced.pop(replica.name, None)
+        for peer in self.peers.values():
+            peer.acked.pop(replica.name, None)
+        self.transfers.forget(replica)
+        self.comparer.forget(replica.name)
+
+    def audience_changed(self, replica: Replica) -> None:
+        """Other nodes than before may hold a space, perhaps."""
+        for link in self._linked():
+            assert link.hello is not None
+            if not self._audience.may_hold(replica.name, link.hello.node):
+                self._part(link, replica.name)
+            elif replica.name not in link.introduced:
+                self._acks.introduce(link, replica)
+
+    def reload(self, now_s: float, refusal: str) -> None:
+        """The replicas have been read anew from disk: what is not there is synced no longer. ``refusal``: why the disk
+        will not take what was to be committed; empty: it may, another time.
+        """
+        for link in self.links.values():
+            for name, here in list(link.spaces.items()):
+                if name not in self.replicas or self.replicas[name].epoch != here.epoch:
+                    self._part(link, name)
+        self.transfers.reload(now_s, refusal)
+        self.comparer.reload()
+        self.mesh.inquiries.questions.clear()  # what they know of this node may not have come to its disk
+
+    def _linked(self) -> list[Link]:
+        return [link for link in self.links.values() if link.hello is not None]
+
+    def _part(self, link: Link, name: str) -> None:
+        """Stop syncing a space over a connection, as if it had never begun."""
+        link.spaces.pop(name, None)
+        link.busy.discard(name)
+        link.unsettled.discard(name)
+        link.wants.pop(name, None)
+        link.dropped_spaces.discard(name)
+        if link.hello is not None:
+            self.peers[link.hello.node].acked.pop(name, None)
+
+    def _stop(self, link: Link, stop: Stop) -> None:
+        assert link.hello is not None
+        here = link.spaces.get(stop.space)
+        if here is not None:
+            here.stopped = True
+            self.alarms.raise_once(stop.code, stop.space, f"{link.hello.name} stopped syncing: {stop.message}")
+
+    def _forked(self, link: Link, space: str, error: ForkDetected) -> None:
+        link.spaces[space].stopped = True
+        self.alarms.raise_once("fork", space, error.message)
+        self.outbox.send(link, Stop(space, error.code, error.message))
+
+    # -- for others of this node -----------------------------------------------------------------------------
+
+    def live_nodes(self) -> set[str]:
+        """The other nodes that are up, as far as is known: that are connected, or reached over others."""
+        return set(self.mesh.reach.ways())
+
+    def seen_ms(self, node: str) -> int:
+        """See :meth:`Contacts.seen_ms`."""
+        return self.contacts.seen_ms(node)
+
+    # -- a turn ------------------------------------------------------------------------------------------------
+
+    def pump(
+        self, applied: dict[str, list[Applied]], durable: dict[str, int], now_s: float, is_patient: bool = False
+    ) -> None:
+        """Send what peers lack.
+
+        ``applied`` are the changes of the commit under way; ``durable``, per space, the log position before it.
+        ``is_patient``: nobody here waits for what others have.
+        """
+        self.transfers.tick(now_s)
+        self.mesh.run(applied, now_s)
+        self.contacts.check_silence(now_s)
+        self.liveness.check(self.links.values(), now_s)
+        self.comparer.note(applied, now_s)
+        self.comparer.run(now_s)
+        for link in self.links.values():
+            if link.unintroduced:
+                self._introduce_more(link)
+        self.pump_news(applied, durable, now_s, is_patient)
+        if now_s >= self._check_due_s:
+            self._check_due_s = now_s + RELAY_DELAY_S
+            self.feeder.check_relays(self.peers.values(), now_s)
+
+    def pump_news(
+        self, applied: dict[str, list[Applied]], durable: dict[str, int], now_s: float, is_patient: bool
+    ) -> None:
+        """The part of :meth:`pump` that follows from changes, and from what peers have said."""
+        self.feeder.is_patient = is_patient and not self._is_hurried
+        self._is_hurried = False
+        for link in self.links.values():
+            if link.hello is None:
+                continue
+            for name in applied:
+                if name in link.spaces:
+                    link.unsettled.add(name)
+                    link.busy.add(name)
+            for name in sorted(link.busy):
+                here, replica = link.spaces[name], self.replicas[name]
+                news = applied.get(name, [])
+                self._acks.note(link, here, news, now_s)
+                if not here.stopped:
+                    self.feeder.push(link, here, replica, news, durable.get(name, replica.position), now_s)
+            if link.wants or (link.ack_due_s is not None and now_s >= link.ack_due_s):
+                self._acks.send_due(link, now_s)
+            for name in list(link.busy):
+                if not self._is_busy(link.spaces[name], self.replicas[name]):
+                    link.busy.discard(name)
+
+    def acknowledge(self, now_s: float) -> None:
+        """Send the acknowledgements that are due. To be called when all that has been applied is on disk."""
+        for link in self.links.values():
+            if link.hello is not None and link.ack_due_s is not None and now_s >= link.ack_due_s:
+                self._acks.send_due(link, now_s)
+
+    def ack_due_s(self) -> float | None:
+        """When :meth:`acknowledge` wants to be called."""
+        return min((link.ack_due_s for link in self.links.values() if link.ack_due_s is not None), default=None)
+
+    def _introduce_more(self, link: Link) -> None:
+        """Tell a peer of some of the spaces that the hello had no room for."""
+        for _ in range(min(HELLO_SPACES_MAX, len(link.unintroduced))):
+            replica = self.replicas.get(link.unintroduced.popleft())
+            if replica is not None and replica.name not in link.introduced:
+                assert link.hello is not None
+                if self._audience.may_hold(replica.name, link.hello.node):
+                    self._acks.introduce(link, replica)
+
+    @staticmethod
+    def _is_busy(here: SpaceLink, replica: Replica) -> bool:
+        """Whether the next turn has to look at a space of a connection, whatever happens until then."""
+        return bool(here.ack_writers) or (not here.stopped and (here.offered or here.position < replica.position))
+
+    def has_more(self, durable: dict[str, int]) -> bool:
+        """Whether there is something to send to a peer that can take it."""
+        return not self.outbox.is_empty or any(self.feeder.has_more(link, durable) for link in self.links.values())
+
+    def deadline_s(self, durable: dict[str, int]) -> float | None:
+        """When :meth:`pump` wants to be called again; not for acknowledgements alone, see :meth:`ack_due_s`."""
+        due = [due_s for link in self.links.values() for due_s in link.wants.values()]
+        silence_s = self.contacts.deadline_s()
+        probe_s = self.liveness.deadline_s(self.links.values())
+        due += [due_s for due_s in (silence_s, probe_s, self.comparer.deadline_s()) if due_s is not None]
+        if any(link.unsettled for link in self.links.values() if link.hello):
+            due.append(self._check_due_s)
+        if any(link.unintroduced for link in self.links.values()) or self.has_more(durable):
+            due.append(0.0)
+        due += self.transfers.deadlines_s()
+        due += self.mesh.deadlines_s()
+        return min(due, default=None)
+
+
+def _spaces_of(message: Message | None) -> set[str]:
+    """The spaces that a message is about."""
+    if isinstance(message, Ack):
+        return {part.space for part in message.spaces}
+    return {message.space} if isinstance(message, Changes | Want | Offer | Take | Part) else set()

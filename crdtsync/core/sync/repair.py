@@ -1,0 +1,128 @@
+"""Mending a replica that differs from another one which has applied the same changes, which must not happen and may:
+a fault of a disk, or of this program.
+
+Nothing is taken away on suspicion. What the other one holds and this one lacks comes back, unless this one knows that
+it was removed: then the other one is told so, and removes it. Texts are united. Both sides do so, and are equal then.
+Texts that cannot be united are written anew (:mod:`crdtsync.core.sync.text_repair`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from crdtsync.causality import covers
+from crdtsync.core.crdt.entries import DIGEST_MODULUS, Incoming
+from crdtsync.core.replica.snapshot_merge import Merged
+from crdtsync.core.storage.interface import DocumentStateRow, DocumentUpdateRow
+from crdtsync.core.sync.text_repair import united
+from crdtsync.core.text.marker import UNKNOWN_WRITER
+from crdtsync.core.text.yjs_library import NO_CHANGE
+from crdtsync.wire.change import SHORT_HASH_BYTES
+from crdtsync.wire.limits import CHANGE_OPS_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from crdtsync.causality import Dot
+    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.replica.snapshot import Taking
+
+
+class Repaired(NamedTuple):
+    """What was ``merged``, and entries of the other replica that are ``removed`` here."""
+
+    merged: Merged
+    removed: list[tuple[str, Dot]]
+
+
+def repair(replica: Replica, taken: Taking) -> Repaired:
+    """Bring back what a snapshot of another replica holds and this one has lost. Changes that are news here are left to
+    come as changes.
+
+    :raises ForkDetected: the two contradict each other; nothing was done.
+    """
+    for writer, row in sorted(taken.writers.items()):
+        replica.check_head(writer, row.seq, row.hash[:SHORT_HASH_BYTES], stored=True)
+    lost, removed = _missing(replica, taken)
+    texts, states = _unite(replica, taken)
+    if lost or states:
+        _store(replica, taken, lost, states)
+    is_known_there = covers(taken.vector, replica.vector)  # else it may learn of the removal in the usual way
+    merged = Merged(set(), lost, [], [], kept=True, texts=texts)
+    return Repaired(merged, [(entry.key, entry.dot) for entry in removed] if is_known_there else [])
+
+
+def _missing(replica: Replica, taken: Taking) -> tuple[list[Entry], list[Entry]]:
+    """Of what the other one holds and this one should: what is lost here, and what was removed.
+
+    Where history has forgotten removals that the other one may not have had, nobody can say: nothing is done.
+    """
+    if not covers(taken.vector, replica.past.floor):
+        return [], []
+    held = {entry.dot for entry in replica.entries.all()}
+    lost: list[Entry] = []
+    removed: list[Entry] = []
+    for dot, entry in sorted(taken.entries.items()):
+        if dot in held or dot.seq > replica.vector.get(dot.writer, 0):
+            continue
+        buried = any(row.entry.dot == dot for row in replica.past.buried.get(entry.key, ()))
+        is_buried = buried or replica.storage.is_buried(replica.id, entry.key, dot)
+        (removed if is_buried else lost).append(entry)
+    return lost, removed
+
+
+def _unite(replica: Replica, taken: Taking) -> tuple[set[str], list[tuple[Dot, bytes]]]:
+    """Take in the documents that differ; the keys of these texts, and what is to be stored.
+
+    What cannot be united is written anew: by the node with the lower id, so that not both do it.
+    """
+    documents = replica.documents
+    keys: set[str] = set()
+    states: list[tuple[Dot, bytes]] = []
+    for document, state in sorted(taken.documents.items()):
+        key = documents.key_of(document)
+        if not state or key is None:
+            continue
+        if not documents.exists(document):
+            states.append((document, documents.absorb(document, state)))
+        else:
+            here = documents.get(document, is_use=False)
+            whole = united(document, here.state(), state)
+            if whole is None:
+                replica.alarms.journal("text_torn", space=replica.name, key=key, node=taken.node)
+                if replica.node < taken.node:
+                    replica.texts.note_torn(document, state)
+                continue
+            if whole.content() == here.content():
+                continue
+            states.append((document, documents.settle(document, whole.state())))
+        keys.add(key)
+    return keys, states
+
+
+def _store(replica: Replica, taken: Taking, lost: list[Entry], states: list[tuple[Dot, bytes]]) -> None:
+    position = replica.advance_position()
+    batch = replica.ledger.batch
+    for dot, state in states:
+        batch.document_states.append(DocumentStateRow(replica.id, *dot, position, state))
+        batch.document_updates.append(
+            DocumentUpdateRow(replica.id, *dot, position, UNKNOWN_WRITER, 0, CHANGE_OPS_MAX, "", NO_CHANGE)
+        )
+    digest = sum(entry.digest for entry in lost) % DIGEST_MODULUS
+    replica.staging.adopt(taken, lost)
+    replica.entries.exchange([], Incoming(lost), digest)
+    replica.texts.note_merged_markers(lost, [])
+    replica.schemas.note_entries(lost)
+
+
+def remove(replica: Replica, entries: Iterable[tuple[str, Dot]], now_ms: int) -> Merged:
+    """Another replica, which has applied all that is held here, knows that these entries were removed."""
+    gone: list[Entry] = []
+    for key, dot in entries:
+        gone += replica.entries.remove(key, (dot,))
+    if gone:
+        replica.past.bury_unknown(gone, replica.advance_position(), now_ms)
+        replica.texts.note_merged_markers([], gone)
+        replica.schemas.note_entries(gone)
+    return Merged(set(), [], gone, [], kept=True)

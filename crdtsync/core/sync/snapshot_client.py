@@ -1,0 +1,452 @@
+"""Snapshots that are taken: whom to ask, taking in part by part, resuming, giving up, and merging at the end.
+
+A node takes one of a space at a time, from one peer, and keeps each part on disk as it comes, so that a cut connection
+or a restart costs one part. At the end it is merged at once
+(:func:`crdtsync.core.replica.snapshot_merge.merge_snapshot`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from crdtsync.causality import Dot, VersionVector, covers, merge
+from crdtsync.core.alarms import Alarms
+from crdtsync.core.peers.peer_state import Link, SpaceLink
+from crdtsync.core.replica.replica import Replica
+from crdtsync.core.replica.snapshot import Taking
+from crdtsync.core.replica.snapshot_merge import Merged, merge_snapshot
+from crdtsync.core.storage.interface import SnapshotPartRow
+from crdtsync.core.sync.repair import Repaired, remove, repair
+from crdtsync.errors import CrdtSyncError, ForkDetected, InvalidEncoding, PeerError
+from crdtsync.wire.change import SHORT_HASH_BYTES
+from crdtsync.wire.peer.comparing import REMOVED_ENTRIES_MAX, Removed
+from crdtsync.wire.peer.messages import SNAPSHOTS, Message, Part, Take, Want
+from crdtsync.wire.peer.snapshot import part_hash
+
+PROGRESS_TIMEOUT_S = 30.0
+"""How long a taker waits for the next part before it asks another peer."""
+RESUME_WAIT_S = 15.0
+"""How long a taker whose connection broke waits for the same peer before it starts anew with another."""
+ORPHAN_S = 120.0
+"""How long parts are kept of a snapshot whose giver is away: twice as long as it keeps one that nobody takes."""
+REFUSED_S = 60.0
+"""How long a peer whose snapshot was of no use is not asked again."""
+ASKED_AGAIN_MAX = 2
+"""How often a corrupt part is asked for again, and a snapshot begun anew, before another peer is asked."""
+STRAY_BYTES_MAX = 16 * 1024 * 1024
+"""Parts out of place, which were on their way when something was asked for again."""
+
+Log = Callable[..., None]
+Send = Callable[[Link, Message], None]
+
+
+@dataclass(slots=True)
+class Receipt:
+    """The one snapshot of a space that is being taken. ``link`` is None while the peer is away, since ``away_s``."""
+
+    replica: Replica
+    node: str
+    link: Link | None
+    started_s: float
+    deadline_s: float
+    taking: Taking | None = None
+    away_s: float = 0.0
+    asked_again: int = 0
+    stray_bytes: int = 0
+    documents: set[Dot] = field(default_factory=set)
+    is_repair: bool = False
+
+
+class Taker:
+    """All snapshots that a node takes. ``merges`` collects what was merged, by space, for the node to tell."""
+
+    def __init__(
+        self,
+        replicas: dict[str, Replica],
+        alarms: Alarms,
+        log: Log,
+        links: dict[int, Link],
+        send: Send,
+        now_s: float,
+    ) -> None:
+        self._replicas = replicas
+        self._alarms = alarms
+        self._log = log
+        self._links = links
+        self._send = send
+        self._refused_until_s: dict[tuple[str, str], float] = {}
+        self.receipts: dict[str, Receipt] = {}
+        self._merging: dict[str, tuple[str, VersionVector]] = {}  # of each space: whose was merged last, and its cut
+        self._offered: set[str] = set()
+        self.read_only = False
+        self.merges: list[tuple[str, Merged]] = []
+        self._restore(now_s)
+
+    def reload(self, now_s: float, refusal: str = "") -> None:
+        """The replicas have been read anew from disk: go on from what is there. ``refusal``: why the disk did not take
+        the commit; a snapshot that was merged in it would not be taken the next time either.
+        """
+        self.merges.clear()
+        self._restore(now_s)
+        for space, (node, cut) in self._merging.items() if refusal else ():
+            replica = self._replicas.get(space)
+            if replica is not None and not covers(replica.vector, cut):  # it has not come to the disk
+                self._note_refused(space, node, refusal, now_s)
+        self._merging.clear()
+
+    def forget(self, replica: Replica) -> None:
+        """The space is no longer here, nor what was being taken of it."""
+        self.receipts.pop(replica.name, None)
+        self.merges = [(name, merged) for name, merged in self.merges if name != replica.name]
+        self._refused_until_s = {key: due for key, due in self._refused_until_s.items() if key[0] != replica.name}
+
+    def _restore(self, now_s: float) -> None:
+        """Go on with what was being taken when this process, or the one before it, stopped."""
+        self.receipts.clear()
+        for name, replica in sorted(self._replicas.items()):
+            taking = self._staged(replica)
+            if taking is not None:
+                self.receipts[name] = Receipt(replica, taking.node, None, now_s, now_s + RESUME_WAIT_S, taking, now_s)
+
+    def _staged(self, replica: Replica) -> Taking | None:
+        taking: Taking | None = None
+        try:
+            for row in replica.staging.parts():
+                short_hash, data = row.data[:SHORT_HASH_BYTES], row.data[SHORT_HASH_BYTES:]
+                if part_hash(row.snapshot, row.part, data) != short_hash:
+                    raise InvalidEncoding("a part of a snapshot that is stored here is damaged")
+                if taking is None:
+                    taking = Taking.begun(row.snapshot, data)
+                else:
+                    taking.add(data)
+                if row.part + 1 != taking.parts or row.snapshot != taking.id:
+                    raise InvalidEncoding("a part of a snapshot is missing among those stored here")
+        except InvalidEncoding as error:
+            self._log("snapshot_refused", level="warning", space=replica.name, reason=error.message)
+            replica.staging.drop()
+            return None
+        if taking is not None:
+            for dot, number in replica.staging.rows().items():
+                if dot in taking.entries:
+                    taking.entries[dot].row = number
+        return taking
+
+    def hear_offer(self, link: Link, here: SpaceLink, replica: Replica, now_s: float) -> None:
+        """A peer has a snapshot for this node."""
+        here.has_offer = True
+        self._offered.add(replica.name)
+        receipt = self.receipts.get(replica.name)
+        if receipt is not None and receipt.link is link and not self.read_only:
+            self._ask(replica.name, receipt, now_s, is_late=True)
+            return
+        self._choose(replica.name, now_s)
+
+    def want_document(self, link: Link, here: SpaceLink, replica: Replica, document: Dot, now_s: float) -> bool | None:
+        """An edit came for a document that is not held here: take a snapshot from the peer that brought it.
+
+        True: it is on its way. False: this node is busy with another; ask for the edit again. None: it cannot be had.
+        """
+        if link.hello is None or SNAPSHOTS not in link.hello.features:
+            return None
+        if self._is_refused(replica.name, link.hello.node, now_s):
+            return None
+        here.has_offer = True
+        self._offered.add(replica.name)
+        self._choose(replica.name, now_s)
+        receipt = self.receipts.get(replica.name)
+        if receipt is None or receipt.link is not link:
+            return False
+        receipt.documents.add(document)
+        return True
+
+    def want_repair(self, link: Link, replica: Replica, now_s: float) -> bool:
+        """The peer at ``link`` has another state: take its snapshot to compare. False: there is something else to take
+        first. It is not kept on disk meanwhile: a restart forgets it.
+        """
+        if self.read_only or replica.name in self.receipts:
+            return False
+        self.receipts[replica.name] = receipt = Receipt(replica, _node(link), link, now_s, now_s, is_repair=True)
+        self._ask(replica.name, receipt, now_s)
+        return True
+
+    def _choose_all(self, now_s: float) -> None:
+        for name in sorted(self._offered | self.receipts.keys()):
+            self._choose(name, now_s)
+        self._offered = {
+            name
+            for name in self._offered
+            if any(name in link.spaces and link.spaces[name].has_offer for link in self._links.values())
+        }
+
+    def _choose(self, space: str, now_s: float) -> None:
+        """Ask a peer for a snapshot, if there is one to ask and none is being taken."""
+        receipt = self.receipts.get(space)
+        if self.read_only or (receipt is not None and receipt.link is not None):
+            return
+        offers = self._offers(space, now_s)
+        if not offers:
+            return
+        link = offers[0]
+        if receipt is not None:
+            again = [candidate for candidate in offers if _node(candidate) == receipt.node]
+            if again:
+                receipt.link = again[0]
+                self._ask(space, receipt, now_s)
+                return
+            if now_s < receipt.deadline_s:
+                return
+            self._give_up(space, receipt)
+        replica = self._replicas[space]
+        receipt = self.receipts[space] = Receipt(replica, _node(link), link, now_s, now_s)
+        self._ask(space, receipt, now_s)
+
+    def _offers(self, space: str, now_s: float) -> list[Link]:
+        """The connections over which a snapshot may be had, in order of node."""
+        found = [
+            link
+            for link in self._links.values()
+            if link.hello is not None
+            and space in link.spaces
+            and link.spaces[space].has_offer
+            and not link.spaces[space].stopped
+            and not self._is_refused(space, _node(link), now_s)
+        ]
+        return sorted(found, key=_node)
+
+    def _is_refused(self, space: str, node: str, now_s: float) -> bool:
+        return self._refused_until_s.get((space, node), 0.0) > now_s
+
+    def _ask(self, space: str, receipt: Receipt, now_s: float, is_late: bool = False) -> None:
+        """Ask for the next part, and so for all that follow."""
+        assert receipt.link is not None
+        taking = receipt.taking
+        if not is_late:
+            receipt.deadline_s = now_s + PROGRESS_TIMEOUT_S
+        receipt.stray_bytes = 0
+        here = receipt.link.spaces[space]
+        here.was_asked = True
+        taken, parts = (taking.id, taking.parts) if taking is not None else (b"", 0)
+        self._send(receipt.link, Take(space, receipt.replica.epoch, taken, parts))
+
+    def part(
+        self, link: Link, here: SpaceLink, replica: Replica, message: Part, now_s: float, now_ms: int
+    ) -> Merged | None:
+        """A part has come. Returns what the merge did, if it was the last one.
+
+        :raises PeerError: it was not asked for.
+        :raises ForkDetected: the snapshot contradicts what is held here; nothing was merged.
+        """
+        if not here.was_asked:
+            raise PeerError("a part of a snapshot that was not asked for")
+        receipt = self.receipts.get(replica.name)
+        if receipt is None or receipt.link is not link:
+            return None  # it was on its way when this node turned to another peer
+        begins = message.part == 0 and (receipt.taking is None or receipt.taking.id != message.snapshot)
+        taking = Taking(message.snapshot, receipt.node) if begins else receipt.taking
+        if taking is None or message.snapshot != taking.id or message.part != taking.parts:
+            receipt.stray_bytes += len(message.data)
+            if receipt.stray_bytes > STRAY_BYTES_MAX:
+                raise PeerError("parts of a snapshot that were not asked for")
+            return None
+        if part_hash(message.snapshot, message.part, message.data) != message.short_hash:
+            self._corrupt(replica.name, receipt, message.part, now_s)
+            return None
+        if begins:
+            self._begin(receipt, taking, now_s)
+        try:
+            taking.add(message.data)
+            if not message.is_last:
+                self._stage(receipt, message, now_s)
+                return None
+            taking.finish()
+            if receipt.is_repair:
+                self._repaired(link, receipt, repair(replica, taking), now_s)
+                return None
+            self._merging[replica.name] = receipt.node, taking.vector
+            merged = merge_snapshot(replica, taking, now_ms)
+        except ForkDetected:
+            self._give_up(replica.name, receipt)
+            raise
+        except CrdtSyncError as error:
+            self._refuse(replica.name, receipt, error.message, now_s)
+            return None
+        self._merged(link, here, receipt, merged, now_s)
+        return merged
+
+    def _begin(self, receipt: Receipt, taking: Taking, now_s: float) -> None:
+        self._merging.pop(receipt.replica.name, None)
+        if receipt.taking is not None:
+            receipt.asked_again += 1  # the peer no longer has what we were taking
+            receipt.replica.staging.drop()
+        receipt.taking = taking
+        receipt.started_s = now_s
+
+    def _stage(self, receipt: Receipt, message: Part, now_s: float) -> None:
+        replica = receipt.replica
+        assert receipt.taking is not None
+        if message.part == 0:
+            self._log(
+                "snapshot_started",
+                space=replica.name,
+                peer=receipt.link and receipt.link.hello and receipt.link.hello.name,
+                entries=receipt.taking.header and receipt.taking.header.entries,
+            )
+        receipt.deadline_s = now_s + PROGRESS_TIMEOUT_S
+        if receipt.is_repair:
+            return
+        row = SnapshotPartRow(replica.id, message.part, message.snapshot, message.short_hash + message.data)
+        replica.staging.stage(row, receipt.taking.arrived)
+
+    def _repaired(self, link: Link, receipt: Receipt, done: Repaired, now_s: float) -> None:
+        """What the peer has in common with this node, it has now. What it must remove it is told."""
+        replica = receipt.replica
+        self._give_up(replica.name, receipt)
+        link.ack_due_s = now_s
+        self._send(link, Want(replica.name, replica.epoch, replica.frontier))  # as if nothing had been taken
+        for start in range(0, len(done.removed), REMOVED_ENTRIES_MAX):
+            entries = done.removed[start : start + REMOVED_ENTRIES_MAX]
+            self._send(link, Removed(replica.name, replica.epoch, entries))
+        self.merges.append((replica.name, done.merged))
+        self._log(
+            "repaired",
+            level="warning",
+            space=replica.name,
+            peer=link.hello and link.hello.name,
+            came=len(done.merged.come),
+            texts=len(done.merged.texts),
+            removed_there=len(done.removed),
+        )
+
+    def removed(self, replica: Replica, message: Removed, now_ms: int) -> None:
+        """A peer that repairs itself knows that these entries were removed."""
+        merged = remove(replica, message.entries, now_ms)
+        if merged.gone:
+            self.merges.append((replica.name, merged))
+            self._log("repaired", level="warning", space=replica.name, gone=len(merged.gone))
+
+    def _merged(self, link: Link, here: SpaceLink, receipt: Receipt, merged: Merged, now_s: float) -> None:
+        replica, taking = receipt.replica, receipt.taking
+        assert taking is not None
+        del self.receipts[replica.name]
+        replica.staging.drop()
+        for document in receipt.documents:
+            if not replica.documents.exists(document):
+                replica.texts.skip_document(document)
+        for other in self._links.values():
+            if replica.name in other.spaces:
+                there = other.spaces[replica.name]
+                there.has_offer = False
+                there.ack_writers |= merged.advanced
+                other.ack_due_s = now_s
+        merge(here.known, taking.vector)
+        self._alarms.clear("snapshot_refused", replica.name)
+        self.merges.append((replica.name, merged))
+        self._log(
+            "snapshot_taken",
+            space=replica.name,
+            peer=link.hello and link.hello.name,
+            entries=len(taking.entries),
+            bytes=taking.size_bytes,
+            seconds=round(now_s - receipt.started_s, 3),
+            came=len(merged.come),
+            gone=len(merged.gone),
+        )
+
+    def _corrupt(self, space: str, receipt: Receipt, part: int, now_s: float) -> None:
+        receipt.asked_again += 1
+        peer = receipt.link and receipt.link.hello and receipt.link.hello.name
+        self._log("snapshot_part_corrupt", level="warning", space=space, peer=peer, part=part)
+        if receipt.asked_again > ASKED_AGAIN_MAX:
+            self._refuse(space, receipt, f"part {part} came corrupt {receipt.asked_again} times", now_s)
+        else:
+            self._ask(space, receipt, now_s)
+
+    def _refuse(self, space: str, receipt: Receipt, reason: str, now_s: float) -> None:
+        """The snapshot is of no use: drop it, and ask another peer, or this one after a while."""
+        link = receipt.link
+        self._note_refused(space, receipt.node, reason, now_s)
+        if link is not None:
+            self._send(link, Want(space, receipt.replica.epoch, receipt.replica.frontier))
+        self._choose(space, now_s)
+
+    def _note_refused(self, space: str, node: str, reason: str, now_s: float) -> None:
+        hellos = [link.hello for link in self._links.values() if link.hello is not None]
+        name = next((hello.name for hello in hellos if hello.node == node), node)
+        self._log("snapshot_refused", level="warning", space=space, peer=name, reason=reason)
+        self._alarms.raise_once(
+            "snapshot_refused", space, f"space {space}: could not take the snapshot of {name}: {reason}"
+        )
+        self._refused_until_s = {key: due_s for key, due_s in self._refused_until_s.items() if due_s > now_s}
+        self._refused_until_s[space, node] = now_s + REFUSED_S
+        if space in self.receipts:
+            self._give_up(space, self.receipts[space])
+
+    def _give_up(self, space: str, receipt: Receipt) -> None:
+        del self.receipts[space]
+        receipt.replica.staging.drop()
+
+    def closed(self, link: Link, now_s: float) -> None:
+        """A connection is gone; what was coming over it may go on over the next one."""
+        for name, receipt in list(self.receipts.items()):
+            if receipt.link is link:
+                receipt.link = None
+                receipt.away_s = now_s
+                receipt.deadline_s = now_s + RESUME_WAIT_S
+                if receipt.taking is None or receipt.is_repair:
+                    del self.receipts[name]
+                self._choose(name, now_s)
+
+    def set_read_only(self, read_only: bool, now_s: float) -> None:
+        """While there is no room nothing is taken; afterwards it goes on where it stopped."""
+        self.read_only = read_only
+        if read_only:
+            return
+        for name, receipt in self.receipts.items():
+            if receipt.link is not None:
+                self._ask(name, receipt, now_s)
+        self._choose_all(now_s)
+
+    def take_merges(self) -> list[tuple[str, Merged]]:
+        """What was merged since the last call."""
+        merges, self.merges = self.merges, []
+        return merges
+
+    def progress(self, space: str, link: Link) -> tuple[int, int | None] | None:
+        """Number of the next part that comes over a connection, and of parts, about; None: no snapshot does."""
+        receipt = self.receipts.get(space)
+        if receipt is None or receipt.link is not link:
+            return None
+        taking = receipt.taking
+        return (taking.parts, taking.parts_expected) if taking is not None else (0, None)
+
+    def tick(self, now_s: float) -> None:
+        """Ask another peer where one says no more; forget what came from one that is away for good."""
+        for name, receipt in list(self.receipts.items()) if not self.read_only else ():
+            if receipt.link is None and now_s >= receipt.away_s + ORPHAN_S:
+                self._log("snapshot_forgotten", space=name, peer=receipt.node)
+                self._give_up(name, receipt)
+            elif receipt.link is not None and now_s >= receipt.deadline_s:
+                self._refuse(name, receipt, f"no part came within {PROGRESS_TIMEOUT_S:.0f} s", now_s)
+        self._choose_all(now_s)
+
+    def deadline_s(self) -> float | None:
+        """When :meth:`tick` wants to be called."""
+        if self.read_only:
+            return None
+        due: list[float] = []
+        for name in self._offered | self.receipts.keys():
+            receipt = self.receipts.get(name)
+            offering = [link for link in self._links.values() if name in link.spaces and link.spaces[name].has_offer]
+            if receipt is not None and (receipt.link is not None or offering):
+                due.append(receipt.deadline_s)
+            elif receipt is not None:
+                due.append(receipt.away_s + ORPHAN_S)
+            elif offering:
+                due += [self._refused_until_s.get((name, _node(link)), 0.0) for link in offering]
+        return min(due, default=None)
+
+
+def _node(link: Link) -> str:
+    assert link.hello is not None
+    return link.hello.node

@@ -1,0 +1,275 @@
+"""One text as a Yjs document, in memory.
+
+Every update passes the structural validation of :mod:`crdtsync.wire.yjs.validator` first. After any exception from the
+Yjs library the replica in memory is never used again: it is rebuilt from disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from crdtsync.causality import Dot
+from crdtsync.core.text.yjs_library import NO_CHANGE, ROOT, client_of, edited_by, is_panic, new_doc, text_of
+from crdtsync.differences import Edit
+from crdtsync.errors import CrdtSyncError, InvalidValue
+from crdtsync.wire.codec import pack
+from crdtsync.wire.yjs.state_vector import decode_state_vector
+from crdtsync.wire.yjs.validator import InvalidUpdate, Outline, UpdateSummary, advance, holds_only_text, validate_update
+
+if TYPE_CHECKING:
+    from pycrdt import Doc, Text
+
+EDIT_STRUCTS_MAX = 2000
+"""Parts of one edit: hostile ones cost the Yjs library quadratic time, about 0.7 s for so many."""
+
+BULKY_BYTES_MIN = 64 * 1024
+"""A document that takes less is never compacted by itself."""
+
+BULKY_FACTOR = 4
+"""Nor one that takes less than so many times the bytes of its text."""
+
+# Measured with pycrdt 0.14.13: memory of an empty document, and of each of its parts.
+_EMPTY_BYTES = 4096
+_STRUCT_BYTES = 220
+_STRUCT_STATE_BYTES = 7  # what a part takes in a state, beside its text
+
+Load = Callable[[Dot], tuple[bytes | None, list[bytes]]]
+T = TypeVar("T")
+
+
+class Document:
+    """One Yjs document, loaded from disk at its first use."""
+
+    __slots__ = (
+        "_doc", "_load", "_outline", "_uncommitted", "dot", "is_large", "memory_bytes", "updates_since_state", "used_s"
+    )  # fmt: skip
+
+    def __init__(self, dot: Dot, load: Load) -> None:
+        self.dot = dot
+        self.memory_bytes = _EMPTY_BYTES
+        self.updates_since_state = 0
+        self.used_s = 0.0
+        self.is_large = False
+        self._load = load
+        self._doc: Doc[Text] | None = None
+        self._outline: Outline | None = None
+        self._uncommitted: list[bytes] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever applied to it."""
+        return not self._clocks()
+
+    @property
+    def is_uncommitted(self) -> bool:
+        """Whether it has edits that are not yet on disk."""
+        return bool(self._uncommitted)
+
+    def check(self, update: bytes, before: Sequence[bytes] = ()) -> UpdateSummary:
+        """Refuse an update that is not acceptable on top of what the document holds, and of the updates ``before``.
+
+        :raises InvalidValue: malformed, or it refers to edits that the document does not hold.
+        """
+        self._loaded()
+        try:
+            outline = self._judged_by()
+            if before:
+                outline = outline.copy()
+                for earlier in before:
+                    advance(outline, validate_update(earlier, outline))
+            summary = validate_update(update, outline)
+        except InvalidUpdate as error:
+            raise InvalidValue(f"not an acceptable Yjs update: {error}", path="$") from None
+        if summary.structs > EDIT_STRUCTS_MAX:
+            raise InvalidValue(
+                f"an edit of {summary.structs:,} parts; at most {EDIT_STRUCTS_MAX:,} fit: split it", path="$"
+            )
+        return summary
+
+    def apply(self, update: bytes) -> None:
+        """Take in an update; the document is as it was if this raises.
+
+        :raises InvalidValue: see :meth:`check`; or the Yjs library could not take it.
+        """
+        summary = self.check(update)
+        outline = self._judged_by()
+        self._use(lambda doc: doc.apply_update(update), "the Yjs library refuses this update", InvalidValue)
+        advance(outline, summary)
+        self._uncommitted.append(update)
+        self.updates_since_state += 1
+        self.memory_bytes += len(update) + 3 * _STRUCT_BYTES * summary.structs
+
+    def absorb(self, state: bytes, is_new: bool) -> bytes:
+        """Take in the whole document of another replica; returns the whole document as it is then, to be stored.
+
+        ``is_new``: nothing is held of it; then it is loaded at its first use.
+
+        :raises InvalidValue: as :meth:`apply`; the document is as it was.
+        """
+        if is_new:
+            self._doc = self._outline = None
+            self._uncommitted.append(state)
+            return state
+        outline = self._judged_by()
+        summary = _judge_state(state, outline)
+        self._use(lambda doc: doc.apply_update(state), "the Yjs library refuses this state", InvalidValue)
+        advance(outline, summary)
+        self._uncommitted.append(state)
+        self.memory_bytes += len(state) + 3 * _STRUCT_BYTES * summary.structs
+        return self.state()
+
+    def settle(self, whole: bytes) -> None:
+        """Hold ``whole`` from now on, which is what this document and another replica's are together.
+
+        The order of characters with forged neighbours is that in which they were taken in, and so may be another one on
+        each node, until all load the same state.
+        """
+        doc = new_doc()
+        doc.apply_update(whole)  # which has been loaded once, to compare it
+        self._doc, self._outline = doc, None
+        self._uncommitted.append(whole)
+
+    def undo(self) -> None:
+        """Take back the update applied last, which was not committed."""
+        self._uncommitted.pop()
+        self._doc = self._outline = None
+
+    def read(self) -> str:
+        """The text."""
+        return self._read(lambda doc: str(text_of(doc)))
+
+    def text_bytes(self) -> int:
+        """How long the text is in UTF-8, without putting it together."""
+        return self._read(lambda doc: len(text_of(doc)))
+
+    def text_bytes_with(self, update: bytes) -> int:
+        """The same with an update that :meth:`check` has passed. To be called of a copy: it is not undone."""
+        self._use(lambda doc: doc.apply_update(update), "the Yjs library refuses this update", InvalidValue)
+        return self.text_bytes()
+
+    def content(self) -> list[object]:
+        """What it holds, in a form that does not depend on how it came about: who has inserted how much, and the text,
+        which shows what has been deleted.
+        """
+        try:
+            clocks = sorted(self._clocks().items())
+            return [[part for pair in clocks for part in pair], self.read()] if clocks else []
+        except CrdtSyncError:
+            return ["unreadable"]
+
+    def updates_after(self, state: bytes | None) -> bytes:
+        """What a replica with Yjs state vector ``state`` lacks; all of it for None.
+
+        :raises InvalidValue: not a state vector.
+        """
+        if state is None:
+            return self._read(lambda doc: doc.get_update())
+        try:
+            decode_state_vector(state)
+        except InvalidUpdate as error:
+            raise InvalidValue(f"not a Yjs state vector: {error}", path="$") from None
+        return self._read(lambda doc: doc.get_update(state))
+
+    def state(self) -> bytes:
+        """The whole document as one update."""
+        return self._read(lambda doc: doc.get_update())
+
+    def edited(self, changes: Sequence[Edit]) -> bytes:
+        """The Yjs update that makes ``changes`` (of code points, ascending) to the text; the document stays as it is.
+
+        Its Yjs client id is a hash of what it does and of what it is made on top of. So two nodes that work out the
+        same edit of the same document make the same bytes, which count once; and no id is ever used for two things.
+        """
+        state = self.state()
+        past = pack([list(self.dot), [part for pair in sorted(self._clocks().items()) for part in pair]])
+        draft = edited_by(state, changes, client_of(past))
+        return draft if draft == NO_CHANGE else edited_by(state, changes, client_of(past, draft))
+
+    def check_plain(self) -> None:
+        """Refuse a document that holds more than the characters of its text: formats, embedded objects, other roots.
+
+        :raises InvalidValue: it does.
+        """
+        if not holds_only_text(self.state(), ROOT):
+            raise InvalidValue(
+                "this text holds more than characters (formats, embedded objects, or other shared types beside it), "
+                "which a new document would lose",
+                path="$",
+            )
+
+    def is_bulky(self) -> bool:
+        """Whether it takes much more room than a fresh document with its text would."""
+        size_bytes = len(self.state())
+        return size_bytes > BULKY_BYTES_MIN and size_bytes > BULKY_FACTOR * len(self.read().encode())
+
+    def committed(self) -> None:
+        """What was applied is on disk: a reload will find it there."""
+        self._uncommitted.clear()
+
+    def _loaded(self) -> Doc[Text]:
+        if self._doc is None:
+            state, updates = self._load(self.dot)
+            self._outline = None
+            doc = new_doc()
+            try:
+                for update in (*([state] if state else ()), *updates, *self._uncommitted):
+                    doc.apply_update(update)
+                state_bytes = len(doc.get_update())
+                text_bytes = len(str(text_of(doc)).encode())
+            except BaseException as error:  # noqa: BLE001  # raised again, or as an error of ours
+                raise self._failed(error, "the text cannot be read", CrdtSyncError) from None
+            self.updates_since_state = len(updates)
+            overhead_bytes = max(0, state_bytes - text_bytes)
+            self.memory_bytes = _EMPTY_BYTES + state_bytes + overhead_bytes * _STRUCT_BYTES // _STRUCT_STATE_BYTES
+            self.is_large = state_bytes > BULKY_BYTES_MIN
+            self._doc = doc
+        return self._doc
+
+    def _judged_by(self) -> Outline:
+        """What updates are judged by; made when the first one comes, for reads need none."""
+        if self._outline is None:
+            outline = Outline({ROOT: "text"})
+            advance(outline, validate_update(self.state(), outline, is_own_state=True))
+            self._outline = outline
+        return self._outline
+
+    def _clocks(self) -> dict[int, int]:
+        return self._read(lambda doc: decode_state_vector(doc.get_state()))
+
+    def _read(self, read: Callable[[Doc[Text]], T]) -> T:
+        """Read; once more after a reload if the replica in memory turns out to be broken."""
+        try:
+            return self._use(read, "the text cannot be read", CrdtSyncError)
+        except CrdtSyncError:
+            return self._use(read, "the text cannot be read", CrdtSyncError)
+
+    def _use(self, work: Callable[[Doc[Text]], T], failure: str, error_type: type[CrdtSyncError]) -> T:
+        doc = self._loaded()
+        try:
+            return work(doc)
+        except BaseException as error:  # noqa: BLE001  # as above
+            raise self._failed(error, failure, error_type) from None
+
+    def _failed(self, error: BaseException, failure: str, error_type: type[CrdtSyncError]) -> BaseException:
+        """Whatever the library raises: the replica may be half changed, so it is never used again."""
+        self._doc = None
+        self._outline = None
+        if is_panic(error):
+            return error_type(f"{failure}: the Yjs library failed: {error}")
+        return error
+
+
+def check_state(state: bytes) -> None:
+    """Refuse what cannot be a whole document of another replica.
+
+    :raises InvalidValue: malformed, or it refers to what it does not hold.
+    """
+    _judge_state(state, Outline({ROOT: "text"}))
+
+
+def _judge_state(state: bytes, outline: Outline) -> UpdateSummary:
+    try:
+        return validate_update(state, outline, is_own_state=True)
+    except InvalidUpdate as error:
+        raise InvalidValue(f"not an acceptable state of a Yjs document: {error}", path="$") from None

@@ -1,0 +1,241 @@
+"""The texts of a space as Yjs documents in memory.
+
+Documents are loaded at their first use and unloaded when nobody has used them for a while, or when there are too many;
+never one of which something is not yet on disk.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, KeysView
+from hashlib import blake2b
+from itertools import islice
+
+from crdtsync.causality import Dot
+from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.text.document import Document, Load
+from crdtsync.core.text.marker import named_document
+from crdtsync.wire.codec import pack
+
+STATE_EVERY_UPDATES = 1000
+"""How many edits are stored one by one before the whole document is stored again."""
+
+OPEN_DOCUMENTS_MAX = 1000
+"""Documents in memory; beyond it the one unused for longest goes."""
+
+OPEN_BYTES_MAX = 64 * 1024 * 1024
+"""The same in bytes, as estimated."""
+
+IDLE_S = 60.0
+"""How long an unused document stays in memory; and how long one has to be unedited to be looked at for compaction."""
+
+
+class Documents:
+    """The documents of one space, by the dot of the marker that created them.
+
+    ``now_s`` (monotonic) is set from outside, by ``wake`` too, which is called when one is used. ``load`` and
+    ``is_stored`` look at what is on disk. ``opened_total``: how many were not in memory when they were wanted.
+    """
+
+    def __init__(self, load: Load, is_stored: Callable[[Dot], bool]) -> None:
+        self.now_s = 0.0
+        self.opened_total = 0
+        self.wake: Callable[[], None] = _nobody
+        self._load = load
+        self._is_stored = is_stored
+        self._open: OrderedDict[Dot, Document] = OrderedDict()
+        self._used: dict[Dot, None] = {}
+        self._has_new = False
+        self._shrink_due_s = 0.0
+        self._dirty: dict[Dot, None] = {}
+        self._edited: OrderedDict[Dot, float] = OrderedDict()
+        self._markers: dict[bytes, tuple[int, str]] = {}
+        self.hashes: dict[bytes, int] = {}  # of what the documents hold, as far as known: by name, as in a marker
+
+    def __len__(self) -> int:
+        """How many are in memory."""
+        return len(self._open)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory they take."""
+        return sum(document.memory_bytes for document in self._open.values())
+
+    def get(self, dot: Dot, *, is_use: bool = True) -> Document:
+        """The document of that name; an empty one if nothing is known of it. ``is_use``: it stays for a while."""
+        self.wake()
+        document = self._open.get(dot)
+        if document is None:
+            self._make_room(OPEN_DOCUMENTS_MAX - 1)
+            self._has_new = True
+            self.opened_total += 1
+            document = self._open[dot] = Document(dot, self._load)
+        else:
+            self._open.move_to_end(dot)
+        if is_use:
+            self._used[dot] = None
+        return document
+
+    def exists(self, dot: Dot) -> bool:
+        """Whether any edit of that document was ever applied here and is still held. Creates nothing."""
+        document = self._open.get(dot)
+        if document is not None and (document.is_uncommitted or not document.is_empty):
+            return True
+        return self._is_stored(dot)  # an edit that changes nothing made it, maybe
+
+    def is_dirty(self, dot: Dot) -> bool:
+        """Whether it has edits that are not yet on disk."""
+        return dot in self._dirty
+
+    def apply(self, dot: Dot, update: bytes) -> None:
+        """Take in an edit; see :meth:`Document.apply`."""
+        self.get(dot).apply(update)
+        self._changed(dot)
+        self._note_edited(dot)
+
+    def absorb(self, dot: Dot, state: bytes) -> bytes:
+        """Take in the whole document of another replica, after :func:`check_state`; see :meth:`Document.absorb`."""
+        is_new = not self.exists(dot)
+        whole = self.get(dot).absorb(state, is_new)
+        self._changed(dot)
+        return whole
+
+    def settle(self, dot: Dot, whole: bytes) -> bytes:
+        """See :meth:`Document.settle`."""
+        self.get(dot).settle(whole)
+        self._changed(dot)
+        return whole
+
+    def _changed(self, dot: Dot) -> None:
+        self._dirty[dot] = None
+        if self.hashes:
+            self.hashes.pop(pack(list(dot)), None)
+
+    def undo(self, dot: Dot) -> None:
+        """See :meth:`Document.undo`."""
+        document = self.get(dot)
+        document.undo()
+        self.hashes.pop(pack(list(dot)), None)
+        if not document.is_uncommitted:
+            self._dirty.pop(dot, None)
+
+    def states_due(self) -> Iterable[Document]:
+        """Documents edited since the last commit that are due to be stored as a whole."""
+        return [d for dot in sorted(self._dirty) if (d := self._open[dot]).updates_since_state >= STATE_EVERY_UPDATES]
+
+    def committed(self) -> None:
+        """The batch is on disk."""
+        for dot in self._dirty:
+            self._open[dot].committed()
+        self._dirty.clear()
+        self._make_room(OPEN_DOCUMENTS_MAX)  # none could go before it was on disk
+
+    # -- unloading -----------------------------------------------------------------------------------------
+
+    def unload(self) -> None:
+        """Let go of documents that nobody has used for a while, and of the oldest ones if all are too large."""
+        used = [dot for dot in self._used if dot in self._open]
+        for dot in used:
+            self._open[dot].used_s = self.now_s
+            self._note_large(self._open[dot])
+        self._used.clear()
+        while self._open:
+            dot, document = next(iter(self._open.items()))
+            if dot in self._dirty or document.used_s + IDLE_S > self.now_s:
+                break
+            del self._open[dot]
+        if used and (self._has_new or self.now_s >= self._shrink_due_s):
+            self._has_new, self._shrink_due_s = False, self.now_s + 1.0  # sizes are summed up: not at every turn
+            self._shrink()
+
+    def unload_due_s(self) -> float | None:
+        """When :meth:`unload` or :meth:`take_unedited` has something to do; None: nothing is in memory."""
+        due = [next(iter(self._open.values())).used_s] if self._open else []
+        due += [next(iter(self._edited.values()))] if self._edited else []
+        return min(due) + IDLE_S if due else None
+
+    def drop(self, dot: Dot) -> None:
+        """Forget a document that is dropped from disk."""
+        self._open.pop(dot, None)
+        self._edited.pop(dot, None)
+
+    def _make_room(self, count_max: int) -> None:
+        excess = min(len(self._open) - count_max, len(self._open) - len(self._dirty))
+        if excess > 0:
+            for victim in [*islice((dot for dot in self._open if dot not in self._dirty), excess)]:
+                del self._open[victim]
+
+    def _shrink(self) -> None:
+        excess_bytes = self.memory_bytes - OPEN_BYTES_MAX
+        clean = [dot for dot in self._open if dot not in self._dirty] if excess_bytes > 0 else []
+        for dot in clean[:-1]:  # not the one in use, however large
+            if excess_bytes <= 0:
+                return
+            excess_bytes -= self._open.pop(dot).memory_bytes
+
+    # -- compaction --------------------------------------------------------------------------------------------
+
+    def take_unedited(self) -> Dot | None:
+        """One document that was edited, or loaded while it was large, and has not been edited for a while since."""
+        if self._edited:
+            dot, edited_s = next(iter(self._edited.items()))
+            if edited_s + IDLE_S <= self.now_s and dot not in self._dirty:
+                del self._edited[dot]
+                return dot
+        return None
+
+    def _note_large(self, document: Document) -> None:
+        if document.is_large and document.dot not in self._edited:
+            self._note_edited(document.dot)
+        document.is_large = False
+
+    def _note_edited(self, dot: Dot) -> None:
+        self._edited[dot] = self.now_s
+        self._edited.move_to_end(dot)
+        if len(self._edited) > OPEN_DOCUMENTS_MAX:
+            self._edited.popitem(last=False)
+
+    # -- which documents are named by a live marker --------------------------------------------------------
+
+    def named(self, marker: Entry) -> None:
+        """A marker has been added to the live entries."""
+        name = marker.value or b""
+        count, _ = self._markers.get(name, (0, ""))
+        self._markers[name] = (count + 1, marker.key)
+
+    def unnamed(self, marker: Entry) -> Dot | None:
+        """One has been removed. Returns its document if that was the last one."""
+        name = marker.value or b""
+        count, key = self._markers.get(name, (0, ""))
+        if count > 1:
+            self._markers[name] = (count - 1, key)
+            return None
+        self._markers.pop(name, None)
+        return named_document(marker.value)
+
+    def names(self) -> KeysView[bytes]:
+        """The documents that live markers name, as these name them."""
+        return self._markers.keys()
+
+    def content_hash(self, dot: Dot) -> int:
+        """A hash of what a document holds: equal on all nodes that have taken in the same edits. Loads it for that."""
+        is_open = dot in self._open
+        parts: list[object] = [list(dot)]
+        if self.exists(dot):
+            parts += self.get(dot, is_use=False).content()
+        if not is_open and dot not in self._dirty:
+            self._open.pop(dot, None)
+        return int.from_bytes(blake2b(pack(parts), digest_size=16, person=b"crdtsync-text").digest(), "big")
+
+    def is_named(self, dot: Dot) -> bool:
+        """Whether a live marker names the document."""
+        return pack(list(dot)) in self._markers
+
+    def key_of(self, dot: Dot) -> str | None:
+        """A key with a live marker of the document."""
+        found = self._markers.get(pack(list(dot)))
+        return found and found[1]
+
+
+def _nobody() -> None:
+    """Nobody needs to be woken."""

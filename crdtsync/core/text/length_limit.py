@@ -1,0 +1,55 @@
+"""How long a text may become by an edit of an agent of this host.
+
+Merging refuses nothing: edits of several hosts, made at once, may add up to more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crdtsync.errors import TooLarge
+from crdtsync.wire.limits import TEXT_BYTES_MAX, shown
+
+if TYPE_CHECKING:
+    from crdtsync.causality import Dot
+    from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.text.document import Document
+    from crdtsync.wire.yjs.validator import UpdateSummary
+
+
+class TextLengths:
+    """Of the documents that one draft edits."""
+
+    __slots__ = ("_draft", "_tried")
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._tried: dict[Dot, tuple[int, Document]] = {}  # with so many edits of the draft
+
+    def check(self, key: str, document: Dot, update: bytes, summary: UpdateSummary) -> None:
+        """Refuse an edit that makes a text longer than it may be; one that makes it no longer is always allowed.
+
+        :raises TooLarge: nothing was done.
+        """
+        edits = self._draft.edits_of(document)
+        # An update has at least the bytes that it inserts: mostly nobody needs to know how many these are.
+        atmost_bytes = sum(map(len, edits), self._draft.replica.documents.get(document).text_bytes() + len(update))
+        if atmost_bytes <= TEXT_BYTES_MAX or not summary.ranges:
+            return
+        tried = self._trial(document, len(edits))
+        before_bytes = tried.text_bytes()
+        after_bytes = tried.text_bytes_with(update)
+        if before_bytes < after_bytes > TEXT_BYTES_MAX:
+            del self._tried[document]
+            raise TooLarge(
+                f"with this edit the text {shown(key)} would have {after_bytes:,} bytes of UTF-8; at most "
+                f"{TEXT_BYTES_MAX:,} fit into one: delete some of it first, or go on in another key"
+            )
+        self._tried[document] = (len(edits) + 1, tried)
+
+    def _trial(self, document: Dot, edits: int) -> Document:
+        """A copy of the document with so many edits of the draft: the last one, if it has them."""
+        known = self._tried.get(document)
+        if known is None or known[0] != edits:
+            known = self._tried[document] = (edits, self._draft.copy_of_document(document))
+        return known[1]

@@ -1,0 +1,89 @@
+"""The Yjs library, pycrdt: the only door to it in the core.
+
+pycrdt can panic (a ``BaseException``) or kill the process on hostile bytes: only updates that have passed the
+structural validation of :mod:`crdtsync.wire.yjs.validator` may come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from crdtsync.differences import Edit
+
+if TYPE_CHECKING:
+    from pycrdt import Doc, Text
+
+ROOT = "text"
+NO_CHANGE = b"\0\0"
+"""The Yjs update with neither insertions nor deletions."""
+
+
+def new_doc(client: int | None = None) -> Doc[Text]:
+    """An empty document."""
+    from pycrdt import Doc  # noqa: PLC0415  # with the first text: many daemons hold none, and it takes 5 MB and a while
+
+    return Doc() if client is None else Doc(client_id=client)
+
+
+def text_of(doc: Doc[Text]) -> Text:
+    """The text that a document holds."""
+    from pycrdt import Text  # noqa: PLC0415  # as above
+
+    return doc.get(ROOT, type=Text)
+
+
+def fresh_updates(text: str, seed: bytes, chunk_chars_max: int) -> list[bytes]:
+    """Yjs updates that make ``text`` in an empty document, in parts of about so many characters."""
+    doc = new_doc(client_of(seed, text.encode()))
+    root = text_of(doc)
+    updates: list[bytes] = []
+    subscription = doc.observe(lambda event: updates.append(event.update))
+    for start in range(0, len(text), chunk_chars_max):
+        root += text[start : start + chunk_chars_max]
+    doc.unobserve(subscription)
+    return updates or [NO_CHANGE]
+
+
+def edited_by(state: bytes, changes: Sequence[Edit], client: int) -> bytes:
+    """The Yjs update by which this client makes ``changes`` (of code points, ascending) to the text of a document."""
+    doc = new_doc(client)
+    doc.apply_update(state)
+    root = text_of(doc)
+    content = str(root)
+    updates: list[bytes] = []
+    subscription = doc.observe(lambda event: updates.append(event.update))
+    with doc.transaction():
+        for start, end, replacement in reversed(changes):
+            first = len(content[:start].encode())  # pycrdt counts positions in UTF-8 bytes
+            last = first + len(content[start:end].encode())
+            if last > first:
+                del root[first:last]
+            if replacement:
+                root.insert(first, replacement)
+    doc.unobserve(subscription)
+    return b"".join(updates) or NO_CHANGE  # one transaction makes at most one update
+
+
+def client_of(*parts: bytes) -> int:
+    """A Yjs client id that stands for this content: 53 bits of its hash."""
+    state = blake2b(digest_size=8, person=b"crdtsync-client")
+    for part in parts:
+        state.update(len(part).to_bytes(8, "big") + part)
+    return max(1, int.from_bytes(state.digest(), "big") >> 11)
+
+
+def whole_state(state: bytes | None, updates: list[bytes]) -> bytes:
+    """A stored document as one update; empty if there is none."""
+    if not updates:
+        return state or b""
+    doc = new_doc()
+    for update in (*([state] if state else ()), *updates):
+        doc.apply_update(update)
+    return doc.get_update()
+
+
+def is_panic(error: BaseException) -> bool:
+    """pyo3's PanicException is a BaseException, and cannot be imported."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"

@@ -1,0 +1,134 @@
+"""Write concerns: on how many nodes something must be on disk before its request is answered, and who has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from crdtsync.causality import VersionVector, covers
+from crdtsync.core.cluster.node_names import names
+from crdtsync.core.peers.peer_state import Dial, Peer
+from crdtsync.core.waiting.missing_changes import connected, lacking, told
+from crdtsync.errors import InvalidRequest, Timeout
+
+if TYPE_CHECKING:
+    from crdtsync.core.replica.replica import Replica
+
+
+class Members(Protocol):
+    """Who counts for a write concern."""
+
+    @property
+    def is_initialised(self) -> bool:
+        """Whether the members are listed; otherwise they are all nodes ever met."""
+
+    def counted(self) -> tuple[int, Callable[[], list[Peer]]]:
+        """How many there are, and those of them that have been met."""
+
+
+class Concern:
+    """``w`` nodes are to have ``needed`` on disk, this one (called ``name``) among them.
+
+    Who is a member is asked anew each time: members may be met, and removed, while a request waits.
+    """
+
+    def __init__(
+        self,
+        members: Members,
+        name: str,
+        replicas: Mapping[str, Replica],
+        needed: Mapping[str, VersionVector],
+        w: object,
+    ) -> None:
+        self._members = members
+        self._name = name
+        self._replicas = replicas
+        self._needed = needed
+        self._w = w
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this node has it."""
+        return all(
+            space in self._replicas and covers(self._replicas[space].vector, vector)
+            for space, vector in self._needed.items()
+        )
+
+    @property
+    def wanted(self) -> int:
+        """How many nodes are to have it."""
+        return nodes_wanted(self._w, self._members.counted()[0])
+
+    def holders(self) -> list[str]:
+        """The names of the nodes that have it on disk, this one first; others as they have said."""
+        names = [peer.name for peer in self._members.counted()[1]() if self._is_at(peer)]
+        return [self._name, *names] if self.is_here else names
+
+    def is_met(self, holders: list[str]) -> bool:
+        """Whether these are enough."""
+        return self.is_here and len(holders) >= self.wanted
+
+    def unmet(self, token: str) -> Timeout:
+        """The error that says how far it has got: who has it, who has not, and what this node lacks."""
+        count, others = self._members.counted()
+        met = others()
+        held = self.holders()
+        details: dict[str, object] = {"token": token, "held_by": held}
+        said = []
+        if not is_alone(self._w):
+            said.append(f"{len(held)} of the {self.wanted} nodes wanted hold it so far: {names(held) or 'none known'}")
+        if not self.is_here:
+            here = ((self._replicas[name], vector) for name, vector in self._needed.items() if name in self._replicas)
+            details["missing"] = lacks = lacking(here)
+            said.append(f"{self._name} lacks {told(lacks)}, and is connected to {connected(met)}")
+        if not is_alone(self._w):
+            without = [peer.name for peer in met if peer.link is not None and not self._is_at(peer)]
+            unknown = [f"{peer.name} (not connected)" for peer in met if peer.link is None and not self._is_at(peer)]
+            if count - 1 > len(met):
+                unknown.append(f"{count - 1 - len(met)} never met")
+            said += [f"without it: {names(without)}"] if without else []
+            said += [f"not known of: {names(unknown)}"] if unknown else []
+        return Timeout("; ".join(said), **details)
+
+    def _is_at(self, peer: Peer) -> bool:
+        return all(peer.holds(space, vector) for space, vector in self._needed.items())
+
+
+def is_alone(w: object) -> bool:
+    """Whether a write concern asks for no other node. (True equals 1, and is none.)"""
+    return w is None or (type(w) is int and w == 1)
+
+
+def nodes_wanted(w: object, members: int) -> int:
+    """The number of nodes that ``w`` stands for among so many members; None is this one alone.
+
+    :raises InvalidRequest: it is neither a number from 1 on, nor ``majority``, nor ``all``.
+    """
+    if w is None:
+        return 1
+    if w == "all":
+        return members
+    if w == "majority":
+        return members // 2 + 1
+    if type(w) is int and w >= 1:
+        return w
+    raise InvalidRequest('w must be a number of nodes, "majority" or "all"')
+
+
+def check_possible(w: object, members: Members, dials: Iterable[Dial], name: str) -> None:
+    """Refuse at once what cannot be: more nodes than this one (called ``name``) knows of.
+
+    Where members are not listed, an address that has not answered yet may turn out to be one.
+
+    :raises InvalidRequest: that, or ``w`` is no write concern.
+    """
+    count, met = members.counted()
+    wanted = nodes_wanted(w, count)
+    unmet = 0 if members.is_initialised else sum(not dial.node for dial in dials)
+    if wanted > count + unmet:
+        known = [name, *(peer.name for peer in met())]
+        raise InvalidRequest(
+            f"w={wanted} cannot be met: this node knows of {count} node{'s' if count > 1 else ''} ({names(known)}); "
+            "nothing was done",
+            members=known,
+        )

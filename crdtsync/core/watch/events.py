@@ -1,0 +1,400 @@
+"""What watchers are told: the events of a change as it is applied, from the log alone, and of a key's newest state.
+
+Adjacent operations of one change that an agent asked for as one (the fields of a merge) are one event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+from crdtsync.causality import Dot, hlc_ms
+from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.expiry import EXPIRE
+from crdtsync.core.history.operation_names import WRITTEN, operation_of
+from crdtsync.core.kinds.base import Sibling, intact
+from crdtsync.core.kinds.sets import element_of
+from crdtsync.core.kinds.values import (
+    is_conflict,
+    kind_name,
+    policy_of,
+    siblings,
+    version_of,
+)
+from crdtsync.core.replica.replica import Applied, Replica
+from crdtsync.core.text.marker import check_marker
+from crdtsync.core.watch.event_size import slim, told_value, told_values
+from crdtsync.errors import InvalidEncoding
+from crdtsync.wire.change import Change, Kind, Op
+from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.framing import frame
+from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
+from crdtsync.wire.tokens import Version, encode_dot, encode_version, version_text
+
+Event = dict[str, Any]
+
+FRAME_BYTES_MAX = 1024 * 1024
+EVENT_BYTES_MAX = AGENT_FRAME_BYTES_MAX - 1024
+"""Of one event: beyond that it is told without what may be long, whatever made it so."""
+
+_FIELDS = ("event", "key", "kind", "value", "op", "version", "dot", "token", "agent", "node", "time")
+
+
+_REGISTER = int(Kind.REGISTER)
+_REGISTER_NAME = kind_name(_REGISTER)
+
+
+class Unit(NamedTuple):
+    """The operations of a change that make one event: ``ops``, the first of which is number ``first`` of the change."""
+
+    key: str
+    operation: str
+    first: int
+    ops: Sequence[Op]
+
+
+def units_of(change: Change) -> list[Unit]:
+    """What a change is told as, in order."""
+    if len(change.ops) == 1:
+        op = change.ops[0]
+        return [Unit(op.key, operation_of(op), 0, change.ops)]
+    found: list[Unit] = []
+    ops: list[Op] = []
+    for number, op in enumerate(change.ops):
+        name = operation_of(op)
+        if found and found[-1].key == op.key and (name, found[-1].operation) in _JOINED:
+            ops.append(op)
+        else:
+            ops = [op]
+            found.append(Unit(op.key, name, number, ops))
+    return found
+
+
+_REWRITTEN = frozenset({"resolve", "compact"})
+"""What writes a whole value anew, with operations that look like any others but for the first."""
+_JOINED = {(name, name) for name in ("merge", "delete", "trim", EXPIRE)} | {
+    (name, first) for first in _REWRITTEN for name in (first, "set", *WRITTEN.values(), "reset", "delete")
+}
+"""Which operation goes on with which one before it."""
+
+
+# -- what an operation hands over ----------------------------------------------------------------------------
+
+
+def _written(ops: Sequence[Op]) -> bytes | None:
+    return ops[-1].value
+
+
+def _text_update(ops: Sequence[Op]) -> bytes | None:
+    try:
+        return pack(check_marker(unpack(ops[-1].value or b""))[1])
+    except InvalidEncoding:
+        return None
+
+
+def _fields(ops: Sequence[Op]) -> bytes:
+    items = [pack(op.sub) + intact(op.value) for op in ops if op.sub is not None]
+    head = bytes([0x80 | len(items)]) if len(items) < 16 else b"\xdf" + len(items).to_bytes(4, "big")
+    return head + b"".join(items)
+
+
+def _field(ops: Sequence[Op]) -> bytes:
+    return pack(ops[-1].sub)
+
+
+def _element(ops: Sequence[Op]) -> bytes | None:
+    """None for a long element, whose name is but a hash."""
+    element = element_of(ops[-1].sub)
+    return None if element is None else intact(element)
+
+
+def _nothing(_ops: Sequence[Op]) -> None:
+    return None
+
+
+_VALUES: Mapping[str, Callable[[Sequence[Op]], bytes | None]] = {
+    "text": _text_update,
+    "merge": _fields,
+    "drop": _field,
+    "discard": _element,
+    "incr": _nothing,
+    "reset": _nothing,
+    "resolve": _nothing,
+    "compact": _nothing,
+}
+"""By operation. Where there is nothing the value follows from all of the key's entries alone."""
+
+
+# -- events --------------------------------------------------------------------------------------------------
+
+
+def _event(replica: Replica, change: Change, name: str, unit: Unit) -> Event:
+    return {
+        "event": name,
+        "key": unit.key,
+        "kind": kind_name(unit.ops[-1].kind),
+        "value": _VALUES.get(unit.operation, _written)(unit.ops),
+        "op": unit.operation,
+        "agent": change.agent,
+        "node": replica.node_of(change.writer),
+        "time": hlc_ms(change.hlc),
+        **_TOLD_BESIDE.get(unit.operation, _nothing_beside)(change, unit),
+    }
+
+
+def _document(change: Change, unit: Unit) -> Event:
+    """Which document an edit is of: its update says nothing of any other."""
+    try:
+        named = check_marker(unpack(unit.ops[-1].value or b""))[0]
+    except InvalidEncoding:
+        return {}
+    return {"document": encode_dot(named or Dot(change.writer, change.seq, unit.first + len(unit.ops) - 1))}
+
+
+def _nothing_beside(_change: Change, _unit: Unit) -> Event:
+    return {}
+
+
+_TOLD_BESIDE: Mapping[str, Callable[[Change, Unit], Event]] = {"text": _document}
+
+
+def live_event(replica: Replica, applied: Applied, unit: Unit, now_ms: int, ahead: set[str]) -> Event | None:
+    """What a change that has just been applied did to a key; None: nothing that a reader could see.
+
+    ``ahead``: keys whose state with all changes of this turn has been told. What is told of them from then on must
+    not be older than that. (Elements of logs are told in any case.)
+    """
+    effects = applied.effects[unit.first : unit.first + len(unit.ops)]
+    added = [effect.added for effect in effects if effect.added is not None]
+    shown = [entry for entry in added if not entry.is_expired(now_ms)]
+    removed = [entry for effect in effects for entry in effect.removed if not entry.hidden]
+    if not shown and not removed:
+        return None
+    operation = unit.operation if shown or not added else EXPIRE
+    live = replica.entries.live(unit.key, now_ms)
+    groups = siblings(replica.entries, live)
+    event = _event(replica, applied.change, "set", unit) | {"op": operation}
+    if not live and operation == EXPIRE:
+        return event | {"event": "expired", "value": None}
+    if not live:
+        return event | {"event": "delete"}
+    is_ahead = unit.key in ahead and operation != "append"
+    if is_ahead or not _follows(replica, unit, operation, groups[0], now_ms):
+        ahead.add(unit.key)
+        has_part = operation in _PARTIAL or (is_ahead and operation in _GROWTHS)
+        event |= _newest(replica, groups) | {"op": "state" if has_part else operation}
+    elif operation in _RESULTS:
+        event |= _state_value(replica, groups[0])
+    elif operation == "discard" and event["value"] is None and removed:
+        event["value"] = removed[-1].value
+    if len(groups) > 1:
+        ahead.add(unit.key)
+        return event | _conflict(replica, groups)
+    if shown and operation not in _REWRITTEN and not is_ahead:
+        event |= _handed_over([entry.dot for entry in shown], applied.change.hlc)
+    return event
+
+
+def plain_live_event(replica: Replica, applied: Applied, token: str) -> bytes | None:
+    """The event of a change that set one register to the only value that it holds, packed: what comes of
+    :func:`live_event` and :func:`pack_event` for it. None: it is another one.
+    """
+    if len(applied.effects) != 1:
+        return None
+    op, added, _ = applied.effects[0]
+    if added is None or added.kind != _REGISTER or added.attrs is not None or added.sub is not None:
+        return None
+    held = replica.entries.held(op.key)
+    if len(held) != 1 or held[0] is not added:
+        return None
+    change, (writer, seq, n) = applied.change, added.dot
+    return pack(
+        {
+            "event": "set", "key": op.key, "kind": _REGISTER_NAME, "value": op.value, "op": "set",
+            "version": version_text(change.hlc, writer, seq, n), "dot": f"{writer}.{seq}.{n}", "token": token,
+            "agent": change.agent, "node": replica.node_of(writer), "time": hlc_ms(change.hlc),
+        }
+    )  # fmt: skip
+
+
+_NAMES = {EXPIRE: "expired", "delete": "delete"}
+_WHOLE = frozenset({"set", *_NAMES})
+"""Operations whose events say all of the key, whatever that held before."""
+_RESULTS = frozenset({"incr", "reset"})
+"""Operations whose events show the value that has come out."""
+_GROWTHS = frozenset({"add", "merge", "text"})
+"""Operations whose value is a new part of the key's value."""
+_PARTIAL = frozenset({"discard", "drop"})
+"""Operations whose value names a part of the key's value."""
+
+
+def _follows(replica: Replica, unit: Unit, operation: str, winner: Sibling, now_ms: int) -> bool:
+    """Whether a key's value follows from its value before and the operation."""
+    last = unit.ops[-1]
+    if operation in _NAMES or operation in _REWRITTEN or winner[-1].kind != last.kind:
+        return False
+    if operation not in _PARTIAL:
+        return True
+    parts = replica.entries.of_sub(unit.key, last.sub or "")
+    return not any(entry.kind == last.kind and not entry.is_expired(now_ms) for entry in parts)
+
+
+def past_event(replica: Replica, change: Change, unit: Unit) -> Event | None:
+    """An event told from the log alone: what happened, without what it did to siblings. None: the log does not say."""
+    if unit.operation in _RESULTS or unit.operation in _REWRITTEN:
+        return None
+    event = _event(replica, change, _NAMES.get(unit.operation, "set"), unit)
+    dots = [Dot(change.writer, change.seq, n) for n, op in enumerate(unit.ops, unit.first) if op.value_hash is not None]
+    return event | _handed_over(dots, change.hlc) if dots else event
+
+
+class Upshot(Enum):
+    """What a watcher knows of a key who has been told of its operations one by one, from the log."""
+
+    WHOLE = auto()
+    """All, by the last operation alone."""
+    FOLLOWS = auto()
+    """What follows from the value before that."""
+    UNKNOWN = auto()
+    """Not what the key holds now: it must be told anew."""
+
+
+def upshot(replica: Replica, unit: Unit, now_ms: int) -> Upshot:
+    """What is known after ``unit``, as far as the key has not changed since.
+
+    The log alone tells neither what survived a removal, nor which of several values wins, nor a counter's value.
+    """
+    entries = replica.entries
+    live = entries.live(unit.key, now_ms)
+    if not live:
+        return Upshot.WHOLE if unit.operation in _NAMES else Upshot.UNKNOWN
+    if unit.operation in _RESULTS or is_conflict(entries, live):
+        return Upshot.UNKNOWN
+    if not _follows(replica, unit, unit.operation, live, now_ms):
+        return Upshot.UNKNOWN
+    return Upshot.WHOLE if unit.operation in _WHOLE else Upshot.FOLLOWS
+
+
+def hidden_event(replica: Replica, entry: Entry, now_ms: int) -> Event:
+    """An entry has expired: its key is gone, or shows what is left of it."""
+    live = replica.entries.live(entry.key, now_ms)
+    groups = siblings(replica.entries, live)
+    if groups:
+        event = {"event": "set", "key": entry.key, **_newest(replica, groups), "op": EXPIRE}
+        return event | _conflict(replica, groups) if len(groups) > 1 else event
+    return {
+        "event": "expired",
+        "key": entry.key,
+        "kind": kind_name(entry.kind),
+        "value": None,
+        "op": EXPIRE,
+        "agent": entry.agent,
+        "node": replica.node_of(entry.dot.writer),
+        "time": entry.expires_ms(),
+    }
+
+
+def state_event(replica: Replica, key: str, now_ms: int, snapshot: bool) -> Event:
+    """The newest state of a key."""
+    entries = replica.entries
+    live = entries.live(key, now_ms)
+    groups = siblings(entries, live)
+    if not groups:
+        name = "expired" if entries.held(key) else "delete"
+        return {"event": name, "key": key, "kind": None, "value": None, "op": EXPIRE if name == "expired" else "delete"}
+    event = {"event": "snapshot" if snapshot else "set", "key": key, **_newest(replica, groups), "op": "state"}
+    if len(groups) == 1:
+        return event
+    conflict = _conflict(replica, groups)
+    return event | conflict | ({"event": "snapshot"} if snapshot else {})
+
+
+def _newest(replica: Replica, groups: list[Sibling]) -> Event:
+    newest = groups[0][-1]
+    return {
+        "kind": kind_name(newest.kind),
+        **_state_value(replica, groups[0]),
+        "version": encode_version(version_of(groups[0])),
+        "dot": encode_dot(newest.dot),
+        "agent": newest.agent,
+        "node": replica.node_of(newest.dot.writer),
+        "time": hlc_ms(newest.hlc),
+    }
+
+
+def _conflict(replica: Replica, groups: list[Sibling]) -> Event:
+    told = told_values(replica, groups)
+    winner, *others = told.parts
+    event = {
+        **{name: winner[name] for name in ("kind", "value", "dot", "agent", "node", "time", "seen")},
+        "event": "conflict",
+        "version": encode_version(told.version),
+        "siblings": others,
+        "policy": policy_of(replica.entries, groups).name,
+    }
+    if "cut" in winner:
+        event["cut"] = True
+    if told.more:
+        event["more"] = told.more
+    return event
+
+
+def _handed_over(dots: list[Dot], hlc: int) -> Event:
+    return {"version": encode_version(Version(dots=tuple(dots), hlc=hlc)), "dot": encode_dot(dots[-1])}
+
+
+def _state_value(replica: Replica, group: Sibling) -> Event:
+    """``value``: null, with ``cut``, if it is too large for an event; the watcher reads it in parts."""
+    value, cut = told_value(replica, group)
+    return {"value": value, **cut}
+
+
+# -- as bytes ------------------------------------------------------------------------------------------------
+
+
+def plain_event(name: str, token: str | None) -> bytes:
+    """An event that concerns no key."""
+    return pack_event({"event": name, "key": None}, token)
+
+
+def pack_event(event: Event, token: str | None) -> bytes:
+    """An event as msgpack, with all the fields that every event has."""
+    return pack({**dict.fromkeys(_FIELDS), **event, "token": token})
+
+
+def pack_batch(change: Change, replica: Replica, events: Sequence[bytes], token: str | None) -> bytes:
+    """One event that holds several."""
+    plain = {
+        **dict.fromkeys(_FIELDS),
+        "event": "batch",
+        "op": "batch",
+        "token": token,
+        "agent": change.agent,
+        "node": replica.node_of(change.writer),
+        "time": hlc_ms(change.hlc),
+    }
+    head = pack(plain)
+    # a map of one more item: the events, which are packed already
+    return bytes([0x80 | (len(plain) + 1)]) + head[1:] + pack("events") + array_header(len(events)) + b"".join(events)
+
+
+def array_header(count: int) -> bytes:
+    """The start of a msgpack array."""
+    return bytes([0x90 | count]) if count < 16 else b"\xdd" + count.to_bytes(4, "big")
+
+
+def event_frames(request: int, events: Sequence[bytes]) -> list[bytes]:
+    """Events of a watch as frames, in order: as many in each as fit."""
+    head = b"\x93" + pack(request) + b"\x02"
+    frames: list[bytes] = []
+    start = 0
+    while start < len(events):
+        end, size_bytes = start, 0
+        while end < len(events) and (end == start or size_bytes + len(events[end]) <= FRAME_BYTES_MAX):
+            size_bytes += len(events[end])
+            end += 1
+        told = events[start:end] if size_bytes <= EVENT_BYTES_MAX else [slim(events[start])]  # which is alone then
+        frames.append(frame(b"".join((head, array_header(end - start), *told))))
+        start = end
+    return frames

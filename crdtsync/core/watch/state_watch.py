@@ -1,0 +1,320 @@
+"""State watches, which keep copies of keys in other processes: what came out of each commit, not what was done.
+
+A copy is told the state of every key, then after each commit the new state of the keys that it changed, or the parts of
+it that are new, and last ``current``: with all before that the copy is what this node held at one moment. Whoever is
+behind (new, resumed, slow) is told the newest state of what it lacks, from a set of keys, never from a queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.causality import VersionVector, covers, merge, missing
+from crdtsync.core.kinds.base import Sibling
+from crdtsync.core.kinds.values import describe, describe_key, packed_value, policy_of, siblings, version_of
+from crdtsync.core.replica.reader_view import flat, handed_over, value_handed_over
+from crdtsync.core.watch.base import Send, Watcher, Watchers
+from crdtsync.core.watch.events import event_frames
+from crdtsync.core.watch.partial_updates import part_of
+from crdtsync.core.watch.prefix_index import concerns
+from crdtsync.errors import InvalidRequest, TooLarge
+from crdtsync.wire.codec import pack
+from crdtsync.wire.tokens import encode_token, encode_version
+
+if TYPE_CHECKING:
+    from crdtsync.core.access.rules import Grant
+    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.peers.peer_state import Peer
+    from crdtsync.core.replica.replica import Applied, Effect, Replica
+    from crdtsync.core.storage.interface import Storage
+
+SLICE_KEYS_MAX = 256
+SLICE_CHANGES_MAX = 256
+SLICE_BYTES_MAX = 512 * 1024
+DIRTY_KEYS_MAX = 100_000
+VALUES_BYTES_MAX = 5 * 1024 * 1024
+"""Of one key with its siblings, in one event. Beyond that the siblings are told without their values; and the key
+without any, if one value alone is more.
+"""
+EVENT_BYTES_MAX = 7 * 1024 * 1024
+"""Of such an event with all that it says beside. Beyond that it says neither values nor meta."""
+RETELL_KEYS_MAX = 1000
+LAG_AGE_S_MAX = 0.5
+
+
+class StateWatch(Watcher):
+    """One state watch of one agent connection: told states alone. One that ``lagged`` must forget what it holds."""
+
+    __slots__ = ()
+
+
+class StateWatches(Watchers[StateWatch]):
+    """All state watches of a node."""
+
+    def __init__(self, storage: Storage, send: Send) -> None:
+        super().__init__(storage, send)
+        self._states: dict[tuple[str, str], bytes] = {}  # of keys, as told in this turn: by space and key
+        self._lags: dict[str, tuple[float, dict[str, int]]] = {}
+
+    def add(self, watch: StateWatch, after: VersionVector | None) -> None:
+        """Begin a watch; ``after`` names the state that the watcher holds, None: it holds nothing."""
+        replica = watch.replica
+        self._enroll(watch)
+        watch.held = after or {}
+        if after is None or not covers(after, replica.floor) or not covers(replica.vector, after):
+            watch.start_over(is_reset=after is not None)
+        else:
+            watch.position = self._storage.position_missing(replica.id, after, replica.vector)
+            # It may have expired since the watcher was told of it, and the log does not say so yet.
+            self._defer(watch, replica.entries.expiry.hidden_keys(watch.prefix, after))
+
+    def find(self, conn: int, request: object) -> StateWatch | None:
+        """The watch that a request of a connection began."""
+        return self._by_conn.get(conn, {}).get(request) if isinstance(request, int) else None
+
+    def of_conn(self, conn: int) -> list[StateWatch]:
+        """The watches of a connection."""
+        return list(self._by_conn.get(conn, {}).values())
+
+    def start_over(self, watch: StateWatch) -> None:
+        """Tell a watcher everything anew."""
+        watch.start_over(is_reset=True)
+        self._behind[watch] = None
+
+    def moved(self, replica: Replica) -> None:
+        """Another replica has taken the place of one: every watch of it starts over."""
+        self._states.clear()
+        self._lags.pop(replica.name, None)
+        super().moved(replica)
+        for watch in self._by_space.get(replica.name, ()):
+            watch.needs = {}  # of an epoch that is gone, perhaps
+
+    def reload(self, replica: Replica) -> None:
+        """It has been read anew, after a failed commit. No watcher is told less than what it began with."""
+        self.moved(replica)
+        for watch in self._by_space.get(replica.name, ()):
+            watch.needs = watch.held
+
+    # -- feeding -------------------------------------------------------------------------------------------
+
+    def notify(self, name: str, applied: Iterable[Applied], now_ms: int) -> None:
+        """Tell the watchers of a space what the commit under way makes of the keys that it changes, all at once."""
+        audience = self._by_space.get(name)
+        if not audience:
+            return
+        touched: dict[str, list[Effect]] = {}
+        for item in applied:
+            for effect in item.effects:
+                touched.setdefault(effect.op.key, []).append(effect)
+        found: dict[StateWatch, list[str]] = {}
+        for key in touched:
+            for watch in audience.of(key):
+                found.setdefault(watch, []).append(key)
+        if found:
+            self._tell(next(iter(audience)).replica, found, touched, now_ms)
+
+    def _tell(
+        self,
+        replica: Replica,
+        found: Mapping[StateWatch, list[str]],
+        touched: Mapping[str, Sequence[Effect]],
+        now_ms: int,
+    ) -> None:
+        end = b""
+        events: dict[str, bytes] = {}
+        frames: dict[tuple[str, int, Grant | None], list[bytes]] = {}  # equal prefixes and rights see equal keys
+        for watch, keys in found.items():
+            if watch.blocked or watch.is_behind:
+                self._defer(watch, keys)
+                continue
+            ready = frames.get((watch.prefix, watch.request, watch.limit))
+            if ready is None:
+                end = end or current_event(replica)
+                for key in keys:
+                    if key not in events:
+                        events[key] = changed_event(replica, key, touched[key], now_ms)
+                ready = event_frames(watch.request, [*(events[key] for key in keys), end])
+                frames[watch.prefix, watch.request, watch.limit] = ready
+            for data in ready:
+                self._send(watch.conn, data)
+
+    def retell(self, name: str, keys: Iterable[str]) -> None:
+        """Tell the newest state of these keys, which something else than a change of the log has brought about."""
+        audience = self._by_space.get(name)
+        if audience:
+            for key in sorted(keys):
+                for watch in audience.of(key):
+                    self._defer(watch, [key])
+
+    def retell_to(self, watch: StateWatch, keys: Iterable[str]) -> None:
+        """Tell the newest state of these keys to one who lacks it."""
+        self._defer(watch, [key for key in keys if key.startswith(watch.prefix)])
+
+    def _defer(self, watch: StateWatch, keys: Sequence[str]) -> None:
+        self._remember(watch, keys, DIRTY_KEYS_MAX)
+
+    def advance(self, now_ms: int) -> None:
+        """Tell a slice to each watch that is behind."""
+        for watch in list(self._behind):
+            if watch.is_waiting:
+                continue
+            if watch.position is not None:
+                self._look_back(watch)
+            else:
+                self._send_states(watch, now_ms)
+            if not watch.is_behind:
+                del self._behind[watch]
+        self._states.clear()
+
+    def _look_back(self, watch: StateWatch) -> None:
+        """Read a slice of the log for the keys that changed since the watcher's token.
+
+        What the commit under way and later ones change is deferred as they happen.
+        """
+        replica = watch.replica
+        assert watch.position is not None
+        if not covers(watch.held, replica.floor):
+            watch.start_over(is_reset=True)  # the log has been cut off below it
+            return
+        rows = self._storage.log(replica.id, watch.position, SLICE_BYTES_MAX, SLICE_CHANGES_MAX)
+        size_bytes = 0
+        for row in rows:
+            watch.position = row.position
+            size_bytes += len(row.body)
+            if row.seq <= watch.held.get(row.writer, 0):
+                continue
+            merge(watch.held, {row.writer: row.seq})
+            keys = {op.key for op in replica.codec.decode(row.body).ops}
+            # Not those in conflict alone: the log does not tell whether one value was read as a list before, or is now.
+            keys.update(*(replica.schemas.matching(key, watch.prefix) for key in keys if key[0] == "_"))
+            self._defer(watch, sorted(key for key in keys if concerns(watch, key)))
+            if watch.scan is not None:
+                return  # so much has changed that it starts over
+        if len(rows) < SLICE_CHANGES_MAX and size_bytes < SLICE_BYTES_MAX:
+            watch.position = None
+            if not watch.dirty:
+                self._emit(watch, [current_event(replica)])
+
+    def _send_states(self, watch: StateWatch, now_ms: int) -> None:
+        ready: list[bytes] = []
+        if watch.lagged:
+            ready.append(pack({"event": "reset", "key": None, "token": None}))
+            watch.lagged = False
+        replica = watch.replica
+        size_bytes = 0
+        for key in watch.next_keys(SLICE_KEYS_MAX):
+            event = self._states.get((replica.name, key))
+            if event is None:
+                event = self._states[replica.name, key] = whole_event(replica, key, now_ms)
+            ready.append(event)
+            size_bytes += len(event)
+            if size_bytes >= SLICE_BYTES_MAX:
+                break
+        if not watch.is_behind:
+            ready.append(current_event(replica))
+        self._emit(watch, ready)
+
+    # -- how fresh it is -----------------------------------------------------------------------------------
+
+    def lag(self, replica: Replica, peers: Iterable[Peer], now_s: float) -> dict[str, int]:
+        """How far this node itself is behind the others, as far as it knows; looked at anew after half a second."""
+        known = self._lags.get(replica.name)
+        if known is None or now_s >= known[0] + LAG_AGE_S_MAX:
+            peers = list(peers)
+            lacks = [missing(replica.vector, peer.acked.get(replica.name, {})) for peer in peers]
+            away = sum(peer.link is None for peer in peers)
+            known = (now_s, {"lag": max(lacks, default=0), "away": away})
+            self._lags[replica.name] = known
+        return known[1]
+
+
+# -- events --------------------------------------------------------------------------------------------------
+
+
+def current_event(replica: Replica) -> bytes:
+    """Says that what was told is the whole state of one moment, which the token names."""
+    token = encode_token([(replica.name, replica.epoch, replica.vector)])
+    return pack({"event": "current", "key": None, "token": token})
+
+
+def changed_event(replica: Replica, key: str, effects: Sequence[Effect], now_ms: int) -> bytes:
+    """What a commit made of a key: the parts that are new, or else the whole."""
+    part = None if replica.entries.policy_of(key).is_whole else part_of(replica.entries, key, effects)
+    if part is None:
+        return whole_event(replica, key, now_ms)
+    described = describe(replica, replica.entries.held(key), replica.node_of, lambda _replica, _group: None)
+    event = pack({"event": "part", "key": key, "token": None, **described, **part})
+    return event if len(event) <= VALUES_BYTES_MAX else whole_event(replica, key, now_ms)
+
+
+def whole_event(replica: Replica, key: str, now_ms: int) -> bytes:
+    """A key as an entry, with all siblings; or that there is none."""
+    live = replica.entries.live(key, now_ms)
+    described = describe_key(replica, key, live, replica.node_of, _value)
+    if described is None:
+        return pack({"event": "delete", "key": key, "token": None})
+    others = described["siblings"]
+    _add_plain_read(replica, live, described)
+    if len(described["value"] or b"") + sum(len(other["value"] or b"") for other in others) > VALUES_BYTES_MAX:
+        for other in others:
+            other["value"] = b""
+    if len(described["value"] or b"") + len(described.get("shown") or b"") > VALUES_BYTES_MAX:
+        described["value"] = b""
+    for one in (described, *others):
+        if one["value"] == b"":
+            one |= {"value": None, "too_large": True}
+    if described.get("too_large"):
+        described.pop("shown", None)
+    event = pack({"event": "state", "key": key, "token": None, **described})
+    if len(event) > EVENT_BYTES_MAX:  # what it says beside the values
+        for one in (described, *others):
+            one |= {"value": None, "meta": None, "seen": None, "too_large": True}
+        described.pop("shown", None)
+        event = pack({"event": "state", "key": key, "token": None, **described})
+    return event
+
+
+def _add_plain_read(replica: Replica, live: list[Entry], described: dict[str, Any]) -> None:
+    """What ``get`` gives, where that is not the whole entry: a version that covers it, and its value if it is all."""
+    groups = siblings(replica.entries, live)
+    policy = policy_of(replica.entries, groups)
+    shown, others = handed_over(policy, groups)
+    if others:
+        described["winner"] = encode_version(version_of(flat(shown), flat(others)))
+    if policy.is_whole:
+        try:
+            described["shown"] = value_handed_over(replica, policy, shown, _value)
+        except TooLarge:
+            described["value"] = b""
+
+
+def _value(replica: Replica, group: Sibling) -> bytes | None:
+    """The value as msgpack; None: it was purged; empty: it is too large for an event."""
+    try:
+        return packed_value(replica, group)
+    except TooLarge:
+        return b""
+
+
+# -- requests ------------------------------------------------------------------------------------------------
+
+
+def confirm(desk: Desk, conn: int, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether a state watch has been told all that there is on disk here, and how far this node is behind others.
+
+    The reply comes behind all that was told. ``retell``: keys whose state the watcher wants to be told again.
+    """
+    watches = desk.watches.mirrors
+    watch, keys = watches.find(conn, args.get("watch")), args.get("retell", [])
+    if watch is None:
+        raise InvalidRequest("watch must be the id of the request that began a watch with states")
+    if type(keys) is not list or len(keys) > RETELL_KEYS_MAX or any(type(key) is not str for key in keys):
+        raise InvalidRequest(f"retell must be a list of keys, {RETELL_KEYS_MAX:,} at most")
+    replica = watch.replica
+    token = None
+    if not watch.is_behind:
+        token = encode_token([(replica.name, replica.epoch, replica.durable_vector())])
+    watches.retell_to(watch, keys)
+    return {"token": token, **watches.lag(replica, desk.host.sync.peers.values(), desk.host.now_s)}

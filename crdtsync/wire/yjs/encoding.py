@@ -1,0 +1,212 @@
+"""The encoding of Yjs updates (v1): bytes in, structs and delete ranges out, within bounds that yrs does not check.
+
+It is that of Yjs's ``UpdateEncoderV1`` over :mod:`crdtsync.wire.yjs.lib0`::
+
+    update    := clients:uint { structs:uint client:uint clock:uint struct* }*  deletes
+    deletes   := clients:uint { client:uint ranges:uint { clock:uint length:uint }* }*
+    struct    := 0x00 length:uint                                               (GC: a range whose content is gone)
+               | info:byte origin? right_origin? parent? content                (item)
+    info      := bits 0-4 content kind, 0x20 has a map key, 0x40 has a right origin, 0x80 has an origin
+    origin    := client:uint clock:uint                                         (right_origin is the same)
+    parent    := ( 0x01 root name:string | 0x00 client:uint clock:uint ) key:string?    (only without any origin)
+
+A struct covers as many clocks as its content has parts; for text these are UTF-16 code units. What the structs mean
+for a document is the matter of :mod:`crdtsync.wire.yjs.validator`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from crdtsync.wire.yjs.lib0 import read_blob, read_count, read_text, read_uint, refuse, skip_any, skip_json
+
+STRUCTS_MAX: Final = 262_144  # an item of 4 bytes on the wire takes some 200 in memory
+CLOCK_MAX: Final = 2**31 - 1  # exclusive end; yrs computes offsets in i32
+CLIENT_MAX: Final = 2**53 - 1  # yrs cuts larger ones to 53 bits: another client's
+ROOT_NAME_BYTES_MAX: Final = 1024
+
+GC, DELETED, BINARY, STRING, EMBED, FORMAT, TYPE, ANY = 0, 1, 3, 4, 5, 6, 7, 8  # content kinds
+Id = tuple[int, int]  # Yjs client id, clock
+
+
+class Struct(NamedTuple):
+    """An item, or a range whose content is gone."""
+
+    clock: int
+    end: int
+    kind: int
+    origin: Id | None
+    right: Id | None
+    parent: str | Id | None
+    keyed: bool
+    detail: list[int] | int  # of a string, offsets of the second halves of surrogate pairs; of a type, its number
+    at: int  # its byte offset in the update
+
+
+def read_sections(data: bytes, structs_max: int | None = None) -> tuple[dict[int, list[Struct]], int]:
+    """The structs of each client, and the offset of the delete set after them."""
+    sections: dict[int, list[Struct]] = {}
+    clients, at = read_count(data, 0, 5, "clients")
+    structs_max = STRUCTS_MAX if structs_max is None else structs_max
+    left = structs_max
+    for _ in range(clients):
+        start = at
+        count, at = read_count(data, at, 2, "structs")
+        (client, clock), at = read_id(data, at)
+        left -= count
+        if left < 0:
+            refuse("there are too many structs", start, f"at most {structs_max}")
+        if not count:
+            refuse(f"client {client} has no structs", start, "one at least: yrs drops all that follows")
+        if client in sections:
+            refuse(f"client {client} occurs twice", start, "each client once")
+        structs = sections[client] = []
+        for _ in range(count):
+            struct, at = _read_struct(data, at, clock)
+            structs.append(struct)
+            clock = struct.end
+    return sections, at
+
+
+def _read_struct(data: bytes, start: int, clock: int) -> tuple[Struct, int]:
+    info = data[start]
+    at = start + 1
+    origin = right = parent = None
+    detail: list[int] | int = 0
+    if info:
+        if info & 0x80:
+            origin, at = read_id(data, at)
+        if info & 0x40:
+            right, at = read_id(data, at)
+        if info < 0x40:
+            parent, at = _read_parent(data, at)
+            if info & 0x20:
+                at = read_text(data, at)[1]
+        read = _CONTENT.get(info & 0x1F)
+        if read is None:
+            refuse(f"content kind {info & 0x1F}", start, "deleted, binary, string, embed, format, type or any")
+        length, at, detail = read(data, at)
+    else:
+        length, at = read_uint(data, at)
+    if not length:
+        refuse("a struct has length 0", start, "1 at least: yrs drops it and shifts what follows")
+    end = clock + length
+    if end > CLOCK_MAX:
+        refuse(f"a struct ends at clock {end}", start, f"at most {CLOCK_MAX}")
+    return Struct(clock, end, info & 0x1F, origin, right, parent, info & 0x20 != 0, detail, start), at
+
+
+def _read_parent(data: bytes, at: int) -> tuple[str | Id, int]:
+    """The type that an item without neighbours goes into: a root by name, or a nested type by the id of its item."""
+    tag = data[at]
+    if not tag:
+        return read_id(data, at + 1)
+    if tag != 1:
+        refuse(f"parent tag {tag}", at, "0 (an id) or 1 (a root name)")
+    start, end = read_blob(data, at + 1)
+    if end - start > ROOT_NAME_BYTES_MAX:
+        refuse(f"a root name has {end - start} bytes", at, f"at most {ROOT_NAME_BYTES_MAX}")
+    return read_text(data, at + 1)
+
+
+def read_deletes(
+    data: bytes, at: int, check: Callable[[int, int, int, int], None]
+) -> tuple[dict[int, list[tuple[int, int]]], int]:
+    """The delete set: by client, ranges (first clock, end clock exclusive) in rising order, and the offset after it.
+
+    ``check`` is called with the client, first clock, end clock and byte offset of each range when it has been read.
+    """
+    deletes: dict[int, list[tuple[int, int]]] = {}
+    clients, at = read_count(data, at, 2, "clients")
+    for _ in range(clients):
+        start = at
+        client, at = read_uint(data, at)
+        count, at = read_count(data, at, 2, "ranges")
+        if client in deletes:
+            refuse(f"client {client} occurs twice", start, "each client once")
+        ranges = deletes[client] = []
+        end = 0
+        for _ in range(count):
+            start = at
+            clock, at = read_uint(data, at)
+            length, at = read_uint(data, at)
+            if clock < end or not length:
+                refuse(f"deletes clock {clock}, {length} long", start, f"{end} or later, and not empty")
+            end = clock + length
+            check(client, clock, end, start)
+            ranges.append((clock, end))
+    return deletes, at
+
+
+def read_id(data: bytes, at: int) -> tuple[Id, int]:
+    """A Yjs client id and a clock."""
+    client, end = read_uint(data, at)
+    if client > CLIENT_MAX:
+        refuse(f"client id {client} is too high", at, f"at most {CLIENT_MAX}")
+    clock = data[end]
+    if clock < 0x80:
+        return (client, clock), end + 1
+    clock, end = read_uint(data, end)
+    return (client, clock), end
+
+
+# -- content: each takes (data, at) and returns the clocks that it covers, the offset after it, and pairs or a type ----
+
+_Content = tuple[int, int, "list[int] | int"]
+_ASTRAL: Final = re.compile("[\U00010000-\U0010ffff]")
+
+
+def _deleted(data: bytes, at: int) -> _Content:
+    return *read_uint(data, at), 0
+
+
+def _binary(data: bytes, at: int) -> _Content:
+    return 1, read_blob(data, at)[1], 0
+
+
+def _string(data: bytes, at: int) -> _Content:
+    text, end = read_text(data, at)
+    if text.isascii():
+        return len(text), end, 0
+    pairs = [match.start() + before + 1 for before, match in enumerate(_ASTRAL.finditer(text))]
+    return len(text) + len(pairs), end, pairs
+
+
+def _embed(data: bytes, at: int) -> _Content:
+    return 1, skip_json(data, at), 0
+
+
+def _format(data: bytes, at: int) -> _Content:
+    return 1, skip_json(data, read_text(data, at)[1]), 0
+
+
+def _type(data: bytes, at: int) -> _Content:
+    """Array 0, map 1, text 2, XML element 3 (with its tag), XML fragment 4, XML text 6.
+
+    Not XML hook 5, whose name yrs does not read, nor weak link 7 and the rest, which Yjs does not know.
+    """
+    kind = data[at]
+    if kind not in (0, 1, 2, 3, 4, 6):
+        refuse(f"shared type {kind}", at, "array, map, text, XML element, XML fragment or XML text")
+    return 1, (read_text(data, at + 1)[1] if kind == 3 else at + 1), kind
+
+
+def _anys(data: bytes, at: int) -> _Content:
+    count, at = read_count(data, at, 1, "values")
+    for _ in range(count):
+        at = skip_any(data, at)
+    return count, at, 0
+
+
+# Not 2, JSON: obsolete in Yjs, and yrs reads one string too many; 9, subdocument; 10, skip: announces a gap; 11, move.
+_CONTENT: Final[dict[int, Callable[[bytes, int], _Content]]] = {
+    DELETED: _deleted,
+    BINARY: _binary,
+    STRING: _string,
+    EMBED: _embed,
+    FORMAT: _format,
+    TYPE: _type,
+    ANY: _anys,
+}

@@ -1,0 +1,199 @@
+"""Puts a backup in the place of a database: the daemon must not run.
+
+A restored database is a copy that went back in time. So it gets a new id, by which peers know that it holds less than
+its predecessor had confirmed, and it keeps no writer: the numbers that the old one used after the backup was taken are
+known elsewhere. What is missing comes back from the peers. On another machine it is another node too, with another
+key: two nodes of one name would take each other for copies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from crdtsyncd.backup.backup import IDENTITY_FILES, PIECE_BYTES_MAX
+from crdtsyncd.security.key_files import KEY_NAME
+from crdtsyncd.storage.database import DATABASE_NAME
+from crdtsyncd.storage.file_header import read_header as read_database_header
+from crdtsyncd.storage.journal.journal import META_NAME
+from crdtsyncd.storage.open_database import ENDINGS
+from crdtsyncd.storage.schema import APPLICATION_ID, FORMAT
+from crdtsyncd.storage.writer_mark import machine_id
+
+from crdtsync.client.operations.backup_file import public, read_header
+from crdtsync.errors import ConfigError, StorageError
+
+PARTS = tuple(f"{DATABASE_NAME}{ending}" for ending in ENDINGS)
+
+Progress = Callable[[int, int], None]
+
+
+class Restored(NamedTuple):
+    """What was restored, where to, and where that is which stood there before; ``is_moved``: as another node."""
+
+    about: dict[str, Any]
+    path: Path
+    replaced: Path | None
+    is_moved: bool
+
+
+def restore(
+    file: Path,
+    data_dir: Path,
+    *,
+    force: bool,
+    new_node: bool = False,
+    same_node: bool = False,
+    progress: Progress = lambda _done, _total: None,
+) -> Restored:
+    """Make the backup ``file`` the database in ``data_dir``. What is there already is moved aside, with ``force``.
+
+    It becomes another node on another machine than the backup's, if not ``same_node``, or with ``new_node``.
+
+    :raises StorageError: the file is damaged or no backup, or a newer daemon made it.
+    :raises ConfigError: a daemon runs on that directory, or a database is there and ``force`` is not given.
+    :raises OSError: a file cannot be read or written.
+    """
+    with file.open("rb") as source, _locked(data_dir):
+        about = read_header(source, str(file))
+        path = data_dir / DATABASE_NAME
+        is_moved = new_node or (about["machine"] != machine_id() and not same_node)
+        if path.exists() and not force:
+            raise ConfigError(
+                f"there is a database in {data_dir} already: with --force it is moved aside, into a directory beside it"
+            )
+        partial = data_dir / f"{DATABASE_NAME}.restoring"
+        try:
+            _copy(source, partial, about, str(file), progress)
+            _make_new(partial, str(file), is_moved)
+            _sync(partial)
+            parts = [*PARTS, *(IDENTITY_FILES if is_moved else ())]
+            replaced = _set_aside(data_dir, [part for part in parts if (data_dir / part).exists()])
+            if not is_moved:
+                _put_back_identity(data_dir, about.get("identity") or {})
+            partial.rename(path)
+        finally:
+            for rest in (partial, *(partial.with_name(partial.name + end) for end in ("-wal", "-shm", "-journal"))):
+                rest.unlink(missing_ok=True)
+        _give_to_owner(path, data_dir)
+        _sync(data_dir)
+    return Restored(public(about), path, replaced, is_moved)
+
+
+@contextmanager
+def _locked(data_dir: Path) -> Iterator[None]:
+    """Hold the lock that a daemon would hold."""
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    is_new = not (data_dir / "lock").exists()
+    lock = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if is_new:
+            _give_to_owner(data_dir / "lock", data_dir)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
+            raise ConfigError(
+                f"a crdtsyncd (pid {holder}) runs on {data_dir}: stop it first, with systemctl stop crdtsyncd.socket "
+                "crdtsyncd.service or however it was started"
+            ) from None
+        yield
+    finally:
+        os.close(lock)
+
+
+def _copy(source: IO[bytes], target: Path, about: dict[str, Any], name: str, progress: Progress) -> None:
+    """Copy the database out of the backup, and see that it is what was backed up."""
+    digest, done = hashlib.sha256(), 0
+    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as copy:
+        while piece := source.read(PIECE_BYTES_MAX):
+            digest.update(piece)
+            copy.write(piece)
+            done += len(piece)
+            progress(done, about["bytes"])
+    if done != about["bytes"]:
+        raise StorageError(
+            f"{name} is cut off: it has {done:,} of {about['bytes']:,} bytes; take another backup of yours"
+        )
+    if digest.hexdigest() != about["sha256"]:
+        raise StorageError(f"{name} is damaged: its checksum is wrong; take another backup of yours")
+
+
+def _make_new(path: Path, name: str, is_moved: bool) -> None:
+    """Check the database, and make it one that has no past of its own; ``is_moved``: that of another node."""
+    header = read_database_header(path)
+    if header is None or header.application_id != APPLICATION_ID:
+        raise StorageError(f"{name} holds no database of crdtsync: take another backup of yours")
+    if header.format > FORMAT:
+        raise StorageError(
+            f"{name} was made by a newer crdtsyncd (format {header.format}, this one knows {FORMAT}): upgrade first"
+        )
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            found = [row[0] for row in db.execute("PRAGMA integrity_check(3)")]
+            if found != ["ok"]:
+                raise StorageError(
+                    f"the database in {name} is damaged: {'; '.join(found)}; take another backup of yours"
+                )
+            db.execute("PRAGMA synchronous = FULL")
+            db.execute("BEGIN IMMEDIATE")
+            db.execute("UPDATE meta SET value = ? WHERE name = 'database'", (os.urandom(16),))
+            db.execute("DELETE FROM meta WHERE name = ?", (META_NAME,))  # the journal's file is not in a backup
+            db.execute("DELETE FROM own_writers")
+            db.execute("DELETE FROM outcomes")  # replies to clients of the other database, which do not ask for them
+            if is_moved:
+                db.execute("DELETE FROM meta WHERE name = 'node'")
+            db.execute("COMMIT")
+    except sqlite3.DatabaseError as error:
+        raise StorageError(f"the database in {name} is damaged: {error}; take another backup of yours") from None
+
+
+def _put_back_identity(data_dir: Path, identity: dict[str, str]) -> None:
+    """The node's key, if the directory has lost it."""
+    if (data_dir / KEY_NAME).exists() or set(identity) != set(IDENTITY_FILES):
+        return
+    for name in IDENTITY_FILES:
+        handle = os.open(data_dir / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(identity[name])
+            file.flush()
+            os.fsync(file.fileno())
+        _give_to_owner(data_dir / name, data_dir)
+
+
+def _set_aside(data_dir: Path, parts: list[str]) -> Path | None:
+    """Move what is there into a directory of its own; None: nothing is there."""
+    if not parts:
+        return None
+    place = data_dir / f"replaced-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
+    number = 1
+    while place.exists():
+        number += 1
+        place = place.with_name(f"{place.name.partition('.')[0]}.{number}")
+    place.mkdir(mode=0o700)
+    _give_to_owner(place, data_dir)
+    for part in parts:
+        (data_dir / part).rename(place / part)
+    return place
+
+
+def _give_to_owner(path: Path, data_dir: Path) -> None:
+    """What root makes in the data directory of another user has to be that user's."""
+    owner = data_dir.stat()
+    if os.geteuid() == 0:
+        os.chown(path, owner.st_uid, owner.st_gid)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

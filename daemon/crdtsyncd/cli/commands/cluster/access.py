@@ -1,0 +1,228 @@
+"""``access``: who may read, write and administer which keys; quotas."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from typing import TYPE_CHECKING, Any
+
+import click
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.data import json_values
+from crdtsyncd.cli.params import TEXT
+from crdtsyncd.cli.show import output
+from crdtsyncd.cli.show.tables import Column, show_table
+from crdtsyncd.wording import ago, moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crdtsync.client.blocking.client import Session
+
+RIGHTS = ("read", "write", "admin")
+QUOTAS = ("requests_per_s", "bytes_per_s", "watches", "connections")
+DEFAULT = "default"
+
+
+class Who(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """``agent:NAME``, ``uid:N``, ``gid:N``, ``socket``, ``anyone``; ``user:NAME`` and ``group:NAME`` of this host."""
+
+    name = "who"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """As the daemon knows it; whether it names somebody is for the daemon to say."""
+        form, _, name = str(value).partition(":")
+        try:
+            if form == "user":
+                import pwd
+
+                return f"uid:{pwd.getpwnam(name).pw_uid}"
+            if form == "group":
+                import grp
+
+                return f"gid:{grp.getgrnam(name).gr_gid}"
+        except KeyError:
+            self.fail(f"this host has no {form} {name!r}.", param, ctx)
+        return str(value)
+
+
+class Right(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """``read``, ``write`` or ``admin``; of several, by commas, the one that includes the others."""
+
+    name = "right"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The word itself."""
+        words = str(value).split(",")
+        wrong = next((word for word in words if word not in RIGHTS), None)
+        if wrong is not None:
+            self.fail(f"{wrong!r} is not a right: read, write or admin.", param, ctx)
+        return max(words, key=RIGHTS.index)
+
+
+class Limit(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """A whole number from 1 on, or ``default``."""
+
+    name = "limit"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """The number, or the word."""
+        word = str(value)
+        if word != DEFAULT and (not word.isascii() or not word.isdecimal() or len(word) > 15 or int(word) < 1):
+            self.fail(f"{word!r} is not a whole number from 1 on, nor {DEFAULT!r}.", param, ctx)
+        return word if word == DEFAULT else int(word)
+
+
+who_argument = click.argument("who", type=Who())
+pattern_argument = click.argument("pattern", type=TEXT, default="**")
+
+
+@click.group("access", no_args_is_help=True)
+def access() -> None:
+    """Say who may read, write and administer which keys.
+
+    Rules are of one space, and hold on all hosts.
+
+    WHO is agent:NAME (see `crdtsync agent`), user:NAME or uid:N, group:NAME or gid:N, `socket` (the socket's owner and
+    group, on each host, which may do all unless that is taken away), or `anyone` that can open the socket.
+
+    PATTERN has `*` for one part of a key and `**` for any number, none included; `**` is all keys.
+
+    \b
+    Example:
+      crdtsync access grant agent:critic read 'plan/**'
+    """
+
+
+@state_command("grant")
+@who_argument
+@click.argument("right", type=Right())
+@pattern_argument
+@pass_settings
+def grant(settings: Settings, who: str, right: str, pattern: str) -> None:
+    """Let WHO read, write or admin the keys of PATTERN. Each right includes those before it.
+
+    For who has the right to admin these keys, root, and the user that crdtsyncd runs as.
+
+    \b
+    Examples:
+      crdtsync access grant agent:critic read 'plan/**'
+      crdtsync access grant group:research write --space team
+    """
+    with _asking(settings) as client:
+        fields = client.access_grant(who, right, pattern)
+    output.result(settings, _sentence(fields), fields)
+
+
+@state_command("revoke")
+@who_argument
+@pattern_argument
+@click.option("--right", type=Right(), default="read", help="Leave the rights below this one.")
+@pass_settings
+def revoke(settings: Settings, who: str, pattern: str, right: str) -> None:
+    """Take away the rule for WHO and PATTERN, as `crdtsync access list` shows it.
+
+    What runs and is no longer allowed ends: watches, mirrors and resolvers, here at once.
+
+    \b
+    Examples:
+      crdtsync access revoke agent:critic 'plan/**'
+      crdtsync access revoke socket --space payroll
+    """
+    with _asking(settings) as client:
+        fields = client.access_revoke(who, pattern, right=right)
+    output.result(settings, _sentence(fields), fields)
+
+
+@state_command("list")
+@click.option("--all", "everywhere", is_flag=True, help="Of all spaces.")
+@pass_settings
+def list_(settings: Settings, everywhere: bool) -> None:
+    """List the rules of the space, and quotas. Who does not administer it sees its own alone.
+
+    With --json one object a line.
+
+    \b
+    Examples:
+      crdtsync access list
+      crdtsync access list --all --json
+    """
+    with _asking(settings) as client:
+        found = client.access_list(everywhere=everywhere)
+    rules, quotas = found["rules"], found["quotas"]
+    for rule in rules:
+        rule["time"] = moment(rule.get("time"))
+    if settings.json:
+        for row in (*rules, *quotas):
+            output.line(json_values.dumps(row))
+        return
+    if rules:
+        show_table(RULE_COLUMNS, rules)
+    else:
+        output.line("no rules that you may see")
+    if quotas:
+        output.line("")
+        show_table(QUOTA_COLUMNS, quotas)
+
+
+@state_command("quota")
+@who_argument
+@click.option("--requests-per-s", type=Limit(), metavar="N", help="Requests a second.")
+@click.option("--bytes-per-s", type=Limit(), metavar="N", help="Bytes of requests that write, a second.")
+@click.option("--watches", type=Limit(), metavar="N", help="Watches and resolvers.")
+@click.option("--connections", type=Limit(), metavar="N", help="Connections.")
+@pass_settings
+def quota(settings: Settings, /, who: str, **given: int | str | None) -> None:
+    """Give WHO, agent:NAME or user:NAME, other quotas than the daemons' settings say; N may be `default`.
+
+    They hold on each host for itself. For root and the user that crdtsyncd runs as.
+
+    \b
+    Example:
+      crdtsync access quota agent:critic --requests-per-s 50
+    """
+    limits = {name: None if limit == DEFAULT else limit for name, limit in given.items() if limit is not None}
+    if not limits:
+        raise click.UsageError("say which quota, such as --requests-per-s 50")
+    with connect(settings) as client:
+        fields = client.access_quota(who, **limits)  # type: ignore[arg-type]  # numbers, as Limit makes them
+    shown = ", ".join(f"{name} {'default' if fields[name] is None else fields[name]}" for name in QUOTAS)
+    output.result(settings, f"{who}: {shown}", fields)
+
+
+@contextlib.contextmanager
+def _asking(settings: Settings) -> Iterator[Session]:
+    """A session in the space that the settings name, also if there is no such space yet: rules may come first."""
+    from crdtsync.client.protocol.address import space_name
+
+    elsewhere = copy.copy(settings)
+    elsewhere.space = "default"
+    with connect(elsewhere) as client:
+        yield client.session(space=space_name(settings.space))
+
+
+def _sentence(fields: dict[str, Any]) -> str:
+    may = f"may {fields['right']}" if fields["right"] else "has no rule for"
+    unchanged = "" if fields["changed"] else ", as before"
+    return f"{fields['who']} {may} {fields['pattern']} in {fields['space']}{unchanged}"
+
+
+def _limit(name: str) -> Column:
+    return Column(
+        name.replace("_per_s", "/s").upper(), lambda row: "" if row[name] is None else f"{row[name]:,}", is_number=True
+    )
+
+
+RULE_COLUMNS = (
+    Column("SPACE", lambda row: str(row["space"])),
+    Column("WHO", lambda row: str(row["who"])),
+    Column("RIGHT", lambda row: str(row["right"])),
+    Column("PATTERN", lambda row: str(row["pattern"]), folds=True),
+    Column("BY", lambda row: str(row["by"] or "built in")),
+    Column("SINCE", lambda row: ago(row["time"]) if row["time"] else ""),
+)
+QUOTA_COLUMNS = (Column("QUOTA OF", lambda row: str(row["who"])), *map(_limit, QUOTAS))
+
+for command in (grant, revoke, list_, quota):
+    access.add_command(command)

@@ -1,0 +1,224 @@
+"""``cluster``: one cluster of several hosts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.params import Duration
+from crdtsyncd.cli.show import output
+from crdtsyncd.cli.show.tables import Column, show_table
+from crdtsyncd.wording import ago, moment
+
+TTL_MAX_S = 30 * 24 * 3600
+WORD_CHARS_MAX = 4096
+
+listen_option = click.option(
+    "--listen",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Accept peers here from now on, such as 0.0.0.0:7420. May be repeated.",
+)
+
+
+@click.group("cluster", no_args_is_help=True)
+def cluster() -> None:
+    """Make hosts one cluster: init, invite, join, members, remove.
+
+    \b
+    On the first host:   crdtsync cluster init --listen 0.0.0.0:7420
+                         crdtsync cluster invite
+    On the other host:   crdtsync cluster join INVITE
+    """
+
+
+@state_command("init")
+@listen_option
+@pass_settings
+def init(settings: Settings, listen: tuple[str, ...]) -> None:
+    """Begin a cluster with this node as its only member, and print the cluster's id.
+
+    Done again, it changes nothing but where the node listens.
+
+    \b
+    Example:
+      crdtsync cluster init --listen 0.0.0.0:7420
+    """
+    with connect(settings) as client:
+        fields = client.cluster_init(listen=listen, timeout=settings.timeout)
+    output.result(settings, str(fields["cluster"]), fields)
+    if not settings.json and not fields["addresses"]:
+        output.warning("this node listens for no peers; crdtsync cluster init --listen 0.0.0.0:7420 changes that")
+
+
+@state_command("invite")
+@click.option(
+    "--ttl", type=Duration(TTL_MAX_S, "30d"), default="24h", show_default=True, help="How long it can be used."
+)
+@click.option("--uses", type=click.IntRange(1, 1000), default=1, show_default=True, help="By how many nodes.")
+@click.option(
+    "--address",
+    "addresses",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Name this address of this node in it. May be repeated.",
+)
+@click.option("--local", is_flag=True, help="Also if only daemons of this machine could use it.")
+@pass_settings
+def invite(settings: Settings, ttl: float, uses: int, addresses: tuple[str, ...], local: bool) -> None:
+    """Print an invite: one word that lets one more node in.
+
+    Whoever has it can join, so pass it on as you would a password.
+
+    \b
+    Examples:
+      crdtsync cluster invite
+      crdtsync cluster invite --ttl 10m | ssh host-b crdtsync cluster join -
+    """
+    with connect(settings) as client:
+        fields = client.cluster_invite(ttl=ttl, uses=uses, addresses=addresses, local=local, timeout=settings.timeout)
+    shown = {**fields, "expires": moment(fields["expires_ms"])}
+    shown.pop("expires_ms")
+    output.result(settings, str(fields["invite"]), shown)
+
+
+@state_command("join")
+@click.argument("invite")
+@listen_option
+@click.option("--merge", is_flag=True, help="Bring along what this node holds in the space.")
+@click.option("--archive", is_flag=True, help="Put aside what this node holds, and begin anew.")
+@pass_settings
+def join(settings: Settings, invite: str, listen: tuple[str, ...], merge: bool, archive: bool) -> None:
+    """Make this node a member of a cluster.
+
+    INVITE is what `crdtsync cluster invite` printed, a file with it, or - for stdin. A node that holds data already
+    joins with --merge or --archive only; either way that data stays in the folder archive of its data directory.
+    Access rules, quotas and agents' keys do not come along; spaces that the cluster lacks are left as files to import.
+    Data of that very cluster, as of a restored backup, is kept as it is, unless --archive is given.
+
+    \b
+    Examples:
+      crdtsync cluster join crdtsync1.lsQQ...
+      crdtsync cluster join - < invite.txt
+    """
+    word = _word(invite)
+    if merge and archive:
+        raise click.UsageError("--merge and --archive exclude each other")
+    if merge:
+        from crdtsyncd.cli.data.join_and_merge import join_and_merge
+
+        fields = join_and_merge(settings, word, listen)
+    else:
+        with connect(settings) as client:
+            fields = client.cluster_join(word, listen=listen, archive=archive, **_timeout(settings))
+    done = "is a member of" if fields.get("already") else "joined"
+    kept = "; what this node holds is of that cluster, and was kept" if fields.get("kept") else ""
+    output.result(settings, f"{done} {fields['cluster']}, {fields['members']} members{kept}", fields)
+
+
+@state_command("members")
+@pass_settings
+def members(settings: Settings) -> None:
+    """Show the members of the cluster, and those that were removed. With --json one object a line.
+
+    \b
+    Example:
+      crdtsync cluster members
+    """
+    with connect(settings) as client:
+        found = client.cluster_members(timeout=settings.timeout)["members"]
+    for member in found:
+        member["joined"], member["last_seen"] = moment(member.get("joined")), moment(member.get("last_seen"))
+    if settings.json:
+        for member in found:
+            output.line(output.record(member))
+    elif found:
+        show_table(COLUMNS, found)
+    else:
+        output.line("no cluster: crdtsync cluster init begins one, crdtsync cluster join enters one")
+
+
+@state_command("remove")
+@click.argument("node")
+@pass_settings
+def remove(settings: Settings, node: str) -> None:
+    """Remove a member for good: NODE is its name, or the beginning of its id.
+
+    Its connections are cut, and it is refused from then on. What it has written stays. To come back it must join with a
+    new key.
+
+    \b
+    Example:
+      crdtsync cluster remove host-c
+    """
+    with connect(settings) as client:
+        fields = client.cluster_remove(node, timeout=settings.timeout)
+    output.result(settings, f"removed {fields['name']}, {fields['members']} members left", fields)
+
+
+@state_command("rotate-key")
+@click.option("--finish", is_flag=True, help="Use the new key now, also if some members do not know it yet.")
+@pass_settings
+def rotate_key(settings: Settings, finish: bool) -> None:
+    """Give this node a new key, without a gap.
+
+    The old key is used until every member knows the new one, which they learn as they connect. A node that cannot be
+    reached holds that up: --finish does not wait, and such a node must then hear of the new key from another member.
+
+    \b
+    Example:
+      crdtsync cluster rotate-key
+    """
+    with connect(settings) as client:
+        fields = client.cluster_rotate_key(finish=finish, timeout=settings.timeout)
+    output.result(settings, _key_state(fields["waits_for"], finish=finish), fields)
+
+
+def _key_state(waits_for: Sequence[str], *, finish: bool) -> str:
+    """What has come of the change of a key: members that do not know it yet are waited for, or are not."""
+    waits = ", ".join(waits_for)
+    if finish:
+        late = f"; these members refuse this node until they hear of it from another member: {waits}"
+        return "the new key is in use, and the old one is worth nothing" + (late if waits else "")
+    return f"the new key is used once these members know it: {waits}" if waits else "all members know the new key"
+
+
+def _timeout(settings: Settings) -> dict[str, Any]:
+    return {} if settings.timeout is None else {"timeout": settings.timeout}
+
+
+def _word(given: str) -> str:
+    """The invite itself: what was given, or what is in the file or on stdin."""
+    if given == "-":
+        return sys.stdin.read(WORD_CHARS_MAX).strip()
+    if given.startswith("crdtsync1."):
+        return given
+    try:
+        with Path(given).open(encoding="utf-8", errors="replace") as file:
+            return file.read(WORD_CHARS_MAX).strip()
+    except OSError:
+        return given
+
+
+def _name(member: Mapping[str, Any]) -> str:
+    return str(member["name"])
+
+
+COLUMNS = (
+    Column("MEMBER", _name),
+    Column("ID", lambda member: str(member["id"])[:12]),
+    Column("STATE", lambda member: str(member["state"])),
+    Column(
+        "LAST SEEN", lambda member: "" if member["state"] in ("self", "connected") else ago(member.get("last_seen"))
+    ),
+    Column("BY", lambda member: str(member.get("by") or "")),
+    Column("ADDRESSES", lambda member: " ".join(member["addresses"]), folds=True),
+)
+
+for command in (init, invite, join, members, remove, rotate_key):
+    cluster.add_command(command)

@@ -1,0 +1,151 @@
+"""``space``: named sets of keys that replicate each for itself."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.data import json_values
+from crdtsyncd.cli.params import NAME, TEXT, WriteConcernValue
+from crdtsyncd.cli.shared_options import concern_option
+from crdtsyncd.cli.show import output
+from crdtsyncd.cli.show.tables import Column, show_table
+from crdtsyncd.wording import ago, byte_size, rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Fields = dict[str, Any]  # Any: an object as it is printed
+
+
+@click.group("space", no_args_is_help=True)
+def space() -> None:
+    """Make, list and drop spaces, each replicated for itself.
+
+    A space is a named set of keys: the unit of replication, access and retention.
+
+    To work in one: --space NAME, or CRDTSYNC_SPACE.
+    """
+
+
+@state_command("create")
+@click.argument("name", type=NAME)
+@click.option(
+    "--nodes",
+    multiple=True,
+    metavar="ID|NAME,…",
+    type=TEXT,
+    help="Only these nodes hold it, and no byte of it gets to others. May be repeated.",
+)
+@click.option("--private", is_flag=True, help="It begins with rights for you alone, not for the socket's group.")
+@concern_option
+@pass_settings
+def create(settings: Settings, name: str, nodes: Sequence[str], private: bool, w: WriteConcernValue | None) -> None:
+    """Make a space on every node, or on some. If it is there already, on the same nodes, nothing happens.
+
+    Prints a token: who waits for it on another node finds the space there.
+
+    \b
+    Examples:
+      crdtsync space create research
+      crdtsync space create payroll --private --nodes host-a,host-b -w all
+    """
+    wanted = [word.strip() for words in nodes for word in words.split(",")] if nodes else None
+    with connect(settings) as client:
+        made = client.create_space(name, nodes=wanted, private=private)
+        if w is not None and made.token is not None:
+            client.wait(made.token, w=w)
+    output.result(settings, str(made.token), _plain(asdict(made)))
+
+
+@state_command("list")
+@click.option("--archives", is_flag=True, help="What this node keeps of spaces that were dropped.")
+@pass_settings
+def list_(settings: Settings, archives: bool) -> None:
+    """List the spaces of the cluster, also those that this node may not hold.
+
+    \b
+    Examples:
+      crdtsync space list
+      crdtsync space list --archives
+    """
+    with connect(settings) as client:
+        found: Sequence[Any] = client.archives() if archives else client.spaces()
+    rows = [_plain(asdict(row)) for row in found]
+    if settings.json:
+        for row in rows:
+            output.line(
+                json_values.dumps({name: value for name, value in row.items() if name not in ("created", "token")})
+            )
+    elif rows:
+        show_table(ARCHIVE_COLUMNS if archives else SPACE_COLUMNS, rows)
+    else:
+        output.line("no archives")
+
+
+@state_command("drop")
+@click.argument("name", type=NAME)
+@concern_option
+@pass_settings
+def drop(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
+    """Drop a space on all nodes, with what others write in it at the same time. The space `default` begins anew, empty.
+
+    Each node keeps what it held in an archive for seven days: read it with --space NAME@EPOCH, bring it back with
+    export and import.
+
+    \b
+    Examples:
+      crdtsync space drop research
+      crdtsync --space research@1 export | crdtsync --space research import -
+    """
+    with connect(settings) as client:
+        dropped = client.drop_space(name)
+        if w is not None:
+            client.wait(dropped.token, w=w)
+    text = dropped.token
+    if dropped.archive is not None and not settings.json:
+        until = rfc3339(dropped.until) if dropped.until is not None else "?"
+        output.warning(f"what this node held of it is in the archive {dropped.archive} until {until}")
+    output.result(settings, text, _plain(asdict(dropped)))
+
+
+def _plain(fields: Fields) -> Fields:
+    """Times as RFC 3339."""
+    return {name: rfc3339(value) if isinstance(value, datetime) else value for name, value in fields.items()}
+
+
+def _nodes(row: Any) -> str:  # Any: as Column
+    return "all" if row["nodes"] is None else " ".join(name or node[:12] for node, name in row["nodes"].items())
+
+
+SPACE_COLUMNS = (
+    Column("SPACE", lambda row: row["name"]),
+    Column("EPOCH", lambda row: str(row["epoch"]), is_number=True),
+    Column("HERE", lambda row: "yes" if row["here"] else "no"),
+    Column("NODES", _nodes, folds=True),
+    Column("MADE BY", lambda row: row["agent"] or ""),
+    Column("SINCE", lambda row: ago(row["time"]) if row["time"] else ""),
+)
+
+
+def _figure(count: int | None) -> str:
+    """Nothing where the agent may not know it."""
+    return "" if count is None else f"{count:,}"
+
+
+ARCHIVE_COLUMNS = (
+    Column("ARCHIVE", lambda row: row["name"]),
+    Column("ENTRIES", lambda row: _figure(row["entries"]), is_number=True),
+    Column("SIZE", lambda row: "" if row["size_bytes"] is None else byte_size(row["size_bytes"]), is_number=True),
+    Column("UNSEEN", lambda row: _figure(row["unseen"]), is_number=True),
+    Column("DROPPED", lambda row: ago(row["time"])),
+    Column("UNTIL", lambda row: row["until"]),
+)
+
+space.add_command(create)
+space.add_command(list_)
+space.add_command(drop)

@@ -1,0 +1,114 @@
+"""``conflicts`` and ``resolve``: keys with several values, and the settling of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.connect import all_conflicts, connect
+from crdtsyncd.cli.data import json_values
+from crdtsyncd.cli.params import TEXT
+from crdtsyncd.cli.shared_options import (
+    concern_option,
+    if_version_option,
+    key_argument,
+    prefix_argument,
+    value_of,
+)
+from crdtsyncd.cli.show import output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from crdtsyncd.cli.params import WriteConcernValue
+
+    from crdtsync.client import Entry
+
+
+@state_command("conflicts")
+@prefix_argument
+@pass_settings
+def conflicts(settings: Settings, prefix: str) -> None:
+    """Show the keys that have several values, written at once.
+
+    Of the keys that begin with PREFIX; the winner of a key first, then its siblings, in the order of its read policy.
+    With --json each key is an object on a line, as from get --json --siblings. Settle them with crdtsync resolve.
+
+    \b
+    Example:
+      crdtsync conflicts plan/
+    """
+    with connect(settings) as client:
+        found = all_conflicts(client, prefix)
+        if settings.json:
+            for entry in found:
+                output.line(output.record(output.entry_fields(entry)))
+        else:
+            _show(found)
+
+
+def _show(entries: Iterable[Entry]) -> None:
+    from crdtsyncd.cli.show.tables import Column, show_table
+
+    columns = (
+        Column("KEY", lambda row: row["key"]),
+        Column("POLICY", lambda row: "" if row.get("policy") in (None, "lww") else row["policy"]),
+        Column("DOT", lambda row: row["dot"] or ""),
+        Column("AGENT", lambda row: row["agent"] or ""),
+        Column("NODE", lambda row: row["node"] or ""),
+        Column("TIME", lambda row: row["time"] or ""),
+        Column("SEEN", lambda row: "?" if row["seen"] is None else " ".join(row["seen"]) or "-"),
+        Column("CONFIDENCE", lambda row: "" if row["confidence"] is None else str(row["confidence"])),
+        Column("VALUE", lambda row: json_values.dumps(row["value"]), folds=True),
+    )
+    rows = [row for entry in entries for row in _rows(entry)]
+    if rows:
+        show_table(columns, rows)
+    else:
+        output.line("no conflicts")
+
+
+def _rows(entry: Entry) -> Iterator[dict[str, Any]]:  # Any: as the columns have it
+    for one in (entry, *entry.siblings):
+        yield {**output.entry_fields(one), "value": output.shown_value(one), "seen": one.seen}
+
+
+@state_command("resolve")
+@key_argument
+@click.option("--take", metavar="DOT", type=TEXT, help="Keep the value with this dot (conflicts shows it).")
+@click.option("--value", metavar="JSON", type=TEXT, help="Write this value instead of them all.")
+@click.option("--merge", is_flag=True, help="Join concurrent texts into one.")
+@click.option("--seen", metavar="V", type=TEXT, help="Replace exactly what this version covers.")
+@if_version_option
+@concern_option
+@pass_settings
+def resolve(
+    settings: Settings,
+    key: str,
+    take: str | None,
+    value: str | None,
+    merge: bool,
+    seen: str | None,
+    if_version: str | None,
+    w: WriteConcernValue | None,
+) -> None:
+    """Make one value of several, and print the token.
+
+    Exactly one of --take, --value and --merge says which. "-" as JSON reads it from stdin. Whatever values there are
+    by now are replaced; with --seen only those that this version covers (conflicts --json shows it).
+
+    \b
+    Examples:
+      crdtsync resolve plan/goal --take 5423172.18.0
+      crdtsync resolve plan/goal --value '"ship on friday"'
+    """
+    given = (take is not None) + (value is not None) + merge
+    if given != 1:
+        raise click.UsageError("give one of --take, --value and --merge" + (", not more." if given else "."))
+    content = ... if value is None else value_of(value, as_string=False, instead="quote it")
+    with connect(settings) as client:
+        known = ... if seen is None else seen
+        written = client.resolve(key, take=take, value=content, merge=merge, if_version=if_version, seen=known, w=w)
+    report = {"token": written, "version": written.version, "resolved": written.resolved, "nodes": written.nodes}
+    output.result(settings, written, report)

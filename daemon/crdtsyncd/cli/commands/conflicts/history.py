@@ -1,0 +1,139 @@
+"""``history``: what was written, by whom, having seen what, and what became of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.data import json_values
+from crdtsyncd.cli.errors import absent
+from crdtsyncd.cli.params import KEY
+from crdtsyncd.cli.show import output
+from crdtsyncd.wording import rfc3339
+
+if TYPE_CHECKING:
+    from crdtsync.client import History, PastValue
+
+COUNT_DEFAULT = 20
+PREFIX_COUNT_MAX = 1000
+_FIELDS = (
+    "key", "field", "kind", "op", "value", "dot", "agent", "node", "time", "confidence", "meta", "ttl", "seen", "blind",
+    "seen_all", "fate", "removed_by", "token", "edits", "began",
+)  # fmt: skip
+_WHERE_IT_IS = {"field": "map", "edits": "text", "began": "text"}
+
+
+@state_command("history")
+@click.argument("key", metavar="[KEY|PREFIX]", type=KEY, default="")
+@click.option(
+    "-n", "count", metavar="N", type=click.IntRange(1), help=f"How many at most ({COUNT_DEFAULT} by default)."
+)
+@click.option("--prefix", "is_prefix", is_flag=True, help="Of all keys that begin so, also where it ends without a /.")
+@click.option("--lost", is_flag=True, help="Only values that were overwritten unread, or not chosen among siblings.")
+@pass_settings
+def history(settings: Settings, key: str, count: int | None, is_prefix: bool, lost: bool) -> None:
+    """Show what was written to a key, and what became of it.
+
+    The newest write first: who wrote it, when, on which node, the dots of what it took the place of (SEEN), and
+    whether it lives, was replaced, lost, deleted, trimmed or has expired, by whom. A prefix that ends with / stands
+    for all keys below it, and none for the whole space; then at most 1,000. Edits of a text by one author are one
+    line. With --json each value is an object on a line. Old history is dropped in time; a line on stderr says since
+    when it is whole.
+
+    \b
+    Examples:
+      crdtsync history plan/goal -n 5
+      crdtsync history plan/ --lost
+    """
+    is_prefix = is_prefix or not key or key.endswith("/")
+    last = COUNT_DEFAULT if count is None else count
+    if is_prefix and last > PREFIX_COUNT_MAX:
+        raise click.UsageError(f"of a prefix at most {PREFIX_COUNT_MAX:,} are shown: give one key, or a smaller N.")
+    with connect(settings) as client:
+        where: dict[str, Any] = {"prefix": key} if is_prefix else {"key": key}
+        found = client.history(**where, last=last, lost=lost)
+    if settings.json:
+        for value in found:
+            output.line(output.record(fields_of(value)))
+    elif found:
+        _show(found, is_prefix)
+    if not found and not is_prefix and not lost:
+        raise absent(f"{key!r} has no history here" + ("" if found.is_complete else f" since {_since(found)}"))
+    if not settings.json:
+        _note(found, lost)
+
+
+def fields_of(value: PastValue) -> dict[str, object]:
+    """A value of the past as the object that is printed of it."""
+    fields = {name: getattr(value, name) for name in _FIELDS if _WHERE_IT_IS.get(name, value.kind) == value.kind}
+    if value.removed_by is not None:
+        by = value.removed_by
+        at = None if by.time is None else rfc3339(by.time)
+        fields["removed_by"] = {"op": by.op, "dot": by.dot, "agent": by.agent, "node": by.node, "time": at}
+    return fields | ({"is_cut": True} if value.is_cut else {})
+
+
+def _show(found: History, is_prefix: bool) -> None:
+    from crdtsyncd.cli.show.tables import Column, show_table
+
+    columns = [
+        Column("TIME", lambda row: row["time"]),
+        Column("KEY", lambda row: row["key"] if is_prefix else ""),
+        Column("OP", lambda row: row["op"]),
+        Column("AGENT", lambda row: row["agent"]),
+        Column("NODE", lambda row: row["node"]),
+        Column("FATE", lambda row: row["fate"]),
+        Column("BY", lambda row: row["by"]),
+        Column("DOT", lambda row: row["dot"]),
+        Column("SEEN", lambda row: row["seen"]),
+        Column("VALUE", lambda row: row["value"], folds=True),
+    ]
+    show_table(columns, [_row(value) for value in found])
+
+
+def _row(value: PastValue) -> dict[str, str]:
+    by = value.removed_by
+    return {
+        "time": "" if value.time is None else rfc3339(value.time),
+        "key": value.key,
+        "op": value.op,
+        "agent": value.agent,
+        "node": value.node,
+        "fate": value.fate or "?",
+        "by": "" if by is None else f"{by.agent}@{by.node} {by.op}",
+        "dot": value.dot,
+        "seen": _seen(value),
+        "value": _value(value),
+    }
+
+
+def _seen(value: PastValue) -> str:
+    if value.seen is None:
+        return "?"
+    if value.seen_all is not None:
+        return "all"
+    return " ".join(value.seen) or "-"
+
+
+def _value(value: PastValue) -> str:
+    if value.kind == "text":
+        return f"{value.edits} edit{'s' if value.edits > 1 else ''}"
+    if value.is_cut:
+        return "(too much for one answer: ask for this key alone)"
+    shown = value.value if value.field is None else {value.field: value.value}
+    return json_values.dumps(shown)
+
+
+def _since(found: History) -> str:
+    return "some time" if found.since is None else rfc3339(found.since)
+
+
+def _note(found: History, lost: bool) -> None:
+    if not found and lost:
+        output.line("nothing was lost")
+    oldest = found[-1].time if found else None
+    reaches_cut = not found.has_more or found.since is None or oldest is None or oldest < found.since
+    if not found.is_complete and reaches_cut:
+        output.warning(f"history on this node is whole since {_since(found)}; older values may be missing")

@@ -1,0 +1,71 @@
+"""``get``: the value of a key, or everything that is known of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.data import json_values
+from crdtsyncd.cli.errors import absent
+from crdtsyncd.cli.shared_options import key_argument
+from crdtsyncd.cli.show import output
+
+if TYPE_CHECKING:
+    from crdtsync.client import Entry
+
+
+@state_command("get")
+@key_argument
+@click.option("--raw", is_flag=True, help="Print a string without quotes, and bytes as they are.")
+@click.option("--siblings", "all_values", is_flag=True, help="Print the winner and its siblings, one a line.")
+@pass_settings
+def get(settings: Settings, key: str, raw: bool, all_values: bool) -> None:
+    """Print the value of a key as JSON.
+
+    It is on one line. Values that were written at the same time, none having seen the other, are siblings: the
+    winner is printed, and a warning if there are others. With --json the whole entry is printed: value, kind,
+    version, author, siblings, and a token for all that this node shows: with --after TOKEN, no node shows less. Write
+    with --seen and that version to replace them all.
+
+    Which of them wins is for the read policy of the key to say (crdtsync schema). With the policy all, the list of all
+    is printed; with manual, the exit status is 6 if there are several, and --siblings shows them, also with --json.
+
+    \b
+    Examples:
+      crdtsync get plan/goal
+      crdtsync get plan/goal --json
+    """
+    if raw and (settings.json or all_values):
+        raise click.UsageError("--raw prints one value as it is: leave out --json and --siblings.")
+    with connect(settings) as client:
+        entry = client.entry(key)
+        if entry is not None and entry.siblings and entry.policy == "manual" and not all_values:
+            client.get(key)  # refused with what to do, unless it was settled just now
+            entry = client.entry(key)
+        whole = client.get(key) if entry is not None and entry.policy == "all" else None
+        token = client.last_token
+    if entry is None:
+        raise absent(f"{key!r} does not exist")
+    if settings.json:
+        output.line(output.record({**output.entry_fields(entry), "token": token}))
+    elif all_values:
+        for one in (entry, *entry.siblings):
+            output.line(json_values.dumps(output.shown_value(one)))
+    elif entry.policy == "all":
+        output.line(json_values.dumps(whole))
+    else:
+        _print_winner(entry, raw=raw)
+
+
+def _print_winner(entry: Entry, *, raw: bool) -> None:
+    if raw and isinstance(entry.value, str | bytes):
+        output.raw(entry.value if isinstance(entry.value, bytes) else entry.value.encode())
+    else:
+        output.line(json_values.dumps(entry.value))
+    others = len(entry.siblings)
+    if others:
+        what = "another value was" if others == 1 else f"{others} other values were"
+        by_policy = "" if entry.policy in (None, "lww") else f" (read policy {entry.policy})"
+        output.warning(f"{what} written to {entry.key!r} at the same time{by_policy}; see them with --siblings")

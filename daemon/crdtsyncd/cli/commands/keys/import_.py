@@ -1,0 +1,93 @@
+"""``import``: keys from NDJSON, as export prints it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from typing import IO
+
+import click
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.data import ndjson
+from crdtsyncd.cli.data.export_records import record_of
+from crdtsyncd.cli.data.importer import Importer
+from crdtsyncd.cli.errors import CommandFailed
+from crdtsyncd.cli.shared_options import file_argument
+from crdtsyncd.cli.show import output
+from crdtsyncd.cli.show.progress import Progress
+
+from crdtsync.errors import CrdtSyncError
+
+POLICIES = ("skip", "set", "sibling")
+OUTCOMES = ("created", "replaced", "added", "unchanged", "skipped")
+
+
+@state_command("import")
+@file_argument("file")
+@click.option(
+    "--on-conflict",
+    "policy",
+    type=click.Choice(POLICIES),
+    default="skip",
+    show_default=True,
+    help="What to do with a key that exists and holds something else: leave it, replace it, or keep both.",
+)
+@pass_settings
+def import_(settings: Settings, file: IO[bytes], policy: str) -> None:
+    """Write the keys that crdtsync export printed.
+
+    "-" as FILE is stdin. The whole file is checked first: with a bad line in it nothing is written. Then keys are
+    written in batches. With "sibling" a log gets the elements appended, a set gets them added, a counter is counted
+    on, and a text is skipped.
+
+    \b
+    Example:
+      crdtsync import plan.ndjson --on-conflict sibling
+    """
+    name = ndjson.name_of(file)
+    with _rewindable(file) as source, connect(settings) as client:
+        total = _checked(source, name)
+        source.seek(0)
+        importer = Importer(client, policy)
+        done = 0
+        with Progress("keys imported", total) as progress:
+            try:
+                for record in importer.write(map(record_of, ndjson.lines(source, name))):
+                    done = record.line.number
+                    progress.advance(sum(importer.counts.values()) - progress.count)
+            except CrdtSyncError as error:
+                error.message = f"{name}: {error.message}; {_so_far(done)}"
+                raise
+    _report(settings, importer)
+
+
+def _checked(source: IO[bytes], name: str) -> int:
+    """How many records there are; an error if one of them is not right."""
+    try:
+        return sum(1 for _ in map(record_of, ndjson.lines(source, name)))
+    except CommandFailed as error:
+        error.message += f"; {_so_far(0)}"
+        raise
+
+
+def _so_far(line_number: int) -> str:
+    if line_number == 0:
+        return "nothing was imported"
+    return f"lines 1 to {line_number} are imported, the rest is not"
+
+
+def _report(settings: Settings, importer: Importer) -> None:
+    counts = {outcome: importer.counts[outcome] for outcome in OUTCOMES}
+    plain = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items() if count)
+    output.result(settings, plain or "nothing to import", counts)
+
+
+def _rewindable(file: IO[bytes]) -> IO[bytes]:
+    """The file itself, or a copy of a stream: it is read twice."""
+    if file.seekable():
+        return file
+    copy = tempfile.TemporaryFile()  # noqa: SIM115  # the caller closes it
+    shutil.copyfileobj(file, copy)
+    copy.seek(0)
+    return copy

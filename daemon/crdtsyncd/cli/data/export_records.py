@@ -1,0 +1,237 @@
+"""One key as one line of an export: what is written, and what is accepted of it.
+
+``{"key", "kind": "register", "value", "confidence", "meta", "ttl", "siblings"}``; the value of a counter is a number,
+of a set and of a log a list, of a map an object, of a text a string. A map's siblings name their ``field``. What an
+import cannot set, such as author and time, is there for people to read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from crdtsyncd.cli.connect import whole_entry
+from crdtsyncd.cli.data import json_values
+from crdtsyncd.cli.show import output
+from crdtsyncd.wording import rfc3339
+
+from crdtsync.errors import Refused
+
+if TYPE_CHECKING:
+    from crdtsyncd.cli.data.json_values import Value
+    from crdtsyncd.cli.data.ndjson import Line
+
+    from crdtsync.client import Client, Entry
+
+KEY_BYTES_MAX = 1024
+TEXT_PART_CHARS = 128 * 1024
+"""Of a text that is too long for one edit, what is written at a time: a text as a whole has no limit."""
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+OPTIONS = ("confidence", "meta", "ttl")
+INFORMATION = ("agent", "node", "time")
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One of the values of a register or of a map's ``field``, with the options it was set with."""
+
+    value: Value
+    options: dict[str, Value] = field(default_factory=dict)
+    field: str | None = None
+
+    @property
+    def content(self) -> Value:
+        """What of it makes the key the same as another one."""
+        return self.value if self.field is None else [self.field, self.value]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One key: the values of a register or of a map's fields, highest first, the elements of a log or set, or the one
+    number of a counter or string of a text.
+    """
+
+    line: Line
+    key: str
+    kind: str
+    variants: tuple[Variant, ...]
+
+    @property
+    def fingerprint(self) -> tuple[str, list[str]]:
+        """Equal for two states of a key that hold the same."""
+        return fingerprint(self.kind, [variant.content for variant in self.variants])
+
+
+def fingerprint(kind: str, contents: list[Value]) -> tuple[str, list[str]]:
+    """Kind and values so that 1, 1.0 and True differ; only the elements of a log have an order."""
+    shown = [json_values.dumps(content, sort_keys=kind == "set") for content in contents]
+    return kind, shown if kind == "log" else sorted(shown)
+
+
+def contents(entry: Entry) -> list[Value]:
+    """The values of a key as :class:`Record` counts them."""
+    siblings = [one.value if one.field is None else [one.field, one.value] for one in entry.siblings]
+    if entry.kind in _LISTS:
+        return [*entry.value, *siblings]
+    if entry.kind == "map":
+        return [*(list(field) for field in entry.value.items()), *siblings]
+    return [entry.value, *siblings]
+
+
+_LISTS = ("log", "set")
+
+
+def exported(entry: Entry) -> str:
+    """The line for a key."""
+    fields: dict[str, object] = {"key": entry.key, "kind": entry.kind, **_details(entry)}
+    siblings = [sibling for sibling in entry.siblings if sibling.kind == entry.kind]
+    if siblings and "siblings" in KINDS[entry.kind][2]:
+        fields["siblings"] = [_details(sibling) for sibling in siblings]
+    return output.record(fields)
+
+
+def left_out(entry: Entry) -> list[Entry]:
+    """Siblings that no import could write: of other kinds than the winner, and texts."""
+    has_place = "siblings" in KINDS[entry.kind][2]
+    return [sibling for sibling in entry.siblings if sibling.kind != entry.kind or not has_place]
+
+
+def _details(entry: Entry) -> dict[str, object]:
+    given = {name: getattr(entry, name) for name in (*OPTIONS, *INFORMATION)}
+    present = {name: option for name, option in given.items() if option is not None}
+    if entry.time is not None:
+        present["time"] = rfc3339(entry.time)
+    of_map = {} if entry.field is None else {"field": entry.field}
+    return {**of_map, "value": entry.value, **present}
+
+
+def _is_field(text: str) -> bool:
+    return 0 < len(_utf8(text)) <= KEY_BYTES_MAX and _CONTROL.search(text) is None
+
+
+def _is_key(text: str) -> bool:
+    return _is_field(text) and text[0] != "_"
+
+
+def _utf8(text: str) -> bytes:
+    """Nothing for what JSON can write and UTF-8 cannot: half of a surrogate pair."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return b""
+
+
+def _is_number(value: Value) -> bool:
+    return type(value) in (int, float)
+
+
+_CHECKS: Mapping[str, tuple[str, Callable[[Value], bool]]] = {
+    "confidence": ("a number from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1),
+    "meta": ("an object", lambda value: isinstance(value, dict)),
+    "ttl": ("seconds, more than 0", lambda value: _is_number(value) and value > 0),
+    "siblings": ("a list of objects", lambda value: isinstance(value, list) and all(type(v) is dict for v in value)),
+    "field": (
+        f"a string of 1 to {KEY_BYTES_MAX} bytes without control characters",
+        lambda value: isinstance(value, str) and _is_field(value),
+    ),
+    "key": (
+        f"a string of 1 to {KEY_BYTES_MAX} bytes without control characters that does not begin with _",
+        lambda value: isinstance(value, str) and _is_key(value),
+    ),
+}
+
+# Kind → what its value must be, and which fields it may have beside key, kind and value.
+KINDS: Mapping[str, tuple[str, Callable[[Value], bool], tuple[str, ...]]] = {
+    "register": ("any value", lambda _: True, (*OPTIONS, *INFORMATION, "siblings")),
+    "counter": ("a whole number of 64 bits", lambda value: type(value) is int, INFORMATION),
+    "set": ("a list", lambda value: isinstance(value, list), INFORMATION),
+    "map": (
+        f"an object whose names have 1 to {KEY_BYTES_MAX} bytes and no control characters",
+        lambda value: isinstance(value, dict) and all(map(_is_field, value)),
+        (*INFORMATION, "siblings"),
+    ),
+    "log": ("a list", lambda value: isinstance(value, list), INFORMATION),
+    "text": ("a string", lambda value: isinstance(value, str), INFORMATION),
+}
+
+
+def record_of(line: Line) -> Record:
+    """The key that a line describes; otherwise an error that names the line and says what is wrong with it."""
+    fields = line.fields
+    _require(line, fields, "key")
+    kind = fields.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise line.wrong(f'"kind" must be one of {", ".join(KINDS)}')
+    wanted, fits, others = KINDS[kind]
+    _check_fields(line, fields, ("key", "kind", "value", *others))
+    if not fits(fields["value"]):
+        raise line.wrong(f'the "value" of a {kind} must be {wanted}')
+    record = Record(line, fields["key"], kind, _variants(line, kind, fields))
+    for variant in record.variants:
+        for part in _parts(variant.value) if kind == "text" else [variant.value]:
+            _check_storable(line, part)
+    return record
+
+
+def _variants(line: Line, kind: str, fields: dict[str, Value]) -> tuple[Variant, ...]:
+    if kind in _LISTS:
+        return tuple(Variant(element) for element in fields["value"])
+    siblings = fields.get("siblings", [])
+    if kind == "map":
+        for sibling in siblings:
+            _check_fields(line, sibling, ("field", "value", *INFORMATION))
+            _require(line, sibling, "field")
+        winners = [Variant(value, field=name) for name, value in fields["value"].items()]
+        return (*winners, *(Variant(one["value"], field=one["field"]) for one in siblings))
+    for sibling in siblings:
+        _check_fields(line, sibling, ("value", *OPTIONS, *INFORMATION))
+    return tuple(
+        Variant(one["value"], {name: one[name] for name in OPTIONS if name in one}) for one in (fields, *siblings)
+    )
+
+
+def _parts(text: str) -> list[str]:
+    return [text[start : start + TEXT_PART_CHARS] for start in range(0, len(text), TEXT_PART_CHARS)]
+
+
+def _check_storable(line: Line, value: Value) -> None:
+    from crdtsync.client.values.encoding import encode
+
+    try:
+        encode(value)
+    except Refused as error:
+        raise line.wrong(error.message) from None
+
+
+def _check_fields(line: Line, fields: dict[str, Value], known: tuple[str, ...]) -> None:
+    if "value" not in fields:
+        raise line.wrong('"value" is missing')
+    for name in fields:
+        if name not in known:
+            raise line.wrong(f'"{name}" is not a field here; there are {", ".join(known)}')
+        if name in _CHECKS:
+            _require(line, fields, name)
+
+
+def _require(line: Line, fields: dict[str, Value], name: str) -> None:
+    wanted, fits = _CHECKS[name]
+    if name not in fields or not fits(fields[name]):
+        raise line.wrong(f'"{name}" must be {wanted}')
+
+
+def line_of(client: Client, listed: Entry) -> str | None:
+    """What is printed of a key; None if it has gone meanwhile."""
+    entry = listed if listed.kind == "register" else whole_entry(client, listed.key)
+    if entry is None:
+        return None  # deleted since it was listed
+    if entry.kind not in KINDS:
+        output.warning(f"{entry.key} was left out: this version does not know the kind {entry.kind}")
+        return None
+    for sibling in left_out(entry):
+        why = f"it is a {sibling.kind}, and the winner a {entry.kind}"
+        if sibling.kind == entry.kind:
+            why = "resolve it with --merge first to have both"
+        output.warning(f"a sibling of {entry.key} was left out: {why}")
+    return exported(entry)

@@ -1,0 +1,143 @@
+"""How a command ends when it cannot be done: exception → exit status, error code and one sentence on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from crdtsync.errors import CrdtSyncError, Timeout
+
+ABSENT = 1
+USAGE = 2
+REFUSED = 4
+BUG = 70  # EX_SOFTWARE
+FILE = 74  # EX_IOERR
+NOT_EXECUTABLE = 126  # as a shell has it, for a command that was to be run
+NOT_FOUND = 127
+INTERRUPTED = 130  # 128 + SIGINT
+PIPE_CLOSED = 141  # 128 + SIGPIPE
+
+
+class CommandFailed(Exception):
+    """A command's own way of saying that it could not be done."""
+
+    def __init__(self, message: str, *, status: int, code: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.code = code
+
+
+def absent(what: str) -> CommandFailed:
+    """What was asked for is not there."""
+    return CommandFailed(what, status=ABSENT, code="absent")
+
+
+def refused_value(message: str) -> CommandFailed:
+    """Something other than the command line gave a value that cannot be stored."""
+    return CommandFailed(message, status=REFUSED, code="invalid_value")
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Exit status, error code, sentence, and ``details`` for programs; without a sentence the command ends quietly."""
+
+    status: int
+    code: str
+    message: str = ""
+    details: Mapping[str, object] = field(default_factory=dict)
+
+
+def report(error: BaseException, *, as_json: bool) -> int:
+    """Say on stderr what went wrong and return the exit status."""
+    if os.environ.get("CRDTSYNC_DEBUG") == "1":
+        import traceback
+
+        traceback.print_exception(error)
+    ending = ending_of(error)
+    if ending.message:
+        _say(ending, as_json=as_json)
+    return ending.status
+
+
+def ending_of(error: BaseException) -> Ending:
+    """What an exception means for the user."""
+    from crdtsync.errors import CrdtSyncError, Timeout
+
+    # The first that fits; a refused socket is an OSError too, and so on.
+    table: tuple[tuple[type[BaseException], Callable[..., Ending]], ...] = (
+        (CommandFailed, lambda e: Ending(e.status, e.code, e.message)),
+        (Timeout, _timeout),
+        (CrdtSyncError, lambda e: Ending(e.exit_status, e.code, e.message, _details(e))),
+        (click.UsageError, _usage),
+        (click.ClickException, lambda e: Ending(USAGE, "usage", e.format_message())),
+        (click.Abort, lambda _: Ending(INTERRUPTED, "interrupted")),
+        (KeyboardInterrupt, lambda _: Ending(INTERRUPTED, "interrupted")),
+        (BrokenPipeError, lambda _: Ending(PIPE_CLOSED, "pipe_closed")),
+        (OSError, _file),
+        (BaseException, _bug),
+    )
+    return next(make(error) for kind, make in table if isinstance(error, kind))
+
+
+def _timeout(error: Timeout) -> Ending:
+    done = f"; the write itself is done, its token is {error.token}" if error.token and error.held_by else ""
+    return Ending(error.exit_status, error.code, error.message + done, _details(error))
+
+
+DETAILS = (
+    "key", "current", "token", "held_by", "missing", "members", "index", "op", "kind", "path",
+    "who", "right", "space", "quota", "limit", "retry_ms",
+)  # fmt: skip
+"""What an error of the protocol may tell beside its sentence."""
+
+
+def _details(error: CrdtSyncError) -> dict[str, object]:
+    from crdtsync.client import Entry
+
+    found = {name: error.details[name] for name in DETAILS if name in error.details}
+    current = found.get("current")
+    if isinstance(current, Entry):
+        from crdtsyncd.cli.show import output
+
+        found["current"] = output.entry_fields(current)
+    return found
+
+
+def _usage(error: click.UsageError) -> Ending:
+    hint = f"; see {error.ctx.command_path} --help" if error.ctx is not None else ""
+    return Ending(USAGE, "usage", error.format_message().removesuffix(".") + hint)
+
+
+def _file(error: OSError) -> Ending:
+    reason = error.strerror or str(error) or type(error).__name__
+    name = f"{error.filename}: " if error.filename else ""
+    return Ending(FILE, "file", f"{name}{reason}")
+
+
+def _bug(error: BaseException) -> Ending:
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    sentence = f"This is a bug in crdtsync ({what}); please report it with what CRDTSYNC_DEBUG=1 prints."
+    return Ending(BUG, "internal", sentence)
+
+
+def _say(ending: Ending, *, as_json: bool) -> None:
+    if as_json:
+        from crdtsyncd.cli.data import json_values
+
+        text = json_values.dumps({"error": {"code": ending.code, "message": ending.message, **ending.details}})
+    else:
+        text = f"crdtsync: {' '.join(ending.message.split()).removesuffix('.')}"
+    try:
+        sys.stderr.buffer.write(f"{text}\n".encode(errors="backslashreplace"))
+        sys.stderr.buffer.flush()
+    except (OSError, ValueError, AttributeError):
+        # Nobody is listening on stderr; the exit status still tells.
+        return

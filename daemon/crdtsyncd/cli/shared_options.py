@@ -1,0 +1,85 @@
+"""Arguments and options that several commands share, and where the content behind them comes from."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+from crdtsyncd.cli.data import json_values
+from crdtsyncd.cli.errors import refused_value
+from crdtsyncd.cli.params import FILE, KEY, TEXT, WRITE_CONCERN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STDIN = "-"
+
+key_argument = click.argument("key", type=KEY)
+value_argument = click.argument("value", type=TEXT)
+prefix_argument = click.argument("prefix", type=KEY, default="")
+if_version_option = click.option(
+    "--if-version", metavar="V", type=TEXT, help="Only if the key is at this version (get --json shows it)."
+)
+if_absent_option = click.option("--if-absent", is_flag=True, help="Only if the key does not exist.")
+string_option = click.option("--string", "as_string", is_flag=True, help="The value is a string: take it literally.")
+concern_option = click.option(
+    "-w",
+    "--write-concern",
+    "w",
+    metavar="N|majority|all",
+    type=WRITE_CONCERN,
+    help="Return when this many nodes have it on disk.",
+)
+
+
+def check_conditions(if_version: str | None, if_absent: bool) -> None:
+    """No key is at a version and absent too."""
+    if if_version is not None and if_absent:
+        raise click.UsageError("--if-version and --if-absent exclude each other: leave one of them out.")
+
+
+def file_argument(name: str, **kwargs: Any) -> Callable[[Any], Any]:  # Any: as click's decorators
+    """A file to read, ``-`` for stdin; it is an error of files when it cannot be opened."""
+    return click.argument(name, metavar=name.upper(), type=FILE, **kwargs)
+
+
+def value_of(word: str, *, as_string: bool, instead: str = "quote it, or use --string") -> json_values.Value:
+    """The value that VALUE stands for: JSON or, with ``--string``, the text itself; ``-`` takes it from stdin.
+
+    ``instead`` says what to do about a word that is not JSON.
+    """
+    if word == STDIN:
+        return _value_from_stdin(as_string=as_string, instead=instead)
+    if as_string:
+        return word
+    try:
+        return json_values.loads(word)
+    except json_values.NotJson as error:
+        shown = word if len(word) <= 40 else f"{word[:37]}..."
+        raise click.UsageError(f"{shown!r} is not JSON ({error}): {instead}.") from None
+    except json_values.NotStorable as error:
+        raise refused_value(f"the value cannot be stored: {error}") from None
+
+
+def _value_from_stdin(*, as_string: bool, instead: str) -> json_values.Value:
+    content = read_text(sys.stdin.buffer.read(), "stdin")
+    if as_string:
+        return content
+    if not content.strip():
+        raise refused_value("stdin is empty, and that is not JSON: pipe a value in")
+    try:
+        return json_values.loads(content)
+    except json_values.NotJson as error:
+        raise refused_value(f"stdin is not JSON ({error}): {instead}") from None
+    except json_values.NotStorable as error:
+        raise refused_value(f"what stdin holds cannot be stored: {error}") from None
+
+
+def read_text(content: bytes, source: str) -> str:
+    """The text in some bytes; they have to be UTF-8."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        message = f"{source} is not UTF-8 text: byte {error.start} is 0x{content[error.start]:02x}."
+        raise refused_value(message) from None

@@ -1,0 +1,130 @@
+"""What a command prints: UTF-8 whatever the locale, JSON on one line, and times as RFC 3339."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+from crdtsyncd.cli.data import json_values
+from crdtsyncd.cli.errors import FILE, CommandFailed
+from crdtsyncd.wording import rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from crdtsyncd.cli.command import Settings
+
+    from crdtsync.client import Entry, Event
+
+ENTRY_FIELDS = (
+    "key",
+    "kind",
+    "value",
+    "version",
+    "dot",
+    "agent",
+    "node",
+    "time",
+    "confidence",
+    "meta",
+    "ttl",
+    "policy",
+)
+# A sibling's key and policy are those of its entry, and its version is covered by the entry's.
+SIBLING_FIELDS = tuple(name for name in ENTRY_FIELDS if name not in ("key", "version", "policy"))
+EVENT_FIELDS = ("event", "key", "kind", "value", "op", "version", "token", "agent", "node", "time")
+
+
+def write(content: bytes) -> None:
+    """Print bytes as they are; buffered, so that long lists are not one system call a line."""
+    try:
+        sys.stdout.buffer.write(content)
+    except OSError as error:
+        raise _broken_output(error) from None
+
+
+def flush() -> None:
+    """Hand on what is buffered: the reader of a stream acts on each line."""
+    try:
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        raise _broken_output(error) from None
+
+
+def _broken_output(error: OSError) -> Exception:
+    if isinstance(error, BrokenPipeError):
+        return error  # the reader has had enough
+    return CommandFailed(f"the output cannot be written: {error.strerror}", status=FILE, code="file")
+
+
+def line(text: str) -> None:
+    """Print one line."""
+    write(f"{text}\n".encode())
+
+
+def raw(content: bytes) -> None:
+    """Print bytes as they are, and on a terminal see to it that the prompt comes on a line of its own."""
+    write(content)
+    if sys.stdout.isatty() and not content.endswith(b"\n"):
+        write(b"\n")
+
+
+def result(settings: Settings, plain: str, fields: Mapping[str, object]) -> None:
+    """Print what a command has done: one word for people and scripts, or with ``--json`` all of it."""
+    line(record(fields) if settings.json else plain)
+
+
+def warning(sentence: str) -> None:
+    """Tell a person something beside the result."""
+    flush()  # where both go to one place, what it is about comes first
+    click.echo(f"crdtsync: {sentence}", err=True)
+
+
+def record(fields: Mapping[str, object]) -> str:
+    """One JSON object on one line, times in it as RFC 3339."""
+    return json_values.dumps(
+        {name: rfc3339(field) if isinstance(field, datetime) else field for name, field in fields.items()}
+    )
+
+
+def entry_fields(entry: Entry) -> dict[str, object]:
+    """An entry as the object that is printed of it."""
+    seen = {"seen": entry.seen} if entry.siblings else {}
+    siblings = [_sibling_fields(sibling) for sibling in entry.siblings]
+    return {**_fields(entry, ENTRY_FIELDS), **seen, "siblings": siblings}
+
+
+def _sibling_fields(sibling: Entry) -> dict[str, object]:
+    of_map = {} if sibling.field is None else {"field": sibling.field}
+    return {**of_map, **_fields(sibling, SIBLING_FIELDS), "seen": sibling.seen, **_cut(sibling)}
+
+
+def _cut(source: Entry | Event) -> dict[str, object]:
+    return {"cut": True} if source.is_cut else {}
+
+
+def shown_value(entry: Entry) -> object:
+    """The value of an entry or of a sibling, which of a map is another value of one field."""
+    return entry.value if entry.field is None else {entry.field: entry.value}
+
+
+def event_fields(event: Event) -> dict[str, object]:
+    """An event of a watch as the object that is printed of it."""
+    fields = {**_fields(event, EVENT_FIELDS), **_cut(event)}
+    if event.event == "conflict" or event.siblings:
+        fields["seen"] = event.seen
+        fields["siblings"] = [_sibling_fields(sibling) for sibling in event.siblings]
+        fields["policy"] = event.policy
+        if event.siblings_more:
+            fields["more"] = event.siblings_more
+    if event.event == "batch":
+        fields["events"] = [event_fields(part) for part in event.events]
+    return fields
+
+
+def _fields(source: object, names: tuple[str, ...]) -> dict[str, object]:
+    fields = {name: getattr(source, name) for name in names}
+    moment = fields["time"]
+    return {**fields, "time": rfc3339(moment) if isinstance(moment, datetime) else None}

@@ -1,0 +1,52 @@
+"""A line on stderr that says how far long work is; only where a person watches."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Self
+
+from crdtsyncd.wording import byte_size
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_QUIET_S = 0.5  # work that ends sooner needs no line
+_INTERVAL_S = 0.2
+
+
+class Progress:
+    """Counts up; shows the count on a terminal, and wipes the line away at the end."""
+
+    def __init__(self, what: str, total: int | None = None) -> None:
+        self.count = 0
+        self._what = what
+        self._total = f" of {total:,}" if total is not None else ""
+        self._next_s = time.monotonic() + _QUIET_S if sys.stderr.isatty() else None
+        self._shown = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def show_bytes(self, done: int, total: int) -> None:
+        """So many bytes of so many are done."""
+        self._show(f"{byte_size(done)} of {byte_size(total)}")
+
+    def advance(self, steps: int = 1) -> None:
+        """Some more are done."""
+        self.count += steps
+        self._show(f"{self.count:,}{self._total}")
+
+    def _show(self, figures: str) -> None:
+        if self._next_s is not None and time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + _INTERVAL_S
+            self._shown = True
+            sys.stderr.write(f"\r{figures} {self._what}\x1b[K")
+            sys.stderr.flush()

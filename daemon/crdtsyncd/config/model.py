@@ -1,0 +1,297 @@
+"""Configuration: options override the environment, which overrides a TOML file, which overrides the defaults."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket as sockets
+import tomllib
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from crdtsyncd.config.host_port import PEER_PORT_DEFAULT, PLAIN_JOINS_NONE, is_loopback, split_address
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from crdtsync.core.access.quotas import Limits
+from crdtsync.core.background.retention_caps import Caps
+from crdtsync.errors import ConfigError, InvalidRequest
+from crdtsync.wire.invites import decode_invite
+from crdtsync.wire.limits import is_name
+
+SOCKET_PATH_BYTES_MAX = 107
+LOG_BYTES_MAX_MIN = 64 * 1024
+
+
+def _split(value: object) -> object:
+    return [part for part in re.split(r"[,\s]+", value) if part] if isinstance(value, str) else value
+
+
+_DURATION = re.compile(r"(\d+)(ms|[smhd])", re.ASCII)
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def _duration_ms(least: str, most: str) -> Callable[[object], int]:
+    def parsed(value: object) -> int:
+        match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
+            raise ValueError("must be a duration, such as 500ms, 30s, 10m, 2h or 7d")
+        return int(match[1]) * _UNITS_MS[match[2]]
+
+    def checked(value: object) -> int:
+        if not parsed(least) <= parsed(value) <= parsed(most):
+            raise ValueError(f"must be a duration from {least} to {most}")
+        return parsed(value)
+
+    return checked
+
+
+LogAge = Annotated[int, BeforeValidator(_duration_ms("1m", "36500d"))]
+HistoryAge = Annotated[int, BeforeValidator(_duration_ms("0s", "36500d"))]
+Strings = Annotated[list[str], NoDecode, BeforeValidator(_split)]
+
+
+def default_node_name() -> str:
+    """The host's name, made to fit."""
+    name = re.sub(r"[^a-z0-9._-]+", "-", sockets.gethostname().lower()).strip("-._")[:128]
+    return name or "node"
+
+
+def default_data_dir() -> Path:
+    """Where the database lives if nothing is said: in the user's state directory."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "crdtsync"
+
+
+def _default_socket() -> Path:
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime:
+        return Path(runtime) / "crdtsync" / "agent.sock"
+    if os.geteuid() == 0:
+        return Path("/run/crdtsync/agent.sock")
+    return default_data_dir() / "agent.sock"
+
+
+class Config(BaseSettings):
+    """Every setting of the daemon. An unknown key in a file is an error."""
+
+    model_config = SettingsConfigDict(env_prefix="CRDTSYNC_", extra="forbid", frozen=True)
+
+    data_dir: Path = Field(default_factory=default_data_dir, description="where the database lives")
+    socket: Path = Field(default_factory=_default_socket, description="unix socket for agents")
+    socket_mode: str = Field("0660", pattern="^0?[0-7]{3}$", description="permissions of that socket")
+    listen: Strings = Field([], description="HOST:PORT to accept peers on")
+    advertise: Strings = Field([], description="HOST:PORT at which peers reach this node")
+    peers: Strings = Field([], description="URLs of peers to connect to, such as wss://host-a:7420")
+    node_name: str = Field(default_factory=default_node_name, description="name of this node, shown to people")
+    join: str = Field("", description="invite to a cluster, which this node joins unless it is a member already")
+    join_data: Literal["refuse", "merge", "archive"] = Field(
+        "refuse", description="what to do by join where this node holds data: bring it along, or put it aside"
+    )
+    mdns: bool = Field(False, description="find members on the same network by multicast DNS")
+    insecure_loopback: bool = Field(False, description="allow plain ws:// between addresses of this machine's loopback")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe events to log")
+    log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, else JSON")
+    ballast_bytes: int = Field(
+        8 * 1024 * 1024, ge=0, le=1 << 40, description="size of a file given up when the disk is full"
+    )
+    free_bytes_min: int = Field(
+        8 * 1024 * 1024, ge=0, le=1 << 50, description="below so much free space, writes are refused"
+    )
+    log_bytes_max: int = Field(
+        64 * 1024 * 1024, ge=LOG_BYTES_MAX_MIN, le=1 << 50, description="size of a space's log of changes"
+    )
+    log_age_max: LogAge = Field("7d", validate_default=True, description="age of the changes in it")
+    history_bytes_max: int = Field(
+        64 * 1024 * 1024, ge=0, le=1 << 50, description="size of a space's history of what was replaced and deleted"
+    )
+    history_age_max: HistoryAge = Field("30d", validate_default=True, description="age of what is in it")
+    metrics_listen: str = Field(
+        "", description="HOST:PORT on loopback that serves /metrics for Prometheus; empty: none"
+    )
+    metrics_spaces: Literal["open", "all", "none"] = Field(
+        "open", description="which spaces /metrics names: open to the socket's group, all, or none"
+    )
+    agents_max: int = Field(4096, ge=1, le=1_000_000, description="how many agents may be attached at once")
+    agent_requests_per_s_max: int = Field(
+        100_000, ge=1, le=1 << 50, description="requests a second of one agent, over all its connections"
+    )
+    agent_bytes_per_s_max: int = Field(
+        256 * 1024 * 1024, ge=1, le=1 << 50, description="bytes of writes a second of one agent"
+    )
+    agent_watches_max: int = Field(10_000, ge=1, le=1 << 50, description="watches and resolvers of one agent")
+    agent_connections_max: int = Field(1024, ge=1, le=1 << 50, description="connections of one agent")
+    full_mesh_nodes_max: int = Field(
+        16, ge=2, le=1000, description="up to so many members, each is connected to all others"
+    )
+    peers_max: int = Field(256, ge=1, le=100_000, description="how many peer connections may be open at once")
+
+    @property
+    def version(self) -> str:
+        """Of this daemon; here, since to look it up takes longer than all else that a start does with it."""
+        return version("crdtsync")
+
+    @property
+    def caps(self) -> Caps:
+        """What a space keeps beside its live state."""
+        return Caps(self.log_bytes_max, self.log_age_max, self.history_bytes_max, self.history_age_max)
+
+    @property
+    def limits(self) -> Limits:
+        """The quotas of each agent."""
+        return Limits(
+            self.agent_requests_per_s_max,
+            self.agent_bytes_per_s_max,
+            self.agent_watches_max,
+            self.agent_connections_max,
+        )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only options and environment; the file is read by :func:`load_config`, to tell its errors apart."""
+        return init_settings, env_settings
+
+    @field_validator("node_name")
+    @classmethod
+    def _name(cls, name: str) -> str:
+        if not is_name(name):
+            raise ValueError("must be 1 to 128 of a-z 0-9 . _ - and start with a letter or digit")
+        return name
+
+    @field_validator("listen", "advertise")
+    @classmethod
+    def _addresses(cls, addresses: list[str]) -> list[str]:
+        for address in addresses:
+            split_address(address)
+        return addresses
+
+    @field_validator("metrics_listen")
+    @classmethod
+    def _metrics_are_local(cls, address: str) -> str:
+        if address:
+            host, _ = split_address(address)
+            if not is_loopback(host):
+                raise ValueError(
+                    f"{host!r} is not a loopback address: the figures go to a collector on this machine, "
+                    "such as 127.0.0.1:9742"
+                )
+            if urlsplit(f"//{address}").port is None:
+                raise ValueError("needs a port, such as 127.0.0.1:9742")
+        return address
+
+    @field_validator("peers")
+    @classmethod
+    def _urls(cls, urls: list[str]) -> list[str]:
+        for url in urls:
+            if not _is_peer_url(url):
+                raise ValueError(
+                    f"{url!r} is not a peer's URL, such as wss://host-a:{PEER_PORT_DEFAULT} "
+                    f"(or ws://127.0.0.1:{PEER_PORT_DEFAULT} with insecure_loopback = true)"
+                )
+        return urls
+
+    @field_validator("join")
+    @classmethod
+    def _invite(cls, invite: str) -> str:
+        if invite:
+            try:
+                decode_invite(invite)
+            except InvalidRequest as error:
+                raise ValueError(error.message) from None
+        return invite
+
+    @field_validator("socket")
+    @classmethod
+    def _socket_path(cls, path: Path) -> Path:
+        if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+            raise ValueError(
+                f"is {len(os.fsencode(path))} bytes long; the path of a unix socket may have {SOCKET_PATH_BYTES_MAX}: "
+                "choose a shorter one"
+            )
+        return path
+
+    @model_validator(mode="after")
+    def _plain_text_is_local(self) -> Config:
+        if not self.insecure_loopback:
+            plain = next((url for url in self.peers if urlsplit(url).scheme == "ws"), None)
+            if plain is not None:
+                raise ValueError(
+                    f"{plain!r} is plain text, which needs insecure_loopback = true and a loopback address: "
+                    "between hosts there is TLS alone (wss://HOST:PORT)"
+                )
+            return self
+        if self.join:
+            raise ValueError(f"join: {PLAIN_JOINS_NONE}")
+        hosts = [split_address(address)[0] for address in self.listen] + [
+            str(urlsplit(url).hostname) for url in self.peers
+        ]
+        for host in hosts:
+            if not is_loopback(host):
+                raise ValueError(
+                    f"{host!r} is not a loopback address: plain ws:// is for 127.0.0.0/8, [::1] and localhost only"
+                )
+        return self
+
+
+def _is_peer_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def config_path() -> Path | None:
+    """The configuration file in force when none is named, if there is one."""
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    for path in (Path(base) / "crdtsync" / "crdtsyncd.toml", Path("/etc/crdtsync/crdtsyncd.toml")):
+        if path.is_file():
+            return path
+    return None
+
+
+def load_config(path: Path | None, options: dict[str, Any]) -> Config:
+    """Options over environment over file over defaults.
+
+    :raises ConfigError: a sentence for each fault, naming the setting, its value and what is allowed.
+    """
+    source = path or config_path()
+    from_file = {} if source is None else _read(source)
+    in_environment = {name for name in from_file if f"CRDTSYNC_{name.upper()}" in os.environ}
+    settings = {name: value for name, value in from_file.items() if name not in in_environment}
+    try:
+        return Config(**{**settings, **options})
+    except ValidationError as error:
+        where = f"{source}: " if source is not None else ""
+        raise ConfigError(where + "; ".join(_sentence(fault) for fault in error.errors())) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+
+
+_PLAINER = {"path_type": "must be a path"}
+
+
+def _sentence(fault: Any) -> str:
+    name = ".".join(str(part) for part in fault["loc"][:1])
+    if fault["type"] == "extra_forbidden":
+        return f"there is no setting {name!r}; the settings are {', '.join(sorted(Config.model_fields))}"
+    message = _PLAINER.get(fault["type"], str(fault["msg"]).removeprefix("Value error, "))
+    given = str(fault["input"]) if isinstance(fault["input"], Path) else fault["input"]
+    return f"{name} = {given!r}: {message}" if name else message

@@ -1,0 +1,121 @@
+"""Start the daemons, show them, and stop them all at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from crdtsyncd.devfleet.layout import NODES_MAX, ClusterError, Place, prepared
+from crdtsyncd.devfleet.process import Member, stop_all
+
+if TYPE_CHECKING:
+    from crdtsyncd.devfleet.observer import Observer
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--nodes", type=click.IntRange(1, NODES_MAX), default=3, show_default=True, help="How many daemons.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Keep data, logs and settings there for the next time, instead of in a temporary directory.",
+)
+@click.option("--demo", is_flag=True, help="Let three small agents write, so that there is something to see.")
+def cluster(nodes: int, directory: Path | None, demo: bool) -> None:
+    """Start a small fleet of daemons on this machine, and show it until Ctrl-C.
+
+    They are linked with each other over loopback. One that dies is started again; kill one to see it. Without a
+    terminal, one line is printed for each change.
+    """
+    try:
+        with prepared(nodes, directory) as places:
+            asyncio.run(_Cluster(places, demo=demo).run())
+    except ClusterError as error:
+        click.echo(f"cluster: {error}", err=True)
+        sys.exit(1)
+    kept = "" if directory is None else f"; the data stays in {directory}"
+    with suppress(OSError):
+        click.echo(f"cluster: stopped {nodes} {'node' if nodes == 1 else 'nodes'}{kept}")
+        return
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered has no reader
+
+
+class _Cluster:
+    """The daemons and what follows them."""
+
+    def __init__(self, places: list[Place], *, demo: bool) -> None:
+        self._places = places
+        self._demo = demo
+        self._members = [Member(place) for place in places]
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    async def run(self) -> None:
+        """Run until told to stop.
+
+        :raises ClusterError: a daemon does not start.
+        """
+        loop = asyncio.get_running_loop()
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, self._on_signal)
+        started_s = time.monotonic()
+        runs = [asyncio.create_task(member.run()) for member in self._members]
+        stopping = asyncio.create_task(self._stop.wait())
+        showing = asyncio.create_task(self._show(started_s))
+        try:
+            done, _ = await asyncio.wait([showing, stopping, *runs], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            showing.cancel()
+            await asyncio.wait([showing])
+            await stop_all(self._members, runs, self._hurry)
+
+    def _on_signal(self) -> None:
+        """The first asks, the second hurries."""
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+
+    async def _show(self, started_s: float) -> None:
+        # While the daemons start, there is time to import what shows them.
+        from crdtsyncd.devfleet import demo
+        from crdtsyncd.devfleet.observer import Observer
+
+        observers = [Observer(member) for member in self._members]
+        for member in self._members:
+            await member.ready()
+        async with asyncio.TaskGroup() as group:
+            for observer in observers:
+                group.create_task(observer.run())
+            if self._demo:
+                group.create_task(demo.run(self._places))
+            group.create_task(self._tell(observers, time.monotonic() - started_s))
+
+    async def _tell(self, observers: list[Observer], took_s: float) -> None:
+        from crdtsyncd.devfleet import line_view
+
+        try:
+            line_view.greet(observers, took_s)
+            if _is_screen():
+                from crdtsyncd.devfleet import screen_view
+
+                await screen_view.show(observers)
+            else:
+                await line_view.show(observers)
+        except OSError:  # the pipe is closed, or the terminal gone: nobody reads any more
+            self._stop.set()
+
+
+def _is_screen() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"

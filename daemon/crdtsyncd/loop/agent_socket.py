@@ -1,0 +1,250 @@
+"""The agents' unix socket: one protocol object a connection, fair turns, bounded buffers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+import struct
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, cast
+
+from crdtsyncd.config.exit_status import AddressTaken
+
+from crdtsync.core.agents.connection import User
+from crdtsync.errors import ConfigError, CrdtSyncError, QuotaExceeded, to_wire
+from crdtsync.wire.codec import pack
+from crdtsync.wire.framing import FrameReader, frame
+from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
+
+TURN_REQUESTS_MAX = 64
+BACKLOG_AGENTS_MAX = 4096
+"""So many may wait to be let in: as many as may be attached by default. The units of systemd say the same."""
+BACKLOG_REQUESTS_MAX = 256
+WRITE_BUFFER_BYTES_MAX = 1024 * 1024
+HELLO_TIMEOUT_S = 10.0
+PROBE_TIMEOUT_S = 1.0
+SO_PEERGROUPS = 59
+"""All groups of the process at the other end, as Linux has it since 4.13; Python has no name for it."""
+PEER_GROUPS_BYTES = 1024
+
+
+class Connected(Protocol):
+    """A connected socket."""
+
+    def getsockopt(self, level: int, option: int, size: int, /) -> bytes:
+        """As :meth:`socket.socket.getsockopt`."""
+
+    def getsockname(self) -> object:
+        """As :meth:`socket.socket.getsockname`."""
+
+
+def user_of(connected: Connected) -> tuple[User, int]:
+    """Whose process is at the other end of a unix socket, as the kernel says, and its pid."""
+    pid, uid, gid = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    gids = {gid}
+    with contextlib.suppress(OSError):  # of an old kernel, or over 256 groups: the first one is known all the same
+        packed = connected.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, PEER_GROUPS_BYTES)
+        gids.update(struct.unpack(f"{len(packed) // 4}I", packed))
+    return User(uid, tuple(sorted(gids)), _is_local(connected.getsockname(), uid, gids)), pid
+
+
+def _is_local(path: object, uid: int, gids: set[int]) -> bool:
+    """Whether somebody owns the socket, or is in its group."""
+    try:
+        about = Path(str(path)).stat()
+    except (OSError, ValueError):
+        return False  # it has been removed
+    return uid == about.st_uid or about.st_gid in gids
+
+
+class Sink(Protocol):
+    """Where the agents' connections report to."""
+
+    def agent_opened(self, connection: AgentConnection, user: User, pid: int) -> int:
+        """A new connection; returns its number."""
+
+    def agent_frame(self, conn: int, payload: bytes) -> int:
+        """One frame from it; returns how many bytes it was answered with."""
+
+    def agent_served(self) -> None:
+        """That was all of them for this turn."""
+
+    def agent_flow(self, conn: int, blocked: bool) -> None:
+        """It cannot take more for now, or can again."""
+
+    def agent_closed(self, conn: int) -> None:
+        """It is gone."""
+
+    def take_turns_later(self, connection: AgentConnection) -> None:
+        """It has more frames than fit into one turn."""
+
+    def refuse_agent(self) -> CrdtSyncError | None:
+        """Why no further connection can be taken; None if it can."""
+
+    def log(self, event: str, level: str = "info", **fields: object) -> None:
+        """Log one event."""
+
+
+class AgentConnection(asyncio.Protocol):
+    """One agent's connection."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._reader = FrameReader(AGENT_FRAME_BYTES_MAX)
+        self._backlog: deque[bytes] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._paused_by_peer = False
+        self._is_throttled = False
+        self.conn = 0
+
+    @property
+    def backlog_requests(self) -> int:
+        """How many requests wait for their turn."""
+        return len(self._backlog)
+
+    @property
+    def unread_bytes(self) -> int:
+        """How much has been written that the agent has not read."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See :class:`asyncio.Protocol`, as for all that follow."""
+        self._transport = cast(asyncio.Transport, transport)
+        refusal = self._sink.refuse_agent()
+        if refusal is not None:
+            self._refuse(refusal)
+            return
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        user, pid = user_of(self._transport.get_extra_info("socket"))
+        self.conn = self._sink.agent_opened(self, user, pid)
+        self._timer = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._no_hello)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.conn:
+            return
+        try:
+            self._backlog.extend(self._reader.feed(data))
+        except CrdtSyncError as error:
+            self._sink.log("agent_refused", level="warning", conn=self.conn, reason=error.message)
+            self._refuse(error)
+            return
+        self.take_turn()
+
+    def take_turn(self) -> None:
+        """Hand on a bounded number of frames; the rest waits for the next turn."""
+        backlog = self._backlog
+        if self._timer is not None and backlog:
+            self._timer.cancel()
+            self._timer = None
+        answered_bytes = 0
+        for _ in range(min(TURN_REQUESTS_MAX, len(backlog))):
+            if not self.conn or self._paused_by_peer:
+                break
+            if answered_bytes >= WRITE_BUFFER_BYTES_MAX:
+                break  # whether it takes its replies shows when these are written
+            answered_bytes += self._sink.agent_frame(self.conn, backlog.popleft())
+        if backlog and self.conn and not self._paused_by_peer:
+            self._sink.take_turns_later(self)
+        self._sink.agent_served()
+        self._throttle()
+
+    def pause_writing(self) -> None:
+        self._paused_by_peer = True
+        self._sink.agent_flow(self.conn, blocked=True)
+        self._throttle()
+
+    def resume_writing(self) -> None:
+        self._paused_by_peer = False
+        self._sink.agent_flow(self.conn, blocked=False)
+        if self._backlog:
+            self._sink.take_turns_later(self)
+        self._throttle()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._backlog.clear()
+        self._transport = None
+        if self.conn:
+            conn, self.conn = self.conn, 0
+            self._sink.agent_closed(conn)
+
+    def write(self, data: bytes) -> None:
+        """Send a frame, or do nothing if the connection is gone."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Close after what was written is sent; nothing that came in is handled any more."""
+        self._backlog.clear()
+        if self._transport is not None:
+            self._transport.close()
+
+    def _throttle(self) -> None:
+        """Read no further from an agent that sends faster than it is served, or does not take its replies."""
+        is_throttled = self._paused_by_peer or len(self._backlog) > BACKLOG_REQUESTS_MAX
+        if is_throttled == self._is_throttled or self._transport is None or self._transport.is_closing():
+            return
+        self._is_throttled = is_throttled
+        if is_throttled:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _refuse(self, error: CrdtSyncError) -> None:
+        self.write(frame(pack([0, 1, to_wire(error)])))
+        self.close()
+
+    def _no_hello(self) -> None:
+        self._refuse(QuotaExceeded(f"no hello within {HELLO_TIMEOUT_S:.0f} s"))
+
+
+async def serve_agents(path: Path, mode: int, make: Callable[[], AgentConnection]) -> asyncio.Server:
+    """Listen on a unix socket. A socket that nobody listens on any more is replaced.
+
+    :raises ConfigError: somebody listens on it, or it cannot be made.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _remove_stale(path)
+        before = os.umask(0o777 & ~mode)
+        try:
+            return await asyncio.get_running_loop().create_unix_server(make, str(path), backlog=BACKLOG_AGENTS_MAX)
+        finally:
+            os.umask(before)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {path}: {error.strerror or error}; choose another with --socket") from None
+
+
+async def serve_agents_on(sockets: list[socket.socket], make: Callable[[], AgentConnection]) -> asyncio.Server:
+    """Listen on a unix socket that somebody else opened, and keeps.
+
+    :raises ConfigError: there are several, or it is of another kind.
+    """
+    if len(sockets) != 1 or sockets[0].family != socket.AF_UNIX or sockets[0].type != socket.SOCK_STREAM:
+        raise ConfigError("agents need exactly one inherited socket, a unix stream socket: see the socket unit")
+    return await asyncio.get_running_loop().create_unix_server(make, sock=sockets[0], backlog=BACKLOG_AGENTS_MAX)
+
+
+def _remove_stale(path: Path) -> None:
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise ConfigError(f"{path} is there and is not a socket: move it away, or choose another with --socket")
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(PROBE_TIMEOUT_S)
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            path.unlink(missing_ok=True)
+            return
+        except OSError:
+            pass  # somebody listens, and is too busy to answer, or it is not for us
+    raise AddressTaken(f"another program listens on {path}: stop it, or choose another socket with --socket")

@@ -1,0 +1,112 @@
+"""The connections of agents and peers by number, and what a turn lets out over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from crdtsyncd.loop.agent_socket import AgentConnection
+from crdtsyncd.security.peer_identity import DUPLICATE
+from crdtsyncd.telemetry.event_log import log
+from crdtsyncd.telemetry.log_rate_limit import stranger_refused
+from crdtsyncd.wording import counted
+
+from crdtsync.core.agents.connection import Reply
+from crdtsync.core.interface import Ready
+from crdtsync.errors import QuotaExceeded
+from crdtsync.wire.peer.messages import is_ack
+
+if TYPE_CHECKING:
+    from crdtsyncd.peers.websocket_peer import PeerConnection
+
+
+class Connections:
+    """Who is connected. A number names one connection of this process, and is never used again."""
+
+    def __init__(self) -> None:
+        self.agents: dict[int, AgentConnection] = {}
+        self.peers: dict[int, PeerConnection] = {}
+        self._last = 0
+
+    def add_agent(self, connection: AgentConnection) -> int:
+        """The number of a new connection of an agent."""
+        self._last += 1
+        self.agents[self._last] = connection
+        return self._last
+
+    def add_peer(self, connection: PeerConnection) -> int:
+        """The number of a new connection of a peer."""
+        self._last += 1
+        self.peers[self._last] = connection
+        return self._last
+
+    def send_all(self, ready: Ready) -> None:
+        """Let out what is on disk, and close what has to be closed."""
+        later = []
+        for conn, data in ready.sends:
+            if ready.replies and is_ack(data):
+                later.append((conn, data))  # agents wait for what they are told, and nearly nobody for this
+            elif conn in self.peers:
+                self.peers[conn].send(data)
+        if ready.replies:
+            write_replies(self.agents, ready.replies)
+        self.send_to_peers(later)
+        for conn, reason in ready.peer_closes:
+            if conn in self.peers:
+                if self.peers[conn].joins:
+                    stranger_refused(log, self.peers[conn].url, reason)
+                elif reason.startswith(DUPLICATE):
+                    log("peer_closed", level="debug", url=self.peers[conn].url, reason=reason)
+                else:
+                    log("peer_refused", level="warning", url=self.peers[conn].url, reason=reason)
+                self.peers[conn].close(reason)
+        for conn, reason in ready.agent_closes:
+            if conn in self.agents:
+                log("agent_closed", level="warning", conn=conn, reason=reason)
+                self.agents[conn].close()
+
+    def send_to_peers(self, sends: list[tuple[int, bytes]]) -> None:
+        """Send these messages to those that are still connected."""
+        for conn, data in sends:
+            if conn in self.peers:
+                self.peers[conn].send(data)
+
+    def close_all(self, reason: str) -> None:
+        """Close every connection; peers are told the reason."""
+        for agent in list(self.agents.values()):
+            agent.close()
+        for peer in list(self.peers.values()):
+            peer.close(reason)
+
+    def forget_all(self) -> None:
+        """Nothing that their ends say concerns anybody any more."""
+        self.agents.clear()
+        self.peers.clear()
+
+    def refuse_agent(self, agents_max: int) -> QuotaExceeded | None:
+        """Why no further agent may attach; None: it may."""
+        if len(self.agents) < agents_max:
+            return None
+        return QuotaExceeded(
+            f"{len(self.agents):,} agents are attached, the most that this daemon takes: "
+            "detach some, or raise agents_max"
+        )
+
+    def summary(self) -> str:
+        """How many there are, for people."""
+        return f"{counted(len(self.agents), 'agent')}, {counted(len(self.peers), 'peer connection')}"
+
+
+def write_replies(agents: Mapping[int, AgentConnection], replies: list[Reply]) -> None:
+    """Write all frames of a connection at once: one system call instead of one a frame."""
+    if len(replies) == 1:
+        reply = replies[0]
+        if reply.conn in agents:
+            agents[reply.conn].write(reply.data)
+        return
+    together: dict[int, list[bytes]] = {}
+    for reply in replies:
+        together.setdefault(reply.conn, []).append(reply.data)
+    for conn, frames in together.items():
+        if conn in agents:
+            agents[conn].write(b"".join(frames))

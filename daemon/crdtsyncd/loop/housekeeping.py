@@ -1,0 +1,132 @@
+"""Watches the disk, the memory and how full everything is, and gives back what nothing needs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from crdtsyncd.loop.connections import Connections
+from crdtsyncd.loop.memory_release import MemoryGuard, release_start_pages
+from crdtsyncd.loop.process_usage import shell_usages
+from crdtsyncd.storage.disk_guard import DiskGuard
+from crdtsyncd.storage.wal_checkpoint import Checkpoints, Owner
+from crdtsyncd.telemetry.event_log import log
+from crdtsyncd.telemetry.growth_rate import Growth
+
+from crdtsync.core.diagnostics.usage import Usage
+from crdtsync.core.interface import DiskSpace, Event, LookAtUsage, PeerFlowed
+from crdtsync.errors import StorageError
+
+if TYPE_CHECKING:
+    from crdtsyncd.config.model import Config
+
+INTERVAL_S = 1.0
+FLOW_BYTES_MIN = 1024
+"""In one way or the other, between two such looks: slower is as good as nothing."""
+USAGE_INTERVAL_S = 10.0
+"""How often it is looked at how full everything is."""
+DISK_INTERVAL_S = 0.02
+"""How often free space is looked at while there are commits: a fast disk takes some MB in that time."""
+RELEASE_INTERVAL_S = 0.05
+SUM_INTERVAL_S = 0.02
+
+
+class House(Owner, Protocol):
+    """What is kept in order: the driver."""
+
+    def feed(self, event: Event) -> None:
+        """Step the node, and see to what follows."""
+
+    def note(self, event: Event) -> None:
+        """Step the node with something that nothing follows from."""
+
+    def document_memory_bytes(self) -> int:
+        """What the documents in memory take."""
+
+    def sum_some(self) -> bool:
+        """Go on with summing up digests that are not known since the start; whether there is more."""
+
+    def look_at_quarantine(self) -> None:
+        """Let go of what is kept aside for no reason any more, and raise or clear the alarm."""
+
+
+class Housekeeping:
+    """:meth:`run` does it from time to time, :meth:`mind_disk` after each commit."""
+
+    def __init__(self, house: House, config: Config, connections: Connections, checkpoints: Checkpoints) -> None:
+        self._house = house
+        self._config = config
+        self._connections = connections
+        self._checkpoints = checkpoints
+        self._disk = DiskGuard(config.data_dir, config.ballast_bytes, config.free_bytes_min)
+        self._memory = MemoryGuard()
+        self._growth = Growth()
+        self._disk_due_s = 0.0
+        self.refusal = ""
+        """Why writes are refused; empty: they are not."""
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        check_due_s = usage_due_s = 0.0
+        release_start_pages()
+        while True:
+            if time.monotonic() >= check_due_s:
+                check_due_s = time.monotonic() + INTERVAL_S
+                self._note_flow()
+                self.check_disk()
+                await self._memory.check(self._house.document_memory_bytes())
+            if time.monotonic() >= usage_due_s:
+                usage_due_s = time.monotonic() + USAGE_INTERVAL_S
+                self._look_at_usage()
+            if self._house.sum_some():
+                await asyncio.sleep(SUM_INTERVAL_S)
+                continue
+            await asyncio.sleep(RELEASE_INTERVAL_S if self._release_space() else INTERVAL_S)
+
+    def usages(self) -> Iterable[Usage]:
+        """How full that is which the process itself keeps in bounds."""
+        connections = self._connections
+        return shell_usages(self._config, self._house.store, connections.agents.values(), len(connections.peers))
+
+    def mind_disk(self) -> None:
+        """There was a commit: look at the room that is left, for writes may fill it faster than :meth:`run` looks."""
+        if not self.refusal and time.monotonic() >= self._disk_due_s:
+            self.check_disk()
+
+    def check_disk(self) -> None:
+        """Look at the room that is left, and tell the node if it has become too little, or enough again."""
+        self._disk_due_s = time.monotonic() + DISK_INTERVAL_S
+        try:
+            refusal = self._disk.check()
+        except StorageError as error:
+            self._house.fail(error)
+            return
+        if refusal != self.refusal:
+            log("disk_low" if refusal else "disk_recovered", level="warning", reason=refusal)
+            self.refusal = refusal
+            self._house.feed(DiskSpace(refusal))
+
+    def _look_at_usage(self) -> None:
+        store = self._house.store
+        store.mind_journal()
+        self._growth.note(time.monotonic(), store.size_bytes())
+        store.growth_bytes_per_hour = self._growth.bytes_per_hour()
+        self._house.feed(LookAtUsage(self._disk.forecast(self._growth.lasting_bytes_per_hour())))
+        if store.quarantine.count:
+            self._house.look_at_quarantine()
+
+    def _note_flow(self) -> None:
+        for conn, connection in self._connections.peers.items():
+            if connection.has_flowed(FLOW_BYTES_MIN):
+                self._house.note(PeerFlowed(conn))
+
+    def _release_space(self) -> bool:
+        try:
+            has_more = not self._house.is_over and self._house.store.release_space()
+        except StorageError as error:
+            self._house.fail(error)
+            return False
+        self._checkpoints.mind_wal()
+        return has_more

@@ -1,0 +1,88 @@
+"""Arranges for the next turn of the event loop, when something is left to do or time alone calls for one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from crdtsyncd.loop.agent_socket import AgentConnection
+
+from crdtsync.core.interface import Event, Tick
+
+DELAY_S = 0.001
+"""What is due by time alone may come so much late: to work out when that is takes longer than many a turn."""
+
+SHORT_DELAY_S = 0.02
+"""The same after a short turn, which brings nothing that is due sooner, and leaves standing what was planned before."""
+
+
+class Due(Protocol):
+    """What knows when the next turn is due: the node."""
+
+    @property
+    def was_short(self) -> bool:
+        """Whether the last turn was a short one, see :mod:`crdtsync.core.fast_turn`."""
+
+    def has_work(self) -> bool:
+        """Whether something is left to do at once."""
+
+    def turn_due_s(self) -> float | None:
+        """When time alone calls for a turn, on the monotonic clock; None: never."""
+
+
+class Planner:
+    """Feeds ticks, and gives agents' connections their turns. ``due`` gives None once there are no more turns, and
+    while one is about to begin, which is followed by :meth:`plan_soon`.
+    """
+
+    def __init__(self, feed: Callable[[Event], None], due: Callable[[], Due | None]) -> None:
+        self._feed = feed
+        self._due = due
+        self._timer: asyncio.TimerHandle | None = None
+        self._later: asyncio.TimerHandle | None = None
+        self._is_later_patient = False
+        self._is_overdue = False  # it was to be planned, and a turn was about to begin
+        self._turns: dict[AgentConnection, None] = {}
+
+    def take_turn_later(self, connection: AgentConnection) -> None:
+        """This agent has asked for more than fits into one turn."""
+        self._turns[connection] = None
+
+    def plan_soon(self) -> None:
+        """Arrange for the next turn: at once if there is work left; else once for all turns of a little while."""
+        due = self._due()
+        if self._turns or self._is_overdue or (due is not None and due.has_work()):
+            self.plan()
+            return
+        is_short = due is not None and due.was_short
+        if self._later is not None and self._is_later_patient and not is_short:
+            self._later.cancel()
+            self._later = None
+        if self._later is None:
+            self._is_later_patient = is_short
+            self._later = asyncio.get_running_loop().call_later(SHORT_DELAY_S if is_short else DELAY_S, self.plan)
+
+    def plan(self) -> None:
+        """Arrange for the next turn, if time alone calls for one."""
+        self.stop()
+        due = self._due()
+        self._is_overdue = due is None
+        if due is None:
+            return
+        loop = asyncio.get_running_loop()
+        if self._turns:
+            turns, self._turns = self._turns, {}
+            for connection in turns:
+                loop.call_soon(connection.take_turn)
+        deadline_s = due.turn_due_s()
+        if deadline_s is not None:
+            self._timer = loop.call_later(max(0.0, deadline_s - time.monotonic()), self._feed, Tick())
+
+    def stop(self) -> None:
+        """Forget what was arranged for."""
+        for timer in (self._timer, self._later):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._later = None

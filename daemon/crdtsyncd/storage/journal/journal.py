@@ -1,0 +1,295 @@
+"""The rows of a commit as one record, so that what an acknowledgement waits for is short.
+
+A write changes a dozen pages all over the tables: the log and its index, live state, history, removals, outcomes,
+heads, sizes. Written and synced one by one they would be most of what a commit costs. So a commit appends its rows,
+packed, to a :mod:`file <crdtsyncd.storage.journal.file>` of its own, and that is what is synced; the tables follow for
+many commits at once, where most of those pages are the same. That transaction notes which record is the last that the
+tables have. After a crash what the file holds beyond it is brought into the tables first of all.
+
+(A write-ahead log on top of SQLite's own, which logs pages; the idea is that of every log-structured store.)
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import msgpack
+from crdtsyncd.config.exit_status import UnfitData
+from crdtsyncd.storage.journal.file import JournalFile, State, unpacked_state
+
+from crdtsync.core.storage.interface import (
+    Batch,
+    ChangeRow,
+    DocumentUpdateRow,
+    EntryRow,
+    HeadRow,
+    OutcomeRow,
+    PeerRow,
+    RemovalRow,
+    RemovedRow,
+)
+
+PENDING_CHANGES_MAX = 64
+"""So many changes wait for their place in the tables at most: bringing them there holds up a turn for 1 to 3 ms.
+
+(256 take as much CPU for each write, and held up one for 4 to 11: the slowest write of a hundred took twice as long.)
+"""
+PENDING_BYTES_MAX = 1024 * 1024
+BATCH_BYTES_MAX = 256 * 1024
+"""What is larger goes to the tables at once: it would be written twice for nothing."""
+
+
+JOURNAL_ENDING = "-commits"
+"""Of the file's name, behind the database's."""
+META_NAME = "journal"
+"""Of the row in `meta` that says which records of the file the tables have."""
+
+
+def _plain(*row: Any) -> tuple[Any, ...]:
+    return row
+
+
+_ROWS: tuple[tuple[str, Callable[..., Any]], ...] = (  # only ever added to: what an older daemon left has fewer
+    ("changes", ChangeRow),
+    ("entries", EntryRow),
+    ("removed_rows", RemovedRow),
+    ("removals", RemovalRow),
+    ("clocks", _plain),
+    ("outcomes", OutcomeRow),
+    ("heads", HeadRow),
+    ("origins", _plain),
+    ("peers", PeerRow),
+    ("document_updates", DocumentUpdateRow),
+    ("floors", _plain),
+    ("history_floors", _plain),
+)
+_NAMES = tuple(name for name, _ in _ROWS)
+_OTHERS = tuple(name for name in Batch.__slots__ if name not in (*_NAMES, "own_changes"))
+_rows_of = attrgetter(*_NAMES)
+_others_of = attrgetter(*_OTHERS)
+_pack = msgpack.Packer().pack
+
+
+class Journal:
+    """The file, and the batches in it that the tables lack."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self.path = path
+        self._db = db
+        self._file = JournalFile(path)
+        self._state: State | None = None
+        self._newest = 0  # the number of the last record that is pending, or was
+        self._has_table = False
+        self.is_ready = False  # whether commits can be added
+        self.pending: list[Batch] = []
+        self._pending_changes = 0
+        self._pending_bytes = 0
+        self._unreadable: Exception | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as much waits as may."""
+        return self._pending_changes >= PENDING_CHANGES_MAX or self._pending_bytes >= PENDING_BYTES_MAX
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file."""
+        return self._file.size_bytes()
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether behind what :meth:`load` found something stands that was to be the next record."""
+        return self._file.is_torn
+
+    # -- adding --------------------------------------------------------------------------------------------------------
+
+    def begin(self, generation: bytes) -> None:
+        """Get ready, in a ``generation`` of its own, when nothing is pending. Flushes the tables.
+
+        :raises sqlite3.Error: as for any commit.
+        :raises OSError: there is no room for the file, or the disk failed.
+        """
+        assert not self.pending
+        if self._state is not None and not self._state.is_closed:
+            self._say(self._state._replace(is_closed=True))
+        self._file.begin(generation, b"" if self._state is None else self._state.generation)
+        self._say(State(generation, 0, is_closed=False))
+        self._newest = 0
+        self.is_ready = True
+
+    def takes(self, row: bytes) -> bool:
+        """Whether it is for such rows."""
+        return self._file.takes(row)
+
+    def has_room(self, row: bytes) -> bool:
+        """Whether a row can be added before :meth:`tables_are_on_disk`."""
+        return self._file.has_room(row)
+
+    def append(self, row: bytes, batch: Batch) -> None:
+        """Add a batch, packed as ``row``. On return it is on disk.
+
+        :raises OSError: there is no room, and it is not there; or the disk failed, and it may be.
+        """
+        self._file.write(row)
+        self._file.flush()
+        self._newest = self._file.last
+        self.pending.append(batch)
+        self._pending_changes += 1 + len(batch.changes)
+        self._pending_bytes += len(row)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def load(self) -> bool:
+        """Take up what an earlier process left. False: somebody has given it up.
+
+        :raises UnfitData: the file does not go with the database.
+        :raises OSError: it cannot be read.
+        """
+        db = self._db
+        self._has_table = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'journal'").fetchone() is not None
+        found = db.execute("SELECT value FROM meta WHERE name = ?", (META_NAME,)).fetchone()
+        self._state = None if found is None else unpacked_state(bytes(found[0]))
+        rows = self.rows()
+        try:
+            self.pending = [unpacked(row) for row in rows]
+        except Exception as error:  # noqa: BLE001  # whatever a broken row makes of it
+            self.pending = [Batch() for _ in rows]
+            self._unreadable = error
+        return not self._file.is_given_up(self._state)
+
+    def rows(self) -> list[bytes]:
+        """The pending batches as they are on disk."""
+        self._newest, rows = self._file.rows(self._state)
+        if self._has_table:  # of format 4; flipped bits may have made anything of a row
+            old = self._db.execute("SELECT COALESCE(CAST(batch AS BLOB), x'') FROM journal ORDER BY id")
+            rows = [*(row for (row,) in old.fetchall()), *rows]
+        return rows
+
+    def together(self) -> Batch:
+        """All that is pending as one batch.
+
+        :raises ValueError: one of them cannot be read.
+        """
+        if self._unreadable is not None:
+            raise ValueError(f"a row of the journal cannot be read: {self._unreadable}")
+        if len(self.pending) == 1:
+            return self.pending[0]
+        batch = Batch()
+        for name in _NAMES:
+            rows = getattr(batch, name)
+            for each in self.pending:
+                rows.extend(getattr(each, name))
+        return batch
+
+    # -- into the tables -----------------------------------------------------------------------------------------------
+
+    def clear(self) -> None:
+        """Note in the caller's transaction that the tables have all that is pending; then :meth:`cleared`."""
+        if self._has_table:
+            self._db.execute("DROP TABLE journal")
+        if self._state is not None:
+            self._write_state(self._state._replace(settled=self._newest))
+
+    def cleared(self) -> None:
+        """That is committed."""
+        self._has_table = False
+        if self._state is not None:
+            self._state = self._state._replace(settled=self._newest)
+        self._forget()
+
+    def flush_tables(self) -> None:
+        """Have on disk what the tables have. In no transaction of the caller's.
+
+        :raises sqlite3.Error: as for any commit.
+        """
+        if self._state is not None:
+            self._say(self._state._replace(tick=self._state.tick + 1))
+        self.tables_are_on_disk()
+
+    def tables_are_on_disk(self) -> None:
+        """They were flushed, by a checkpoint say; without anything pending the file may be used from its start.
+
+        Not by any commit: one that changes nothing flushes nothing either.
+        """
+        if not self.pending:
+            self._file.tables_are_on_disk()
+
+    def let_go_if_lost(self) -> bool:
+        """If somebody has removed the file, or put another in its place, have the next commit :meth:`begin` anew."""
+        if not self.is_ready or self._file.is_in_place():
+            return False
+        self.is_ready = False
+        return True
+
+    def close(self) -> None:
+        """Let go of the file; where all is in the tables, note that it is not needed."""
+        self.is_ready = False
+        self._file.close()
+        if self._state is not None and not self._state.is_closed and not self.pending:
+            self._say(self._state._replace(is_closed=True))
+
+    def abandon(self) -> None:
+        """Forget everything, as the end of the process does; on disk it stays as it is."""
+        self.is_ready = False
+        self._file.close()
+        self._forget()
+
+    def _forget(self) -> None:
+        self.pending.clear()
+        self._pending_changes = self._pending_bytes = 0
+        self._unreadable = None
+
+    def _say(self, state: State) -> None:
+        """Tell the database, at once and flushed."""
+        self._write_state(state)
+        self._state = state
+
+    def _write_state(self, state: State) -> None:
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (META_NAME, state.packed()))
+
+
+def journal_misfit(database: Path) -> str:
+    """Why a daemon that finds these files refuses to start, in its words; empty: it does not, or that cannot be told.
+
+    It writes nothing. So while there is a write-ahead log, in which newer pages may stand, it says nothing: a daemon
+    that refuses to start has folded that in.
+    """
+    state = None
+    try:
+        if database.with_name(f"{database.name}-wal").stat().st_size:
+            return ""
+    except OSError:
+        pass
+    try:
+        if database.exists() and database.stat().st_size:
+            with closing(sqlite3.connect(f"{database.absolute().as_uri()}?immutable=1", uri=True)) as db:
+                found = db.execute("SELECT value FROM meta WHERE name = ?", (META_NAME,)).fetchone()
+                state = None if found is None else unpacked_state(bytes(found[0]))
+        JournalFile(database.with_name(f"{database.name}{JOURNAL_ENDING}")).rows(state)
+    except UnfitData as error:
+        return error.message
+    except (OSError, ValueError, TypeError, sqlite3.Error):
+        return ""
+    return ""
+
+
+def packed(batch: Batch) -> bytes | None:
+    """A batch as one row; None if it is no such batch: it is large, or does more than add what writes add."""
+    if any(_others_of(batch)):
+        return None
+    rows: bytes = _pack(_rows_of(batch))
+    return rows if len(rows) <= BATCH_BYTES_MAX else None
+
+
+def unpacked(data: bytes) -> Batch:
+    """What :func:`packed` made a row of; raises whatever comes of one that is broken."""
+    batch = Batch()
+    found = msgpack.unpackb(data, use_list=False, strict_map_key=False)
+    for (name, make), rows in zip(_ROWS, found, strict=False):
+        setattr(batch, name, [make(*row) for row in rows])
+    return batch

@@ -1,0 +1,68 @@
+"""Replies to writes, kept so that a repeated write is answered and not done again. There are bounds: the oldest go."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from crdtsync.core.storage.interface import OutcomeRow
+
+OUTCOME_AGE_MS_MAX = 24 * 3600 * 1000
+OUTCOMES_MAX = 262_144
+OUTCOMES_BYTES_MAX = 64 * 1024 * 1024
+ROW_BYTES = 80
+"""What a row takes beside its reply, about, with its place in the index."""
+PRUNED_MAX = 256
+"""How many go in one commit at most, beside as many as come."""
+
+_PUT = "INSERT INTO outcomes (client, slot, number, time_ms, reply) VALUES (?, ?, ?, ?, ?)"
+
+
+class Outcomes:
+    """The table and how much is in it."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self.count()
+
+    def count(self) -> None:
+        """Count anew what is on disk."""
+        rows, size_bytes = self._db.execute("SELECT COUNT(*), IFNULL(SUM(LENGTH(reply)), 0) FROM outcomes").fetchone()
+        self.rows = int(rows)
+        self.size_bytes = int(size_bytes) + ROW_BYTES * self.rows
+
+    def write(self, rows: Sequence[OutcomeRow]) -> None:
+        """Store replies; each takes the place of what its client had in that slot. In the caller's transaction."""
+        newest: dict[tuple[bytes, int], OutcomeRow] = {}
+        for row in rows:  # an agent that waits for each reply has one slot
+            newest.pop(row[:2], None)
+            newest[row[:2]] = row
+        for row in newest.values():
+            earlier = self._db.execute(
+                "SELECT id, LENGTH(reply) FROM outcomes WHERE client = ? AND slot = ?", row[:2]
+            ).fetchone()
+            if earlier is not None:
+                self._drop([earlier])
+            self._db.execute(_PUT, row)
+            self.rows += 1
+            self.size_bytes += ROW_BYTES + len(row.reply)
+        if rows:
+            self._prune(rows[-1].time_ms, PRUNED_MAX + len(rows))
+
+    def _prune(self, now_ms: int, rows_max: int) -> None:
+        oldest = self._db.execute("SELECT id, LENGTH(reply), time_ms FROM outcomes ORDER BY id LIMIT ?", (rows_max,))
+        gone: list[tuple[int, int]] = []
+        rows, size_bytes = self.rows, self.size_bytes
+        for number, reply_bytes, time_ms in oldest:
+            if rows <= OUTCOMES_MAX and size_bytes <= OUTCOMES_BYTES_MAX and time_ms >= now_ms - OUTCOME_AGE_MS_MAX:
+                break
+            gone.append((number, reply_bytes))
+            rows -= 1
+            size_bytes -= ROW_BYTES + reply_bytes
+        oldest.close()
+        self._drop(gone)
+
+    def _drop(self, gone: Sequence[tuple[int, int]]) -> None:
+        self._db.executemany("DELETE FROM outcomes WHERE id = ?", [(number,) for number, _ in gone])
+        self.rows -= len(gone)
+        self.size_bytes -= sum(ROW_BYTES + reply_bytes for _, reply_bytes in gone)

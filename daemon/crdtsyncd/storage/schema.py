@@ -1,0 +1,140 @@
+"""The database's tables. ``user_version`` is the format; a daemon refuses a newer one and leaves it untouched.
+
+An older format is brought up to date by :mod:`crdtsyncd.storage.migration`, so a change here needs a new ``FORMAT`` and
+a step there.
+"""
+
+APPLICATION_ID = 0x63726474
+FORMAT = 5
+
+CHANGES = """
+-- the log: every change, in the order in which this node applied it
+CREATE TABLE changes (
+    position INTEGER PRIMARY KEY, space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL,
+    hash BLOB NOT NULL, body BLOB NOT NULL,
+    time_ms INTEGER NOT NULL        -- when it was applied here
+);
+CREATE UNIQUE INDEX changes_by_number ON changes (space, writer, seq);
+"""
+
+HISTORY = """
+-- what live state superseded, in the order in which this node removed it: by change number `position` of its log
+CREATE TABLE history (
+    id INTEGER PRIMARY KEY,
+    row INTEGER NOT NULL, space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL,
+    key TEXT NOT NULL, sub TEXT, kind INTEGER NOT NULL, hlc BLOB NOT NULL, agent TEXT NOT NULL,
+    value BLOB, value_hash BLOB NOT NULL, attrs BLOB,
+    position INTEGER NOT NULL, time_ms INTEGER NOT NULL,
+    seen BLOB,                      -- as in entries
+    by_n INTEGER,                   -- which operation of that change removed it; NULL: not known
+    fate INTEGER                    -- replaced, lost, deleted, expired or trimmed, by number; NULL: not known
+);
+-- every operation that removed something from a key, so that an older cut can be told apart
+CREATE TABLE removals (
+    id INTEGER PRIMARY KEY, space INTEGER NOT NULL, key TEXT NOT NULL,
+    writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL, removes BLOB NOT NULL,
+    position INTEGER NOT NULL, time_ms INTEGER NOT NULL,
+    hlc BLOB, agent TEXT, operation TEXT    -- who did what, and when; NULL: from before format 3
+);
+"""
+
+NEW_IN_3 = """
+-- history of one key, by time of writing; of what was lost alone, which is little; and which operation removed what
+CREATE INDEX history_by_key ON history (space, key, hlc);
+CREATE INDEX history_lost ON history (space, key, hlc) WHERE fate = 2;
+CREATE INDEX removals_by_position ON removals (position);
+"""
+
+DOCUMENT_STATES = """
+-- whole documents, each as of a position of the log; older ones stay while a snapshot in transfer needs them
+CREATE TABLE document_states (
+    space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL,
+    position INTEGER NOT NULL, state BLOB NOT NULL,
+    PRIMARY KEY (space, writer, seq, n, position)
+);
+"""
+
+OUTCOMES = """
+-- what a client's write was answered, so that a retry is not a second write; the oldest first
+CREATE TABLE outcomes (
+    id INTEGER PRIMARY KEY,
+    client BLOB NOT NULL, slot INTEGER NOT NULL, number INTEGER NOT NULL, time_ms INTEGER NOT NULL, reply BLOB NOT NULL
+);
+CREATE UNIQUE INDEX outcomes_by_slot ON outcomes (client, slot);
+"""
+
+NEW_IN_2 = """
+-- the first 8 bytes of the hashes of changes that were trimmed from the log, the oldest first
+CREATE TABLE change_hashes (
+    space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, hash BLOB NOT NULL, time_ms INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX change_hashes_by_number ON change_hashes (space, writer, seq);
+
+-- a snapshot of a space on its way from a peer
+CREATE TABLE snapshot_parts (
+    space INTEGER NOT NULL, part INTEGER NOT NULL, snapshot BLOB NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (space, part)
+);
+"""
+
+NEW_IN_4 = """
+-- spaces that were dropped: what is left of them stays under their number for a while
+CREATE TABLE archives (
+    space INTEGER PRIMARY KEY, name TEXT NOT NULL, epoch INTEGER NOT NULL,
+    time_ms INTEGER NOT NULL,       -- when
+    entries INTEGER NOT NULL, size_bytes INTEGER NOT NULL,
+    unseen INTEGER NOT NULL         -- changes that the node that dropped it had not seen
+);
+-- what is asked of one space must not cost what others hold
+CREATE INDEX changes_by_space ON changes (space);
+CREATE INDEX entries_by_space ON entries (space);
+CREATE INDEX history_by_space ON history (space);
+CREATE INDEX removals_by_space ON removals (space);
+"""
+
+SCHEMA = f"""
+CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+
+CREATE TABLE spaces (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, epoch INTEGER NOT NULL,
+    hlc BLOB NOT NULL DEFAULT x'0000000000000000',
+    floor BLOB,                     -- the vector below which the log no longer reaches; NULL: it is whole
+    log_changes INTEGER NOT NULL DEFAULT 0, log_bytes INTEGER NOT NULL DEFAULT 0,
+    history_bytes INTEGER NOT NULL DEFAULT 0, document_bytes INTEGER NOT NULL DEFAULT 0,
+    trimmed_position INTEGER NOT NULL DEFAULT 0,    -- of the last change trimmed from the log
+    history_floor BLOB,             -- the vector below which history no longer tells an older cut; NULL: it is whole
+    history_since_ms INTEGER NOT NULL DEFAULT 0     -- since when it tells all
+);
+CREATE TABLE own_writers (space INTEGER NOT NULL, writer INTEGER NOT NULL, PRIMARY KEY (space, writer));
+CREATE TABLE heads (
+    space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, hash BLOB NOT NULL,
+    position INTEGER NOT NULL,      -- of that change in the log
+    PRIMARY KEY (space, writer)
+) WITHOUT ROWID;
+CREATE TABLE origins (
+    space INTEGER NOT NULL, writer INTEGER NOT NULL, node TEXT NOT NULL, name TEXT NOT NULL,
+    PRIMARY KEY (space, writer)
+) WITHOUT ROWID;
+{CHANGES}
+-- live state: a row moves from entries to history when something removes it
+CREATE TABLE entries (
+    row INTEGER PRIMARY KEY, space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL,
+    key TEXT NOT NULL, sub TEXT, kind INTEGER NOT NULL, hlc BLOB NOT NULL, agent TEXT NOT NULL,
+    value BLOB, value_hash BLOB NOT NULL, attrs BLOB,
+    seen BLOB                       -- what the operation that wrote it took the place of; NULL: not known
+);
+{HISTORY}
+-- edits of texts and documents, which are named by the dot of their first marker
+CREATE TABLE document_updates (
+    space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL,
+    position INTEGER NOT NULL, by_writer INTEGER NOT NULL, by_seq INTEGER NOT NULL, by_n INTEGER NOT NULL,
+    agent TEXT NOT NULL, update_v1 BLOB NOT NULL,
+    PRIMARY KEY (space, writer, seq, n, position, by_n)
+) WITHOUT ROWID;
+{DOCUMENT_STATES}
+{OUTCOMES}
+CREATE TABLE peers (node TEXT PRIMARY KEY, name TEXT NOT NULL, last_seen_ms INTEGER NOT NULL) WITHOUT ROWID;
+{NEW_IN_2}
+{NEW_IN_3}
+{NEW_IN_4}
+"""

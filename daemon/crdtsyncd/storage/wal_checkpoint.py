@@ -1,0 +1,115 @@
+"""Keeps the database's logs short: rows leave the journal for their tables, and the write-ahead log begins anew."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+from crdtsyncd.storage.database import Store
+from crdtsyncd.storage.journal.quarantine import RowsRefused
+from crdtsyncd.storage.open_database import WAL_CHECKPOINT_BYTES
+
+from crdtsync.errors import CrdtSyncError, StorageError
+
+WAL_REST_BYTES_MAX = 1024 * 1024
+WAL_BYTES_MAX = 64 * 1024 * 1024
+SETTLE_DELAY_S = 0.1
+"""How long rows stay in the journal alone when no more come; nobody waits for that."""
+WAL_LOOK_COMMITS = 8
+"""The size of the write-ahead log is looked at once in so many commits: asking for it costs a system call."""
+CHECKPOINT_PASSES_MAX = 4
+CHECKPOINT_RETRY_S = 1.0
+
+
+class Owner(Protocol):
+    """Whose database it is: the driver."""
+
+    @property
+    def store(self) -> Store:
+        """The database in use; not always the same one."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the database must be left alone: it failed, or the process ends."""
+
+    def fail(self, error: CrdtSyncError) -> None:
+        """The disk cannot be trusted: this process must end."""
+
+    def recover_rows(self, error: RowsRefused) -> None:
+        """Something acknowledged fits into no table: go on without it."""
+
+
+class Checkpoints:
+    """Looked after following each commit; see :meth:`mind`."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._checkpoint: asyncio.Task[None] | None = None
+        self._settling: asyncio.Handle | None = None
+        self._settles_now = False
+        self._due_s = 0.0
+        self._look_due = 0
+
+    def mind(self) -> None:
+        """There was a commit: begin what has become due."""
+        self.mind_wal()
+        self._mind_journal()
+
+    async def ended(self) -> None:
+        """Wait for the checkpoint under way, if there is one."""
+        if self._checkpoint is not None:
+            await asyncio.wait([self._checkpoint])
+
+    def mind_wal(self) -> None:
+        """Begin a checkpoint of the write-ahead log if it has become large."""
+        store = self._owner.store
+        if self._checkpoint is not None or store.commits < self._look_due:
+            return
+        self._look_due = store.commits + WAL_LOOK_COMMITS
+        if store.wal_bytes() > WAL_CHECKPOINT_BYTES and time.monotonic() >= self._due_s:
+            self._checkpoint = asyncio.create_task(self._checkpoint_wal())
+
+    async def _checkpoint_wal(self) -> None:
+        """In a thread, until what comes in meanwhile is little enough to be done here; then the log begins anew."""
+        store = self._owner.store
+        try:
+            for _ in range(CHECKPOINT_PASSES_MAX):
+                before_bytes = store.wal_bytes()
+                await asyncio.to_thread(store.checkpoint)
+                if store.wal_bytes() - before_bytes <= WAL_REST_BYTES_MAX:
+                    break
+            if self._owner.is_over or store.finish_checkpoint():
+                return
+            self._due_s = time.monotonic() + CHECKPOINT_RETRY_S  # somebody reads the database
+            if store.wal_bytes() > WAL_BYTES_MAX:
+                store.truncate()
+        except StorageError as error:
+            self._owner.fail(error)
+        finally:
+            self._checkpoint = None
+
+    def _mind_journal(self) -> None:
+        """See to it that what was committed comes into its tables soon, and not within this turn.
+
+        At once if the journal is full: else the next commit does it, and whoever waits for that waits for this too.
+        """
+        store, loop = self._owner.store, asyncio.get_running_loop()
+        if store.is_settling_due and not self._settles_now:
+            self._settles_now = True
+            if self._settling is not None:
+                self._settling.cancel()
+            self._settling = loop.call_soon(self._settle)
+        elif self._settling is None and store.has_pending:
+            self._settling = loop.call_later(SETTLE_DELAY_S, self._settle)
+
+    def _settle(self) -> None:
+        self._settling, self._settles_now = None, False
+        if self._owner.is_over:
+            return
+        try:
+            self._owner.store.settle()
+        except StorageError as error:
+            self._owner.fail(error)
+        except RowsRefused as error:
+            self._owner.recover_rows(error)

@@ -1,0 +1,45 @@
+"""Faults in what is told of the past."""
+
+from __future__ import annotations
+
+from crdtsyncd.storage.reads import Reads
+
+from crdtsync.core.crdt.entries import order_of
+from crdtsync.core.history import recorder, removal_reason
+from crdtsync.core.history.recorder import Past
+from crdtsync.core.replica import replica
+from crdtsync.core.storage.interface import RemovalRow
+from crdtsync.wire.codec import pack
+from tests.simulator.agents import REGISTERS
+from tests.simulator.faults.planting import Patches, fault
+
+
+@fault("that it was blind", keys=REGISTERS)
+def blind_writes_are_not_marked(patch: Patches):
+    patch.setattr(replica, "seen_by", lambda op: recorder.seen_by(op._replace(blind=False)))
+
+
+@fault("and it was", keys=REGISTERS)
+def an_author_does_not_know_its_own_values(patch: Patches):
+    patch.setattr(Past, "is_same_author", lambda self, entry, change: False)
+
+
+@fault("and it was", keys=REGISTERS[:1])
+def of_siblings_the_oldest_counts_as_shown(patch: Patches):
+    patch.setattr(removal_reason, "_shown", lambda values, policy: {min(values, key=order_of).dot})
+
+
+@fault("that its author had seen")
+def what_an_author_had_seen_is_forgotten(patch: Patches):
+    patch.setattr(replica, "seen_by", lambda op: pack(None))
+
+
+@fault("not how it ended")
+def the_removal_is_not_found(patch: Patches):
+    patch.setattr(recorder, "RemovalRow", lambda *row: RemovalRow(*row)._replace(n=7))
+
+
+@fault("and ought to tell")
+def what_dies_is_not_told(patch: Patches):
+    patch.setattr(Past, "bury_unknown", lambda *_: None)
+    patch.setattr(Reads, "dead", lambda *_args, **_kwargs: [])

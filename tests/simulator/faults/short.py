@@ -1,0 +1,64 @@
+"""Faults in the short ways of plain writes and of turns in which nothing else happens."""
+
+from __future__ import annotations
+
+from crdtsync.core.agents import fast_set
+from crdtsync.core.fast_turn import ShortTurns
+from crdtsync.wire.tokens import VERSION_PREFIX, version_text
+from tests.simulator.agents import REGISTERS
+from tests.simulator.faults.planting import Patches, short_fault
+
+
+@short_fault("where its author had seen", keys=REGISTERS)
+def plain_writes_take_any_reading_for_the_newest(patch: Patches):
+    """The lost update, the short way: a stale reading counts as one of what is there now."""
+
+    def write(desk, agent, request, args):
+        replica = desk.host.replicas.get(agent.space)
+        held = [] if replica is None else replica.entries.held(args.get("key"))
+        if len(held) == 1 and str(args.get("seen", "")).startswith(VERSION_PREFIX):
+            args = {**args, "seen": version_text(held[0].hlc, *held[0].dot)}
+        return fast_set.write_plainly(desk, agent, request, args)
+
+    patch.setattr("crdtsync.core.agents.desk.write_plainly", write)
+
+
+@short_fault("that it was blind", keys=REGISTERS)
+def plain_writes_replace_without_a_word(patch: Patches):
+    """A blind write, the short way, is stored as one of an author who had read what it replaces."""
+    commit = fast_set._commit
+
+    def write(replica, key, value, gone, is_blind, *more):
+        return commit(replica, key, value, gone, False, *more)
+
+    patch.setattr(fast_set, "_commit", write)
+
+
+@short_fault("in a short turn")
+def short_turns_while_requests_wait(patch: Patches):
+    """Who waits for a write, or for other nodes, is forgotten until something else happens."""
+    patch.setattr(ShortTurns, "is_enough", _enough(waits=False))
+
+
+@short_fault("in a short turn", is_tight=True)
+def short_turns_put_trimming_off(patch: Patches):
+    """Log and history grow beyond their caps while plain writes come."""
+    patch.setattr(ShortTurns, "is_enough", _enough(retention=False))
+
+
+def _enough(*, waits: bool = True, retention: bool = True):
+    """The look whether a turn may be a short one, without some of it."""
+
+    def is_enough(self):
+        host, desk = self._host, self._host.desk
+        return (
+            host.now_s < self.until_s
+            and desk.is_short
+            and not (retention and host.retention.is_due(host.now_s))
+            and not (waits and len(desk.waits))
+            and not len(desk.long_reads)
+            and not desk.closes
+            and not host.resolvers.has_dockets
+        )
+
+    return is_enough

@@ -1,0 +1,58 @@
+"""Faults of the disk and of what leaves before it."""
+
+from __future__ import annotations
+
+from crdtsyncd.storage.database import Store
+
+from crdtsync.core.interface import Ready
+from tests.simulator.agents import REGISTERS
+from tests.simulator.faults.planting import Patches, fault
+from tests.simulator.hosts import Host
+from tests.simulator.world import World
+
+
+@fault("ought to have")
+def removals_not_stored(patch: Patches):
+    """After a restart, what was removed is back."""
+    write = Store._write
+
+    def forgetful(self, batch, era):
+        batch.removed_rows = []
+        write(self, batch, era)
+
+    patch.setattr(Store, "_write", forgetful)
+
+
+@fault("ought to hold")
+def commit_loses_its_last_change(patch: Patches):
+    """The disk says yes, and the last change of the batch is not on it."""
+    write = Store._write
+
+    def torn(self, batch, era):
+        if len(batch.changes) > 1:
+            lost = batch.changes.pop()
+            batch.entries = [e for e in batch.entries if (e.writer, e.seq) != (lost.writer, lost.seq)]
+            batch.document_updates = [
+                u for u in batch.document_updates if (u.by_writer, u.by_seq) != (lost.writer, lost.seq)
+            ]
+        write(self, batch, era)
+
+    patch.setattr(Store, "_write", torn)
+
+
+@fault("which nobody has on disk", keys=(*REGISTERS[:1], "log/1"), steps=200)
+def sends_before_the_disk(patch: Patches):
+    """Messages leave although the commit did not happen."""
+
+    def send_anyway(self: World, host: Host, ready: Ready) -> None:
+        self.dispatch(host, ready._replace(replies=[], peer_closes=[], agent_closes=[]))
+
+    patch.setattr(World, "dispatch_uncommitted", send_anyway)
+
+
+@fault("acknowledged before it was on disk")
+def replies_before_the_disk(patch: Patches):
+    def reply_anyway(self: World, host: Host, ready: Ready) -> None:
+        self.dispatch(host, ready._replace(sends=[], peer_closes=[], agent_closes=[]))
+
+    patch.setattr(World, "dispatch_uncommitted", reply_anyway)

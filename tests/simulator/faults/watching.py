@@ -1,0 +1,80 @@
+"""Faults in what watchers and mirrors are told."""
+
+from __future__ import annotations
+
+from crdtsync.client.mirror.state import MirrorState
+from crdtsync.client.streams.resume import Standing
+from crdtsync.core.watch.change_watch import Watches
+from crdtsync.core.watch.state_watch import StateWatches
+from tests.simulator.faults.planting import Patches, fault
+from tests.simulator.mirrors import MirrorWatcher
+
+
+@fault("a mirror at")
+def mirrors_lose_what_changes_during_their_snapshot(patch: Patches):
+    """A key that was told already is not told again."""
+    defer = StateWatches._defer
+
+    def forgetful(self, watch, keys):
+        if watch.scan is None:
+            defer(self, watch, keys)
+
+    patch.setattr(StateWatches, "_defer", forgetful)
+
+
+@fault("a mirror at")
+def mirrors_resume_without_looking_back(patch: Patches):
+    def look_at_nothing(self, watch, *_):
+        watch.position = None
+
+    patch.setattr(StateWatches, "_look_back", look_at_nothing)
+
+
+@fault("a mirror at")
+def mirrors_ask_no_new_host_for_what_they_have_shown(patch: Patches):
+    patch.setattr(Standing, "need", lambda self, after=None: {})
+
+
+@fault("a mirror at")
+def mirrors_show_what_is_not_whole(patch: Patches):
+    """What has been told is shown after each frame."""
+    take = MirrorState.take
+
+    def hasty(self, message):
+        changed = take(self, message)
+        if message[1] == 2 and self._staged and self._token is not None:
+            self._publish(self._token)
+        return changed
+
+    patch.setattr(MirrorState, "take", hasty)
+    compare = MirrorWatcher.received
+
+    def looking(self, message):
+        compare(self, message)
+        if message[1] == 2:
+            self._compare()
+
+    patch.setattr(MirrorWatcher, "received", looking)
+
+
+@fault("a watcher at")
+def slow_watchers_are_forgotten(patch: Patches):
+    patch.setattr("crdtsync.core.watch.change_watch.Watches._defer", lambda self, watch, keys: None)
+
+
+@fault("a watcher")
+def resuming_stops_short(patch: Patches):
+    """Between the log and the live stream a turn's changes fall through."""
+    resume = Watches._resume
+
+    def hasty(self, watch, *arguments):
+        resume(self, watch, *arguments)
+        watch.position = None
+
+    patch.setattr(Watches, "_resume", hasty)
+    patch.setattr("crdtsync.core.watch.change_watch.SLICE_CHANGES_MAX", 1)
+
+
+@fault("a watcher at")
+def watchers_are_not_told_of_a_snapshot(patch: Patches):
+    patch.setattr(Watches, "retell", lambda self, name, keys, **_: self.mirrors.retell(name, keys))

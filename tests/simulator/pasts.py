@@ -1,0 +1,181 @@
+"""What a host ought to tell of the past: every value that it ever applied, what that took the place of, and its end.
+
+Worked out from the order in which the host applied changes, and from what the oracle knows of each change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.causality import Dot
+from crdtsync.core.history.query import decode_order, history_of_key, rows_of_key
+from crdtsync.core.history.recorder import decode_seen
+from crdtsync.core.history.removal_reason import Fate
+from crdtsync.core.reads.operations import Reader
+from crdtsync.core.storage.interface import PastRow
+from crdtsync.wire.change import Kind
+from crdtsync.wire.tokens import encode_dot
+from tests.simulator.agents import KEYS
+from tests.simulator.model import Effect, Known, Value, groups, identity, in_order, require
+from tests.simulator.policies import PREFIX
+
+if TYPE_CHECKING:
+    from tests.simulator.hosts import Host
+    from tests.simulator.world import World
+
+_ENDS = {
+    "delete": Fate.DELETED,
+    "discard": Fate.DELETED,
+    "drop": Fate.DELETED,
+    "trim": Fate.TRIMMED,
+    "expire": Fate.EXPIRED,
+}
+_ONE_OF_SEVERAL = frozenset({"set", "merge"})
+_UNSURE = frozenset({"resolve", "rewrite"})
+"""Operations of which the oracle does not know what they keep."""
+
+
+@dataclass
+class Told:
+    """One value of the past."""
+
+    value: Value
+    writing: Known
+    seen: frozenset[Dot] | None  # None: the oracle does not know
+    is_blind: bool | None
+    ended_by: Known | None = None
+    fates: frozenset[Fate] = frozenset()
+
+
+def check_history(world: World, host: Host) -> None:
+    """The host tells exactly that; where it has dropped something, or taken a snapshot, no more and nothing else."""
+    expected = _past(world, host)
+    past = host.replica.past
+    reader = Reader(host.replica, host.store, world.now(host).wall_ms, host.replica.node_of)  # type: ignore[arg-type]
+    for key in KEYS:
+        rows = [*rows_of_key(reader, key, None, is_lost=False)]
+        of_key = in_order(told.value for told in expected.values() if told.value.key == key)
+        wanted = [value.dot for value in reversed(of_key)]
+        found = [row.entry.dot for row in rows]
+        if not past.floor:
+            require(found == wanted, host.name, "tells of", key, found, "and ought to tell", wanted)
+        else:
+            require(found == [dot for dot in wanted if dot in {*found}], host.name, "tells too much of", key, found)
+            alive = {row.entry.dot for row in rows if not row.position}
+            require(alive == {*host.model.held(key)}, host.name, "tells of", key, "that there live", alive)
+        for row in rows:
+            _check_row(host, row, expected[row.entry.dot])
+        lost = [row.entry.dot for row in rows_of_key(reader, key, None, is_lost=True)]
+        require(lost == [row.entry.dot for row in rows if row.fate == Fate.LOST], host.name, "lists as lost", lost)
+        _check_pages(world, host, reader, key, rows)
+
+
+def _past(world: World, host: Host) -> dict[Dot, Told]:
+    found: dict[Dot, Told] = {}
+    for change_id in host.applied:
+        known = world.oracle.changes[change_id]
+        for effect in known.effects:
+            gone = [found[dot] for dot in sorted(effect.removed) if found[dot].ended_by is None]
+            _end(world, known, effect, gone)
+            if effect.added is not None:
+                found[effect.added.dot] = _begun(known, effect, found)
+    return found
+
+
+def _begun(known: Known, effect: Effect, found: dict[Dot, Told]) -> Told:
+    assert effect.added is not None
+    removed = [found[dot].value for dot in effect.removed]
+    is_blind: bool | None = None  # its host's clock, not the time of the change, says what of it had expired
+    if all(value.ttl_ms is None for value in removed):
+        is_blind = effect.mode == "blind" and effect.by in _ONE_OF_SEVERAL and bool(removed)
+    return Told(effect.added, known, None if effect.by in _UNSURE else effect.removed, is_blind)
+
+
+def _lives(known: Known, value: Value) -> bool:
+    return value.is_live(known.hlc >> 16)
+
+
+def _end(world: World, known: Known, effect: Effect, gone: list[Told]) -> None:
+    if effect.by in _ENDS:
+        _settle(known, gone, Fate.DELETED if effect.by == "delete" else _ENDS[effect.by])
+        return
+    _settle(known, [told for told in gone if not _lives(known, told.value)], Fate.EXPIRED)
+    alive = [told for told in gone if _lives(known, told.value)]
+    if effect.by in _UNSURE:
+        _settle(known, alive, Fate.REPLACED, Fate.LOST)
+    elif effect.by not in _ONE_OF_SEVERAL:
+        _settle(known, alive, Fate.REPLACED)
+    elif len(alive) == 1:
+        is_lost = effect.mode == "blind" and _author(world, alive[0].writing) != _author(world, known)
+        _settle(known, alive, Fate.LOST if is_lost else Fate.REPLACED)
+    elif alive:
+        kept = _kept(effect, [told.value for told in alive])
+        if _is_ranked(world):  # by a read policy that a host may not have heard of yet
+            _settle(known, alive, Fate.REPLACED, Fate.LOST)
+            return
+        _settle(known, [told for told in alive if told.value.dot in kept], Fate.REPLACED)
+        _settle(known, [told for told in alive if told.value.dot not in kept], Fate.LOST)
+
+
+def _is_ranked(world: World) -> bool:
+    """Whether somebody has declared a read policy."""
+    return any(effect.key.startswith(PREFIX) for known in world.oracle.changes.values() for effect in known.effects)
+
+
+def _settle(known: Known, ended: Iterable[Told], *fates: Fate) -> None:
+    for told in ended:
+        told.ended_by, told.fates = known, frozenset(fates)
+
+
+def _kept(effect: Effect, values: list[Value]) -> set[Dot]:
+    """Those that say what is written in their place; else those that readers were shown."""
+    new = effect.added
+    assert new is not None
+    same = {v.dot for v in values if (v.kind, v.sub) == (new.kind, new.sub) and _identity(v) == _identity(new)}
+    return same or {value.dot for value in groups(values)[0]}
+
+
+def _identity(value: Value) -> str:
+    return identity(value.content) if value.kind in (Kind.REGISTER, Kind.MAP) else str(value.dot)
+
+
+def _author(world: World, known: Known) -> tuple[str, str]:
+    agent = "crdtsyncd" if known.request is None else known.request.agent
+    return agent, world.writers[known.id[0]].original.name
+
+
+def _check_row(host: Host, row: PastRow, told: Told) -> None:
+    where = (host.name, "tells of", row.entry.key, encode_dot(row.entry.dot))
+    if row.seen is None:
+        require(host.has_jumped, *where, "not what its author had seen")
+    elif told.seen is not None:
+        seen = decode_seen(row.seen)
+        require({*seen.dots} == told.seen, *where, "that its author had seen", seen, "and it was", told.seen)
+        require(told.is_blind in (seen.blind, None), *where, "that it was blind:", seen.blind)
+    if row.position == 0:
+        require(row.entry.dot in host.model.held(row.entry.key), *where, "that it lives")
+    elif row.removal is None:
+        require(host.has_jumped and row.fate is None, *where, "not how it ended")
+    else:
+        assert told.ended_by is not None
+        require(row.removal.dot[:2] == told.ended_by.id, *where, "that it was removed by", row.removal.dot)
+        require(row.fate in told.fates, *where, "that it was", row.fate, "and it was", told.fates)
+        require(row.removal.hlc == told.ended_by.hlc, *where, "another time of its removal")
+
+
+def _check_pages(world: World, host: Host, reader: Reader, key: str, rows: list[PastRow]) -> None:
+    """Page by page it is the same; edits of a text may be told as one."""
+    items: list[dict[str, Any]] = []
+    place = None
+    while True:
+        page = history_of_key(reader, key, place, 1 + world.random.randrange(4), is_lost=False)
+        items += page["items"]
+        if page["before"] is None:
+            break
+        place = decode_order(page["before"])
+    require(sum(item.get("edits", 1) for item in items) == len(rows), host.name, "has pages of", key, items)
+    if all(row.entry.kind != Kind.TEXT for row in rows):
+        dots = [encode_dot(row.entry.dot) for row in rows]
+        require([item["dot"] for item in items] == dots, host.name, "has pages of", key, items)

@@ -1,0 +1,50 @@
+"""Limits made so small that a short history reaches them: what is seldom in real life is common in some worlds."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from importlib import import_module
+from random import Random
+from unittest import mock
+
+SMALL: dict[str, tuple[str, int]] = {
+    "indexes of a key": ("crdtsync.core.crdt.entries.SMALL_ENTRIES_MAX", 2),
+    "entries taken out one by one": ("crdtsync.core.crdt.entries.REMOVED_SINGLY_MAX", 2),
+    "entries whose hashes are put off": ("crdtsync.core.crdt.entries.UNHASHED_ENTRIES_MAX", 2),
+    "dots in a version": ("crdtsync.core.kinds.values.KEY_SIBLINGS_MAX", 3),
+    "dots in a removal": ("crdtsync.core.crdt.read_context.KEY_SIBLINGS_MAX", 2),
+    "own dots in a version": ("crdtsync.core.replica.change_draft.OWN_DOTS_MAX", 4),
+    "entries in a part of a snapshot": ("crdtsync.core.replica.snapshot.PART_ENTRIES_MAX", 3),
+    "bytes in a part of a snapshot": ("crdtsync.core.replica.snapshot.PART_BYTES_MAX", 200),
+    "writers in a part of a snapshot": ("crdtsync.core.replica.snapshot.PART_WRITERS_MAX", 2),
+    "bytes of a snapshot in memory alone": ("crdtsync.core.replica.snapshot_staging.HELD_BYTES_MAX", 300),
+    "changes that are more than a snapshot": ("crdtsync.core.sync.snapshot_server.MISSING_CHANGES_MIN", 5),
+    "bytes of a bulky text": ("crdtsync.core.text.document.BULKY_BYTES_MIN", 10),
+    "characters of a new text in one operation": ("crdtsync.core.text.join.CHUNK_CHARS_MAX", 5),
+    "texts looked at in a turn": ("crdtsync.core.background.text_maintenance.TURN_KEYS_MAX", 1),
+    "open texts": ("crdtsync.core.text.document_cache.OPEN_DOCUMENTS_MAX", 2),
+    "edits until a text is stored whole": ("crdtsync.core.text.document_cache.STATE_EVERY_UPDATES", 3),
+    "changes in a message": ("crdtsync.core.sync.change_feed.FRAME_CHANGES_MAX", 3),
+    "keys in a slice of a watch": ("crdtsync.core.watch.change_watch.SLICE_KEYS_MAX", 2),
+    "changes in a slice of a watch": ("crdtsync.core.watch.change_watch.SLICE_CHANGES_MAX", 2),
+    "keys in a slice of a state watch": ("crdtsync.core.watch.state_watch.SLICE_KEYS_MAX", 2),
+    "changes in a slice of a state watch": ("crdtsync.core.watch.state_watch.SLICE_CHANGES_MAX", 2),
+    "keys that a state watcher may have missed": ("crdtsync.core.watch.state_watch.DIRTY_KEYS_MAX", 3),
+    "entries of a key that is told as a whole": ("crdtsync.core.watch.partial_updates.WHOLE_ENTRIES_MAX", 1),
+    "bytes in a frame of events": ("crdtsync.core.watch.events.FRAME_BYTES_MAX", 300),
+}
+
+
+JOURNAL_BYTES = 8 * 1024
+"""Of the journal's file, in every such world: it is used again and again."""
+
+
+def make_small(rng: Random) -> ExitStack:
+    """Make about half of the limits small, until the result is closed."""
+    undo = ExitStack()
+    undo.enter_context(mock.patch("crdtsyncd.storage.journal.file.FILE_BYTES", JOURNAL_BYTES))
+    for path, value in SMALL.values():
+        if rng.random() < 0.5:
+            module, _, name = path.rpartition(".")
+            undo.enter_context(mock.patch.object(import_module(module), name, value))
+    return undo

@@ -1,0 +1,120 @@
+"""A second machine gets every change in any order and any number of times, and comes to the same state."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crdtsync.core.text.lineage import document_of
+from crdtsync.wire.change import Kind
+from tests.simulator.agents import KEYS
+from tests.simulator.healing import entries_of
+from tests.simulator.player import Player
+from tests.simulator.world import World
+from tests.unit.core.fleet import fleet_of
+
+
+def texts_of(replica):
+    """The text of each document that a live marker names."""
+    markers = [entry for entry in replica.entries.all() if entry.kind == Kind.TEXT]
+    return {document: replica.documents.get(document).read() for document in sorted(map(document_of, markers))}
+
+
+def changes_of_a_history(seed):
+    """Bodies of all changes of a short history, and the node that holds them all."""
+    world = World(seed, 3)
+    random = Random(seed)
+    player = Player(world, random.random)
+    for name in random.choices(["write", "read", "deliver", "connect", "turn", "pass_time"], [6, 3, 6, 1, 3, 1], k=70):
+        getattr(player, name)()
+    world.heal()
+    return world
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), shuffle=st.integers(0, 2**32 - 1))
+def test_any_order_and_any_number_of_times(seed, shuffle):
+    world = changes_of_a_history(seed)
+    try:
+        source = world.hosts[0]
+        bodies = [row.body for row in source.store.log(1, 0, 10**9, 10**6)]
+        random = Random(shuffle)
+        arrivals = [*bodies, *random.choices(bodies, k=len(bodies) // 2)] if bodies else []
+        random.shuffle(arrivals)
+        with fleet_of("second") as fleet:
+            replica = fleet["second"].replica
+            now_ms = source.running.now_ms
+            for body in arrivals:
+                replica.receive(replica.codec.decode(body), now_ms)
+            assert replica.vector == source.replica.vector
+            assert replica.entries.digest == source.replica.entries.digest
+            assert entries_of(replica) == entries_of(source.replica)
+            assert texts_of(replica) == texts_of(source.replica)
+            assert len(replica.gate) == 0
+            assert fleet["second"].alarms == set()
+    finally:
+        world.close()
+
+
+def test_the_histories_for_this_hold_texts_and_logs():
+    kinds: set[Kind] = set()
+    for seed in range(4):
+        world = changes_of_a_history(seed)
+        try:
+            kinds.update(entry.kind for key in KEYS for entry in world.hosts[0].replica.entries.held(key))
+        finally:
+            world.close()
+    assert {Kind.REGISTER, Kind.LOG, Kind.TEXT} <= kinds
+
+
+def test_a_first_change_carries_the_whole_vector_and_later_ones_only_what_is_new(trio):
+    ann, bob = trio["a"].agent(), trio["b"].agent()
+    ann.set("k", 1)
+    trio.run(1)
+    bob.set("k", 2)
+    bob.set("k", 3)
+    trio.run(1)
+    ann.set("k", 4)
+    ann.set("k", 5)
+    log = [trio["a"].replica.codec.decode(row.body) for row in trio["a"].store.log(1, 0, 10**6, 100)]
+    writer_a, writer_b = trio["a"].replica.writer, trio["b"].replica.writer
+    named = {(change.writer, change.seq): {dep.writer: dep.seq for dep in change.deps} for change in log}
+    assert named == {
+        (writer_a, 1): {},
+        (writer_b, 1): {writer_a: 1},
+        (writer_b, 2): {},
+        (writer_a, 2): {writer_b: 2},
+        (writer_a, 3): {},
+    }
+
+
+def test_after_a_restart_deps_name_what_was_applied_since_the_last_own_change(pair):
+    ann, bob = pair["a"].agent(), pair["b"].agent()
+    ann.set("k", 1)
+    bob.set("j", 1)
+    pair.run(1)
+    pair["a"].restart()
+    pair["a"].agent().set("k", 2)
+    (last,) = pair["a"].store.log(1, 2, 10**6, 100)[-1:]
+    change = pair["a"].replica.codec.decode(last.body)
+    assert [(dep.writer, dep.seq) for dep in change.deps] == [(pair["b"].replica.writer, 1)]
+    assert change.prev_hash != bytes(16)
+
+
+def test_a_new_writer_is_taken_when_the_mark_says_that_the_disk_went_back(node):
+    node.agent().set("k", 1)
+    first = node.replica.writer
+    node.store.close()
+    for mark in (node.directory / "run").iterdir():
+        mark.unlink()
+    node.sessions.clear()
+    node.open()
+    node.agent().set("k", 2)
+    assert node.replica.writer != first
+    assert node.replica.vector == {first: 1, node.replica.writer: 1}
+    (last,) = node.store.log(1, 1, 10**6, 100)
+    change = node.replica.codec.decode(last.body)
+    assert [(dep.writer, dep.seq) for dep in change.deps] == [(first, 1)]
+    assert change.origin == (node.store.node, "a")

@@ -1,0 +1,343 @@
+"""Replicas that hold the same changes and another state are found, and mended, and nothing is lost by that."""
+
+from __future__ import annotations
+
+import pytest
+from pycrdt import Doc, Text
+
+from crdtsync.core.background.digest_warmup import sum_some
+from crdtsync.core.crdt import entries
+from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.sync.divergence_check import QUIET_S, REPAIR_WAIT_S
+from crdtsync.core.text.lineage import by_document
+from crdtsync.wire.change import Kind
+from tests.unit.core.fleet import Fleet, Machine
+from tests.unit.core.snapshots import events, trim
+
+
+def lose(machine: Machine, key: str) -> None:
+    """The fault: the values of a key go from memory and disk, and no change says so."""
+    replica = machine.replica
+    gone = replica.entries.remove(key, tuple(entry.dot for entry in replica.entries.held(key)))
+    machine.store._db.executemany("DELETE FROM entries WHERE row = ?", [(entry.row,) for entry in gone])
+    machine.store._db.commit()
+
+
+def values(fleet: Fleet, key: str) -> list[list[object]]:
+    return [machine.agent().values(key) for machine in fleet.machines.values()]
+
+
+def settle(fleet: Fleet) -> None:
+    fleet.run(3 * QUIET_S, step_s=0.5)
+
+
+def digests(fleet: Fleet) -> set[int]:
+    return {machine.replica.entries.digest for machine in fleet.machines.values()}
+
+
+def reconnect(fleet: Fleet) -> None:
+    for wire in list(fleet.wires):
+        wire.close()
+    fleet.run(2)
+    fleet.link("a", "b")
+    settle(fleet)
+
+
+def test_a_node_that_has_not_summed_up_yet_is_compared_when_it_has(
+    pair: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its digest is asked of nobody before that: to work it out at once would keep everybody waiting."""
+    monkeypatch.setattr(entries, "SUMMED_AT_ONCE_MAX", 0)
+    a, b = pair["a"], pair["b"]
+    a.agent("ann").set("k", 1)
+    a.agent("ann").set("other", 2)
+    pair.run(1)
+    lose(b, "k")
+    b.restart()
+    reconnect(pair)
+    assert not b.replica.entries.is_summed
+    assert values(pair, "k") == [[1], []]
+    while sum_some(b.node.replicas):
+        pass
+    settle(pair)
+    assert values(pair, "k") == [[1], [1]]
+    assert len(digests(pair)) == 1
+
+
+def test_what_one_node_has_lost_comes_back(pair: Fleet) -> None:
+    """Found though nobody writes, mended though nobody looks, and still there after a restart."""
+    a, b = pair["a"], pair["b"]
+    a.agent("ann").set("k", 1)
+    a.agent("ann").set("other", 2)
+    pair.run(1)
+    watcher = b.agent("watcher")
+    watcher.ask("watch", prefix="")
+    pair.sync()
+    watcher.told()
+    lose(b, "k")
+    reconnect(pair)
+    assert values(pair, "k") == [[1], [1]]
+    assert len(digests(pair)) == 1
+    assert a.alarms == b.alarms == set(), "it is over"
+    assert [event["came"] for event in events(b, "repaired")] == [1]
+    assert "k" in [event["key"] for event in watcher.told()]
+    b.restart()
+    assert b.agent().values("k") == [1]
+
+
+def test_what_one_node_failed_to_remove_goes(pair: Fleet) -> None:
+    """The other one knows that it was removed, and by what."""
+    a, b = pair["a"], pair["b"]
+    ann = a.agent("ann")
+    ann.set("k", 1)
+    ann.set("other", 2)
+    pair.run(1)
+    kept = b.replica.entries.held("k")[0]
+    ann.delete("k")
+    pair.run(1)
+    b.replica.entries.add(kept)
+    reconnect(pair)
+    assert values(pair, "k") == [[], []]
+    assert len(digests(pair)) == 1
+    assert a.alarms == b.alarms == set()
+
+
+def test_both_have_lost_something(pair: Fleet) -> None:
+    """Each mends itself by the other."""
+    for n in range(6):
+        pair["a"].agent("ann").set(f"k/{n}", n)
+    pair.run(1)
+    for name, keys in (("a", (0, 1)), ("b", (2, 3))):
+        for n in keys:
+            lose(pair[name], f"k/{n}")
+    reconnect(pair)
+    assert [values(pair, f"k/{n}") for n in range(6)] == [[[n], [n]] for n in range(6)]
+    assert len(digests(pair)) == 1
+
+
+def text_of(machine: Machine, key: str) -> str:
+    answer = machine.agent().ask("text_read", key=key)
+    doc: Doc[Text] = Doc()
+    doc.apply_update(answer["update"])
+    return str(doc.get("text", type=Text))
+
+
+def edit(machine: Machine, key: str, text: str) -> None:
+    doc: Doc[Text] = Doc()
+    doc.get("text", type=Text).insert(0, text)
+    machine.agent("ann").do("text_apply", key=key, document=None, update=doc.get_update())
+
+
+def test_texts_that_differ_are_found_and_united(pair: Fleet) -> None:
+    """Their entries are equal: each names the same document."""
+    a, b = pair["a"], pair["b"]
+    edit(a, "notes", "what was written")
+    pair.run(1)
+    (marker,) = b.replica.entries.held("notes")
+    assert marker.kind == Kind.TEXT
+    b.store._db.execute("DELETE FROM document_updates")
+    b.store._db.commit()
+    b.restart()
+    assert text_of(b, "notes") == ""
+    assert len(digests(pair)) == 1
+    reconnect(pair)
+    assert text_of(b, "notes") == text_of(a, "notes") == "what was written"
+    assert a.alarms == b.alarms == set()
+    assert [event["texts"] for event in events(b, "repaired")] == [1]
+    b.restart()
+    assert text_of(b, "notes") == "what was written"
+
+
+def test_replicas_that_are_equal_say_so_once(pair: Fleet) -> None:
+    """And are quiet then."""
+    edit(pair["a"], "notes", "text")
+    settle(pair)
+    for machine in pair.machines.values():
+        assert machine.alarms == set()
+        assert not events(machine, "repair_started")
+        (link,) = machine.node.sync.links.values()
+        assert link.spaces["default"].told == link.spaces["default"].heard
+        assert machine.node.sync.comparer.deadline_s() is None
+
+
+def test_a_difference_that_cannot_be_mended_is_tried_again_ever_later(
+    pair: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt moves the whole state."""
+    from crdtsync.core.sync import repair
+
+    monkeypatch.setattr(repair, "_missing", lambda *_: ([], []))
+    pair["a"].agent("ann").set("k", 1)
+    pair.run(1)
+    lose(pair["b"], "k")
+    reconnect(pair)
+    for n in range(3):
+        pair["a"].agent("ann").set(f"j/{n}", n)
+        settle(pair)
+    assert pair["b"].alarms == {"divergence"}
+    assert len(events(pair["b"], "repair_started")) == 1
+    pair.pass_time(REPAIR_WAIT_S)
+    reconnect(pair)
+    assert len(events(pair["b"], "repair_started")) == 2
+
+
+def test_what_history_may_have_forgotten_does_not_come_back(pair: Fleet) -> None:
+    """A removal that the other one has not had, perhaps: then nobody can say."""
+    a, b = pair["a"], pair["b"]
+    a.agent("ann").set("k", 1)
+    pair.run(1)
+    lose(b, "k")
+    b.replica.past.cut({**b.replica.vector, 77: 1}, 0)  # type: ignore[dict-item]
+    reconnect(pair)
+    assert b.agent().values("k") == []
+    assert b.alarms == {"divergence"}
+
+
+def test_nobody_removes_on_the_word_of_a_peer_that_agrees(pair: Fleet) -> None:
+    """Only what was found to differ is mended."""
+    from crdtsync.wire.peer.comparing import Removed
+
+    a, b = pair["a"], pair["b"]
+    a.agent("ann").set("k", 1)
+    settle(pair)
+    (link,) = a.node.sync.links.values()
+    a.node.sync.outbox.send(link, Removed("default", 0, [("k", b.replica.entries.held("k")[0].dot)]))
+    pair.sync()
+    assert b.agent().values("k") == [1]
+
+
+def test_a_space_that_is_never_quiet_keeps_no_other_from_being_compared(pair: Fleet) -> None:
+    """What is due is looked for at the front alone: whoever is put off has to go to the end."""
+    settle(pair)
+    comparer = pair["a"].node.sync.comparer
+    assert comparer.deadline_s() is None
+    comparer.note(["busy"], 0.0)
+    comparer.note(["quiet"], 1.0)
+    comparer.note(["busy"], 2.0)
+    assert comparer.deadline_s() == 1.0 + QUIET_S
+    assert comparer._take_due(1.0 + QUIET_S) == ["quiet"]
+    assert comparer._take_due(2.0 + QUIET_S) == ["busy"]
+
+
+def continued(machine: Machine, key: str, text: str, client: int = 7, root_name: str = "text") -> None:
+    """An edit on top of what there is, under the name of that client of Yjs."""
+    answer = machine.agent().ask("text_read", key=key)
+    doc: Doc[Text] = Doc(client_id=client)
+    doc.apply_update(answer["update"])
+    before = doc.get_state()
+    root = doc.get(root_name, type=Text)
+    root.insert(len(str(root).encode()), text)
+    machine.agent("ann").do("text_apply", key=key, document=answer["document"], update=doc.get_update(before))
+
+
+def torn(fleet: Fleet) -> None:
+    """Two programs edit under one name of Yjs on two hosts at once: each host keeps what came first."""
+    a, b = fleet["a"], fleet["b"]
+    edit(a, "notes", "what was written\n")
+    fleet.run(1)
+    for wire in list(fleet.wires):
+        wire.close()
+    fleet.run(2)
+    continued(a, "notes", "this was a\n")
+    continued(b, "notes", "that was b\n")
+    fleet.link("a", "b")
+    fleet.run(2)
+    assert a.replica.vector == b.replica.vector
+    assert text_of(a, "notes") == "what was written\nthis was a\n"
+    assert text_of(b, "notes") != text_of(a, "notes")
+
+
+def test_texts_that_yjs_cannot_unite_are_written_anew_with_the_words_of_both(pair: Fleet) -> None:
+    torn(pair)
+    a, b = pair["a"], pair["b"]
+    settle(pair)
+    assert text_of(a, "notes") == text_of(b, "notes") == "what was written\nthat was b\nthis was a\n"
+    assert len(a.replica.entries.held("notes")) == 1
+    assert len(digests(pair)) == 1
+    assert a.alarms == b.alarms == set(), "it is over"
+    written = [event for machine in (a, b) for event in events(machine, "text_rewritten")]
+    assert [event["key"] for event in written] == ["notes"], "by one of them"
+    for machine in (a, b):
+        machine.restart()
+        assert "that was b" in text_of(machine, "notes")
+
+
+def test_torn_texts_with_formats_become_a_conflict(pair: Fleet) -> None:
+    """Their words alone would be less than they hold."""
+    a, b = pair["a"], pair["b"]
+    doc: Doc[Text] = Doc(client_id=5)
+    doc.get("text", type=Text).insert(0, "bold", {"b": True})
+    a.agent("ann").do("text_apply", key="notes", document=None, update=doc.get_update())
+    pair.run(1)
+    for wire in list(pair.wires):
+        wire.close()
+    pair.run(2)
+    continued(a, "notes", " by a")
+    continued(b, "notes", " by b")
+    pair.link("a", "b")
+    settle(pair)
+    assert a.alarms == b.alarms == set()
+    assert len(digests(pair)) == 1
+    for machine in (a, b):
+        found = [machine.replica.documents.get(document).read() for document in by_document(held(machine))]
+        assert sorted(found) == ["bold by a", "bold by b"]
+
+
+def held(machine: Machine) -> list[Entry]:
+    return machine.replica.entries.held("notes")
+
+
+def forged(client: int, origin: int, right: int | None) -> bytes:
+    """An update that puts one character between two of client 1's, which nobody has seen side by side."""
+    info, ids = (0x84, [1, origin]) if right is None else (0xC4, [1, origin, 1, right])
+    return bytes([1, 1, client, 0, info, *ids, 1, ord("0") + client, 0])
+
+
+def test_what_an_agent_forges_is_shown_alike_once_it_was_compared(pair: Fleet) -> None:
+    """Yjs puts it where the order of coming puts it, which is another one on each node."""
+    a, b = pair["a"], pair["b"]
+    doc: Doc[Text] = Doc(client_id=1)
+    doc.get("text", type=Text).insert(0, "abcd")
+    a.agent("ann").do("text_apply", key="notes", document=None, update=doc.get_update())
+    pair.run(1)
+    document = a.agent().ask("text_read", key="notes")["document"]
+    for wire in list(pair.wires):
+        wire.close()
+    pair.run(2)
+    a.agent("eve").do("text_apply", key="notes", document=document, update=forged(2, 1, None))
+    b.agent("eve").do("text_apply", key="notes", document=document, update=forged(3, 0, 2))
+    pair.link("a", "b")
+    pair.run(2)
+    assert a.replica.documents.get(by_document(held(a)).popitem()[0]).read() == "ab3cd2"
+    settle(pair)
+    assert a.alarms == b.alarms == set()
+    for machine in (a, b):
+        (dot,) = by_document(held(machine))
+        assert machine.replica.documents.get(dot).read() == "ab23cd"
+    a.restart()
+    (dot,) = by_document(held(a))
+    assert a.replica.documents.get(dot).read() == "ab23cd"
+
+
+def test_a_text_that_cannot_be_united_keeps_no_node_from_catching_up(pair: Fleet) -> None:
+    """One forged edit, and no snapshot could be taken any more."""
+    a, b = pair["a"], pair["b"]
+    edit(a, "notes", "what was written")
+    pair.run(1)
+    for wire in list(pair.wires):
+        wire.close()
+    pair.run(2)
+    continued(a, "notes", "xyz")
+    continued(b, "notes", "q", root_name="elsewhere")
+    a.agent("ann").set("k", 1)
+    trim(a)
+    pair.link("a", "b")
+    pair.run(2)
+    assert [event["key"] for event in events(b, "text_torn")] == ["notes"]
+    assert b.agent().get("k") == 1
+    settle(pair)
+    assert a.alarms == b.alarms == set()
+    assert len(digests(pair)) == 1
+    for machine in (a, b):
+        found = [machine.replica.documents.get(document).read() for document in by_document(held(machine))]
+        assert sorted(found) == ["what was written", "what was writtenxyz"]

@@ -1,0 +1,216 @@
+"""Texts in snapshots: whole, as of the cut, merged with what the taker wrote; and texts fetched for late edits."""
+
+# mypy: disable-error-code="arg-type,dict-item,operator,var-annotated"
+
+from __future__ import annotations
+
+import pytest
+from pycrdt import Doc, Text
+
+from crdtsync.core.replica import snapshot
+from crdtsync.core.storage.interface import DocumentDrop
+from crdtsync.core.text.lineage import document_of
+from crdtsync.wire.codec import pack
+from crdtsync.wire.peer.messages import Offer, Part, Take
+from crdtsync.wire.peer.snapshot import part_hash
+from tests.unit.core.fleet import CODEC, Stranger
+from tests.unit.core.snapshots import agree, events, fill, trim
+from tests.unit.core.sync.test_snapshot_abuse import give, giver_of, rewritten
+from tests.unit.core.sync.test_sync import change_of
+
+
+def write(agent, key, text, at_end=True):
+    """Insert into a text as this node holds it, or begin one."""
+    got = agent.ask("text_read", key=key)
+    doc: Doc[Text] = Doc()
+    if got is not None:
+        doc.apply_update(got["update"])
+    before = doc.get_state()
+    body = doc.get("text", type=Text)
+    body.insert(len(str(body).encode()) if at_end else 0, text)
+    agent.do("text_apply", key=key, update=doc.get_update(before), document=got and got["document"])
+
+
+def forget(machine, key, document=None):
+    """Drop a document from disk and memory, as retention does long after its key is gone."""
+    replica = machine.replica
+    document = document or document_of(replica.entries.held(key)[-1])
+    machine.node._ledger.batch.document_drops.append(DocumentDrop(replica.id, *document))
+    machine.turn()
+    machine.restart()
+    assert not machine.replica.documents.exists(document)
+
+
+def test_a_text_comes_whole_and_can_be_edited_on_both_sides(apart):
+    a, b = apart["a"], apart["b"]
+    for word in ("one ", "two ", "three"):
+        write(a.agent(), "t", word)
+    trim(a)
+    apart.link("b", "a")
+    apart.run(1)
+    assert b.agent().get("t") == "one two three"
+    write(b.agent(), "t", "; from b")
+    write(a.agent(), "t", "from a: ", at_end=False)
+    apart.run(2)
+    agree(apart, "a", "b")
+    for machine in (a, b):
+        assert machine.agent().get("t") == "from a: one two three; from b"
+        machine.restart()
+        assert machine.agent().get("t") == "from a: one two three; from b"
+
+
+def test_a_large_text_goes_on_in_the_next_part(apart, monkeypatch):
+    monkeypatch.setattr(snapshot, "PART_BYTES_MAX", 1000)
+    a, b = apart["a"], apart["b"]
+    write(a.agent(), "small", "x")
+    write(a.agent(), "large", "0123456789" * 500)
+    write(a.agent(), "also small", "y")
+    trim(a)
+    apart.link("b", "a")
+    apart.run(1)
+    agree(apart, "a", "b")
+    assert b.agent().get("large") == "0123456789" * 500
+    assert (b.agent().get("small"), b.agent().get("also small")) == ("x", "y")
+
+
+def test_both_edited_one_text_while_they_were_apart(apart):
+    a, b = apart["a"], apart["b"]
+    wire = apart.link("a", "b")
+    write(a.agent(), "t", "base")
+    apart.run(2)
+    wire.close()
+    write(a.agent(), "t", " and a")
+    write(b.agent(), "t", "b and ", at_end=False)
+    trim(a)
+    apart.link("a", "b")
+    apart.run(2)
+    agree(apart, "a", "b")
+    assert a.agent().get("t") == b.agent().get("t") == "b and base and a"
+    b.restart()
+    assert b.agent().get("t") == "b and base and a"
+
+
+def test_edits_after_the_cut_are_not_in_the_snapshot(apart, small):
+    """A text must not show what the frontier does not cover: readers of tokens would see the future."""
+    a, b = apart["a"], apart["b"]
+    fill(a, 50)
+    write(a.agent(), "t", "before")
+    trim(a)
+    wire = apart.link("b", "a")
+    writer = a.agent()
+    seen = []
+    for n in range(200):
+        for end in wire.ends:
+            wire.deliver(end, 1)
+            end.turn()
+        if n == 4:
+            write(writer, "t", " after")
+        if b.replica.entries.count:
+            seen.append((b.replica.vector[a.replica.writer], b.agent().get("t")))
+    assert set(seen) == {(51, "before"), (52, "before after")}
+
+
+def test_a_late_edit_of_a_text_that_is_gone_here_fetches_it(apart):
+    """b deleted the text and has forgotten it; c, who was away, edits it on: nobody's edit may be lost."""
+    b, c = apart["b"], apart["c"]
+    wire = apart.link("b", "c")
+    write(b.agent(), "t", "base")
+    apart.run(2)
+    wire.close()
+    document = document_of(b.replica.entries.held("t")[-1])
+    b.agent().delete("t")
+    write(c.agent(), "t", " edited late")
+    forget(b, "t", document)
+    apart.link("b", "c")
+    apart.run(3)
+    agree(apart, "b", "c")
+    assert b.agent().get("t") == c.agent().get("t") == "base edited late"
+    assert len(events(b, "snapshot_taken")) == 1
+
+
+def edit_of(writer, seq, document, prev_hash=bytes(16)):
+    doc: Doc[Text] = Doc()
+    doc.get("text", type=Text).insert(0, "a")
+    before = doc.get_state()
+    doc.get("text", type=Text).insert(1, "b")
+    value = pack([document, doc.get_update(before)])
+    change = change_of(writer, seq, prev_hash=prev_hash, value=value, key="t")
+    op = change.ops[0]._replace(kind=5)
+    change.ops = (op,)
+    return CODEC.encode(change)
+
+
+def test_an_edit_of_a_text_that_nobody_holds_is_skipped_in_the_end(apart, small):
+    """The snapshot does not hold it either: so the edit is skipped, as it is everywhere."""
+    giver, parts = giver_of(apart)
+    b = apart["b"]
+    first = edit_of(77, 1, [78, 9, 0])
+    giver.send(first)
+    assert [take.part for take in giver.heard(Take)] == [0]
+    assert b.replica.vector == {}
+    give(giver, parts)
+    giver.send(first)
+    assert b.replica.vector[77] == 1
+    assert b.alarms == {"edit_skipped"}
+    assert giver.heard(Take) == []
+
+
+def test_an_edit_of_an_unknown_text_from_a_peer_without_snapshots_is_skipped(apart):
+    b = apart["b"]
+    Stranger(b).send(edit_of(77, 1, [78, 9, 0]))
+    assert b.replica.vector == {77: 1}
+    assert b.alarms == {"edit_skipped"}
+
+
+@pytest.mark.parametrize("state", [b"\xff\xff\xff", b"\x01\x01\x05\x05\x04\x01\x04text\x01a\x00"])
+def test_a_text_that_is_no_valid_document_refuses_the_snapshot(apart, small, state):
+    giver, parts = giver_of(apart)
+    giver.say(Offer("default", 0))
+    giver.heard()
+
+    def with_document(number, plain):
+        if number == 0:
+            plain[7] = 1
+
+    made = rewritten(parts, with_document)
+    last = made[-1]
+    data = pack([4, [77, 1, 0, len(state), state]])
+    number = last.part + 1
+    end = Part("default", 0, last.snapshot, number, data, part_hash(last.snapshot, number, data), True)
+    open_end = Part("default", 0, last.snapshot, last.part, last.data, last.short_hash, False)
+    give(giver, [*made[:-1], open_end, end])
+    assert apart["b"].alarms == {"snapshot_refused"}
+    assert apart["b"].replica.vector == {}
+
+
+def whole_edit_of(writer, seq, document, key, text, prev_hash=bytes(16)):
+    """An edit that fits on an empty document, though the document is another's."""
+    doc: Doc[Text] = Doc()
+    doc.get("text", type=Text).insert(0, text)
+    change = change_of(writer, seq, prev_hash=prev_hash, value=pack([document, doc.get_update()]), key=key)
+    change.ops = (change.ops[0]._replace(kind=5),)
+    return CODEC.encode(change)
+
+
+def test_texts_that_nobody_began_are_the_same_everywhere(apart):
+    """A careless peer edits documents that no change began. Who gets them by way of another must hold what that holds,
+    also of the second, for which the snapshot that brought the first, a moment ago, is too old.
+    """
+    a, b = apart["a"], apart["b"]
+    fill(b, 3)
+    apart.link("a", "b")
+    apart.run(2)
+    stranger = Stranger(a)
+    first = whole_edit_of(77, 1, [78, 9, 0], "t/1", "one")
+    stranger.send(first)
+    apart.run(1.5)
+    second = whole_edit_of(77, 2, [78, 10, 0], "t/2", "two", first.hash)
+    stranger.send(second)
+    apart.run(1.5)
+    stranger.send(whole_edit_of(77, 3, [78, 10, 0], "t/2", "more", second.hash))
+    apart.run(5)
+    agree(apart, "a", "b")
+    for key in ("t/1", "t/2"):
+        assert a.agent().get(key) == b.agent().get(key)
+    assert a.agent().get("t/1") == "one"
+    assert len(events(b, "snapshot_taken")) == 2

@@ -1,0 +1,138 @@
+"""The options of every command, numbers as arguments, and the table of commands."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from crdtsyncd.cli.app import SECTIONS, build
+from crdtsyncd.cli.command import CommonOption, Settings, StateCommand
+
+TOP = [name for section in SECTIONS.values() for name in section]
+PAGE = Path(__file__).parents[4] / "docs" / "command-line.md"
+
+
+def _names(group, prefix=""):
+    """Every command, those of a group inside as ``group command``."""
+    for name in group.list_commands(click.Context(group)):
+        found = group.get_command(click.Context(group), name)
+        if isinstance(found, click.Group):
+            yield from _names(found, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}"
+
+
+NAMES = [*_names(build())]
+
+
+def command(name):
+    found: Any = build()
+    for part in name.split():
+        found = found.get_command(click.Context(found), part)
+    assert isinstance(found, StateCommand)
+    return found
+
+
+def settings_of(*arguments):
+    """What the options in these arguments say, by a group with one command that takes any."""
+    seen = []
+    group = build()
+    probe = StateCommand("probe", params=[click.Argument(["words"], nargs=-1)])
+    probe.callback = lambda words: seen.append((click.get_current_context().find_root().obj, words))
+    group._places = {"probe": ""}
+    setattr(group, "get_command", lambda *_: probe)  # noqa: B010  # mypy lets nobody assign a method
+    with group.make_context("crdtsync", list(arguments)) as context:
+        group.invoke(context)
+    return seen[0]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--space", "s", "--agent", "a", "--json", "--timeout", "5s", "--socket", "/x", "probe"],
+        ["probe", "--space", "s", "--agent", "a", "--json", "--timeout", "5s", "--socket", "/x"],
+        ["--space", "s", "--json", "probe", "--agent", "a", "--timeout=5s", "--socket", "/x"],
+    ],
+    ids=["before", "after", "both"],
+)
+def test_common_options_stand_anywhere(arguments):
+    assert settings_of(*arguments)[0] == Settings("/x", "s", "a", True, 5.0)
+
+
+def test_the_later_one_wins():
+    assert settings_of("--space", "one", "probe", "--space", "two")[0].space == "two"
+
+
+def test_an_option_that_is_not_given_after_the_command_does_not_undo_the_one_before():
+    assert settings_of("--json", "--space", "one", "probe")[0] == Settings(space="one", json=True)
+
+
+def test_negative_numbers_are_arguments():
+    words = ("-5", "-0.5", "-.5", "-1e9", "-1E-9")
+    assert settings_of("probe", *words)[1] == words
+
+
+def test_after_two_dashes_everything_is_an_argument():
+    assert settings_of("probe", "-5", "--", "--json", "-5", "-x")[1] == ("-5", "--json", "-5", "-x")
+
+
+@pytest.mark.parametrize("word", ["-x", "-5x", "--five", "-Infinity"])
+def test_other_words_with_a_dash_are_wrong_options(word):
+    with pytest.raises(click.NoSuchOption):
+        settings_of("probe", word)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_takes_the_common_options(name):
+    common = [option.opts[0] for option in command(name).params if isinstance(option, CommonOption)]
+    after = [] if name == "watch" else ["--after"]  # which has one of its own
+    assert common == ["--socket", "--space", "--agent", "--agent-key-file", *after, "--json", "--timeout"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_help_shows_an_example_of_its_command(crdtsync, name):
+    result = crdtsync(*name.split(), "--help")
+    assert result.status == 0
+    example = result.out.partition("Example")[2].partition("Options:")[0]
+    assert f"crdtsync {name}" in example
+    assert not [line for line in result.out.splitlines() if len(line) > 100]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_has_a_help_text(name):
+    assert [
+        option.name for option in command(name).params if isinstance(option, click.Option) and not option.help
+    ] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_is_documented_with_its_options(name):
+    section = PAGE.read_text().partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+    own = [o for o in command(name).params if isinstance(o, click.Option) and not isinstance(o, CommonOption)]
+    missing = [option.opts[0] for option in own if option.opts[0] not in section]
+    assert section
+    assert missing == []
+
+
+def test_the_help_lists_every_command_with_a_whole_sentence(crdtsync):
+    listing = crdtsync("--help").out.partition("\nKeys:\n")[2].splitlines()
+    lines = [line.split(None, 1) for line in listing if line.startswith("  ")]
+    assert [name for name, _ in lines] == TOP
+    assert [sentence for _, sentence in lines if not sentence.endswith(".") or sentence.endswith("...")] == []
+
+
+def test_no_command_imports_what_is_slow_at_the_top():
+    package = Path(__file__).parents[4] / "daemon" / "crdtsyncd" / "cli"
+    slow = {"asyncio", "rich", "pydantic", "pycrdt", "structlog", "uvloop", "websockets", "importlib.metadata"}
+    found = {
+        (path.name, alias)
+        for path in package.rglob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in ([a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+        if alias.partition(".")[0] in slow or alias in slow
+    }
+    assert found == set()

@@ -1,0 +1,134 @@
+"""What the driver does when a step fails, and that no reply leaves before what it says is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from crdtsyncd.backup.backup import Backups
+from crdtsyncd.config.model import Config
+from crdtsyncd.loop.driver import Driver
+from crdtsyncd.loop.recovery import Recovery
+from crdtsyncd.security.node_key import load_or_make_key
+from crdtsyncd.security.trusted_members import Trust
+from crdtsyncd.storage.database import Store
+
+from crdtsync.core.agents.connection import Reply, User
+from crdtsync.core.cluster.admission import INVITES_META, Reach
+from crdtsync.core.interface import Tick
+from crdtsync.errors import StorageError
+from crdtsync.wire.codec import pack, unpack
+
+
+async def test_an_error_of_the_disk_in_the_middle_of_a_step_ends_it_and_is_no_bug() -> None:
+    """Whoever reads brings rows of the journal into their tables: that may fail."""
+    driver = Driver.__new__(Driver)
+    driver.failed = asyncio.get_running_loop().create_future()
+    Recovery(driver).step_failed(Tick(), StorageError("the disk is gone"))
+    assert driver.failed.result() == "the disk is gone"
+
+
+async def test_after_an_error_of_the_disk_nothing_is_acknowledged_that_was_not_committed() -> None:
+    """Writes of the same agent were stepped before it, and wait for a commit that does not come."""
+    driver: Any = Driver.__new__(Driver)
+    driver.failed, driver._is_stopped, driver._flush_due = asyncio.get_running_loop().create_future(), False, None
+    agent = Mock()
+    driver._agents, driver.progress = {1: agent}, 0
+    driver._node = Mock(take_replies=lambda: [Reply(1, 1, b"done")], desk=Mock(replies=[]))
+    driver.agent_served()
+    agent.write.assert_called_once_with(b"done")
+    agent.write.reset_mock()
+    driver.fail(StorageError("the disk is gone"))
+    driver._flush()
+    driver.agent_frame(1, b"more")
+    driver.agent_served()
+    agent.write.assert_not_called()
+
+
+def test_leftovers_that_cannot_be_looked_for_keep_nobody_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Path, "glob", fail)
+    Backups(tmp_path / "db", dict, 0)
+
+
+class Root:
+    """The connection of an agent that runs this node; what it was answered, and how many invites were stored then."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self.heard: list[tuple[list[Any], int]] = []
+        connection: Any = self
+        self.conn = driver.agent_opened(connection, User(os.geteuid()), 1)
+
+    def ask(self, request: int, operation: str, **args: Any) -> None:
+        self._driver.agent_frame(self.conn, pack([request, operation, args]))
+
+    def write(self, data: bytes) -> None:
+        stored = len(self._driver.store.metas(INVITES_META))
+        while data:
+            end = 4 + int.from_bytes(data[:4], "big")
+            self.heard.append((unpack(data[4:end]), stored))
+            data = data[end:]
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@pytest.fixture
+async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
+    data = tmp_path / "data"
+    config = Config(data_dir=data, socket=tmp_path / "agent.sock", ballast_bytes=0, free_bytes_min=0)
+    store = Store(data, tmp_path, lambda: load_or_make_key(data).node, b"c" * 16)
+    made = Driver(config, store, Store, Trust(lambda: load_or_make_key(data), store.cluster, is_plain=False), "0")
+    try:
+        yield made
+    finally:
+        await made.finish()
+        store.close()
+
+
+async def test_a_plan_between_a_request_and_its_turn_lets_no_reply_out_before_the_commit(driver: Driver) -> None:
+    """The plan's timer may run out just then. What is due is not to be worked out from what has been stepped only."""
+    key = driver.trust.key
+    driver.feed(Reach(((key.pin, key.certificate),), ("127.0.0.1:1",), "", 0, (os.geteuid(),)))
+    root = Root(driver)
+    root.ask(1, "hello", protocol=1, client=b"c" * 16, agent="root")
+    root.ask(2, "cluster_init")
+    await driver.breathe()
+    driver._planner.plan()
+    root.ask(3, "cluster_invite", local=True)
+    driver._planner.plan()
+    await driver.breathe()
+    answers = {answer[0]: (answer[1], stored) for answer, stored in root.heard}
+    assert answers[3] == (0, 1)
+
+
+class Leaving(Root):
+    """An agent whose connection ends while it is answered, as a socket's does that takes no more."""
+
+    is_known = False  # to the node, right after that
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        self._driver.agent_closed(self.conn)
+        self.is_known = self.conn in self._driver.core.desk.agents
+
+
+async def test_what_delivering_brings_about_is_taken_in_once_it_is_over(driver: Driver) -> None:
+    agent = Leaving(driver)
+    agent.ask(1, "hello", protocol=1, client=b"c" * 16, agent="leaving")
+    await driver.breathe()
+    assert [answer[:2] for answer, _ in agent.heard] == [[1, 0]]
+    assert agent.is_known
+    await driver.breathe()
+    await driver.breathe()
+    assert agent.conn not in driver.core.desk.agents

@@ -1,0 +1,98 @@
+"""Databases of older formats become what this daemon would have made of the same writes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from crdtsyncd.storage.database import Store
+from crdtsyncd.storage.migration import migrate
+from crdtsyncd.storage.schema import FORMAT
+
+from crdtsync.errors import StorageError
+from tests.golden.regenerate import DATABASES
+from tests.unit.daemon.counting import counters, counters_by_sum
+
+OLD = [path for path in DATABASES if path.stem != f"database_{FORMAT}"]
+
+
+@pytest.fixture(params=OLD, ids=lambda path: path.stem)
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "run").mkdir()
+    with closing(sqlite3.connect(tmp_path / "data" / "crdtsync.db")) as db:
+        db.executescript(request.param.read_text())
+    return tmp_path
+
+
+@pytest.fixture
+def migrated(old: Path) -> Iterator[Store]:
+    store = Store(old / "data", old / "run")
+    yield store
+    store.close()
+
+
+def tables(db: sqlite3.Connection) -> dict[str, list[str]]:
+    names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'index')")]
+    return {name: sorted(str(row[1:]) for row in db.execute(f"PRAGMA table_xinfo({name})")) for name in sorted(names)}
+
+
+def test_it_has_the_tables_of_a_new_one(migrated: Store, tmp_path: Path) -> None:
+    (tmp_path / "beside").mkdir()
+    new = Store(tmp_path / "new", tmp_path / "beside")
+    try:
+        assert tables(migrated._db) == tables(new._db)
+    finally:
+        new.close()
+
+
+def test_its_counters_are_exact(migrated: Store) -> None:
+    assert counters(migrated) == counters_by_sum(migrated)
+    assert all(counters(migrated).values())
+
+
+def test_it_knows_which_change_removed_what(migrated: Store) -> None:
+    rows = migrated._db.execute(
+        "SELECT h.key, r.seq, h.seq FROM history h JOIN removals r USING (space, key, position) ORDER BY h.id"
+    ).fetchall()
+    assert sorted(rows) == [
+        ("deleted", 4, 3),  # a delete
+        ("log", 10, 5),  # a trim, which names a range
+        ("log", 10, 6),
+        ("notes", 12, 11),  # an edit of a text takes the place of its marker
+        ("plan/goal", 2, 1),  # a set
+    ]
+    assert migrated._one("SELECT COUNT(*) FROM history", ()) == (5,)
+    positions = [position for (position,) in migrated._db.execute("SELECT position FROM history ORDER BY id")]
+    assert positions == sorted(positions)
+
+
+@pytest.mark.parametrize("old", OLD[:3], ids=["database_1", "database_2", "database_3"], indirect=True)
+def test_a_migration_that_fails_changes_nothing(old: Path) -> None:
+    path = old / "data" / "crdtsync.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE archives (stray)")  # in the way
+        db.commit()
+        before = [*db.iterdump()]
+    with pytest.raises(StorageError, match="cannot use the database"):
+        Store(old / "data", old / "run")
+    with closing(sqlite3.connect(path)) as db:
+        assert [*db.iterdump()] == before
+
+
+@pytest.mark.parametrize("old", OLD[:2], ids=["database_1", "database_2"], indirect=True)
+def test_what_old_rows_do_not_tell_is_not_invented(migrated: Store) -> None:
+    (row,) = migrated.dead(1, "deleted", None, is_lost=False, rows_max=10)
+    assert (row.entry.agent, row.seen, row.fate, row.removal) == ("ann", None, None, None)
+    assert migrated.dead(1, "deleted", None, is_lost=True, rows_max=10) == []
+
+
+@pytest.mark.parametrize("old", OLD[:1], ids=["database_1"], indirect=True)
+def test_a_dead_entry_that_nothing_explains_goes_first(old: Path) -> None:
+    with closing(sqlite3.connect(old / "data" / "crdtsync.db", isolation_level=None)) as db:
+        db.execute("DELETE FROM removals WHERE key = 'deleted'")
+        migrate(db, 1)
+        assert db.execute("SELECT key, position FROM history ORDER BY id").fetchone() == ("deleted", 0)

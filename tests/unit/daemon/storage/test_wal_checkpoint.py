@@ -1,0 +1,65 @@
+"""When rows leave the journal for their tables: once it is full, as soon as nobody waits; else a little later."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from crdtsyncd.storage import wal_checkpoint
+from crdtsyncd.storage.wal_checkpoint import Checkpoints
+
+
+class Store:
+    """As much of a store as is looked at."""
+
+    commits = 1
+    has_pending = True
+    is_settling_due = False
+
+    def __init__(self) -> None:
+        self.settled = asyncio.Event()
+        self.times = 0
+
+    def wal_bytes(self) -> int:
+        return 0
+
+    def settle(self) -> None:
+        self.times += 1
+        self.settled.set()
+
+
+class Owner:
+    is_over = False
+
+    def __init__(self) -> None:
+        self.store: Any = Store()
+
+    def fail(self, error: Exception) -> None:
+        raise error
+
+    def recover_rows(self, error: Exception) -> None:
+        raise error
+
+
+async def test_a_full_journal_is_emptied_behind_the_turn_and_not_in_the_next_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wal_checkpoint, "SETTLE_DELAY_S", 3600)
+    owner = Owner()
+    minding, store = Checkpoints(owner), owner.store
+    minding.mind()
+    store.is_settling_due = True
+    minding.mind()
+    minding.mind()
+    assert store.times == 0, "not within the turn: somebody waits for what it says"
+    await asyncio.wait_for(store.settled.wait(), 10)
+    await asyncio.sleep(0)
+    assert store.times == 1
+
+
+async def test_one_that_is_not_full_is_emptied_a_little_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wal_checkpoint, "SETTLE_DELAY_S", 0.001)
+    owner = Owner()
+    Checkpoints(owner).mind()
+    await asyncio.wait_for(owner.store.settled.wait(), 10)
