@@ -24,7 +24,7 @@ from benchmarks.rivals import command as rivals
 def main(context: click.Context) -> None:
     """Benchmarks and trials of crdtsync on this machine.
 
-    Without a name: beside others, in full, and docs/performance.md is written anew (rivals --write-docs).
+    Without a name: beside others, in full, and docs/explanation/performance.md is written anew (rivals --write-docs).
     """
     if context.invoked_subcommand is None:
         context.invoke(rivals.main, write_docs=True)

@@ -283,7 +283,7 @@ def medians(samples: list[Sample]) -> dict[measures.Figure, dict[str, float]]:
 @click.option("--trace", "traces", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
               help="A concurrent trace of josephg/editing-traces, not a made-up session. Repeatable.")  # fmt: skip
 @click.option("--edits", type=click.IntRange(0), help="Only so many of each trace; 0: leave that out.")
-@click.option("--write-docs", is_flag=True, help="Write docs/performance.md and its plots.")
+@click.option("--write-docs", is_flag=True, help="Write docs/explanation/performance.md and its plots.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False),
               help="Write rivals.md and the plots into this folder.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object of medians.")

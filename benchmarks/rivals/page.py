@@ -1,4 +1,4 @@
-"""``docs/performance.md`` and its plots, written by the run that measured what they show."""
+"""``docs/explanation/performance.md`` and its plots, written by the run that measured what they show."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from benchmarks.rivals.report import Found
 from benchmarks.rivals.stores import Crdtsync, Etcd, Nats, Redis, Store
 from benchmarks.rivals.targets import TARGETS
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "explanation"
+BENCHMARKS = "../../benchmarks/README.md"
 PLOTS = "performance"
 QUIET_LOAD_PER_CORE = 0.5
 
 _PLACES = {
-    "Size after overwrites": "overwrites-what-the-past-leaves-behind",
-    "A new node, and one that was away": "a-new-node",
-    "An idle daemon, its agents and peers": "an-idle-daemon",
-    "Texts beside pycrdt alone": "editing-traces",
-    "Watches and mirrors": "watching",
+    "Size after overwrites": "overwrites",
+    "A new node, also after a cut": "new-node",
+    "An idle daemon, its agents and peers": "idle",
+    "A cluster of 30": "fleet",
+    "Sessions of concurrent typing": "editing-traces",
+    "Watches and mirrors": "mirror",
 }
 
 
@@ -73,10 +75,10 @@ def text(found: Found, run: Run, plots: list[str]) -> str:
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
-_INTRODUCTION = (
-    "This page is written by `./dev bench`, not by hand: it shows one run, of crdtsync and of "
-    "others on the same machine. What matters are the ratios; another machine has other times."
-)
+_INTRODUCTION = """\
+`./dev bench` writes this page: it shows one run of crdtsync and of other systems on the same machine.
+Look at the ratios; another machine has other times.
+[Decisions](decisions.md#tried-for-speed) lists what was tried."""
 
 
 def _condition(run: Run) -> str:
@@ -89,9 +91,9 @@ def _condition(run: Run) -> str:
     if run.is_quiet:
         return condition
     return (
-        f"{condition}\n\n**The machine was not quiet**: others kept its cores busy all the time. What takes several "
-        "processes, or much Python, suffers most from that, so this does not show what crdtsync can do. Run it again "
-        "on a quiet machine before you rely on it."
+        f"{condition}\n\n**The machine was not quiet**: other work kept its cores busy. That slows down most what "
+        "takes several processes or much Python, so this run does not show what crdtsync can do.\n"
+        "Run it again on a quiet machine before you rely on it."
     )
 
 
@@ -110,38 +112,41 @@ def _targets(found: Found) -> str:
             notes.setdefault(target.note, []).append(target.name)
     missed = [f"- **{'; '.join(names)}**: {note}" for note, names in notes.items() if note != "As above."]
     if missed:
-        lines += [
-            "",
-            "Where a target is missed: the floor, where the time goes, what was tried, what comes next.",
-            "",
-            *missed,
-        ]
+        lines += ["", "Where a target is missed, and where the time goes:", "", *missed]
     return "\n".join(lines)
 
 
 _METHOD = (
-    "In each round the systems are measured one after the other, each started anew with an empty directory: so "
-    "what disturbs the machine for a while disturbs all of them. One client writes values of 100 bytes to 1,000 "
-    "keys one by one, then reads them; then 16 writes are in flight from one asyncio client; then the server is "
-    "ended while 16 writers are at it, once with `kill -9` and once as a service manager does it, and what had "
-    "been acknowledged is looked for. From client to client: a write at one, the event at another, one at a time; "
-    "here each client has a daemon of its own. CPU is the server's own count, which others on the machine hardly "
-    "change. Catch-up: a daemon that was stopped comes back, from its being ready to its holding all, through a "
-    "relay that counts bytes; of values that cannot be compressed.\n\n"
-    "What has nobody beside it is measured once, of crdtsync alone. Many keys: a daemon with 1,000 keys and one with "
-    "1,000,000 are written to in turns, the medians of whose CPU and time are compared; a restart is from the start of "
-    "the process, after `kill -9`, to the first reply. Memory: of a daemon with 1,000 keys, what no other process "
-    "shares, before and after 200 agents that watch, and 8 daemons that hold the same, have been attached to it. "
-    "Overwrites: with a log and a history of at most 8 MiB each, so that both are full long before the first of the "
-    "two counts. Texts: recorded sessions (`--trace`), or else a made-up one, through three daemons, in two "
-    "ways that mean different things. *Each edit durable by itself*: every keystroke is a change, acknowledged "
-    "when it is "
-    "on disk. *Typed into editors*: it is in its author's replica at once, sent with all that was typed during the "
-    "request before, and known to be on disk only when `flush` returns, as it does at the end; a process that "
-    "dies loses what it had not sent. pycrdt alone does the same merges and edits in one process, and keeps "
-    "nothing.\n\n"
-    "`./dev bench profile --stacks` shows where the time of a write, a read, writes in flight and an event goes, "
-    "in daemon and client, with py-spy."
+    "In each round the systems are measured in turn, each started anew with an empty directory, so a "
+    "disturbance hits all.\n"
+    "\n"
+    "- **Writes and reads:** one client writes values of 100 bytes to 1,000 keys one by one, then reads them.\n"
+    "  Then one asyncio client has 16 writes in flight.\n"
+    "- **Kill and restart:** while 16 writers are at work, the server is ended: once by `kill -9`, once as a "
+    "service manager does it.\n"
+    "  Then all acknowledged writes are looked for.\n"
+    "- **Write to event:** a write at one client, the event at another, one at a time; here each client has a "
+    "daemon of its own.\n"
+    "- **CPU:** the server's own count, which other work hardly changes.\n"
+    "- **Catch-up:** a daemon that was stopped comes back, through a relay that counts bytes; from ready to "
+    "complete, with values that cannot be compressed.\n"
+    "\n"
+    "Once, of crdtsync alone:\n"
+    "\n"
+    "- **Many keys:** daemons with 1,000 and with 1,000,000 keys are written to in turns.\n"
+    "  A restart lasts from the start of the process, after `kill -9`, to the first reply.\n"
+    "- **Memory:** what no other process shares, of a daemon with 1,000 keys, before and after 200 watching "
+    "agents and 8 daemons with the same content attach.\n"
+    "- **Overwrites:** log and history hold at most 8 MiB each, and are full long before the first of the two "
+    "counts.\n"
+    "- **Texts:** recorded sessions (`--trace`) or a made-up one, through three daemons.\n"
+    "  *Each edit durable by itself*: every keystroke is a change, acknowledged when it is on disk.\n"
+    "  *Typed into editors*: a keystroke is in its author's replica at once, and known to be on disk when "
+    "`flush` returns; a process that dies loses what it had not sent.\n"
+    "  pycrdt alone does the same in one process, and keeps nothing.\n"
+    "\n"
+    "`./dev bench profile --stacks` shows where the time of an operation goes, in daemon and client, with "
+    "py-spy."
 )
 
 
@@ -160,5 +165,5 @@ def _systems() -> str:
 
 
 def _elsewhere() -> str:
-    lines = [f"- [{name}](benchmarks.md#{place})" for name, place in _PLACES.items()]
+    lines = [f"- [{name}]({BENCHMARKS}#{place})" for name, place in _PLACES.items()]
     return "\n".join(["Other benchmarks, with their commands and figures:", "", *lines])

@@ -82,9 +82,12 @@ def bad_settings(machine: Machine) -> None:
     machine.run("sh", "-c", f"echo 'log_level = 5' > {SETTINGS}")
 
 
+PAGE = ROOT / "docs" / "how-to" / "run.md"
+
+
 def page_section(title: str) -> str:
     """A section of the page about the service."""
-    return (ROOT / "docs" / "service.md").read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    return PAGE.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 def status(machine: Machine) -> dict[str, Any]:
@@ -246,8 +249,10 @@ def test_the_unit_is_hardened(machine):
 
 
 def test_the_how_to_works_as_it_is_written(machine):
-    """Every command of the page, in its order, but for a section that another test runs, and the last."""
-    page = (ROOT / "docs" / "service.md").read_text().replace(page_section("Peers' port and node key"), "")
+    """Every command of the page, in its order, but for the sections that other tests run, and the last."""
+    page = PAGE.read_text()
+    for title in ("Peers' port and node key", "Back up", "Restore"):
+        page = page.replace(page_section(title), "")
     lines = [line.partition("  #")[0].strip() for line in re.findall(r"^    (\S.*)$", page, re.MULTILINE)]
     assert lines.pop() == "sudo crdtsync service uninstall"
     assert len(lines) == 15
@@ -292,10 +297,9 @@ def as_alice(machine: Machine, line: str) -> str:
 
 
 def test_a_backup_is_restored_by_the_commands_of_the_page(machine):
-    page = (ROOT / "docs" / "backup.md").read_text()
-    commands = re.findall(r"^    sudo (.*)$", page, re.MULTILINE)
+    commands = re.findall(r"^    sudo (.*)$", page_section("Restore"), re.MULTILINE)
     (backup,) = {word for command in commands for word in command.split() if word.startswith("/srv/backup/")}
-    (nightly,) = re.findall(r"^    30 3 \* \* \*  root  (.*)$", page, re.MULTILINE)
+    (nightly,) = re.findall(r"^    30 3 \* \* \*  root  (.*)$", page_section("Back up"), re.MULTILINE)
     machine.run("sh", "-c", f"mkdir /srv/backup && crdtsync backup {backup} && crdtsync set booted false")
     for command in commands:
         machine.run("sh", "-c", command)

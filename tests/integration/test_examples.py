@@ -116,7 +116,9 @@ def test_the_commands_run(daemon: Daemon, tmp_path: Path) -> None:
         )  # fmt: skip
         assert done.returncode == 0, f"{where}: {done.stderr}"
     for command in re.findall(
-        r"^    crdtsync (schema .*|metrics)$", text("docs/conflicts.md") + text("docs/monitoring.md"), re.MULTILINE
+        r"^    crdtsync (schema .*|metrics)$",
+        text("docs/how-to/model-data.md") + text("docs/reference/metrics.md"),
+        re.MULTILINE,
     ):
         assert run(shell, command)[0] == 0, command
     shown = re.search(r"^    \$ crdtsync (get .*)\n    (crdtsync: .*)\n", text("docs/errors.md"), re.MULTILINE)
@@ -127,7 +129,7 @@ def test_the_commands_run(daemon: Daemon, tmp_path: Path) -> None:
 
 def test_the_resolver_of_the_page_settles_conflicts(pair: Cluster, tmp_path: Path) -> None:
     """With what ``jq`` does in it, for not everybody has that."""
-    (command,) = re.findall(r"^    (crdtsync resolver .*)$", text("docs/resolvers.md"), re.MULTILINE)
+    (command,) = re.findall(r"^    (crdtsync resolver .*)$", text("docs/how-to/resolve-conflicts.md"), re.MULTILINE)
     shell = Shell(pair[0].socket, tmp_path)
     jq = tmp_path / "bin" / "jq"
     jq.write_text(f"#!{sys.executable}\n{_JQ}")
@@ -153,7 +155,7 @@ print(json.dumps(sorted({tag for each in (asked, *asked["siblings"]) for tag in 
 
 
 def test_two_machines_become_a_cluster_and_one_again(hosts: Hosts, tmp_path: Path) -> None:
-    page = text("docs/clusters.md")
+    page = text("docs/how-to/cluster.md")
     commands = re.findall(r"^    (?:\$ )?crdtsync (cluster .*)$", page, re.MULTILINE)
     assert [command.split()[1] for command in commands] == ["init", "invite", "join", "members", "remove"]
     a, b = hosts.start("host-a", listen=[]), hosts.start("host-b", listens=False)
@@ -189,8 +191,17 @@ def run(shell: Shell, words: str) -> tuple[int, str]:
 
 def test_every_page_with_commands_is_run_somewhere() -> None:
     """Here, or in the test that is named."""
-    elsewhere = {"docs/backup.md": "boot", "docs/service.md": "boot", "docs/upgrade.md": "startup, boot"}
-    here = {f"docs/{name}.md" for name in ("clusters", "conflicts", "errors", "monitoring", "resolvers", "tokens")}
+    elsewhere = {"docs/how-to/run.md": "boot, startup, cli"}
+    pages = (
+        "errors",
+        "how-to/cluster",
+        "how-to/hand-over",
+        "how-to/model-data",
+        "how-to/resolve-conflicts",
+        "how-to/troubleshoot",
+        "reference/metrics",
+    )
+    here = {f"docs/{name}.md" for name in pages}
     typed = re.compile(r"^    (\$ )?(sudo |crdtsyncd?\b|systemctl )", re.MULTILINE)
     reference = "docs/command-line.md"  # forms of commands; its console blocks are run
     assert {page for page in PAGES if typed.search(text(page))} - {reference} == here | elsewhere.keys()

@@ -13,9 +13,15 @@ from typing import NoReturn
 import pytest
 
 from benchmarks.__main__ import main as benchmarks
+from tests.simulator.faults import FAULTS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "benchmarks" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 PROGRAMS = {
     "bench": "benchmarks",
     "crash": "tests.crash",
@@ -99,7 +105,14 @@ def test_every_line_without_placeholders_is_taken(chore: str, monkeypatch: pytes
 
 
 def test_the_tests_that_are_named_are_there():
-    named = {word for line in typed() if line.split()[1] in ("test", "soak") for word in line.split()[2:]}
-    paths = {word for word in named if word.startswith("tests/")}
-    assert paths
-    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+    named = {name for page in PAGES for name in re.findall(r"\b(?:tests/[\w/]+\.py|test_\w+\.py)\b", page.read_text())}
+    there = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("*.py")]
+    assert len(named) > 8
+    assert [name for name in sorted(named) if not any(path.endswith(name) for path in there)] == []
+
+
+def test_every_planted_fault_is_in_the_table_with_what_it_breaks():
+    page = (ROOT / "docs" / "explanation" / "reliability.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| (?:([^|]+) )?\| [^|]+ \| [0-9]+ \|$", page, re.MULTILINE)
+    planted = [(fault.name.replace("_", " "), fault.breaks) for fault in FAULTS]
+    assert sorted(rows) == sorted((name, "" if breaks == name else breaks) for name, breaks in planted)

@@ -20,8 +20,9 @@ from crdtsync.core.diagnostics import usage
 from crdtsync.core.diagnostics.usage import Usage
 
 ROOT = Path(__file__).resolve().parents[2]
-TROUBLESHOOTING = (ROOT / "docs" / "troubleshooting.md").read_text()
-MONITORING = (ROOT / "docs" / "monitoring.md").read_text()
+ALARMS_PAGE = (ROOT / "docs" / "reference" / "alarms.md").read_text()
+METRICS_PAGE = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+TROUBLESHOOT_PAGE = (ROOT / "docs" / "how-to" / "troubleshoot.md").read_text()
 DASHBOARD = json.loads((ROOT / "monitoring" / "dashboard.json").read_text())
 ALERTS = (ROOT / "monitoring" / "alerts.yml").read_text()
 
@@ -78,10 +79,15 @@ def alarm_codes() -> set[str]:
     return set(re.findall(r"raise_(?:once|now)\(\s*\"(\w+)\"", source))
 
 
+def explained_alarms() -> set[str]:
+    """The codes of all alarms that the page explains."""
+    return set(re.findall(r"^## (\w+)$", ALARMS_PAGE, re.MULTILINE))
+
+
 def test_every_figure_is_documented_and_no_other():
     documented = {
         name
-        for row in re.findall(r"^\| (`crdtsync_.*?) \|", MONITORING, re.MULTILINE)
+        for row in re.findall(r"^\| (`crdtsync_.*?) \|", METRICS_PAGE, re.MULTILINE)
         for name in re.findall(r"`(\w+)`", row)
     }
     assert documented == figures()
@@ -111,10 +117,12 @@ def test_the_alert_rules_ask_for_what_exists():
     assert named(" ".join(expressions)) <= figures()
 
 
-def test_every_alert_names_a_section_of_troubleshooting():
-    sections = set(re.findall(r"^### (.*)$", TROUBLESHOOTING, re.MULTILINE)) | {"{{ $labels.code }}"}
-    for description in re.findall(r"See troubleshooting: (.*?)\.\"", ALERTS):
-        assert description in sections
+def test_every_alert_names_a_section_that_helps():
+    sections = {("alarms", code) for code in [*explained_alarms(), "{{ $labels.code }}"]}
+    sections |= {("troubleshoot", title) for title in re.findall(r"^### (.*)$", TROUBLESHOOT_PAGE, re.MULTILINE)}
+    named = re.findall(r"See (alarms|troubleshoot): (.*?)\.\"", ALERTS)
+    assert len(named) == ALERTS.count("- alert:")
+    assert set(named) <= sections
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
@@ -132,8 +140,7 @@ def test_prometheus_accepts_rules_and_figures():
 def test_every_alarm_is_explained_and_has_a_remedy():
     codes = alarm_codes()
     assert {"fork", "near_limit", "no_space"} <= codes
-    explained = set(re.findall(r"^### (\w+)$", TROUBLESHOOTING.partition("\n## Messages")[0], re.MULTILINE))
-    assert explained == codes
+    assert explained_alarms() == codes
     assert set(REMEDIES) == codes
 
 
@@ -141,7 +148,7 @@ def test_every_bound_that_may_be_near_is_explained():
     source = inspect.getsource(usage) + inspect.getsource(process_usage)
     found = re.findall(r'(?:fullest|Usage)\(\s*"(\w+)",.*?(LIMIT|BUFFER|CAP)\)', source, re.DOTALL)
     wanted = {name for name, kind in found if kind != "CAP"}
-    section = TROUBLESHOOTING.partition("\n### near_limit")[2].partition("\n### ")[0]
+    section = ALARMS_PAGE.partition("\n## near_limit")[2].partition("\n## ")[0]
     explained = {
         name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
     }

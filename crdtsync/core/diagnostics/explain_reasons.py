@@ -59,7 +59,7 @@ def _barred(here: Here, change: Change) -> Item:
     return reason(
         "quarantine",
         f"change {change.seq} of {_writer_name(here, change.writer, change)} ({operation} by {change.agent}) fits into "
-        "no table of this node and is kept aside: see troubleshooting under quarantined",
+        "no table of this node and is kept aside: docs/reference/alarms.md says more, under quarantined",
         alarm="quarantined",
         change={"writer": change.writer, "seq": change.seq, "agent": change.agent, "time": hlc_ms(change.hlc)},
     )

@@ -228,5 +228,5 @@ def _sentence(usage: Usage) -> str:
     what_follows = "what comes beyond is refused" if usage.kind == LIMIT else "it slows down whoever feeds it"
     return (
         f"{usage.name}{whose} stands at {usage.used:,} of {usage.bound:,} {usage.unit}: at the bound {what_follows}; "
-        "see troubleshooting under near_limit"
+        "docs/reference/alarms.md says what to do, under near_limit"
     )

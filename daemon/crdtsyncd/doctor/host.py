@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CALL_TIMEOUT_S = 5.0
 YEAR_MIN = 2025
-_MISFIT_REMEDY = "do one of these, then start the daemon; docs/troubleshooting.md says more, under Messages"
+_MISFIT_REMEDY = "do one of these, then start the daemon; docs/how-to/troubleshoot.md says more, under Messages"
 _NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "glusterfs", "ceph", "afs")
 
 

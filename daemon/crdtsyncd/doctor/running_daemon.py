@@ -19,27 +19,27 @@ REMEDIES = {
     "disk_filling": "free some space on that disk before writes are refused",
     "divergence": "the nodes mend it by themselves; if it lasts, report it with the logs of both",
     "edit_skipped": "see in the log which key and which agent it was: journalctl --unit crdtsyncd | grep edit_skipped",
-    "fork": "a disk went back in time: see docs/troubleshooting.md, under fork",
+    "fork": "a disk went back in time: see docs/reference/alarms.md, under fork",
     "journal_given_up": "wait until the peers have given back what they hold, and look for what they did not have",
     "conflict_unresolved": "look at it with crdtsync conflicts, and settle it with crdtsync resolve",
     "copied_node": "stop one of the two daemons that run from copies of one data directory, and remove its copy",
     "certificate_expires": "while connected, crdtsync cluster rotate-key; else crdtsync cluster join INVITE",
     "removed": "if this host is to come back: stop its daemon, move its data directory away, and join it as a new node",
-    "near_limit": "see docs/troubleshooting.md, under near_limit, for what to do about each",
-    "not_all_merged": "import the files that the message names, and remove them: see docs/troubleshooting.md",
+    "near_limit": "see docs/reference/alarms.md, under near_limit, for what to do about each",
+    "not_all_merged": "import the files that the message names, and remove them: see docs/reference/alarms.md",
     "not_joined": "do what the reason says; a new invite comes from a member: crdtsync cluster invite",
     "no_metrics": "see who has the port: ss -ltnp; or choose another for metrics_listen, and restart the daemon",
     "not_listening": "see who has the port: ss -ltnp; or listen elsewhere: crdtsync cluster init --listen HOST:PORT",
     "no_space": "free some space on that disk; writes go on by themselves",
-    "quarantined": "keep a copy of the data directory and report it with the log: see docs/troubleshooting.md",
+    "quarantined": "keep a copy of the data directory and report it with the log: see docs/reference/alarms.md",
     "resolver_failed": "correct the resolver; the log says why: journalctl --unit crdtsyncd | grep resolver_failed",
     "resolvers_disagree": "make the resolvers of that key agree, or let one of them go",
     "same_name": "give one of the two another node_name, and restart its daemon",
     "snapshot_refused": "upgrade the older of the two nodes; if both are of one version, report it with both logs",
 }
-"""What to do about an alarm; a test sees that none is missing here and in docs/troubleshooting.md."""
+"""What to do about an alarm; a test sees that none is missing here and in docs/reference/alarms.md."""
 
-_UNKNOWN = "see docs/troubleshooting.md; a newer daemon may know alarms that this command does not"
+_UNKNOWN = "see docs/reference/alarms.md; a newer daemon may know alarms that this command does not"
 
 
 def examine_status(status: dict[str, Any]) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from crdtsync.errors import NoSpace, StorageError
 NAMED_KEYS_MAX = 10
 GIVEN_UP = (
     "the journal was given up by an empty file in its place: writes of before this start that were acknowledged may be "
-    "missing here; see troubleshooting under journal_given_up"
+    "missing here; docs/reference/alarms.md says more, under journal_given_up"
 )
 
 
@@ -79,7 +79,7 @@ def _sentence(node: Node, store: Store) -> tuple[str, list[str] | None]:
     named = ", ".join([*keys][:NAMED_KEYS_MAX]) + (" and others" if len(keys) > NAMED_KEYS_MAX else "")
     sentence = (
         f"{quarantine.count:,} acknowledged commits fit into no table ({quarantine.why}) and are "
-        f"kept aside{f'; keys: {named}' if keys else ''}; see troubleshooting under quarantined"
+        f"kept aside{f'; keys: {named}' if keys else ''}; docs/reference/alarms.md says more, under quarantined"
     )
     return sentence, [*keys] if keys and is_legible else None
 

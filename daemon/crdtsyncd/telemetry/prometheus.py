@@ -1,6 +1,6 @@
 """The figures of a node in Prometheus' text format, made of its status when somebody asks: nothing is kept for them.
 
-Every name begins with ``crdtsync_``. ``docs/monitoring.md`` lists them, and a test compares.
+Every name begins with ``crdtsync_``. ``docs/reference/metrics.md`` lists them, and a test compares.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class AccessMethods:
-    """The part of a session that says who may do what. See ``docs/rights.md``.
+    """The part of a session that says who may do what. See ``docs/how-to/rights.md``.
 
     ``who`` is ``agent:NAME``, ``uid:NUMBER``, ``gid:NUMBER``, ``socket`` (the socket's owner and group, on each host)
     or ``anyone``.

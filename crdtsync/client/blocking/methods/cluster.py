@@ -21,7 +21,7 @@ DAY_S = 24 * 3600
 
 
 class ClusterMethods:
-    """The part of a session that begins a cluster, lets nodes in and removes them. See ``docs/clusters.md``."""
+    """The part of a session that begins a cluster, lets nodes in and removes them. See ``docs/how-to/cluster.md``."""
 
     timeout_s: float
     _operations: Operations
