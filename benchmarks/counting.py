@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import click
 from crdtsyncd.storage.database import Store
-from crdtsyncd.telemetry.commit_histogram import CommitTimes
+from crdtsyncd.telemetry.commit_histogram import Durations
 
 from crdtsync.core import interface, node
 from crdtsync.core.crdt.entries import Entries
@@ -87,7 +87,7 @@ def _least_us(work: Callable[[], object]) -> float:
 
 def counters_us(writer: Writer) -> dict[str, float]:
     """What each counter takes of a write, in µs."""
-    requests, commits, counted = writer.node.desk.requests, CommitTimes(), counters.Counts()
+    requests, commits, counted = writer.node.desk.requests, Durations(), counters.Counts()
     seen: list[tuple[Entries, list[Applied]]] = []
     with patch.object(counters.Counts, "note", lambda _self, entries, applied: seen.append((entries, list(applied)))):
         writer.write(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import signal
@@ -152,6 +153,7 @@ class Service:
         fleet: Fleet = found.Fleet(self._config, self._driver)
         self._has_fleet.set()
         gc_policy.begin()  # which the start was done without
+        gc.callbacks.append(self._driver.times.collected)
         return fleet
 
     async def _serve_agents(self, inherited: list[socket.socket]) -> asyncio.Server:

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from crdtsyncd.doctor.running_daemon import REMEDIES
 from crdtsyncd.loop import process_usage
-from crdtsyncd.telemetry.commit_histogram import CommitTimes
+from crdtsyncd.telemetry.commit_histogram import Durations
 from crdtsyncd.telemetry.prometheus import exposition
+from crdtsyncd.telemetry.turn_times import TurnTimes
 
 from crdtsync.core.diagnostics import usage
 from crdtsync.core.diagnostics.usage import Usage
@@ -58,7 +59,7 @@ STATUS: dict[str, Any] = {
 
 def figures() -> set[str]:
     """Every name that a daemon can show."""
-    text = exposition(STATUS, CommitTimes())
+    text = exposition(STATUS, Durations(), TurnTimes(print))
     return {SUFFIXES.sub("", name) for name in re.findall(r"^(crdtsync_\w+)", text, re.MULTILINE)}
 
 
@@ -129,7 +130,7 @@ def test_every_alert_names_a_section_that_helps():
 def test_prometheus_accepts_rules_and_figures():
     for command, given in (
         (["check", "config", str(ROOT / "monitoring" / "prometheus.yml")], ""),
-        (["check", "metrics"], exposition(STATUS, CommitTimes())),
+        (["check", "metrics"], exposition(STATUS, Durations(), TurnTimes(print))),
     ):
         done = subprocess.run(
             ["promtool", *command], input=given, capture_output=True, text=True, timeout=30, check=False

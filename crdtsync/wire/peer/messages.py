@@ -234,6 +234,11 @@ def is_ack(data: bytes) -> bool:
     return data[1] == 3  # after the array's own first byte: none of these has over 15 elements
 
 
+def message_name(data: bytes) -> str:
+    """What an encoded message is called in the table above, of which this is the beginning at least; ``?``: in none."""
+    return _NAMES.get(data[1], "?") if len(data) > 1 else "?"
+
+
 def encode_message(message: Message) -> bytes:  # noqa: C901, PLR0912  # a case for each message
     """The message as it goes into one websocket frame."""
     match message:
@@ -391,6 +396,12 @@ def _resolvers(plain: list[Any]) -> Resolvers:
         tuple(HandledKey(_space(space), _key(key), _count(asked)) for space, key, asked in (one[:3] for one in keys)),
     )
 
+
+_NAMES = {
+    1: "HELLO", 2: "CHANGES", 3: "ACK", 4: "WANT", 5: "LINKS", 6: "STOP", 7: "OFFER", 8: "TAKE", 9: "PART",
+    10: "RESOLVERS", 11: "PROBE", 12: "PROBED", 13: "RELAYS", 14: "ASK", 15: "HOLDING", 16: "REACHED", 20: "DIGESTS",
+    21: "REMOVED",
+}  # fmt: skip
 
 _DECODERS: dict[object, Callable[[list[Any]], Message]] = {
     **_MESH_DECODERS,

@@ -31,6 +31,8 @@ from crdtsyncd.storage.journal.quarantine import RowsRefused
 from crdtsyncd.storage.wal_checkpoint import Checkpoints
 from crdtsyncd.storage.writer_mark import machine_id
 from crdtsyncd.telemetry.event_log import log
+from crdtsyncd.telemetry.slow_turns import SlowTurns
+from crdtsyncd.telemetry.turn_times import TurnTimes
 
 from crdtsync.core.agents.cluster_requests import Chore, ChoreDone
 from crdtsync.core.agents.connection import User
@@ -85,7 +87,9 @@ class Driver:
     def __init__(self, config: Config, store: Store, open_store: OpenStore, trust: Trust, version: str) -> None:
         self._config = config
         self._open_store = open_store
+        self.times = TurnTimes(SlowTurns(log, self._agent_name).tell)
         self._store = store
+        store.work = self.times.work
         self._version = version
         self.trust = trust
         trust.cluster = self._store.cluster
@@ -105,7 +109,7 @@ class Driver:
         self._node = self._make_node()
         gc.freeze()  # the live state: it stays, and looking through it for garbage again and again stalls everybody
         self._flush_due: asyncio.Handle | None = None
-        self._planner = Planner(self.feed, self._due)
+        self._planner = Planner(self.feed, self._due, self.times)
         self._acks = Acks(self._acknowledge)
         self._flushed: asyncio.Event | None = None  # set at the end of the turn under way, if anybody waits for that
         self._is_delivering = False
@@ -139,14 +143,19 @@ class Driver:
         if self._is_delivering:
             self._met_meanwhile.append(event)
             return
+        times, now = self.times, _now()
+        if not times.since_s:
+            times.since_s = now.mono_s
+        times.events.append(event)
         try:
-            self._node.step(event, _now())
+            self._node.step(event, now)
             is_calm = self._node.is_calm
         except Exception as error:  # noqa: BLE001  # a bug must not leave a state that nobody meant, nor stop the service
             self._recovery.step_failed(event, error)
             is_calm = False
         if not is_calm and self._flush_due is None:
             self._flush_due = asyncio.get_running_loop().call_soon(self._flush)
+            times.has_turn = True
 
     def _due(self) -> Node | None:
         """What knows when the next turn is due; not before the one that is due is over."""
@@ -163,16 +172,28 @@ class Driver:
         self._flush_due = None
         if self.is_over:
             return
+        times, ready = self.times, None
+        times.stepped_s = times.readied_s = times.committed_s = times.clock()
+        try:
+            ready = self._take_turn()
+        finally:
+            times.over("short" if self._node.was_short else "full", ready)
+
+    def _take_turn(self) -> Ready | None:
+        """What has come of it; None: it has failed."""
+        times = self.times
         if self._store.is_behind:  # somebody who only wanted to read found that out
             self._recovery.step_failed(Tick(), RowsRefused(self._store.quarantine.why))
-            return
+            return None
         try:
             ready = self._node.ready()
         except Exception as error:  # noqa: BLE001  # as above
             self._recovery.step_failed(Tick(), error)
-            return
+            return None
+        times.readied_s = times.committed_s = times.clock()
         try:
             self._store.commit(ready.persist)
+            times.committed_s = times.clock()
         except NoSpace as error:
             log("commit_refused", level="error", reason=error.message)
             refusal = NoSpace(f"this could not be stored, and was not done: {error.message}")
@@ -180,15 +201,15 @@ class Driver:
                 ready = self._node.persist_failed(ready, refusal)
             except Exception as second:  # noqa: BLE001  # as above
                 self._recovery.step_failed(Tick(), second)
-                return
+                return None
             self._house.check_disk()
             self.deliver(ready)
         except StorageError as error:
             self.fail(error)
-            return
+            return None
         except Exception as error:  # noqa: BLE001  # as above
             self._recovery.commit_failed(ready, error)
-            return
+            return None
         else:
             try:
                 self.deliver(ready)  # first of all: somebody waits for it
@@ -202,6 +223,7 @@ class Driver:
             self._flushed = None
         self._planner.plan_soon()
         self._acks.mind(self._node)
+        return ready
 
     def _acknowledge(self) -> None:
         if self.is_over or self._flush_due is not None:
@@ -276,14 +298,19 @@ class Driver:
         if self._flush_due is None and not self.is_over:  # reads alone, of what is on disk: nothing to wait for
             self.progress += 1
             write_replies(self._agents, self._node.take_replies())
+            self.times.at_once()
 
     def agent_flow(self, conn: int, blocked: bool) -> None:
         self.feed(AgentFlow(conn, blocked))
 
     def agent_closed(self, conn: int) -> None:
         self._agents.pop(conn, None)
-        self._backups.closed(conn)
         self.feed(AgentClosed(conn))
+        self._backups.closed(conn)  # within the turn: it may remove a large file
+
+    def _agent_name(self, conn: int) -> str:
+        agent = self._node.desk.agents.get(conn)
+        return agent.name if agent is not None else ""
 
     def take_turns_later(self, connection: AgentConnection) -> None:
         self._planner.take_turn_later(connection)
@@ -308,6 +335,7 @@ class Driver:
             self._doorstep.asked(conn, self._peers[conn], data)
         else:
             self.feed(PeerFrame(conn, data))
+            self.times.at_once()
 
     def _bound(self, conn: int, join: Join) -> bytes:
         return self._node.fleet.bound(conn, join)
@@ -400,10 +428,15 @@ class Driver:
             self._flush_due.cancel()
             self._flush()
         await self._checkpoints.ended()
+        with self.times.work("join"):
+            self._begin_anew(cluster, metas, number, members, node)
+
+    def _begin_anew(self, cluster: bytes, metas: Mapping[str, bytes], number: int, members: int, node: str) -> None:
         has_data = bool(self._node.fleet.other_cluster() or self._node.data())
         try:
             archive = set_aside(self._store, self._config.data_dir, has_data)
             self._store = begin(self._open_store, cluster, node, metas)
+            self._store.work = self.times.work
         except CrdtSyncError as error:
             self.fail(error)
             raise
@@ -450,7 +483,8 @@ class Driver:
         from crdtsyncd.telemetry.prometheus import exposition  # only where somebody asks: it takes memory
 
         is_named = {"all": lambda _name: True, "none": lambda _name: False}.get(spaces, self._node.guard.is_open)
-        return exposition(with_names(self._node.status(), is_named), self._store.commit_times)
+        with self.times.work("metrics"):
+            return exposition(with_names(self._node.status(), is_named), self._store.commit_times, self.times)
 
     def _about(self) -> dict[str, object]:
         """What a backup says of where it comes from."""

@@ -14,6 +14,7 @@ from crdtsyncd.storage.disk_guard import DiskGuard
 from crdtsyncd.storage.wal_checkpoint import Checkpoints, Owner
 from crdtsyncd.telemetry.event_log import log
 from crdtsyncd.telemetry.growth_rate import Growth
+from crdtsyncd.telemetry.turn_times import TurnTimes
 
 from crdtsync.core.diagnostics.usage import Usage
 from crdtsync.core.interface import DiskSpace, Event, LookAtUsage, PeerFlowed
@@ -35,6 +36,8 @@ SUM_INTERVAL_S = 0.02
 
 class House(Owner, Protocol):
     """What is kept in order: the driver."""
+
+    times: TurnTimes
 
     def feed(self, event: Event) -> None:
         """Step the node, and see to what follows."""
@@ -69,21 +72,34 @@ class Housekeeping:
 
     async def run(self) -> None:
         """Runs until cancelled."""
+        work = self._house.times.work
         check_due_s = usage_due_s = 0.0
-        release_start_pages()
+        with work("release"):
+            release_start_pages()
         while True:
             if time.monotonic() >= check_due_s:
                 check_due_s = time.monotonic() + INTERVAL_S
-                self._note_flow()
-                self.check_disk()
+                with work("disk"):
+                    self._note_flow()
+                    self.check_disk()
                 await self._memory.check(self._house.document_memory_bytes())
             if time.monotonic() >= usage_due_s:
                 usage_due_s = time.monotonic() + USAGE_INTERVAL_S
-                self._look_at_usage()
-            if self._house.sum_some():
-                await asyncio.sleep(SUM_INTERVAL_S)
+                with work("usage"):
+                    self._look_at_usage()
+            with work("digests"):
+                has_sums = self._house.sum_some()
+            if has_sums:
+                await self._sleep(SUM_INTERVAL_S)
                 continue
-            await asyncio.sleep(RELEASE_INTERVAL_S if self._release_space() else INTERVAL_S)
+            await self._sleep(RELEASE_INTERVAL_S if self._release_space() else INTERVAL_S)
+
+    async def _sleep(self, delay_s: float) -> None:
+        """Tells how late things are, also when there are no turns."""
+        times = self._house.times
+        due_s, held_before_s = time.monotonic() + delay_s, times.held_s
+        await asyncio.sleep(delay_s)
+        times.came_late(time.monotonic() - due_s, held_before_s)
 
     def usages(self) -> Iterable[Usage]:
         """How full that is which the process itself keeps in bounds."""

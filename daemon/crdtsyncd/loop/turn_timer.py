@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from crdtsyncd.loop.agent_socket import AgentConnection
+from crdtsyncd.telemetry.turn_times import TurnTimes
 
 from crdtsync.core.interface import Event, Tick
 
@@ -37,12 +38,14 @@ class Planner:
     while one is about to begin, which is followed by :meth:`plan_soon`.
     """
 
-    def __init__(self, feed: Callable[[Event], None], due: Callable[[], Due | None]) -> None:
+    def __init__(self, feed: Callable[[Event], None], due: Callable[[], Due | None], times: TurnTimes) -> None:
         self._feed = feed
         self._due = due
+        self._times = times
         self._timer: asyncio.TimerHandle | None = None
         self._later: asyncio.TimerHandle | None = None
         self._is_later_patient = False
+        self._later_s = self._held_before_s = 0.0
         self._is_overdue = False  # it was to be planned, and a turn was about to begin
         self._turns: dict[AgentConnection, None] = {}
 
@@ -62,7 +65,15 @@ class Planner:
             self._later = None
         if self._later is None:
             self._is_later_patient = is_short
-            self._later = asyncio.get_running_loop().call_later(SHORT_DELAY_S if is_short else DELAY_S, self.plan)
+            delay_s = SHORT_DELAY_S if is_short else DELAY_S
+            self._later_s, self._held_before_s = time.monotonic() + delay_s, self._times.held_s
+            self._later = asyncio.get_running_loop().call_later(delay_s, self._plan_now)
+
+    def _plan_now(self) -> None:
+        """By a timer, which is there while there are turns: so it tells how late things are then."""
+        self._times.came_late(time.monotonic() - self._later_s, self._held_before_s)
+        with self._times.work("plan"):
+            self.plan()
 
     def plan(self) -> None:
         """Arrange for the next turn, if time alone calls for one."""

@@ -13,7 +13,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
 
 from crdtsyncd.storage.disk_guard import ballast_bytes
@@ -37,7 +37,7 @@ from crdtsyncd.storage.retry_replies import Outcomes
 from crdtsyncd.storage.upkeep import Upkeep
 from crdtsyncd.storage.writer_mark import ERA_BYTES, Mark
 from crdtsyncd.storage.writes import write_batch
-from crdtsyncd.telemetry.commit_histogram import CommitTimes
+from crdtsyncd.telemetry.commit_histogram import Durations
 from crdtsyncd.telemetry.event_log import log
 
 from crdtsync.core.identity import LOOPBACK_CLUSTER
@@ -78,7 +78,9 @@ class Store(Upkeep):
         self.path = data_dir / DATABASE_NAME
         self.commits = 0
         self.last_commit_ms = 0.0
-        self.commit_times = CommitTimes()
+        self.commit_times = Durations()
+        self.work: Callable[[str], AbstractContextManager[None]] = lambda _name: nullcontext()
+        """What is done around work in the background; from outside, where there is a clock for it."""
         self.growth_bytes_per_hour: int | None = None  # told from outside, where there is a clock
         self._is_broken = False
         self.is_behind = False  # whether what was read from here before is ahead of the tables, after a RowsRefused
@@ -189,7 +191,8 @@ class Store(Upkeep):
             self._begin_journal()
         if not self._journal.has_room(row):
             self._settle()
-            self._journal.flush_tables()
+            with self.work("flush"):
+                self._journal.flush_tables()
         self._journal.append(row, batch)
 
     def _write(self, batch: Batch, era: bytes | None) -> None:
@@ -244,6 +247,10 @@ class Store(Upkeep):
         """Not synced: should it be lost, the rows are still in the journal."""
         if not self._journal.pending:
             return
+        with self.work("settle"):
+            self._settle_pending()
+
+    def _settle_pending(self) -> None:
         db = self._connection
         db.execute("PRAGMA synchronous = NORMAL")
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from crdtsyncd.storage.journal.journal import Journal
@@ -28,6 +30,7 @@ class Upkeep(Reads):
     _checkpointer: sqlite3.Connection
     _is_broken: bool
     _can_shrink: bool
+    work: Callable[[str], AbstractContextManager[None]]
 
     def settle(self) -> bool:
         """See :meth:`crdtsyncd.storage.database.Store.settle`."""
@@ -114,7 +117,8 @@ class Upkeep(Reads):
             return False
         try:
             # execute() would stop after the first page: it takes a statement without columns to be done
-            self._connection.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+            with self.work("vacuum"):
+                self._connection.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
         except sqlite3.Error as error:
             refusal = self._failed(error)
             if isinstance(refusal, NoSpace):

@@ -79,11 +79,14 @@ class Checkpoints:
                 await asyncio.to_thread(store.checkpoint)
                 if store.wal_bytes() - before_bytes <= WAL_REST_BYTES_MAX:
                     break
-            if self._owner.is_over or store.finish_checkpoint():
+            with store.work("checkpoint"):
+                is_done = self._owner.is_over or store.finish_checkpoint()
+            if is_done:
                 return
             self._due_s = time.monotonic() + CHECKPOINT_RETRY_S  # somebody reads the database
             if store.wal_bytes() > WAL_BYTES_MAX:
-                store.truncate()
+                with store.work("checkpoint"):
+                    store.truncate()
         except StorageError as error:
             self._owner.fail(error)
         finally:

@@ -1,4 +1,4 @@
-"""How many lines of the log somebody may cause who is not let in."""
+"""How many lines of the log somebody may cause: who is not let in, or is slow."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ class Log(Protocol):
         """Write a line."""
 
 
-class RefusalBounds:
-    """Counts refusals by minute. What is left out is told with the next one that is logged."""
+class LineBounds:
+    """Counts lines by minute. What is left out is told with the next one that is logged."""
 
-    def __init__(self) -> None:
+    def __init__(self, alike_max: int, all_max: int) -> None:
+        self._alike_max = alike_max
+        self._all_max = all_max
         self._began_s = -_MINUTE_S
         self._alike: Counter[tuple[str, str]] = Counter()
         self._left_out_count = 0
 
-    def left_out(self, host: str, reason: str, now_s: float) -> int | None:
+    def left_out(self, whose: str, reason: str, now_s: float) -> int | None:
         """How many were left out since the last line; None: this one is, too."""
         if now_s - self._began_s >= _MINUTE_S:
             self._began_s = now_s
             self._alike.clear()
-        is_too_much = self._alike.total() >= REFUSALS_PER_MINUTE_MAX
-        if is_too_much or self._alike[host, reason] >= REFUSALS_ALIKE_PER_MINUTE_MAX:
+        is_too_much = self._alike.total() >= self._all_max
+        if is_too_much or self._alike[whose, reason] >= self._alike_max:
             self._left_out_count += 1
             return None
-        self._alike[host, reason] += 1
+        self._alike[whose, reason] += 1
         count, self._left_out_count = self._left_out_count, 0
         return count
 
 
-_bounds = RefusalBounds()
+_bounds = LineBounds(REFUSALS_ALIKE_PER_MINUTE_MAX, REFUSALS_PER_MINUTE_MAX)
 """Of this process, as its log is."""
 
 

@@ -9,13 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate, chain
 from typing import Any
 
-from crdtsyncd.telemetry.commit_histogram import BOUNDS_S, CommitTimes
+from crdtsyncd.telemetry.commit_histogram import BOUNDS_S, Durations
+from crdtsyncd.telemetry.turn_times import TurnTimes
 from prometheus_client.core import (
     CollectorRegistry,
     CounterMetricFamily,
     GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
+    SummaryMetricFamily,
 )
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
@@ -54,12 +56,14 @@ _COUNTERS = {
 }
 
 
-def exposition(status: Fields, commits: CommitTimes) -> str:
+def exposition(status: Fields, commits: Durations, turns: TurnTimes) -> str:
     """All figures as text."""
     registry = CollectorRegistry(auto_describe=False)
-    node, counters = _node(status), _counters(status["counters"])
-    parts = (_spaces(status["spaces"]), _peers(status["peers"]), _usage(status["usage"]))
-    registry.register(_Collected([*node, *_store(status["store"], commits), *counters, *chain.from_iterable(parts)]))
+    parts = (
+        _node(status), _store(status["store"], commits), _turns(turns), _counters(status["counters"]),
+        _spaces(status["spaces"]), _peers(status["peers"]), _usage(status["usage"]),
+    )  # fmt: skip
+    registry.register(_Collected(chain.from_iterable(parts)))
     return generate_latest(registry).decode()
 
 
@@ -95,14 +99,33 @@ def _node(status: Fields) -> Iterator[Metric]:
     yield raised
 
 
-def _store(store: Fields, commits: CommitTimes) -> Iterator[Metric]:
+def _store(store: Fields, commits: Durations) -> Iterator[Metric]:
     yield from _table(_STORE, [({}, store)])
-    buckets = [
-        (str(bound), count) for bound, count in zip([*BOUNDS_S, "+Inf"], accumulate(commits.counts), strict=True)
-    ]
-    family = HistogramMetricFamily("crdtsync_commit_seconds", "How long commits took.")
-    family.add_metric([], buckets, commits.sum_s)
-    yield family
+    yield _histogram("commit_seconds", "How long commits took.", "", {"": commits})
+
+
+def _turns(turns: TurnTimes) -> Iterator[Metric]:
+    yield _histogram("turn_seconds", "How long the stages of turns took.", "stage", turns.stages)
+    yield _histogram("loop_held_seconds", "How long the event loop was held at a time.", "kind", turns.held)
+    yield _histogram("loop_lag_seconds", "How late timers came.", "", {"": turns.lag})
+    slow = CounterMetricFamily("crdtsync_slow_turns", "How often it was for over 50 ms.", labels=["kind"])
+    for kind, count in turns.slow.items():
+        slow.add_metric([kind], count)
+    yield slow
+    work = SummaryMetricFamily("crdtsync_work_seconds", "How long work in the background held it.", labels=["work"])
+    for name, (count, sum_s) in turns.work_sums.items():
+        work.add_metric([name], count, sum_s)
+    yield work
+
+
+def _histogram(name: str, text: str, label: str, series: Mapping[str, Durations]) -> Metric:
+    """One with a series for each value of its label; with no label there is one."""
+    family = HistogramMetricFamily(f"crdtsync_{name}", text, labels=[label] if label else [])
+    for value, times in series.items():
+        bounds = (*map(str, BOUNDS_S), "+Inf")
+        buckets = list(zip(bounds, accumulate(times.counts), strict=True))
+        family.add_metric([value] if label else [], buckets, times.sum_s)
+    return family
 
 
 def _counters(counters: Fields) -> Iterator[Metric]:

@@ -11,6 +11,7 @@ import pytest
 from crdtsyncd.loop import turn_timer
 from crdtsyncd.loop.agent_socket import AgentConnection
 from crdtsyncd.loop.turn_timer import Planner
+from crdtsyncd.telemetry.turn_times import TurnTimes
 
 from crdtsync.core.interface import Event, Tick
 
@@ -46,7 +47,8 @@ class World:
         self.fed: list[Event] = []
         self.came = asyncio.Event()
         self.asked = 0
-        self.planner = Planner(self._feed, self._ask)
+        self.times = TurnTimes(lambda _hold: None)
+        self.planner = Planner(self._feed, self._ask, self.times)
 
     def _feed(self, event: Event) -> None:
         self.fed.append(event)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crdtsyncd.telemetry.commit_histogram import BOUNDS_S, CommitTimes
+from crdtsyncd.telemetry.commit_histogram import BOUNDS_S, Durations
 from crdtsyncd.telemetry.growth_rate import SAMPLE_INTERVAL_S, Growth
 
 
@@ -32,7 +32,7 @@ def test_nothing_is_said_before_two_minutes_have_passed():
 
 
 def test_a_commit_is_counted_in_the_first_bucket_that_holds_it():
-    times = CommitTimes()
+    times = Durations()
     for duration_s in (BOUNDS_S[0], BOUNDS_S[0] * 1.01, BOUNDS_S[-1] * 2):
         times.note(duration_s)
     assert (times.counts[0], times.counts[1], times.counts[-1], sum(times.counts)) == (1, 1, 1, 3)

@@ -10,7 +10,7 @@ from crdtsyncd.telemetry import log_rate_limit
 from crdtsyncd.telemetry.log_rate_limit import (
     REFUSALS_ALIKE_PER_MINUTE_MAX,
     REFUSALS_PER_MINUTE_MAX,
-    RefusalBounds,
+    LineBounds,
     stranger_refused,
 )
 
@@ -25,7 +25,7 @@ def now_s() -> list[float]:
 @pytest.fixture
 def refuse(monkeypatch: pytest.MonkeyPatch, now_s: list[float]) -> Refuse:
     """Refuse so many, and get what is logged of it."""
-    monkeypatch.setattr(log_rate_limit, "_bounds", RefusalBounds())
+    monkeypatch.setattr(log_rate_limit, "_bounds", LineBounds(REFUSALS_ALIKE_PER_MINUTE_MAX, REFUSALS_PER_MINUTE_MAX))
     monkeypatch.setattr("crdtsyncd.telemetry.log_rate_limit.time", SimpleNamespace(monotonic=lambda: now_s[0]))
 
     def refused(times: int, host: str = "192.0.2.1", reason: str = "no handshake") -> list[dict[str, object]]:

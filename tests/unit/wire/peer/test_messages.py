@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -28,13 +29,20 @@ from crdtsync.wire.peer.messages import (
     HandledKey,
     Hello,
     Links,
+    Message,
+    Offer,
+    Part,
+    Probe,
+    Probed,
     ResolvedPattern,
     Resolvers,
     SpaceAck,
     Stop,
+    Take,
     Want,
     decode_message,
     encode_message,
+    message_name,
 )
 
 COUNTS = st.integers(0, SEQ_MAX)
@@ -204,3 +212,19 @@ def test_equal_messages_have_equal_bytes():
     other = Want("default", 0, {3: (1, b"12345678"), 5: (2, b"12345678")})
     assert encode_message(one) == encode_message(other)
     assert encode_message(Links(frozenset("abc"))) == encode_message(Links(frozenset("cba")))
+
+
+def test_every_message_has_the_name_of_its_class():
+    others = [
+        Offer("default", 0), Take("default", 0, b"", 0), Part("default", 0, b"i" * 16, 0, b"data", b"12345678", True),
+        Probe(1), Probed(1, 2), Relays(True, {}), Ask("n", 1, ()), Holding("n", ()), Reached({}),
+    ]  # fmt: skip
+    examples = [*EXAMPLES, *others]
+    assert {type(example) for example in examples} == set(get_args(Message))
+    for example in examples:
+        assert message_name(encode_message(example)) == type(example).__name__.upper()
+
+
+@pytest.mark.parametrize("data", [b"", b"\x91", b"\x91\x7f", b"\x91\xc0"])
+def test_what_is_no_known_message_has_no_name(data):
+    assert message_name(data) == "?"

@@ -1,0 +1,186 @@
+"""How long the event loop is held, by what, and in which stage of a turn: a write waits for all of it.
+
+Agent ``a`` sends a batch that takes 70 ms to step, and ``b`` a small ``set`` meanwhile: ``b`` waits 70 ms, though the
+commit that it pays for took 0.2. So a *hold* is measured as a whole, from the first thing that is done after the loop
+was free until nothing follows from it that is done at once:
+
+- A turn, from its first event on. Its stages follow each other without a gap, so that what other callbacks took in
+  between is in it: ``step`` (until the last event is stepped and the turn comes to its end), ``ready`` (what is to be
+  written and sent), ``commit`` (to the disk), ``deliver`` (replies and messages leave, and the next turn is planned).
+- Frames that are answered at once and need no commit: most reads, and acknowledgements of peers.
+- Work outside of turns: bringing the journal into the tables, checkpoints, garbage.
+
+Of what holds the loop and is none of these (a TLS handshake, the libraries' own work), and of times in which the
+process did not run, timers tell that are there anyway: they come late.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from threading import get_ident
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from crdtsyncd.telemetry.commit_histogram import Durations
+
+if TYPE_CHECKING:
+    from crdtsync.core.interface import Event, Ready
+
+SLOW_TURN_S = 0.05
+"""No turn is to hold the loop for longer. A bound of :data:`crdtsyncd.telemetry.commit_histogram.BOUNDS_S`."""
+STAGES = ("step", "ready", "commit", "deliver")
+KINDS = ("full", "short", "at_once", "outside")
+"""Of holds; the first two are turns, see :mod:`crdtsync.core.fast_turn`."""
+UNMEASURED = "unmeasured"
+"""The kind of slow holds that only a late timer tells of."""
+WORK = (
+    "checkpoint", "digests", "disk", "flush", "garbage", "join", "metrics", "plan", "release", "settle", "usage",
+    "vacuum",
+)  # fmt: skip
+"""What is done in the background, as ``docs/monitoring.md`` explains it."""
+EVENTS_KEPT_MAX = 1024
+"""So many of a turn are kept until it is over, the last ones: what they write waits in memory for its commit anyway."""
+
+
+class Hold(NamedTuple):
+    """One that was slow. ``stages`` in seconds; ``work``: what ran in the background, likewise; ``events``: what it was
+    about, the last of it at least; ``ready``: what came of it, if anything did.
+    """
+
+    kind: str
+    held_s: float
+    stages: Mapping[str, float]
+    work: Mapping[str, float]
+    events: Sequence[Event]
+    ready: Ready | None
+
+
+class TurnTimes:
+    """Of one event loop, in whose thread all is called. ``tell`` is called with each slow hold.
+
+    The driver sets ``since_s`` when the loop begins to be held (0.0: it is free), and adds to ``events``. If a turn
+    follows it sets ``has_turn``, then when its stages ended (``stepped_s``, ``readied_s``, ``committed_s``), and calls
+    :meth:`over`; else it calls :meth:`at_once`.
+    """
+
+    __slots__ = (
+        "_collecting", "_commit", "_deliver", "_ready", "_step", "_tell", "_thread", "_work", "clock",
+        "committed_s", "events", "has_turn", "held", "held_s", "lag", "readied_s", "since_s", "slow", "stages",
+        "stepped_s", "work_sums",
+    )  # fmt: skip
+
+    def __init__(self, tell: Callable[[Hold], None], clock: Callable[[], float] = monotonic) -> None:
+        self._tell = tell
+        self.clock = clock
+        self._thread = get_ident()
+        self.since_s = self.stepped_s = self.readied_s = self.committed_s = 0.0
+        self.has_turn = False
+        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT_MAX)
+        self._work: dict[str, float] = {}
+        self._collecting: tuple[float, bool] | None = None
+        self.stages = {stage: Durations() for stage in STAGES}
+        self._step, self._ready, self._commit, self._deliver = self.stages.values()
+        self.held = {kind: Durations() for kind in KINDS}
+        self.held_s = 0.0
+        """The sum of all holds that are over."""
+        self.slow = dict.fromkeys((*KINDS, UNMEASURED), 0)
+        self.lag = Durations()
+        self.work_sums = dict.fromkeys(WORK, (0, 0.0))
+        """How often each kind of work ran in the background, and how long in all."""
+
+    # -- turns ---------------------------------------------------------------------------------------------------
+
+    def at_once(self) -> None:
+        """Nothing follows from what has been done; unless a turn is under way the loop is free."""
+        if not self.has_turn and self.since_s:
+            held_s = self.clock() - self.since_s
+            if held_s > SLOW_TURN_S:
+                self._was_slow("at_once", held_s, {})
+            self._free("at_once", held_s)
+
+    def over(self, kind: str, ready: Ready | None) -> None:
+        """A turn has ended; ``ready`` came of it, or it has failed: what that took counts as its last stage."""
+        now_s, stepped_s, readied_s, committed_s = self.clock(), self.stepped_s, self.readied_s, self.committed_s
+        since_s = self.since_s or stepped_s
+        self._step.note(stepped_s - since_s)
+        self._ready.note(readied_s - stepped_s)
+        self._commit.note(committed_s - readied_s)
+        self._deliver.note(now_s - committed_s)
+        held_s = now_s - since_s
+        if held_s > SLOW_TURN_S:
+            moments = (since_s, stepped_s, readied_s, committed_s, now_s)
+            took_s = (to - at for at, to in pairwise(moments))
+            self._was_slow(kind, held_s, dict(zip(STAGES, took_s, strict=True)), ready)
+        self.has_turn = False
+        self._free(kind, held_s)
+
+    def _free(self, kind: str, held_s: float) -> None:
+        """The loop is free again."""
+        self.since_s = 0.0
+        self.held_s += held_s
+        self.held[kind].note(held_s)
+        self.events.clear()
+        if self._work:
+            self._work.clear()
+
+    def _was_slow(self, kind: str, held_s: float, stages: Mapping[str, float], ready: Ready | None = None) -> None:
+        self.slow[kind] += 1
+        self._tell(Hold(kind, held_s, stages, dict(self._work), tuple(self.events), ready))
+
+    # -- work in the background ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def work(self, name: str) -> Iterator[None]:
+        """Around something of :data:`WORK` that is done in the loop's thread, without waiting.
+
+        Work within work counts for both.
+        """
+        started_s = self.clock()
+        is_first = self._hold(started_s)
+        try:
+            yield
+        finally:
+            self._worked(name, started_s, is_first)
+
+    def collected(self, phase: str, _info: Mapping[str, Any]) -> None:
+        """For :data:`gc.callbacks`: the interpreter looks for garbage, or has. Other threads hold up the loop too."""
+        if phase == "start":
+            now_s = self.clock()
+            self._collecting = (now_s, get_ident() == self._thread and self._hold(now_s))
+        elif self._collecting is not None:
+            started_s, is_first = self._collecting
+            self._collecting = None
+            self._worked("garbage", started_s, is_first)
+
+    def _hold(self, now_s: float) -> bool:
+        """The loop is held. Whether it was free before."""
+        if self.since_s:
+            return False
+        self.since_s = now_s
+        return True
+
+    def _worked(self, name: str, started_s: float, is_first: bool) -> None:
+        now_s = self.clock()
+        count, sum_s = self.work_sums[name]
+        self.work_sums[name] = (count + 1, sum_s + now_s - started_s)
+        self._work[name] = self._work.get(name, 0.0) + now_s - started_s
+        if is_first and not self.has_turn:
+            held_s = now_s - (self.since_s or now_s)
+            if held_s > SLOW_TURN_S:
+                self._was_slow("outside", held_s, {})
+            self._free("outside", held_s)
+
+    # -- timers that come late -----------------------------------------------------------------------------------
+
+    def came_late(self, lag_s: float, held_before_s: float) -> None:
+        """A timer came so late; ``held_before_s`` is what :attr:`held_s` was when it was set."""
+        self.lag.note(max(0.0, lag_s))
+        if lag_s <= SLOW_TURN_S:
+            return
+        under_way_s = self.clock() - self.since_s if self.since_s else 0.0
+        if lag_s - (self.held_s - held_before_s) - under_way_s > SLOW_TURN_S:
+            self.slow[UNMEASURED] += 1
+            self._tell(Hold(UNMEASURED, lag_s, {}, {}, (), None))
