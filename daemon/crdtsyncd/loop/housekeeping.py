@@ -99,7 +99,7 @@ class Housekeeping:
         times = self._house.times
         due_s, held_before_s = time.monotonic() + delay_s, times.held_s
         await asyncio.sleep(delay_s)
-        times.came_late(time.monotonic() - due_s, held_before_s)
+        times.came_late(due_s, held_before_s)
 
     def usages(self) -> Iterable[Usage]:
         """How full that is which the process itself keeps in bounds."""

@@ -71,7 +71,7 @@ class Planner:
 
     def _plan_now(self) -> None:
         """By a timer, which is there while there are turns: so it tells how late things are then."""
-        self._times.came_late(time.monotonic() - self._later_s, self._held_before_s)
+        self._times.came_late(self._later_s, self._held_before_s)
         with self._times.work("plan"):
             self.plan()
 

@@ -46,7 +46,8 @@ class SlowTurns:
         self._log("slow_turn", level="warning", kind=hold.kind, ms=_ms(hold.held_s), **self._described(hold), **more)
 
     def _described(self, hold: Hold) -> dict[str, object]:
-        fields: dict[str, object] = {f"{stage}_ms": _ms(took_s) for stage, took_s in hold.stages.items()}
+        fields: dict[str, object] = {"cpu_ms_max": _ms(hold.cpu_s_max)}
+        fields |= {f"{stage}_ms": _ms(took_s) for stage, took_s in hold.stages.items()}
         requests, agents, messages, others = self._of_events(hold.events)
         ready = hold.ready
         found = {

@@ -14,7 +14,7 @@ from crdtsync.core.storage.interface import Batch
 from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.messages import Ack, Changes, encode_message
 
-NO_EVENTS = Hold("outside", 0.1234, {}, {"settle": 0.12}, (), None)
+NO_EVENTS = Hold("outside", 0.1234, {}, {"settle": 0.12}, (), None, 0.1)
 
 
 class Log:
@@ -55,11 +55,12 @@ def test_it_names_requests_agents_messages_and_work(log: Log) -> None:
         Tick(),
     ]
     stages = {"step": 0.07, "ready": 0.001, "commit": 0.0105, "deliver": 0.0}
-    log.slow.tell(Hold("full", 0.0815, stages, {"garbage": 0.0234}, events, ready))
+    log.slow.tell(Hold("full", 0.0815, stages, {"garbage": 0.0234}, events, ready, 0.0712))
     small = len(asked(1, "set").payload)
     assert log.lines == [
         {
-            "kind": "full", "ms": 81.5, "step_ms": 70.0, "ready_ms": 1.0, "commit_ms": 10.5, "deliver_ms": 0.0,
+            "kind": "full", "ms": 81.5, "cpu_ms_max": 71.2,
+            "step_ms": 70.0, "ready_ms": 1.0, "commit_ms": 10.5, "deliver_ms": 0.0,
             "work_ms": {"garbage": 23.4},
             "requests": {
                 "batch": {"count": 1, "bytes": len(batched.payload)},
@@ -82,7 +83,7 @@ def test_it_names_requests_agents_messages_and_work(log: Log) -> None:
 
 def test_what_there_is_none_of_is_left_out(log: Log) -> None:
     log.slow.tell(NO_EVENTS)
-    assert log.lines == [{"kind": "outside", "ms": 123.4, "work_ms": {"settle": 120.0}}]
+    assert log.lines == [{"kind": "outside", "ms": 123.4, "cpu_ms_max": 100.0, "work_ms": {"settle": 120.0}}]
 
 
 def test_a_storm_does_not_fill_the_log(log: Log) -> None:
