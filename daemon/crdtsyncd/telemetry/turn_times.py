@@ -202,7 +202,7 @@ class TurnTimes:
             under_way_s = now_s - self.since_s if self.since_s else 0.0
             if lag_s - (self.held_s - held_before_s) - under_way_s > SLOW_TURN_S:
                 self.slow[UNMEASURED] += 1
-                self._tell(Hold(UNMEASURED, lag_s, {}, {}, (), None, min(lag_s, self._take_cpu_s())))
-        if now_s >= self._cpu_due_s:
+                self._tell(Hold(UNMEASURED, lag_s, {}, {}, (), None, min(lag_s, self._cpu_clock() - self._cpu_s)))
+        if now_s >= self._cpu_due_s and not self.since_s:  # amid a hold it would be lost what that has taken
             self._cpu_due_s = now_s + CPU_INTERVAL_S
             self._take_cpu_s()

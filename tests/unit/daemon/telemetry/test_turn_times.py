@@ -147,6 +147,14 @@ def test_of_a_slow_turn_is_known_how_much_of_it_was_spent_computing_at_most(loop
     assert loop.slow[1].cpu_s_max == loop.slow[1].held_s, "reads that came before it are in this, and it took no more"
 
 
+def test_a_timer_amid_a_slow_turn_takes_nothing_off_what_it_computed(loop: Loop) -> None:
+    loop.event(80)
+    loop.cpu_s += 0.06
+    loop.times.came_late(loop.now_s - 0.06, loop.times.held_s)
+    loop.end()
+    assert loop.slow[0].cpu_s_max == pytest.approx(0.06)
+
+
 def test_of_a_turn_with_very_many_events_the_last_are_kept(loop: Loop) -> None:
     for _ in range(EVENTS_KEPT_MAX):
         loop.event()
