@@ -69,6 +69,21 @@ def test_the_stages_of_a_turn_follow_each_other_without_a_gap(loop: Loop) -> Non
     assert loop.held() == {"full": (1, 21)}
 
 
+def test_each_stage_of_each_turn_is_counted_by_how_long_it_took(loop: Loop) -> None:
+    loop.event(0.05)
+    loop.end(0.15, 3, 10_000)
+    loop.event(0.3)
+    loop.end(kind="short")
+    loop.event(1, has_turn=False)
+    loop.times.at_once()
+    buckets = {
+        stage: [n for n, count in enumerate(times.counts) for _ in range(count)]
+        for stage, times in loop.times.stages.items()
+    }
+    assert buckets == {"step": [0, 2], "ready": [0, 1], "commit": [0, 5], "deliver": [0, len(BOUNDS_S)]}
+    assert loop.times.stages["ready"].counts[0] == 1, "also when somebody asks again"
+
+
 def test_a_turn_that_begins_with_its_end_has_taken_no_time_to_step(loop: Loop) -> None:
     """As at the start of the daemon, which ends a turn without an event."""
     loop.takes(7)
