@@ -132,3 +132,43 @@ async def test_what_delivering_brings_about_is_taken_in_once_it_is_over(driver: 
     await driver.breathe()
     await driver.breathe()
     assert agent.conn not in driver.core.desk.agents
+
+
+def holds(driver: Driver) -> dict[str, int]:
+    """How often the loop was held, by kind; it is free now."""
+    assert (driver.times.since_s, driver.times.has_turn, len(driver.times.events)) == (0.0, False, 0)
+    return {kind: sum(held.counts) for kind, held in driver.times.held.items()}
+
+
+async def test_what_holds_the_loop_is_measured_until_it_is_free(driver: Driver) -> None:
+    agent = Root(driver)
+    agent.ask(1, "hello", protocol=1, client=b"c" * 16, agent="root")
+    await driver.breathe()
+    before = holds(driver)
+    agent.ask(2, "set", key="k", value=b"\x01")
+    assert driver.times.has_turn
+    await driver.breathe()
+    after = holds(driver)
+    assert after["full"] + after["short"] == before["full"] + before["short"] + 1
+    driver._planner.plan()  # from now on it is known that nothing is due
+    for request in (3, 4):
+        agent.ask(request, "get", key="k")
+    assert driver.times.since_s > 0.0
+    driver.agent_served()
+    assert holds(driver) == after | {"at_once": after["at_once"] + 1}
+    assert [answer[0] for answer, _ in agent.heard] == [1, 2, 3, 4]
+
+
+async def test_a_step_or_a_turn_that_fails_frees_the_loop_too(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    times = driver.times
+    for owner, method in ((driver.core, "step"), (driver.core, "ready"), (driver.store, "commit")):
+        before = sum(sum(held.counts) for held in times.held.values())
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, method, fail)
+            driver.feed(Tick())
+            await asyncio.sleep(0)
+        assert sum(sum(held.counts) for held in times.held.values()) > before
+        assert bool(times.since_s) == times.has_turn == (driver._flush_due is not None), "but for a turn that followed"
