@@ -74,6 +74,7 @@ class ResolverNews:
         self._told: dict[int, dict[str, Resolvers]] = {}
         self._own = Resolvers(node)
         self._has_news = False
+        self._has_changed = False  # since peers were told last, so that some of it may be for them to know at once
         self._tell_s = 0.0
         self._due_s: dict[int, float] = {}
         self._lingering: dict[str, float] = {}
@@ -101,7 +102,7 @@ class ResolverNews:
         if not self.is_stale and ways is self._ways and now_s < min(self._lingering.values(), default=now_s + 1):
             return False
         self.is_stale = False
-        self._has_news = True
+        self._has_news = self._has_changed = True
         self._ways = ways
         for conn in [conn for conn in {*self._heard, *self._told, *self._due_s} if conn not in self._links]:
             for kept in (self._heard, self._told, self._due_s):
@@ -127,21 +128,25 @@ class ResolverNews:
                 del self._lingering[node]
 
     def _known(self, ways: Mapping[str, Way]) -> dict[str, tuple[int, NodeResolvers]]:
-        """What is known of each node, and over which connection: its own word, its peers', or that on the way to it."""
-        direct = {link.hello.node: conn for conn, link in self._links.items() if link.hello is not None}
-        found: dict[str, tuple[int, NodeResolvers]] = {}
+        """What is known of each node, and over which connection: its own word, its peers', or that on the way to it.
+
+        Two nodes that dial each other have two connections for a moment, of which one has told nothing yet, or never
+        will: the word over the other counts, and until there is one, that of a peer.
+        """
+        own: dict[str, tuple[int, NodeResolvers]] = {}
+        near: dict[str, tuple[int, NodeResolvers]] = {}
         further: dict[str, tuple[int, NodeResolvers]] = {}
         for conn, heard in sorted(self._heard.items()):
+            link = self._links[conn]
             for node, known in heard.items():
                 way = ways.get(node)
-                if node in direct:
-                    if direct[node] == conn:
-                        found[node] = conn, known
-                elif node in self._links[conn].nodes:
-                    found.setdefault(node, (conn, known))
+                if link.hello is not None and link.hello.node == node:
+                    own[node] = conn, known
+                elif node in link.nodes:
+                    near.setdefault(node, (conn, known))
                 elif way is not None and way.conn == conn:
                     further[node] = conn, known
-        return further | found
+        return further | near | own
 
     def ahead(self, space: str, key: str) -> list[Ahead]:
         """The nodes whose resolvers come before those of this one: the lower ones, and any that is at work on it."""
@@ -160,33 +165,39 @@ class ResolverNews:
         """What this node has to say of itself."""
         if own != self._own:
             self._own = own
-            self._has_news = True
+            self._has_news = self._has_changed = True
 
     def tell(self, now_s: float) -> None:
-        """Send what peers have not been told yet, now and then."""
+        """Send what peers have not been told yet: of a node that has come into a space at once, so that it is there
+        before the changes that come with it, and else now and then.
+        """
         if not self._has_news:
             return
         late: list[float] = []
         for conn, link in self._links.items():
             if link.hello is None or RESOLVERS not in link.hello.features:
                 continue
-            if now_s < self._due_s.get(conn, 0.0):
+            is_early = now_s < self._due_s.get(conn, 0.0)
+            if is_early:
                 late.append(self._due_s[conn])
-                continue
+                if not self._has_changed:
+                    continue
             near = {link.hello.node, *link.nodes}
             wanted = {node: told for node, (over, told) in self._relayed.items() if over != conn and node not in near}
             wanted[self._node] = self._own
-            if self._tell(link, wanted):
+            if self._tell(link, wanted, only_first=is_early) and not is_early:
                 self._due_s[conn] = now_s + TELL_INTERVAL_S
-        self._has_news, self._tell_s = bool(late), min(late, default=0.0)
+        self._has_news, self._has_changed, self._tell_s = bool(late), False, min(late, default=0.0)
 
-    def _tell(self, link: Link, wanted: dict[str, Resolvers]) -> bool:
-        """Whether there was something that this peer had not been told."""
+    def _tell(self, link: Link, wanted: dict[str, Resolvers], *, only_first: bool) -> bool:
+        """Whether there was something that this peer had not been told. ``only_first``: it is told alone of nodes in
+        spaces in which it knew of no resolver there.
+        """
         is_news = False
         told = self._told.setdefault(link.conn, {})
         for node in sorted(wanted.keys() | told.keys()):
-            message = _shared(wanted.get(node, Resolvers(node)), link)
-            if message == told.get(node, Resolvers(node)):
+            before, message = told.get(node, Resolvers(node)), _shared(wanted.get(node, Resolvers(node)), link)
+            if message == before or (only_first and _spaces(message) <= _spaces(before)):
                 continue
             if message.patterns:
                 told[node] = message
@@ -208,3 +219,7 @@ def _shared(message: Resolvers, link: Link) -> Resolvers:
     """What of it concerns spaces that the peer has too: of others it is not to learn."""
     patterns: tuple[ResolvedPattern, ...] = tuple(one for one in message.patterns if one.space in link.spaces)
     return Resolvers(message.node, patterns, tuple(one for one in message.keys if one.space in link.spaces))
+
+
+def _spaces(message: Resolvers) -> set[str]:
+    return {one.space for one in message.patterns}

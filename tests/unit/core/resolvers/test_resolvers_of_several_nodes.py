@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from random import Random
 
 import pytest
 
@@ -133,6 +134,85 @@ def test_two_sides_ask_one_each_and_their_answers_are_a_conflict_that_is_asked_o
     many[0].answer(event, "z")
     fleet.sync()
     assert [machine.agent().values("k") for machine in machines] == [["z"]] * 3
+
+
+# -- sides that meet ---------------------------------------------------------------------------------------------------
+
+
+def cut_off(machine: Machine) -> None:
+    for wire in list(machine.wires.values()):
+        wire.close()
+
+
+def parted(fleet: Fleet) -> list[Resolving]:
+    """The lowest node is cut off, and each side has settled what was written there; the resolvers, the lowest first."""
+    machines = in_order(fleet)
+    many = [Resolving(machine) for machine in machines]
+    fleet.run(0.3)
+    cut_off(machines[0])
+    fleet.run(2)
+    for number in (0, 1):
+        conflict(machines[number], "k", f"{number} a", f"{number} b")
+        fleet.sync()
+        (event,) = many[number].asked()
+        many[number].answer(event, f"{number}")
+    fleet.sync()
+    assert asked_of(many) == [[] for _ in many]
+    return many
+
+
+def test_nodes_that_dial_each_other_know_of_resolvers_from_the_connection_that_told(pair):
+    """The hello over a second connection comes before the answers over the first one."""
+    low, high = parted(pair)
+    wires = [pair.link(high.machine.name, low.machine.name), pair.link(low.machine.name, high.machine.name)]
+    for machine in (low.machine, high.machine):
+        machine.turn()
+    wires[0].deliver(low.machine)
+    wires[0].deliver(high.machine)
+    low.machine.turn()
+    wires[0].deliver(high.machine)
+    wires[1].deliver(high.machine, 1)
+    assert high.keys() == []
+    pair.run(1)
+    assert asked_of([low, high]) == [["k"], []]
+
+
+def test_a_node_that_comes_into_reach_is_told_of_before_its_changes(three):
+    """However little time has passed since the node between them told of something else."""
+    fleet, machines = three
+    many = parted(fleet)
+    low, _, between = machines
+    Resolving(between, "plan/**", "planner")
+    fleet.sync()
+    fleet.link(low.name, between.name)
+    fleet.sync()
+    assert asked_of(many) == [["k"], [], []]
+
+
+@pytest.mark.parametrize("names", ["ab", "abc"])
+def test_sides_that_meet_ask_once_in_whatever_order_frames_come(names):
+    for seed in range(30):
+        random = Random(seed)
+        with fleet_of(*names, linked=True) as fleet:
+            many = parted(fleet)
+            low, *others = [machine.name for machine in in_order(fleet)]
+            pairs = [ends for other in others for ends in ((low, other), (other, low))]
+            for ends in random.sample(pairs, len(pairs)):
+                fleet.link(*ends)
+            scramble(fleet, random)
+            fleet.run(2)
+            assert asked_of(many) == [["k"], *[[] for _ in others]], seed
+
+
+def scramble(fleet: Fleet, random: Random) -> None:
+    """Deliver some frames of some connection, and let some machine have its turn, until nothing is under way."""
+    machines = list(fleet.machines.values())
+    for machine in machines:
+        machine.turn()
+    while wires := [wire for wire in fleet.wires if any(wire.waiting)]:
+        wire = random.choice(wires)
+        wire.deliver(random.choice(wire.ends), random.randrange(1, 4))
+        random.choice(machines).turn()
 
 
 def test_a_node_two_links_away_counts_too():
