@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from crdtsync.core.agents import fast_set
+from crdtsync.core.background.trimming import Retention
 from crdtsync.core.fast_turn import ShortTurns
+from crdtsync.core.waiting.wait_queue import Waits
 from crdtsync.wire.tokens import VERSION_PREFIX, version_text
 from tests.simulator.agents import REGISTERS
 from tests.simulator.faults.planting import Patches, short_fault
@@ -37,28 +39,24 @@ def plain_writes_replace_without_a_word(patch: Patches):
 @short_fault("in a short turn")
 def short_turns_while_requests_wait(patch: Patches):
     """Who waits for a write, or for other nodes, is forgotten until something else happens."""
-    patch.setattr(ShortTurns, "is_enough", _enough(waits=False))
+    _blind(patch, Waits, "__len__", 0)
 
 
 @short_fault("in a short turn", is_tight=True)
 def short_turns_put_trimming_off(patch: Patches):
     """Log and history grow beyond their caps while plain writes come."""
-    patch.setattr(ShortTurns, "is_enough", _enough(retention=False))
+    _blind(patch, Retention, "is_due", False)
 
 
-def _enough(*, waits: bool = True, retention: bool = True):
-    """The look whether a turn may be a short one, without some of it."""
+def _blind(patch: Patches, owner: type, name: str, told: object):
+    """Whoever looks whether a turn may be a short one is told that by a method, and nobody else is."""
+    is_enough, says = ShortTurns.is_enough, getattr(owner, name)
 
-    def is_enough(self):
-        host, desk = self._host, self._host.desk
-        return (
-            host.now_s < self.until_s
-            and desk.is_short
-            and not (retention and host.retention.is_due(host.now_s))
-            and not (waits and len(desk.waits))
-            and not len(desk.long_reads)
-            and not desk.closes
-            and not host.resolvers.has_dockets
-        )
+    def look(turns):
+        setattr(owner, name, lambda *_: told)
+        try:
+            return is_enough(turns)
+        finally:
+            setattr(owner, name, says)
 
-    return is_enough
+    patch.setattr(ShortTurns, "is_enough", look)
