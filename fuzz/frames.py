@@ -1,10 +1,10 @@
 """Structure-aware fuzzing of both protocols against a real daemon: whatever comes in, it serves all others.
 
-Genuine frames are recorded from a working session: requests of every operation with the tokens, versions and dots of
-their replies; hellos, changes, acknowledgements and wants as a daemon itself sends them. They are mutated as bytes,
-as trees of msgpack (also inside the values, headers and tokens that travel as bytes), and as a stream. After each
-batch a bystander writes, reads and receives its watch's event. It fails on: a dead daemon, a bystander that waits
-a second, a bug in the log, and 64 MB of growth.
+Genuine frames are recorded from a working session: requests with the tokens, versions and dots of their replies, and
+from these one of every other operation on keys; hellos, changes, acknowledgements and wants as a daemon itself sends
+them. They are mutated as bytes, as trees of msgpack (also inside the values, headers and tokens that travel as bytes),
+and as a stream. After each batch a bystander writes, reads and receives its watch's event. It fails on: a dead daemon,
+a bystander that waits a second, a bug in the log, and 64 MB of growth.
 
     python -m fuzz frames --inputs 20000 --seed 1
     python -m fuzz peer --seconds 60
@@ -32,6 +32,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import connect
 
 from crdtsync.core.identity import LOOPBACK_CLUSTER
+from crdtsync.wire.requests import REQUESTS, Form
 from fuzz.messages import Chain, genuine_messages, yjs
 from fuzz.mutation import Mutator, Tree, packed
 from tests.harness import Daemon, RawAgent
@@ -98,6 +99,17 @@ def record_requests(daemon: Daemon) -> list[Tree]:
     return recorded
 
 
+def other_requests(recorded: list[Tree]) -> list[Tree]:
+    """A request of every operation on keys that was not recorded, with what was under the names of its arguments."""
+    names = {name for _, name, _ in recorded}
+    known = {argument: value for _, _, arguments in recorded for argument, value in arguments.items()}
+    return [
+        [2, name, {argument: known.get(argument, "r/a") for argument in sorted(request.arguments)}]
+        for name, request in REQUESTS.items()
+        if name not in names and request.form is not Form.NODE  # of those some change the node under test
+    ]
+
+
 # -- the targets ------------------------------------------------------------------------------------------------------
 
 
@@ -129,7 +141,8 @@ class Agents:
     def __init__(self, daemon: Daemon, rng: random.Random, totals: Totals) -> None:
         self.daemon, self.rng, self.totals = daemon, rng, totals
         self.mutator = Mutator(rng)
-        self.requests = record_requests(daemon)
+        recorded = record_requests(daemon)
+        self.requests = recorded + other_requests(recorded)
         for request in self.requests:
             self.mutator.learn(request)
         self._agent: RawAgent | None = None

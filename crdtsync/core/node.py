@@ -125,6 +125,7 @@ class Node:
         self.access_desk = AccessDesk(self, self.guard, random)
         self.desk = Desk(self, identity, storage)
         self.desk.add_requests({"status": status_request(self.desk), "explain": explain_request(self.desk)})
+        self.desk.check_requests()
         self.spaces.start()
         self.desk.access_changes.reload()
         self._handlers: dict[type, Callable[[Any], None]] = {

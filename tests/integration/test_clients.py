@@ -301,6 +301,21 @@ def move(door: Proxy, to: Daemon) -> None:
     door.drop()
 
 
+def test_a_session_that_asks_a_daemon_that_is_behind_for_its_reasons_reads_no_older_state_after(
+    pair: Cluster, moving: tuple[Client, Proxy]
+) -> None:
+    client, door = moving
+    client.set("plan", "v1")
+    wait_until_equal(pair)
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+    client.set("plan", "v2")
+    move(door, pair[1])
+    assert client.explain("plan")["values"][0]["value"] == "v1"
+    with pytest.raises(Timeout, match="it lacks 1 change of host-a"):
+        client.get("plan", timeout=0.5)
+
+
 def test_a_session_that_insists_on_writing_at_a_daemon_that_is_behind_makes_a_sibling(
     pair: Cluster, moving: tuple[Client, Proxy]
 ) -> None:

@@ -351,7 +351,7 @@ def test_who_came_back_after_its_certificate_had_expired_joins_again_and_changes
     run(a, "cluster", "init")
     b = hosts.start(
         "host-b",
-        program=f"{CHANGED}\nimport crdtsyncd.security.node_key\ncrdtsyncd.security.node_key.VALID_DAYS = -1\n{PROGRAM}",
+        program=f"{CHANGED}\nfrom crdtsyncd.security import node_key\nnode_key.VALID_DAYS = -1\n{PROGRAM}",
     )
     run(b, "cluster", "join", invite(a))
     b.client().append("log", "own")
@@ -395,7 +395,8 @@ def test_where_it_listens_is_kept_over_restarts(hosts: Hosts) -> None:
     spare = Daemon("unused", start=False)
     run(a, "cluster", "init", "--listen", spare.address)
     a.kill()
-    a.program = f"{CHANGED}\nimport crdtsyncd.peers.cluster_runtime\ncrdtsyncd.peers.cluster_runtime.REACH_INTERVAL_S = 0.2\n{PROGRAM}"
+    often = "from crdtsyncd.peers import cluster_runtime\ncluster_runtime.REACH_INTERVAL_S = 0.2"
+    a.program = f"{CHANGED}\n{often}\n{PROGRAM}"
     with socket.create_server((HOST, spare.port)):
         a.start()
         wait_until(lambda: "not_listening" in a.alarms(), what="it says so, and serves")

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _WATCHES_MAX = 16
-_PLACELESS = ("wait", "unwatch", "status")
 
 
 class Horizon:
@@ -117,8 +116,10 @@ class Horizon:
         """
         if not self.unconfirmed:
             return False
+        from crdtsync.wire.requests import WITHOUT_NEED
+
         need = self.unconfirmed.get(arguments.get("space") or self.space)
-        if need is None or operation in _PLACELESS:
+        if need is None or operation in WITHOUT_NEED:
             arguments.pop("need", None)
             return False
         arguments["need"] = need

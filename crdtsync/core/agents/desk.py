@@ -48,6 +48,7 @@ from crdtsync.wire.limits import (
     is_space_name,
     shown,
 )
+from crdtsync.wire.requests import REQUESTS, WITHOUT_NEED, Form
 from crdtsync.wire.tokens import decode_token
 
 SETTLE_BYTES_MAX = 4 * 1024 * 1024
@@ -92,6 +93,13 @@ class Desk:
         """Answer these too."""
         self._others.update(handlers)
         self.requests.update(dict.fromkeys(handlers, 0))
+
+    def check_requests(self) -> None:
+        """Hold what is answered here against the one table of requests, when all that answer have been added."""
+        others = set(REQUESTS) ^ set(self.requests)
+        for form, answered in ((Form.READ, READS), (Form.WRITE, WRITES)):
+            others |= {name for name, request in REQUESTS.items() if request.form is form} ^ set(answered)
+        assert not others, f"not answered as crdtsync.wire.requests says: {', '.join(sorted(others))}"
 
     # -- connections ---------------------------------------------------------------------------------------
 
@@ -187,7 +195,7 @@ class Desk:
             return self._hello(agent, args)
         if name in self.requests:
             self.host.guard.check(agent, name, args)
-        if "need" in args and name not in _PLACELESS:
+        if "need" in args and name not in WITHOUT_NEED:
             replica = self.replica_of(agent, args)
             needed = need_in(replica, args["need"])
             if not covers(replica.vector, needed):
@@ -386,7 +394,3 @@ class Desk:
         if "current" in fields and len(pack(fields)) > AGENT_FRAME_BYTES_MAX:
             fields["current"] = None
         self.replies.append(Reply(conn, request, frame(pack([request, 1, fields])), stands))
-
-
-_PLACELESS = ("wait", "unwatch", "status", "explain")
-"""Requests that show nothing of a space, whatever their session has seen of it."""

@@ -68,7 +68,7 @@ def test_an_answer_that_was_not_asked_for_it_confirms_nothing(horizon):
     assert needed(horizon) == token(a=7)
 
 
-@pytest.mark.parametrize("operation", ["wait", "status", "unwatch"])
+@pytest.mark.parametrize("operation", ["explain", "status", "unwatch", "wait"])
 def test_what_shows_nothing_of_a_space_needs_nothing(horizon, operation):
     horizon.add(token(a=1))
     assert needed(horizon, operation) is None

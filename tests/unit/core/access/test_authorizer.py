@@ -11,6 +11,7 @@ from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.errors import NoSpace
 from crdtsync.wire.agent_keys import decode_agent_key, encode_agent_key
 from crdtsync.wire.codec import pack
+from crdtsync.wire.requests import REQUESTS
 from tests.unit.core.fleet import Refusal
 from tests.unit.core.rights import (
     STRANGER,
@@ -32,9 +33,21 @@ __all__ = ["machine", "pair", "root"]  # the fixtures
 # -- the table -------------------------------------------------------------------------------------------------------
 
 
-def test_every_request_has_its_line_in_the_table_and_no_other_has(machine):
-    assert set(NEEDED) == set(machine.node.desk.requests)
+def test_every_write_needs_the_right_to_write():
     assert all(NEEDED[name].right >= Right.WRITE for name in WRITES)
+
+
+@pytest.mark.parametrize("change", ["one is missing", "one is unknown", "a read is called a write"])
+def test_a_node_does_not_start_with_requests_that_are_not_those_of_the_table(machine, monkeypatch, change):
+    match change:
+        case "one is missing":
+            monkeypatch.delitem(REQUESTS, "cluster_members")
+        case "one is unknown":
+            monkeypatch.setitem(REQUESTS, "cluster_members_2", REQUESTS["cluster_members"])
+        case "a read is called a write":
+            monkeypatch.setitem(REQUESTS, "get", REQUESTS["set"])
+    with pytest.raises(AssertionError, match="get" if "read" in change else "cluster_members"):
+        machine.restart()
 
 
 def test_a_request_that_nobody_thought_of_is_for_the_host_alone(machine, root, monkeypatch):
