@@ -1,9 +1,5 @@
-"""Messages of nodes with the feature ``digests``: whether their replicas are equal, and what is to be done if not.
-
-=========  =================================================================================
-DIGESTS    ``[20, space, epoch, cut, digest, texts]``: at this cut, what my state and my texts add up to
-REMOVED    ``[21, space, epoch, [[key, writer, seq, n], …]]``: values of yours that I know to have been removed
-=========  =================================================================================
+"""Messages of nodes with the feature ``digests``: whether their replicas are equal, and what is to be done if not;
+see :mod:`crdtsync.wire.peer.messages`.
 """
 
 from __future__ import annotations

@@ -1,33 +1,42 @@
 """What peers say to each other: one msgpack array per websocket message, the first element its type.
 
-==========  =======================================================================================
-HELLO       ``[1, {…}]``: who I am, and the frontier of every space that I replicate
-CHANGES     ``[2, space, epoch, [body, …]]``: changes, in an order in which they can be applied; then ``true`` if nobody
-            at the sender waits for their acknowledgement
-ACK         ``[3, bytes, [[space, epoch, [writer, seq, …], cut, digest], …]]``: what I have on disk
-WANT        ``[4, space, epoch, [writer, seq, hash8, …]]``: start over, from this frontier
-LINKS       ``[5, [node id, …]]``: the nodes that I am connected to
-STOP        ``[6, space, code, message]``: I stopped syncing this space with you, and why
-OFFER       ``[7, space, epoch]``: what you lack is no longer in my log, or would be too much: take a snapshot
-TAKE        ``[8, space, epoch, snapshot, part]``: send me a snapshot (empty id), or this one on from that part
-PART        ``[9, space, epoch, snapshot, part, bytes, hash8, is_last]``: one part of it
-RESOLVERS   ``[10, node id, [[space, pattern, ms], …], [[space, key, asked], …]]``: who resolves what at a node
-PROBE       ``[11, number]``: are you getting anywhere?
-PROBED      ``[12, number, time_ms]``: yes; and it is so late here
+=========  =========================================================================================
+HELLO      ``[1, {…}]``: who I am, and the frontier of every space that I replicate
+CHANGES    ``[2, space, epoch, [body, …]]``: changes, in an order in which they can be applied; then ``true`` if nobody
+           at the sender waits for their acknowledgement
+ACK        ``[3, bytes, [[space, epoch, [writer, seq, …], cut, digest], …]]``: what I have on disk
+WANT       ``[4, space, epoch, [writer, seq, hash8, …]]``: start over, from this frontier
+LINKS      ``[5, [node id, …]]``: the nodes that I am connected to
+STOP       ``[6, space, code, message]``: I stopped syncing this space with you, and why
+OFFER      ``[7, space, epoch]``: what you lack is no longer in my log, or would be too much: take a snapshot
+TAKE       ``[8, space, epoch, snapshot, part]``: send me a snapshot (empty id), or this one on from that part
+PART       ``[9, space, epoch, snapshot, part, bytes, hash8, is_last]``: one part of it
+RESOLVERS  ``[10, node id, [[space, pattern, ms], …], [[space, key, asked], …]]``: who resolves what at a node
+PROBE      ``[11, number]``: are you getting anywhere?
+PROBED     ``[12, number, time_ms]``: yes; and it is so late here
+RELAYS     ``[13, wanted, [[space, [node id, …]], …]]``: do, or do not, relay changes of these nodes to me; an empty
+           space stands for all that every node may hold
+ASK        ``[14, node id, round, [[space, epoch, [writer, …]], …]]``: that node asks all how much they have of these
+HOLDING    ``[15, node id, [[space, epoch, node id, name, database, [writer, seq, …]], …]]``: what nodes that the sender
+           has heard of have on disk, for the one that asked
+REACHED    ``[16, [[node id, hops], …]]``: the nodes that I reach over others, and over how many connections
+DIGESTS    ``[20, space, epoch, cut, digest, texts]``: at this cut, what my state and my texts add up to
+REMOVED    ``[21, space, epoch, [[key, writer, seq, n], …]]``: values of yours that I know to have been removed
+=========  =========================================================================================
 
-OFFER, TAKE and PART go only to a node whose HELLO names the feature ``snapshots``, RESOLVERS to one that names
-``resolvers``, PROBE and PROBED to one that names ``probes``, DIGESTS and REMOVED to one that names ``digests``. What a
-part holds, and how it is compressed for a node that names ``deflate``, is :mod:`crdtsync.wire.peer.snapshot`.
-=======
-RELAYS      ``[13, wanted, [[space, [node id, …]], …]]``: do, or do not, relay changes of these nodes to me
-ASK         ``[14, node id, round, [[space, epoch, [writer, …]], …]]``: that node asks all how much they have of these
-HOLDING     ``[15, node id, [[space, epoch, [[node id, name, database, [writer, seq, …]], …]], …]]``: what nodes that
-            the sender has heard of have on disk, for the one that asked
-==========  =======================================================================================
+The map of a HELLO has ``protocol``, ``features`` (a list of names), ``node``, ``name``, ``cluster`` and ``database``
+(bytes), ``time_ms``, and ``spaces``: by name, ``[epoch, [writer, seq, hash8, …]]``.
 
-OFFER, TAKE and PART go only to a node whose HELLO names the feature ``snapshots``, RESOLVERS to one that names
-``resolvers``, PROBE and PROBED to one that names ``probes``, RELAYS, ASK, HOLDING and REACHED to one that names
-``mesh``. What a part holds is :mod:`crdtsync.wire.peer.snapshot`. Two more are in :mod:`crdtsync.wire.peer.comparing`.
+Some messages go only to a node whose HELLO names a feature:
+
+=============  =========================================================================================
+``snapshots``  OFFER, TAKE and PART; what a part holds is :mod:`crdtsync.wire.peer.snapshot`
+``deflate``    parts that are compressed, as that module says
+``resolvers``  RESOLVERS
+``probes``     PROBE and PROBED
+``mesh``       RELAYS, ASK, HOLDING and REACHED
+``digests``    DIGESTS and REMOVED
+=============  =========================================================================================
 
 Unknown types, and elements after the known ones, come from newer versions and are ignored.
 """

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import get_args
 
 import pytest
@@ -16,6 +17,7 @@ from crdtsync.causality import SEQ_MAX, WRITER_MAX, Dot
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
+from crdtsync.wire.peer import messages
 from crdtsync.wire.peer.comparing import Digests, Removed
 from crdtsync.wire.peer.meshing import ASKED_WRITERS_MAX, HOPS_MAX, Ask, Asked, Held, Holding, Reached, Relays
 from crdtsync.wire.peer.messages import (
@@ -112,6 +114,18 @@ EXAMPLES = [
     Resolvers("n", (ResolvedPattern("default", "plan/**", 30_000),), (HandledKey("default", "plan/goal", 1),)),
 ]
 IDS_OF_EXAMPLES = [type(example).__name__ for example in EXAMPLES]
+
+
+def test_the_table_has_a_row_for_each_message_with_the_number_that_goes_out():
+    said = re.findall(r"^([A-Z]+) +``\[(\d+),", messages.__doc__ or "", re.MULTILINE)
+    assert [name for name, _ in said] == [kind.__name__.upper() for kind in get_args(Message)]
+    more = [
+        Offer("default", 0), Take("default", 0, b"", 0), Part("default", 0, b"i" * 16, 0, b"d", b"12345678", True),
+        Probe(1), Probed(1, 2), Relays(True, {"": frozenset({"n"})}), Ask("n", 1, (Asked("default", 0, (5,)),)),
+        Holding("n", (Held("default", 0, "n", "host", b"d", {5: 2}),)), Reached({"n": 2}),
+    ]  # fmt: skip
+    sent = {type(one).__name__.upper(): str(unpack(encode_message(one))[0]) for one in EXAMPLES + more}
+    assert dict(said) == sent
 
 
 @given(MESSAGES)
