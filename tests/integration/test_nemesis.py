@@ -6,7 +6,11 @@ import random
 
 import pytest
 
+from tests.harness.cluster import wait_until
+from tests.harness.daemon import Daemon
 from tests.harness.lan import has_namespaces
+from tests.nemesis.agents import Watcher
+from tests.nemesis.history import History
 from tests.nemesis.plants import PLANTS
 from tests.nemesis.run import Plan, run
 
@@ -27,6 +31,21 @@ def test_some_seconds_of_everything_that_goes_wrong() -> None:
     assert not report.found, "\n".join([f"./dev nemesis --seed {plan.seed}", *report.lines()])
     assert sum(report.faults.values()) >= 4, report.lines()
     assert sum(op.outcome == "done" for op in report.history.ops) > 200, report.lines()
+
+
+def test_a_watcher_whose_daemon_is_down_when_it_begins_follows_it_when_it_comes() -> None:
+    with Daemon("a", start=False) as daemon:
+        watcher = Watcher("a", daemon.socket, History())
+        watcher.start()
+        daemon.start()
+        try:
+            with daemon.client() as client:
+                client.set("own/a0", 1)
+            wait_until(lambda: watcher.failure or watcher.seen == {"own/a0": 1})
+        finally:
+            watcher.end()
+            watcher.join(20)
+        assert watcher.failure is None
 
 
 @pytest.mark.timeout(300)

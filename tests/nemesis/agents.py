@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from crdtsync import Client
+from crdtsync.client import Watch
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, OutcomeUnknown, Refused, Timeout
 from tests.nemesis.history import History, Op, Outcome
 
@@ -244,17 +246,25 @@ class Watcher(threading.Thread):
     def run(self) -> None:
         """The thread."""
         try:
-            with Client(self._socket, agent=self.name, timeout=60) as client, client.watch("own/") as watch:
-                while not self._ended.is_set():
-                    try:
-                        event = watch.next(0.3)
-                    except (Timeout, DaemonUnavailable):
-                        continue
-                    for each in [event, *event.events] if event is not None else []:
-                        if each.key is not None and isinstance(each.value, int):
-                            self._note(each.key, each.value)
+            while not self._ended.wait(0.1):
+                with (
+                    suppress(DaemonUnavailable),  # it may be down when it is asked first; later a watch outlasts that
+                    Client(self._socket, agent=self.name, timeout=60) as client,
+                    client.watch("own/") as watch,
+                ):
+                    self._follow(watch)
         except BaseException as error:  # noqa: BLE001  # raised by whoever waits for the thread
             self.failure = error
+
+    def _follow(self, watch: Watch) -> None:
+        while not self._ended.is_set():
+            try:
+                event = watch.next(0.3)
+            except (Timeout, DaemonUnavailable):
+                continue
+            for each in [event, *event.events] if event is not None else []:
+                if each.key is not None and isinstance(each.value, int):
+                    self._note(each.key, each.value)
 
     def _note(self, key: str, value: int) -> None:
         self.seen[key] = value
