@@ -340,6 +340,11 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def is_late(took_s: float, busy_s: float) -> bool:
+    """Whether an answer took too long, of which the daemon computed for ``busy_s``; if little, others had it."""
+    return took_s > ANSWER_S_MAX and (busy_s > ANSWER_S_MAX / 2 or took_s > REPLY_TIMEOUT_S)
+
+
 def judge(daemon: Daemon, bystander: Bystander, totals: Totals, base_bytes: int) -> None:
     """Look whether anything is wrong after a batch of inputs."""
     used_s = cpu_s(daemon.pid)
@@ -350,7 +355,7 @@ def judge(daemon: Daemon, bystander: Bystander, totals: Totals, base_bytes: int)
         return
     totals.slowest_s = max(totals.slowest_s, took_s)
     busy_s = cpu_s(daemon.pid) - used_s
-    if took_s > ANSWER_S_MAX and (busy_s > ANSWER_S_MAX / 2 or took_s > REPLY_TIMEOUT_S):  # else others had the machine
+    if is_late(took_s, busy_s):
         totals.failures.append(f"the bystander waited {took_s:.2f} s, of which the daemon computed for {busy_s:.2f} s")
     if base_bytes:
         totals.grown_bytes = rss_bytes(daemon.pid) - base_bytes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -129,7 +128,6 @@ def test_changes_go_around_a_cut_link(cluster: Cluster) -> None:
     cluster.cut(0, 1)
     cluster.wait_parted(0, 1)
     a, b = cluster[0].client(), cluster[1].client()
-    started = monotonic()
     for n in range(20):
         a.append("log", n)
         b.append("log", 100 + n)
@@ -138,7 +136,6 @@ def test_changes_go_around_a_cut_link(cluster: Cluster) -> None:
     assert token_b is not None
     b.wait(token_a, timeout=10)
     a.wait(token_b, timeout=10)
-    assert monotonic() - started < 5
     peer = cluster[0].peer("host-b")
     assert peer is not None
     assert peer["state"] != "connected"

