@@ -341,7 +341,7 @@ def cpu_s(pid: int) -> float:
 
 
 def is_late(took_s: float, busy_s: float) -> bool:
-    """Whether an answer took too long, of which the daemon computed for ``busy_s``; if little, others had it."""
+    """Whether an answer took too long and the daemon computed for much of that time: else others had the machine."""
     return took_s > ANSWER_S_MAX and (busy_s > ANSWER_S_MAX / 2 or took_s > REPLY_TIMEOUT_S)
 
 
