@@ -402,6 +402,8 @@ class Sync:
             for name, here in list(link.spaces.items()):
                 if name not in self.replicas or self.replicas[name].epoch != here.epoch:
                     self._part(link, name)
+                else:
+                    here.ack_writers &= self.replicas[name].vector.keys()
         self.transfers.reload(now_s, refusal)
         self.comparer.reload()
         self.mesh.inquiries.questions.clear()  # what they know of this node may not have come to its disk

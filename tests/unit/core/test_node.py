@@ -180,11 +180,12 @@ def test_a_refused_commit_sends_nothing_and_peers_start_over(pair):
     assert b.agent().get("k") == 2
 
 
-def test_turns_between_a_refused_commit_and_the_end_of_its_connections(node):
+@pytest.mark.parametrize("is_patient", [False, True])
+def test_turns_between_a_refused_commit_and_the_end_of_its_connections(node, is_patient):
     """The driver closes the connections; until they are gone there are more turns."""
     stranger = Stranger(node)
     ann = node.agent("ann")
-    stranger.say(Changes("default", 0, [chain(77, 1)[0].body]))
+    stranger.say(Changes("default", 0, [chain(77, 1)[0].body], is_patient))
     node.node.persist_failed(node.node.ready(), FULL)
     node.fleet.pass_time(1.5)
     node.turn()
