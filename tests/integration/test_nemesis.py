@@ -25,7 +25,7 @@ SECONDS = 8.0
 def test_some_seconds_of_everything_that_goes_wrong() -> None:
     plan = Plan(
         SECONDS, random.SystemRandom().randrange(1_000_000), agents_per_host=2, fault_pause_s=0.2,
-        fault_hold_s=(0.3, 1.5), faults_at_once=3,
+        fault_hold_s=(0.3, 1.5), faults_at_once=3, faults_min=4,
     )  # fmt: skip
     report = run(plan)
     assert not report.found, "\n".join([f"./dev nemesis --seed {plan.seed}", *report.lines()])

@@ -32,6 +32,8 @@ class Nemesis:
     only: tuple[str, ...] = ()
     faults_max: int | None = None
     """Begin no more than so many."""
+    faults_min: int = 0
+    """Go on until there were so many, however long that takes."""
     counts: dict[str, int] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     _busy: set[str] = field(default_factory=set)
@@ -61,7 +63,7 @@ class Nemesis:
     def _guarded(self, rng: random.Random, until_s: float, pause_s: float, hold_s: tuple[float, float]) -> None:
         deck: list[str] = []
         try:
-            while self.history.now_s() < until_s and not self._over.is_set() and not self._is_enough():
+            while not (self._over.is_set() or self._is_enough() or self._is_over(until_s)):
                 if not deck:  # each of them once before any comes twice
                     deck = [name for name in FAULTS if self._can(name)]
                     rng.shuffle(deck)
@@ -69,6 +71,9 @@ class Nemesis:
                 self._over.wait(pause_s * rng.uniform(0.5, 1.5))
         except BaseException as error:  # noqa: BLE001  # judged with the rest
             self.failures.append(f"the nemesis failed: {type(error).__name__}: {error}")
+
+    def _is_over(self, until_s: float) -> bool:
+        return self.history.now_s() >= until_s and sum(self.counts.values()) >= self.faults_min
 
     def _is_enough(self) -> bool:
         return self.faults_max is not None and sum(self.counts.values()) >= self.faults_max

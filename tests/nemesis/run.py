@@ -39,6 +39,7 @@ class Plan:
     only: tuple[str, ...] = ()
     """Faults by name; for none all, or those by which the plant shows."""
     faults_max: int | None = None
+    faults_min: int = 0
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -104,7 +105,10 @@ def _run(plan: Plan, hosts: Hosts, say: Say) -> Report:
         for name in names
     ]
     watchers = [Watcher(name, sockets[name], history) for name in hosts.names]
-    nemesis = Nemesis(hosts, history, random.Random(plan.seed), only=plan.faults, faults_max=plan.faults_max)
+    nemesis = Nemesis(
+        hosts, history, random.Random(plan.seed), only=plan.faults, faults_max=plan.faults_max,
+        faults_min=plan.faults_min,
+    )  # fmt: skip
     for name, program in nemesis.left_out().items():
         say(f"left out: {name}, which needs {program}")
     for each in [*watchers, *agents]:
