@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, Hlc, VersionVector, Writer, flatten
 from crdtsync.errors import InvalidEncoding, TooLarge
-from crdtsync.wire.codec import check_items, check_value, pack, unpack
+from crdtsync.wire.codec import check_items, check_value, new_row, pack, unpack
 from crdtsync.wire.limits import (
     CHANGE_BYTES_MAX,
     CHANGE_DEPS_MAX,
@@ -252,13 +252,11 @@ def _change(fields: list[Any], values: list[Any]) -> Change:
         agent,
         idempotency,
         ops,
-        _origin(origin),
+        None if origin is None else _origin(origin),
     )
 
 
-def _origin(plain: Any) -> tuple[str, str] | None:
-    if plain is None:
-        return None
+def _origin(plain: Any) -> tuple[str, str]:
     node, name = plain
     if type(node) is not str or not 1 <= len(node) <= NAME_CHARS_MAX or not is_name(name):
         raise ValueError("origin")
@@ -283,21 +281,23 @@ def _op(plain: list[Any], values: Any) -> Op:
     elif has_value is not False:
         raise ValueError("value flag")
     blind = len(plain) > 6 and plain[6] is True
-    return Op(key, sub, _bounded(kind, 0, 1 << 16), value, hashed, _removes(removes), attrs, blind)
+    dots = () if removes is None else _removes(removes)
+    op: Op = new_row(Op, (key, sub, _bounded(kind, 0, 1 << 16), value, hashed, dots, attrs, blind))
+    return op
 
 
 def _value(plain: Any) -> tuple[bytes | None, bytes]:
+    if type(plain) is bytes and len(plain) <= VALUE_BYTES_MAX:
+        return plain, value_hash(plain)
     if type(plain) is list and len(plain) == 1 and len(_bytes(plain[0])) == HASH_BYTES:
         return None, plain[0]
-    if len(_bytes(plain)) > VALUE_BYTES_MAX:
-        raise ValueError(f"a value of {len(plain):,} bytes")
-    return plain, value_hash(plain)
+    raise ValueError(f"a value of {len(_bytes(plain)):,} bytes")
 
 
 def _removes(plain: Any) -> tuple[Dot, ...] | RemoveRange:
-    if plain is None:
-        return ()
     if type(plain) is list:
+        if len(plain) == 3:
+            return (_dot(*plain),)
         if len(plain) % 3:
             raise ValueError("removed dots")
         return tuple([_dot(plain[i], plain[i + 1], plain[i + 2]) for i in range(0, len(plain), 3)])
@@ -314,18 +314,27 @@ def _removes(plain: Any) -> tuple[Dot, ...] | RemoveRange:
 
 
 def _deps(flat: Any) -> tuple[Dep, ...]:
+    if flat == []:
+        return ()
     if len(flat) % 3 or len(flat) > 3 * CHANGE_DEPS_MAX:
         raise ValueError("deps")
-    return tuple(
-        [
-            Dep(Writer(_bounded(flat[i], 1, WRITER_MAX)), _bounded(flat[i + 1], 1, SEQ_MAX), _short_hash(flat[i + 2]))
-            for i in range(0, len(flat), 3)
-        ]
-    )
+    return tuple([_dep(flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3)])
+
+
+def _dep(writer: Any, seq: Any, short_hash: Any) -> Dep:
+    if type(writer) is not int or type(seq) is not int or not (0 < writer <= WRITER_MAX and 0 < seq <= SEQ_MAX):
+        raise ValueError(f"{shown(writer)} and {shown(seq)} are no writer and number of a change")
+    dep: Dep = new_row(Dep, (writer, seq, _short_hash(short_hash)))
+    return dep
 
 
 def _dot(writer: Any, seq: Any, n: Any) -> Dot:
-    return Dot(Writer(_bounded(writer, 1, WRITER_MAX)), _bounded(seq, 1, SEQ_MAX), _bounded(n, 0, CHANGE_OPS_MAX))
+    if type(writer) is not int or type(seq) is not int or type(n) is not int:
+        raise ValueError(f"{shown(writer)}, {shown(seq)} and {shown(n)} are no dot")
+    if not (0 < writer <= WRITER_MAX and 0 < seq <= SEQ_MAX and 0 <= n <= CHANGE_OPS_MAX):
+        raise ValueError(f"{writer}, {seq} and {n} are no dot")
+    dot: Dot = new_row(Dot, (writer, seq, n))
+    return dot
 
 
 def _short_hash(plain: Any) -> bytes:

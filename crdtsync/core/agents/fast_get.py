@@ -14,7 +14,7 @@ from crdtsync.core.access.requirements import Right
 from crdtsync.core.agents.connection import Reply
 from crdtsync.core.agents.fast_set import session_of
 from crdtsync.wire.change import Kind
-from crdtsync.wire.codec import pack
+from crdtsync.wire.codec import new_row, pack
 from crdtsync.wire.framing import frame
 from crdtsync.wire.tokens import known_version_text
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _ARGUMENTS = frozenset({"key", "agent", "space"})
 _READ = int(Right.READ)
 _REGISTER = int(Kind.REGISTER)
-_row: Any = tuple.__new__  # as in crdtsync.core.agents.fast_set
 
 
 def read_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]) -> bool:
@@ -57,9 +56,9 @@ def read_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]
         if point is None or point[0] != (replica.position, replica.writer) or agent.told.get(space) != point[1]:
             news = desk.news(conn, request, replica)
             if news is not None:
-                desk.replies.append(_row(Reply, (conn, None, frame(news), False)))
+                desk.replies.append(new_row(Reply, (conn, None, frame(news), False)))
     version = known_version_text(entry.hlc, *entry.dot)
     result = {"value": entry.value, "kind": "register", "version": version, "siblings": 0}
     packed = pack([request, 0, result])
-    desk.replies.append(_row(Reply, (conn, request, len(packed).to_bytes(4, "big") + packed, False)))
+    desk.replies.append(new_row(Reply, (conn, request, len(packed).to_bytes(4, "big") + packed, False)))
     return True

@@ -16,11 +16,10 @@ from crdtsync.causality import hlc_ms
 from crdtsync.core.access.requirements import Right
 from crdtsync.core.agents.connection import Reply
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.replica.put_register import DEPS_MAX, put_plainly
 from crdtsync.core.replica.replica import Applied
 from crdtsync.errors import InvalidEncoding, NotAllowed
 from crdtsync.wire.change import FORMAT, Change, Kind, Op, value_hash
-from crdtsync.wire.codec import check_value, pack, unpack
+from crdtsync.wire.codec import check_value, new_row, pack, unpack
 from crdtsync.wire.limits import VALUE_BYTES_MAX, is_name, key_fault
 from crdtsync.wire.tokens import TOKEN_PREFIX, known_version_text, token_text, version_text
 
@@ -30,10 +29,11 @@ if TYPE_CHECKING:
     from crdtsync.core.kinds.arguments import Result
     from crdtsync.core.replica.replica import Replica
 
+DEPS_MAX = 64
+"""With more of them a change may come near to its bound, which is not looked at here."""
 _ARGUMENTS = frozenset({"key", "value", "n", "seen", "agent", "space"})
 _PLAIN_TYPES = frozenset({str, int, bytes, bool, type(None)})
 _REGISTER = int(Kind.REGISTER)
-_row: Any = tuple.__new__  # what a NamedTuple's own constructor does in the end, without a call of Python's
 
 
 def write_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]) -> bool:
@@ -52,7 +52,7 @@ def write_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any
     host.outcome(desk.outcomes.remember(agent.client, args["n"], result, packed, host.now_ms))
     payload = b"\x93" + pack(request) + b"\x00" + packed
     reply = len(payload).to_bytes(4, "big") + payload
-    desk.replies.append(_row(Reply, (agent.conn, request, reply, False)))
+    desk.replies.append(new_row(Reply, (agent.conn, request, reply, False)))
     return True
 
 
@@ -135,7 +135,7 @@ def _commit(
     hashed = value_hash(value)
     removed = [] if gone is None else [*gone.dot]
     removes = () if gone is None else (gone.dot,)
-    op = _row(Op, (key, None, Kind.REGISTER, value, hashed, removes, None, is_blind))
+    op = new_row(Op, (key, None, Kind.REGISTER, value, hashed, removes, None, is_blind))
     deps = replica.deps() if replica.since_own else ()
     hlc = replica.clock.tick(now_ms)
     change = Change(writer, seq, deps, replica.hashes[writer], hlc, agent, idempotency, (op,))
@@ -145,7 +145,7 @@ def _commit(
     flat_deps = [part for dep in deps for part in dep] if deps else []
     header = pack([FORMAT, writer, seq, flat_deps, change.prev_hash, hlc, agent, idempotency, [plain_op], None])
     replica.codec.seal_one(change, header, value, hashed)
-    applied = put_plainly(replica, change, gone, now_ms, own=True)
+    applied = replica.apply(change, now_ms, own=True)
     replica.since_own.clear()
     return applied
 

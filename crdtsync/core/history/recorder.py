@@ -18,16 +18,17 @@ from crdtsync.core.history.removal_reason import Fate, fates_of
 from crdtsync.core.storage.interface import PastRow, Removal, RemovalRow, RemovedRow, pack_vector
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.wire.change import Change, Op, RemoveRange, flat_removes
-from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.codec import new_row, pack, unpack
 from crdtsync.wire.tokens import encode_dot, encode_token
 
 if TYPE_CHECKING:
     from crdtsync.core.replica.replica import Replica
 
-_row: Any = tuple.__new__  # what a NamedTuple's own constructor does in the end, without a call of Python's
 
 _BLIND = 2
-_NOTHING = pack(None)
+_SET = "set"
+_BLINDLY = b"\x81\x02"  # the map {_BLIND: …}
+NOTHING_SEEN = pack(None)
 
 
 class Seen(NamedTuple):
@@ -44,7 +45,7 @@ class Seen(NamedTuple):
 def seen_by(op: Op) -> bytes:
     """What an operation takes the place of, as an entry's row has it."""
     if not op.removes:
-        return _NOTHING
+        return NOTHING_SEEN
     plain = flat_removes(op.removes)
     return pack({_BLIND: plain}) if op.blind and not isinstance(op.removes, RemoveRange) else pack(plain)
 
@@ -96,12 +97,26 @@ class Past:
             )
         )  # fmt: skip
 
+    def replaced(self, change: Change, dot: Dot, gone: Entry, position: int, now_ms: int) -> bytes:
+        """As :meth:`bury`, of the first operation of a change, which puts a register's value in the place of the one
+        that the key held. Returns what :func:`seen_by` says of it.
+        """
+        batch, op = self._ledger.batch, change.ops[0]
+        hlc, agent, removes = change.hlc, change.agent, pack([*gone.dot])
+        fate = Fate.LOST if op.blind and not self.is_same_author(gone, change) else Fate.REPLACED
+        removal = new_row(Removal, (dot, hlc, agent, _SET))
+        self.buried.setdefault(op.key, []).append(new_row(PastRow, (gone, None, position, fate, removal)))
+        batch.removed_rows.append(new_row(RemovedRow, (gone.row, position, now_ms, 0, fate)))
+        row = (self._replica.id, op.key, *dot, removes, position, now_ms, hlc.to_bytes(8, "big"), agent, _SET)
+        batch.removals.append(new_row(RemovalRow, row))
+        return _BLINDLY + removes if op.blind else removes
+
     def bury_unknown(self, gone: Iterable[Entry], position: int, now_ms: int) -> None:
         """These have been removed elsewhere: a snapshot does not tell by whom."""
         buried, removed_rows = self.buried.setdefault, self._ledger.batch.removed_rows
         for entry in gone:
-            buried(entry.key, []).append(_row(PastRow, (entry, None, position, None, None)))
-            removed_rows.append(_row(RemovedRow, (entry.row, position, now_ms, None, None)))
+            buried(entry.key, []).append(new_row(PastRow, (entry, None, position, None, None)))
+            removed_rows.append(new_row(RemovedRow, (entry.row, position, now_ms, None, None)))
 
     def cut(self, floor: VersionVector, time_ms: int) -> None:
         """From now on nothing is told of what was superseded before: neither below ``floor`` nor before that time."""

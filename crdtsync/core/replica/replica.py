@@ -16,7 +16,7 @@ from crdtsync.core.crdt.causal_gate import CausalGate, blocker
 from crdtsync.core.crdt.entries import Entries, Entry
 from crdtsync.core.crdt.schemas import Schemas
 from crdtsync.core.history.arrival_log import Arrivals
-from crdtsync.core.history.recorder import Past, seen_by
+from crdtsync.core.history.recorder import NOTHING_SEEN, Past, seen_by
 from crdtsync.core.replica.snapshot import ReadDocument, Snapshot
 from crdtsync.core.replica.snapshot_staging import Staging
 from crdtsync.core.storage.interface import ChangeRow, EntryRow, SpaceRow, Storage
@@ -25,12 +25,14 @@ from crdtsync.core.text.apply_edits import TextEdits
 from crdtsync.core.text.document_cache import Documents
 from crdtsync.errors import ForkDetected
 from crdtsync.wire.change import NO_HASH, SHORT_HASH_BYTES, Change, Codec, Dep, Kind, Op
-from crdtsync.wire.codec import pack
+from crdtsync.wire.codec import new_row, pack
 from crdtsync.wire.limits import CLUSTER_SPACE
 from crdtsync.wire.peer.snapshot import WriterRow
 
 if TYPE_CHECKING:
     from random import Random
+
+_REGISTER = int(Kind.REGISTER)
 
 RECENT_HASHES_MAX = 4096
 """How many hashes of changes below the heads are kept in memory to check the deps of arriving changes: this many, or
@@ -183,7 +185,7 @@ class Replica:
         origin = self._node if seq == 1 else None
         change = self.codec.encode(Change(writer, seq, deps, prev_hash, hlc, agent, idempotency, tuple(ops), origin))
         self.texts.try_all(change)
-        applied = self._apply(change, now_ms, own=True)
+        applied = self.apply(change, now_ms, own=True)
         self.since_own.clear()
         return applied
 
@@ -227,7 +229,7 @@ class Replica:
                 self.unknown = (candidate, document)
                 continue
             self.witness(candidate.hlc, self.node_of(candidate.writer), now_ms)
-            applied.append(self._apply(candidate, now_ms, own=False))
+            applied.append(self.apply(candidate, now_ms, own=False))
             todo.extend(reversed(self.gate.release(candidate.writer, candidate.seq)))
         return applied, kept
 
@@ -279,13 +281,19 @@ class Replica:
 
     # -- both ----------------------------------------------------------------------------------------------
 
-    def _apply(self, change: Change, now_ms: int, own: bool) -> Applied:
-        position = self.advance(change, now_ms, own)
-        effects = [self._apply_op(change, n, op, position, now_ms, own) for n, op in enumerate(change.ops)]
-        return Applied(self.name, change, position, own, effects)
+    def apply(self, change: Change, now_ms: int, own: bool) -> Applied:
+        """Apply a change that may be applied: all that it comes after is held, and its chain of hashes is whole."""
+        position = self._advance(change, now_ms, own)
+        ops = change.ops
+        if len(ops) == 1:
+            effects = [self._apply_op(change, 0, ops[0], position, now_ms, own)]
+        else:
+            effects = [self._apply_op(change, n, op, position, now_ms, own) for n, op in enumerate(ops)]
+        applied: Applied = new_row(Applied, (self.name, change, position, own, effects))
+        return applied
 
-    def advance(self, change: Change, now_ms: int, own: bool) -> int:
-        """Append a change to the log, as the new head of its writer; its position. Its operations are the caller's."""
+    def _advance(self, change: Change, now_ms: int, own: bool) -> int:
+        """Append a change to the log, as the new head of its writer; its position."""
         ledger = self._ledger
         ledger.position += 1
         position = self.position = ledger.position
@@ -319,6 +327,12 @@ class Replica:
         self.since_own = set(self.vector)
 
     def _apply_op(self, change: Change, n: int, op: Op, position: int, now_ms: int, own: bool) -> Effect:
+        if n == 0 and op.kind == _REGISTER and op.attrs is None and op.value is not None and op.key[0] != "_":
+            held = self.entries.held(op.key)
+            if not held and not op.removes:
+                return self._put(change, op, None, position, now_ms)
+            if len(held) == 1 and op.removes == (held[0].dot,) and held[0].kind == _REGISTER and held[0].attrs is None:
+                return self._put(change, op, held[0], position, now_ms)
         removed: list[Entry] = []
         if op.removes:
             removed = self.entries.remove(op.key, op.removes)
@@ -334,6 +348,29 @@ class Replica:
         if op.key[0] == "_":
             self.schemas.note(op.key)
         return Effect(op, entry, removed)
+
+    def _put(self, change: Change, op: Op, gone: Entry | None, position: int, now_ms: int) -> Effect:
+        """Apply the operation that is made most: a register's value, in the place of the one that the key holds.
+
+        The rest of :meth:`_apply_op` does the same; here it takes 9 µs and not 22.
+        """
+        ledger, hashed = self._ledger, op.value_hash
+        assert hashed is not None
+        ledger.row += 1
+        dot = new_row(Dot, (change.writer, change.seq, 0))
+        entry = Entry(ledger.row, dot, op.key, op.sub, _REGISTER, change.hlc, change.agent, op.value, hashed, None)
+        if gone is None:
+            self.entries.add(entry)
+            seen, removed = NOTHING_SEEN, []
+        else:
+            self.entries.put_in_place(gone, entry)
+            seen, removed = self.past.replaced(change, dot, gone, position, now_ms), [gone]
+        row = (
+            ledger.row, self.id, *dot, op.key, op.sub, _REGISTER, change.hlc, change.agent, op.value, hashed, None, seen
+        )  # fmt: skip
+        ledger.batch.entries.append(new_row(EntryRow, row))
+        effect: Effect = new_row(Effect, (op, entry, removed))
+        return effect
 
     def _add_entry(self, dot: Dot, op: Op, value: bytes | None, change: Change) -> Entry:
         assert op.value_hash is not None

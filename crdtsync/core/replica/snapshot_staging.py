@@ -5,19 +5,18 @@ on when that spares more than it costs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.replica.snapshot import Taking
 from crdtsync.core.storage.interface import Adoption, EntryRow, SnapshotPartRow
 from crdtsync.core.storage.write_batch import Ledger
-from crdtsync.wire.codec import pack
+from crdtsync.wire.codec import new_row, pack
 
 if TYPE_CHECKING:
     from crdtsync.core.replica.replica import Replica
 
-_row: Any = tuple.__new__  # what a NamedTuple's own constructor does in the end, without a call of Python's
 
 HELD_BYTES_MAX = 512 * 1024
 """Parts of a snapshot that are in memory alone, until it is whole or more come: after a restart they come anew."""
@@ -103,5 +102,5 @@ class Staging:
                 row, space, *entry.dot, entry.key, entry.sub, entry.kind, entry.hlc, entry.agent, entry.value,
                 entry.value_hash, attrs, None,
             )  # fmt: skip
-            append(_row(EntryRow, fields))
+            append(new_row(EntryRow, fields))
         self._ledger.row = row

@@ -12,10 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import HLC_MAX, SEQ_MAX, Dot
-from crdtsync.core.replica.put_register import DEPS_MAX, put_plainly
 from crdtsync.errors import ForkDetected, InvalidEncoding
 from crdtsync.wire.change import FORMAT, SHORT_HASH_BYTES, Change, Dep, Kind, Op, value_hash
-from crdtsync.wire.codec import unpack
+from crdtsync.wire.codec import new_row, unpack
 from crdtsync.wire.limits import (
     CHANGE_BYTES_MAX,
     CHANGE_OPS_MAX,
@@ -28,7 +27,6 @@ from crdtsync.wire.limits import (
 from crdtsync.wire.peer.messages import FRAME_CHANGES_MAX, Changes
 
 if TYPE_CHECKING:
-    from crdtsync.core.crdt.entries import Entry
     from crdtsync.core.peers.peer_state import Link, SpaceLink
     from crdtsync.core.replica.replica import Applied, Replica
     from crdtsync.core.sync.protocol import Sync
@@ -36,8 +34,8 @@ if TYPE_CHECKING:
 CHANGES_HEADS = frozenset({b"\x94\x02", b"\x95\x02"})
 """How a message of the type ``CHANGES`` begins that has nothing newer to say."""
 MESSAGE_BYTES_MAX = 512 * 1024
+DEPS_MAX = 64
 _REGISTER = int(Kind.REGISTER)
-_new: Any = tuple.__new__  # what a NamedTuple's own constructor does in the end, without a call of Python's
 
 
 def take_plainly(sync: Sync, link: Link, data: bytes, now_s: float, now_ms: int) -> list[Applied] | None:
@@ -60,7 +58,7 @@ def take_plainly(sync: Sync, link: Link, data: bytes, now_s: float, now_ms: int)
             if number:
                 applied += sync.changes(link, Changes(space, replica.epoch, bodies[number:], is_patient), now_s, now_ms)
             break
-        change, gone = plain
+        change = plain
         writer, seq = change.writer, change.seq
         origin = replica.origins.get(writer)
         if origin is not None:
@@ -68,7 +66,7 @@ def take_plainly(sync: Sync, link: Link, data: bytes, now_s: float, now_ms: int)
         replica.arrivals.note(writer, seq, link.hello.node, now_ms)
         if not replica.clock.witness(change.hlc, now_ms):
             replica.witness(change.hlc, replica.node_of(writer), now_ms)
-        applied.append(put_plainly(replica, change, gone, now_ms, own=False))
+        applied.append(replica.apply(change, now_ms, own=False))
         if seq > here.known.get(writer, 0):
             here.known[writer] = seq
         link.received_bytes += len(body)
@@ -103,8 +101,8 @@ def _plain_message(sync: Sync, link: Link, data: bytes) -> tuple[SpaceLink, Repl
     return here, replica, bodies, bool(patient) and patient[0] is True
 
 
-def _plain_change(replica: Replica, body: bytes) -> tuple[Change, Entry | None] | None:
-    """A change that is plain, and the entry whose place it takes; None: it is not, or is malformed."""
+def _plain_change(replica: Replica, body: bytes) -> Change | None:
+    """A change that is plain; None: it is not, or is malformed."""
     try:
         header, value = unpack(body)
         if type(header) is not bytes or type(value) is not bytes or len(value) > VALUE_BYTES_MAX:
@@ -148,7 +146,6 @@ def _plain_change(replica: Replica, body: bytes) -> tuple[Change, Entry | None] 
     held = replica.entries.held(key)
     if deps is None or len(held) > 1:
         return None
-    gone: Entry | None = None
     dots: tuple[Dot, ...] = ()
     if held:
         gone = held[0]
@@ -157,9 +154,9 @@ def _plain_change(replica: Replica, body: bytes) -> tuple[Change, Entry | None] 
         dots = (gone.dot,)
     elif removes is not None:
         return None
-    op = _new(Op, (key, None, _REGISTER, value, value_hash(value), dots, None, bool(blind)))
+    op = new_row(Op, (key, None, _REGISTER, value, value_hash(value), dots, None, bool(blind)))
     change = Change(writer, seq, deps, prev_hash, hlc, agent, idempotency, (op,))  # type: ignore[arg-type]
-    return replica.codec.opened(change, header, body), gone
+    return replica.codec.opened(change, header, body)
 
 
 def _is_dot(plain: Any, dot: Dot) -> bool:
@@ -191,5 +188,5 @@ def _deps(replica: Replica, flat: Any) -> tuple[Dep, ...] | None:
             replica.check_head(writer, seq, short_hash)  # type: ignore[arg-type]
         except ForkDetected:
             return None
-        deps.append(_new(Dep, (writer, seq, short_hash)))
+        deps.append(new_row(Dep, (writer, seq, short_hash)))
     return tuple(deps)

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol
 from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, Hlc, Writer
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.change import HASH_BYTES, SHORT_HASH_BYTES, value_hash
-from crdtsync.wire.codec import check_items, check_value, pack, unpack
+from crdtsync.wire.codec import check_items, check_value, new_row, pack, unpack
 from crdtsync.wire.limits import (
     CHANGE_DEPS_MAX,
     CHANGE_OPS_MAX,
@@ -56,7 +56,6 @@ COMPRESSED_SHARE_MAX = 0.9
 _ZLIB = 0x78
 _FASTEST = 1
 
-_row: Any = tuple.__new__  # what a NamedTuple's own constructor does in the end, without a call of Python's
 
 _DIGEST_BYTES = 16
 _KIND_MAX = 1 << 16
@@ -236,8 +235,8 @@ def _entries(plain: list[Any]) -> list[EntryFields]:
             and 1 <= seq <= SEQ_MAX and 0 <= n <= CHANGE_OPS_MAX and 0 <= hlc <= HLC_MAX
             and len(value) <= VALUE_BYTES_MAX and agent in agents
         ):  # fmt: skip
-            dot = _row(Dot, (writer, seq, n))
-            append(_row(EntryFields, (dot, key, None, kind, hlc, agents[agent], value, value_hash(value), None)))
+            dot = new_row(Dot, (writer, seq, n))
+            append(new_row(EntryFields, (dot, key, None, kind, hlc, agents[agent], value, value_hash(value), None)))
         else:
             append(_checked(record))
             agents[agent] = agent

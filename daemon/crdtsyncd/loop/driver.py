@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crdtsyncd.backup.backup import Backups
 from crdtsyncd.backup.set_database_aside import OpenStore, begin, set_aside
@@ -59,6 +59,7 @@ from crdtsync.core.interface import (
 from crdtsync.core.node import Node
 from crdtsync.core.storage.interface import Batch
 from crdtsync.errors import CrdtSyncError, NoSpace, StorageError
+from crdtsync.wire.codec import new_row
 from crdtsync.wire.invites import Invite
 from crdtsync.wire.peer.joining import Join
 
@@ -73,11 +74,8 @@ def operators() -> tuple[int, int]:
     return 0, os.geteuid()
 
 
-_row: Any = tuple.__new__  # what a NamedTuple's own constructor does in the end, without a call of Python's
-
-
 def _now() -> Now:
-    now: Now = _row(Now, (time.time_ns() // 1_000_000, time.monotonic()))
+    now: Now = new_row(Now, (time.time_ns() // 1_000_000, time.monotonic()))
     return now
 
 
@@ -288,7 +286,7 @@ class Driver:
     def agent_frame(self, conn: int, payload: bytes) -> int:
         replies = self._node.desk.replies
         before = len(replies)
-        self.feed(_row(AgentFrame, (conn, payload)))
+        self.feed(new_row(AgentFrame, (conn, payload)))
         after = len(replies)
         if after == before + 1:
             return len(replies[before].data)
