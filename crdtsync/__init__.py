@@ -2,6 +2,18 @@
 
 What an agent needs is here: :class:`Client`, :class:`AsyncClient` and the errors that they raise. Everything is
 imported when it is first used, so that ``import crdtsync`` costs next to nothing.
+
+Rooms and modules, top to bottom; each may import those below it (``pyproject.toml`` holds the order):
+
+- ``sessions``, ``mcp``, ``adapters``, ``context``: the agent layer, above the public client only; empty yet
+- ``client``: the library that agents import
+- ``core``: the state machine that the daemon runs; client and core know nothing of each other
+- ``wire``: bytes in, values out: framing, changes, messages, tokens, limits
+- ``causality``: version vectors, dots, frontiers, clocks
+- ``differences``: what turns one text into another
+- ``errors``: every error, under one root
+
+The daemon is another package, ``crdtsyncd``. Nothing here imports it.
 """
 
 from __future__ import annotations

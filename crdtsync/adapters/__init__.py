@@ -1,1 +1,16 @@
-"""adapters."""
+"""Adapters: the state behind the interfaces of agent frameworks. Empty yet.
+
+What will live here: one module for each framework, such as a saver and a store for LangGraph and a session for the
+OpenAI Agents SDK. An adapter is thin: it speaks the framework's words and calls the client. The framework's own
+conformance suite, where it has one, is its test.
+
+Its place: above the public client only, beside ``mcp``. A module here may import :class:`crdtsync.Client`,
+:class:`crdtsync.AsyncClient`, ``crdtsync.client``, ``crdtsync.errors`` and ``crdtsync.context``; never
+``crdtsync.core``, ``crdtsync.wire`` or ``crdtsyncd``. import-linter holds this (the contracts ``agent-layer`` and
+``library-rooms`` in ``pyproject.toml``).
+
+Why: frameworks change often. An adapter that stands on the public client alone can be changed, or dropped, without
+touching anything below it.
+
+Each framework is an optional extra, imported by its adapter alone.
+"""

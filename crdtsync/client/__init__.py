@@ -1,8 +1,33 @@
 """The library that agents import: :class:`Client` for threads and scripts, :class:`AsyncClient` for asyncio.
 
-Both speak docs/agent-protocol.md to the daemon of this host. What they share is pure: ``operations`` builds every
-request and reads every reply, ``inflight`` numbers and repeats requests, ``memory`` knows what was read; ``blocking``
-and ``aio`` only move bytes.
+Both speak docs/reference/agent-protocol.md to the daemon of this host, over a unix socket. What they share is pure:
+no socket, no thread, no event loop. ``blocking`` and ``aio`` only move bytes.
+
+Open first: ``blocking.client``, whose docstrings say what every method does and promises; ``aio`` has the same
+methods as coroutines. Then ``operations.keys`` for what a method sends, and ``protocol.steps`` for how both clients
+run it.
+
+How ``state.update("plan", change)`` goes: the method asks ``operations.keys`` for a *plan*, a generator. The plan
+yields a ``Call`` (read the key), a ``Compute`` (run the caller's function), a ``Call`` (write, if the key is still
+at that version), and a ``Pause`` before it tries again. The blocking client runs the plan with a socket and its
+caller's thread, the asyncio client with tasks. ``protocol.in_flight`` numbers the requests and repeats them on a
+new connection; ``session.read_memory`` remembers which version was read, so that the next write supersedes exactly
+that.
+
+Rooms, top to bottom; each may import the rooms below it (``pyproject.toml`` holds the order):
+
+- ``blocking``: :class:`Client`: sockets and threads; ``blocking.methods``: its public methods
+- ``aio``: :class:`AsyncClient`: sockets and tasks; ``aio.methods``: the same methods as coroutines
+- ``mirror``: a copy of keys, without a socket
+- ``text``: a text's replica and an editor, without a socket
+- ``operations``: every operation as a plan
+- ``streams``: watches and resolvers, without a socket
+- ``session``: what a session has read, and how its requests carry it
+- ``protocol``: frames, requests in flight, causal points
+- ``values``: what callers hand in and get back
+
+May import: ``crdtsync.wire``, ``crdtsync.causality``, ``crdtsync.differences``, ``crdtsync.errors``. Neither the
+core nor the daemon: an agent's import stays light. Every name here is imported when it is first used.
 """
 
 from __future__ import annotations

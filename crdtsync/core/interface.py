@@ -172,16 +172,29 @@ Event = (
 
 
 class Ready(NamedTuple):
-    """What the caller must do, in this order: persist (one durable commit), then send and reply, then close.
-
-    ``membership``: who belongs to the cluster from now on, if that has changed. ``chores`` end with a
-    :class:`~crdtsync.core.agents.cluster_requests.ChoreDone`.
-    """
+    """What the caller must do, field by field from top to bottom; :mod:`crdtsync.core` says why in this order."""
 
     persist: Batch
+    """Rows, to be made durable in one commit before anything below is done. Empty after a turn that only read."""
+
     sends: list[tuple[int, bytes]]
+    """Messages to peers, by connection, each connection's in the order in which they are to arrive. They show what
+    ``persist`` holds, so none may leave before it is on disk.
+    """
+
     replies: list[Reply]
+    """Frames for agents: replies to requests, and events of watches. The same holds for them."""
+
     peer_closes: list[tuple[int, str]]
+    """Connections to peers that are to be closed, with the reason, after what ``sends`` has for them."""
+
     agent_closes: list[tuple[int, str]]
+    """Connections of agents that are to be closed, with the reason, after what ``replies`` has for them."""
+
     membership: Membership | None = None
+    """Who belongs to the cluster from now on, if that has changed: whom to trust, and whom to dial. Else None."""
+
     chores: Sequence[Chore] = ()
+    """What only the caller can do, such as opening a listener. Each ends with a
+    :class:`~crdtsync.core.agents.cluster_requests.ChoreDone`, to be stepped like any other event.
+    """

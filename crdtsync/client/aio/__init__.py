@@ -1,1 +1,25 @@
-"""The client for asyncio."""
+"""The client for asyncio: the sockets and the tasks.
+
+Open first: :mod:`crdtsync.client.aio.client`. :class:`AsyncClient` is a connection with its first session;
+:class:`AsyncSession` is what one author does over it. A session runs plans (``crdtsync.client.protocol.steps``):
+``run`` asks a plan for its next step, carries it out, and hands the outcome back.
+
+Example: three tasks call ``get`` at once. Each puts its request on the one connection and waits for its own reply;
+the requests go out one after another without waiting, and each reply wakes the task that asked.
+
+What follows by itself (a watch, a mirror, a resolver, an editor) has a connection of its own, so that a slow
+consumer holds up nobody else, and comes back by itself when that breaks.
+
+Modules:
+
+- ``client``: the client and its sessions
+- ``connection``: one connection for many tasks: pipelined requests, reconnecting, sending again
+- ``receive_buffer``: receiving into a buffer of one's own, which is faster than asyncio's way
+- ``stream``: one attached socket of what has a connection of its own
+- ``watch``, ``mirror``, ``resolver``, ``text``: the handles that ``watch()``, ``mirror()``, ``resolver()`` and
+  ``text()`` give
+- ``editor``: the handle of an editor; ``editor_tasks``: its background tasks, which the blocking editor uses too
+- ``methods``: the public methods, by subject
+
+May import: all rooms of the client but ``blocking``.
+"""

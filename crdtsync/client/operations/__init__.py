@@ -1,1 +1,25 @@
-"""operations."""
+"""Operations: every operation as a plan: which requests it takes, and what their replies mean.
+
+A *plan* is a generator that yields what it needs done (a request, a pause, a run of the caller's function) and gets
+the outcome back; what it returns is the operation's result. It owns no socket, no clock and no thread, so both
+clients run the same plans. The steps are in ``crdtsync.client.protocol.steps``.
+
+Example: ``get`` yields one ``Call("get", {"key": …})``. The reply is a value with a version; the plan gives the
+version to the session's memory and returns the value.
+
+Open first: :class:`~crdtsync.client.operations.keys.Operations`, the plans of one session.
+
+Modules:
+
+- ``keys``: reads, ``set``, ``delete``, ``append``, ``trim``, ``update``, ``wait``
+- ``writes``: writes of counters, sets and maps, and the settling of conflicts, as requests; alone or in a batch
+- ``batch``: several writes, recorded and sent as one change
+- ``conflict_answer``: what a resolver answers, as a write
+- ``history``: what was written, and what became of it
+- ``explain``: why a node has of a key what it has
+- ``schemas``, ``spaces``, ``cluster``: requests about these
+- ``agent_keys``: keys of agents, made by the one who will keep them
+- ``backup_file``: the file that a backup is; the command ``restore`` reads it too
+
+May import: ``streams``, ``session``, ``protocol``, ``values``, and what the client may import of ``crdtsync``.
+"""

@@ -1,1 +1,28 @@
-"""Who may do what: agents' identities, rules, the table of rights, quotas. See docs/how-to/rights.md."""
+"""Access: who an agent is, what it may do, and how much of it.
+
+Example: ``agent:critic`` may read ``plan/**`` in the space ``team``. The critic asks for ``set plan/goal``. The
+table in ``requirements`` says that ``set`` needs the right ``WRITE`` on that key; the authorizer finds the agent's
+grant in that space; the rule gives it ``READ``; the request is refused before anything looks at the key.
+
+Open first: ``requirements``, one table with a row for each request, then
+:class:`~crdtsync.core.access.authorizer.Guard`, whose ``check`` every request passes once. Rules, agents and quotas
+are records of the cluster (``crdtsync.core.cluster``), so all nodes have the same ones. What an agent may do is
+worked out at its first request in a space and kept with the agent; when records change, here or on another node,
+what was kept is dropped, and what runs and may no longer is ended.
+
+Modules:
+
+- ``requirements``: which right each request needs, and on what. A request that is missing here is for the host
+  alone
+- ``authorizer``: the guard: who an agent is, and the checks
+- ``rules``: rules as they are looked up: a grant is what one agent may do in one space
+- ``records``: rules, agents and quotas as the cluster stores them, and how two that were written at once are merged
+- ``record_cleanup``: removes records that no longer say anything, once no member can write on from them
+- ``revocation``: ends watches, resolvers and connections that may no longer run
+- ``quotas``: how much one agent may ask of its daemon, over all its connections
+- ``requests``: what agents ask about all this: make and revoke agents, grant, revoke, set quotas, list
+
+May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``cluster`` and ``kinds``.
+The desk of ``agents`` calls it; this room knows nothing of requests beyond their names and arguments. For users,
+docs/rights.md.
+"""

@@ -1,1 +1,30 @@
-"""agents."""
+"""Agents: the requests of the agents that are attached to this node, from a frame to its reply.
+
+Open first: :class:`~crdtsync.core.agents.desk.Desk`. ``Desk.received`` takes one frame. It parses the request,
+charges the agent's quota, tries the two fast paths, and else calls ``Desk.handle``, which checks the agent's rights
+and finds the handler of the operation: a write, a read, or one of the others that the desk knows by name. The reply
+goes to ``Desk.replies``; the node hands it to the daemon with the next ``Ready``, so it leaves after the commit.
+
+How a ``set`` goes: ``desk`` -> ``write_requests`` -> a change in ``crdtsync.core.replica.change_draft`` ->
+``Replica.commit`` -> reply. With a write concern above 1 the reply waits in ``crdtsync.core.waiting``.
+
+To add a request: write its handler, name it in ``crdtsync.core.access.requirements`` (a request that is not in that
+table is for the host alone), and join it to the desk here, or from the node with ``Desk.add_requests``.
+
+Modules:
+
+- ``desk``: the handshake, the dispatch, replies and errors
+- ``connection``: an attached agent, and the forms that replies take on their way out
+- ``parse_request``: a frame to ``(id, operation, arguments)``; what is malformed is refused here
+- ``write_requests``: writes: done once each, refused as a whole or not at all, answered when enough nodes hold them
+- ``watch_requests``: watches and resolvers: requests that go on
+- ``space_requests``: make, drop and list spaces; find the replica that a request is about
+- ``cluster_requests``: begin a cluster, invite, join, remove; what only the daemon can do goes out as a chore
+- ``host_requests``: requests that the daemon's process answers itself: metrics, log level, backup
+- ``retry_replies``: replies to writes, kept so that a repeated write is answered and not done twice
+- ``fast_set``, ``fast_get``: the plain ``set`` and ``get`` in one go, to the same state and the same bytes; what is
+  not plain is left to the general way
+
+May import: the rooms of the core below it (see :mod:`crdtsync.core`): ``reads``, ``waiting``, ``watch``,
+``access``, ``cluster``, ``replica`` and what these stand on. Nothing here may know ``diagnostics`` or the node.
+"""

@@ -1,1 +1,24 @@
-"""reads."""
+"""Reads: the requests that show something and change nothing.
+
+Open first: :mod:`crdtsync.core.reads.operations`. Its table ``READS`` has a function for each request (``get``,
+``entry``, ``keys``, ``items``, ``log``, ``history`` …). Each gets a
+:class:`~crdtsync.core.reads.operations.Reader`, which is one space of one node at one time with the limit of what
+its agent may see, and the arguments. It returns a value that can be packed.
+
+Live state is in memory, so most reads do not touch the disk. The past does: ``history`` of a key reads dead rows
+page by page. ``history`` of a whole prefix has no index that helps, so it looks at everything, a slice in each
+turn.
+
+Example: ``get plan/goal`` finds the live entries of the key, asks ``crdtsync.core.kinds.values`` for the winner,
+and returns it with a version that names what the reader was shown.
+
+Modules:
+
+- ``operations``: the table of reads, and the reader
+- ``sliced``: reads that take more than one turn: a slice a turn, bounded for each connection
+- ``history_scan``: the one that does so today: the newest writes of many keys
+
+May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``watch``, ``access``,
+``replica``, ``history``, ``kinds``, ``text``, ``storage`` and ``crdt``. The desk of ``agents`` calls it, after the
+rights were checked.
+"""

@@ -1,1 +1,31 @@
-"""replica."""
+"""Replica: one replica of one space: it applies changes, makes new ones, and gives snapshots away and takes them in.
+
+Open first: :class:`~crdtsync.core.replica.replica.Replica`. It holds the version vector, the live entries, the
+causal gate, the schemas and the texts of one space. It has two ways in: ``commit`` makes a change of this node out
+of operations, ``receive`` takes in a change of another node. Both end in ``_apply``, which changes memory and adds
+the rows for the next commit to the node's ``Ledger``. A replica never writes to disk and never sends.
+
+How a write comes about: ``write_operations`` finds the kind's function for the operation; that function looks at
+what there is through a ``Draft``, refuses or adds operations to it; ``Replica.commit`` encodes and applies them as
+one change.
+
+Example: ann sets ``k`` and had read the value that bob wrote. The draft turns what ann had seen into the dots that
+the new operation removes. The change carries these dots, so every node removes exactly them, in whatever order
+changes come.
+
+Modules:
+
+- ``replica``: the state of one space in memory; applying changes; forks; writers
+- ``change_draft``: one change in the making, and what its author had seen
+- ``write_operations``: the table of all write operations
+- ``resolve``: one value in place of all siblings
+- ``schema_operations``: set and show the schemas of a space
+- ``reader_view``: what a plain read hands over of a key's values, by its read policy
+- ``put_register``: the change that is made most (one register, one value), applied in one go
+- ``snapshot``: the live state as of a cut, given away in parts; what merging one comes to
+- ``snapshot_staging``: the parts of a snapshot on its way in, in memory or on disk
+- ``snapshot_merge``: merging a whole one: exactly, at once, or not at all
+
+May import: the rooms of the core below it (see :mod:`crdtsync.core`): ``history``, ``kinds``, ``text``,
+``storage``, ``crdt``. It knows neither peers nor agents.
+"""

@@ -1,1 +1,32 @@
-"""sync."""
+"""Sync: what peers exchange until they hold the same: changes, acknowledgements, snapshots, comparison, repair.
+
+Open first: :class:`~crdtsync.core.sync.protocol.Sync`. ``Sync.received`` takes one message of a peer and says which
+changes could be applied; ``Sync.pump`` says, once a turn, what is to be sent. What leaves collects in
+``Sync.outbox`` and goes out after the commit.
+
+How a change goes from host a to host c: a's ``change_feed`` sends it to every connected peer at once. Each
+connection has a *cursor* in a's log, not a queue, so a slow peer costs a number. If c is connected to a, it comes
+from there. If c is connected to b alone, b relays it at once, unless c has said that it gets a's changes over
+another peer; what c still lacks after a second without progress b sends whatever c has said. At c ``protocol``
+decodes it, ``Replica.receive`` lets it wait at the causal gate or applies it, c commits it, and ``acks`` tells the
+sender, which gives the sender credit to go on.
+
+A peer that is too far behind is offered a snapshot instead of changes. Peers that say they hold the same compare
+what that comes to, and mend a difference.
+
+Modules:
+
+- ``protocol``: what each message means; which spaces sync on which connection; what a turn sends
+- ``change_feed``: sends each peer the changes that it lacks, in causal order, within its credit; relays
+- ``acks``: what each side has on disk, credit, asking again for what was dropped
+- ``fast_receive``: the message that comes most (changes that set one register each), taken in in one go
+- ``snapshot_messages``: what a message about a snapshot means for the giver or the taker
+- ``snapshot_server``: when a snapshot is offered, and giving it away part by part
+- ``snapshot_client``: whom to ask, taking in part by part, resuming, giving up, merging at the end
+- ``divergence_check``: comparing whole replicas at a common cut
+- ``repair``: mending a replica that differs
+- ``text_repair``: texts that Yjs cannot unite, written anew
+
+May import: the rooms of the core below it (see :mod:`crdtsync.core`): ``peers``, ``replica``, ``text``,
+``storage``, ``crdt``. The messages themselves are ``crdtsync.wire.peer``.
+"""

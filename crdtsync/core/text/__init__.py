@@ -1,1 +1,31 @@
-"""text."""
+"""Text: the texts of a space as Yjs documents.
+
+The key of a text holds a *marker*: an entry that names a document by the dot of its first marker. The document
+itself is Yjs'. Every edit is an operation that carries a Yjs update and rewrites the marker, so deletion, siblings
+and causal order work as for every other key.
+
+The danger: the Yjs library can panic or kill the process on hostile bytes. So every update first passes a validator
+of our own (``crdtsync.wire.yjs.validator``), and only ``yjs_library`` may call the library. After any exception of
+it the document in memory is never used again; it is read anew from disk.
+
+Open first: :class:`~crdtsync.core.text.document.Document`, one text, then
+:class:`~crdtsync.core.text.apply_edits.TextEdits`, through which a replica applies edits.
+
+Modules:
+
+- ``yjs_library``: the only door to pycrdt in the core
+- ``document``: one Yjs document in memory: check, apply, undo, read
+- ``document_cache``: the documents of a space, loaded at their first use, unloaded when idle
+- ``marker``: the entries that name documents
+- ``apply_edits``: what changes do to the texts of a replica: tried, applied or skipped, and written down for the
+  disk
+- ``length_limit``: how long a text may become by a local edit
+- ``digest``: what the texts of a space add up to, hashed little by little
+- ``lineage``: which older documents a document has taken in, and up to which edits
+- ``join``: where two documents of one text become one: compaction, merge, late edits
+- ``word_merge``: union and three-way merge of plain texts, by words
+
+May import: the rooms of the core below it: ``storage`` and ``crdt``; beside these ``crdtsync.wire``,
+``crdtsync.causality``, ``crdtsync.differences``, ``crdtsync.errors``; and pycrdt in ``yjs_library`` alone. The
+operations of the kind *text* are in ``crdtsync.core.kinds.text``.
+"""

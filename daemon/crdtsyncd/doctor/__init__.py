@@ -1,4 +1,24 @@
-"""Looks a host over: what can be seen without a daemon, then what the daemon says of itself."""
+"""Doctor: looks a host over: what can be seen without a daemon, then what the daemon says of itself.
+
+Open first: :func:`examine`. It yields findings as soon as they are known; ``crdtsync doctor`` prints them. Each
+finding is ok, a warning or a problem, and what is not ok comes with a remedy.
+
+Example: no daemon answers. ``examine`` says so, and from ``host`` it says why: the unit has failed, since the data
+directory belongs to another user; and what to do.
+
+Modules:
+
+- ``finding``: what a check has found
+- ``settings``: which settings are judged: those of the daemon that runs, if that can be told
+- ``host``: files and their rights, disk, clock, units
+- ``ports``: the addresses of the settings: can they be had, can they be reached
+- ``running_daemon``: alarms, peers and clocks, as the daemon says
+
+To add a check: a function that yields findings in the module of its subject, and its call in ``examine``. To add an
+alarm: its remedy in ``running_daemon``.
+
+May import: every room of the daemon below it (see :mod:`crdtsyncd`), and the public client.
+"""
 
 from __future__ import annotations
 

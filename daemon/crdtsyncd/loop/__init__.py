@@ -1,1 +1,32 @@
-"""loop."""
+"""Loop: the turns of the event loop: what came in is stepped, one commit makes it durable, then replies and messages
+leave.
+
+Open first: :class:`~crdtsyncd.loop.driver.Driver`. ``feed`` gives the node an event and asks for a turn; ``_flush``
+is the turn: ``node.ready()``, ``Store.commit``, ``deliver``, ``node.advance()``. No other module may run the node.
+
+Example: two agents write in the same moment. ``agent_socket`` reads both frames, ``feed`` steps both, and one turn
+commits both with one flush of the disk. Then both get their replies, and each peer one message with both changes.
+
+What fails: if the disk is full, the commit did nothing; the node reads its memory anew and whoever waits gets the
+error. If the disk itself fails, the process ends. A bug in a step is logged, what was not committed is dropped, and
+the daemon goes on.
+
+Modules:
+
+- ``driver``: feeds the node, commits, delivers
+- ``turn_timer``: when the next turn is due
+- ``ack_timer``: sends peers the acknowledgements that are due between turns
+- ``connections``: agents and peers by number, and what a turn lets out over them
+- ``agent_socket``: the agents' unix socket: fair turns, bounded buffers
+- ``join_waiting_room``: connections of nodes that ask to be let in
+- ``recovery``: what follows a failed step or commit
+- ``replay_quarantine``: gives the core again what fits into no table
+- ``housekeeping``: looks at disk, memory and usage from time to time
+- ``host_services``: what agents may ask of the process: metrics, log level, backup
+- ``process_usage``: how full that is which the process keeps in bounds
+- ``gc_policy``: the interpreter's search for garbage, kept away from the live state
+- ``memory_release``: gives freed memory back to the system
+
+May import: ``backup``, ``storage``, ``security``, ``telemetry``, ``service``, ``config``, ``wording``, and
+``crdtsync``.
+"""

@@ -1,1 +1,24 @@
-"""telemetry."""
+"""Telemetry: what the daemon tells of itself: logs and metrics.
+
+Open first: :func:`~crdtsyncd.telemetry.event_log.log`: one event a line on stderr, for people on a terminal, JSON
+otherwise. Then :func:`~crdtsyncd.telemetry.prometheus.exposition`, which makes the metrics from the node's status
+when somebody asks: nothing is kept for them.
+
+Example: a stranger tries to connect a thousand times in a minute. ``log_rate_limit`` logs the first refusals, then
+counts, and says with the next line how many it left out.
+
+Modules:
+
+- ``event_log``: structured logs
+- ``log_rate_limit``: how many lines somebody may cause who is not let in
+- ``prometheus``: the metrics as text
+- ``metrics_http``: ``GET /metrics`` on loopback
+- ``metrics_privacy``: which spaces the metrics name, for any process of the machine can ask
+- ``commit_histogram``: how long commits take
+- ``growth_rate``: how fast the database grows
+
+To add a metric: its figure in the node's status (``crdtsync.core.diagnostics.status``), its line in ``prometheus``,
+and its row in the page on metrics in ``docs``; a test compares.
+
+May import: ``service``, ``config``, ``wording``, and ``crdtsync``.
+"""

@@ -1,1 +1,19 @@
-"""kinds."""
+"""Commands on what several authors build together: a module for each kind.
+
+Open first: ``counters``, the shortest.
+
+Example: ``crdtsync append findings '"the cache is cold"'`` prints the new length of the log, and ``crdtsync log
+findings -f`` prints each element that comes, until Ctrl-C.
+
+Modules:
+
+- ``counters``: ``incr``, ``reset``
+- ``logs``: ``append``, ``log``, ``trim``
+- ``maps``: ``merge``, ``drop``
+- ``sets``: ``add``, ``discard``, ``members``
+- ``text``: ``text``: print a text, or edit it by position
+
+Registers have their commands in ``crdtsyncd.cli.commands.keys``. What the kinds mean is in ``crdtsync.core.kinds``.
+
+May import: as all of :mod:`crdtsyncd.cli.commands`.
+"""
