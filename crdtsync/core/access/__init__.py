@@ -24,5 +24,5 @@ Modules:
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``cluster`` and ``kinds``.
 The desk of ``agents`` calls it; this room knows nothing of requests beyond their names and arguments. For users,
-docs/rights.md.
+docs/how-to/rights.md.
 """

@@ -18,5 +18,5 @@ Modules:
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``replica``, ``peers`` (what
 other nodes say of their resolvers is in ``peers.resolver_gossip``), ``kinds`` and ``crdt``. For users,
-docs/resolvers.md.
+docs/how-to/resolve-conflicts.md.
 """

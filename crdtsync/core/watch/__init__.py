@@ -28,5 +28,5 @@ Modules:
 - ``policy_changes``: what reads give otherwise than before, since a schema has changed
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``replica``, ``history``,
-``kinds``, ``text``, ``storage`` and ``crdt``. For users, docs/watching.md.
+``kinds``, ``text``, ``storage`` and ``crdt``. For users, docs/how-to/follow-changes.md.
 """
