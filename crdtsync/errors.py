@@ -1,7 +1,7 @@
 """Every error that users of crdtsync can meet: one root, split by whose turn it is to act.
 
 An error that crosses the agent socket is a *code* and a *message*; :func:`from_wire` turns it back into
-the exception on the client's side. The table of exception, code and exit status in ``docs/errors.md`` is
+the exception on the client's side. The table of exception, code and exit status in ``docs/reference/errors.md`` is
 checked against :data:`ERRORS_BY_CODE`.
 """
 

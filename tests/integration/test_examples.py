@@ -121,10 +121,10 @@ def test_the_commands_run(daemon: Daemon, tmp_path: Path) -> None:
         re.MULTILINE,
     ):
         assert run(shell, command)[0] == 0, command
-    shown = re.search(r"^    \$ crdtsync (get .*)\n    (crdtsync: .*)\n", text("docs/errors.md"), re.MULTILINE)
+    shown = re.search(r"^    \$ crdtsync (get .*)\n    (crdtsync: .*)\n", text("docs/reference/errors.md"), re.MULTILINE)
     assert shown is not None
     assert run(shell, shown[1]) == (1, shown[2])
-    assert f"\n    {run(shell, f'{shown[1]} --json')[1]}\n" in text("docs/errors.md")
+    assert f"\n    {run(shell, f'{shown[1]} --json')[1]}\n" in text("docs/reference/errors.md")
 
 
 def test_the_resolver_of_the_page_settles_conflicts(pair: Cluster, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_every_page_with_commands_is_run_somewhere() -> None:
     """Here, or in the test that is named."""
     elsewhere = {"docs/how-to/run.md": "boot, startup, cli"}
     pages = (
-        "errors",
+        "reference/errors",
         "how-to/cluster",
         "how-to/hand-over",
         "how-to/model-data",
@@ -203,5 +203,5 @@ def test_every_page_with_commands_is_run_somewhere() -> None:
     )
     here = {f"docs/{name}.md" for name in pages}
     typed = re.compile(r"^    (\$ )?(sudo |crdtsyncd?\b|systemctl )", re.MULTILINE)
-    reference = "docs/command-line.md"  # forms of commands; its console blocks are run
+    reference = "docs/reference/command-line.md"  # forms of commands; its console blocks are run
     assert {page for page in PAGES if typed.search(text(page))} - {reference} == here | elsewhere.keys()

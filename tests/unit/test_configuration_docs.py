@@ -18,7 +18,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 SETTING = re.compile(r"^\| `(\w+)` \| (?:`(--[\w-]+)`)?(?:, `--[\w-]+`)? ?\| (.*?) \| ", re.MULTILINE)
 
 SETTINGS = {
-    name: (option, default) for name, option, default in SETTING.findall((DOCS / "configuration.md").read_text())
+    name: (option, default)
+    for name, option, default in SETTING.findall((DOCS / "reference/configuration.md").read_text())
 }
 
 

@@ -1,4 +1,7 @@
-"""The agent protocol as bytes: frames out, messages in. No sockets here; docs/agent-protocol.md is what it follows."""
+"""The agent protocol as bytes: frames out, messages in. No sockets here.
+
+What it follows is docs/reference/agent-protocol.md.
+"""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a watch; see docs/agent-protocol.md for the meaning of each ``event``.
+    """One event of a watch; see docs/reference/agent-protocol.md for the meaning of each ``event``.
 
     ``token`` names all up to and including it: a watch with ``after=event.token`` goes on with the next one. Of a
     batch the events of its keys are in ``events``; of a conflict the other live entries are in ``siblings``, and

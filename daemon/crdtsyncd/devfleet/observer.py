@@ -40,7 +40,7 @@ class Observer:
 
     def __init__(self, member: Member) -> None:
         self.member = member
-        self.status: dict[str, Any] | None = None  # Any: as docs/agent-protocol.md has it
+        self.status: dict[str, Any] | None = None  # Any: as docs/reference/agent-protocol.md has it
         self.is_silent = False
         self.records: dict[str, Record] = {}
         self._touched: dict[str, None] = {}

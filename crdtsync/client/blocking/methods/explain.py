@@ -29,7 +29,7 @@ class ExplainMethods:
 
         An object for people to look at: ``state`` and ``summary``, ``values`` with how each came and who else has it,
         ``removed``, and ``reasons``, each with a ``code`` and a ``message``
-        (all fields: agent-protocol.md). Nothing is asked of other nodes, and it does
+        (all fields: docs/reference/agent-protocol.md). Nothing is asked of other nodes, and it does
         not count as reading the key.
         """
         from crdtsync.client.operations.explain import explain

@@ -12,7 +12,7 @@ from crdtsyncd.cli.app import SECTIONS, build
 from crdtsyncd.cli.command import CommonOption, Settings, StateCommand
 
 TOP = [name for section in SECTIONS.values() for name in section]
-PAGE = Path(__file__).parents[4] / "docs" / "command-line.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "command-line.md"
 
 
 def _names(group, prefix=""):

@@ -9,7 +9,7 @@ from crdtsyncd.cli import errors
 
 from crdtsync.errors import ERRORS_BY_CODE
 
-PAGE = Path(__file__).parents[4] / "docs" / "errors.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "errors.md"
 ROW = re.compile(r"\| `(?P<name>\w+)` \| `(?P<code>\w+)` \| (?P<status>\d+) \| (?P<advice>.+) \|")
 OWN_ROW = re.compile(r"\| `(?P<code>\w+)` \| (?P<status>\d+|the command's own) \| (?P<advice>.+) \|")
 

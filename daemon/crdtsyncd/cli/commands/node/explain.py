@@ -19,7 +19,7 @@ from crdtsyncd.cli.params import KEY
 from crdtsyncd.cli.show import output
 from crdtsyncd.wording import ago, rfc3339
 
-# Any: the object that the daemon answers, see docs/agent-protocol.md.
+# Any: the object that the daemon answers, see docs/reference/agent-protocol.md.
 Fields = dict[str, Any]
 
 LINES_MAX = 23

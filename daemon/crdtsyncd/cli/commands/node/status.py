@@ -13,7 +13,7 @@ from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.tables import Column, show_table
 from crdtsyncd.wording import ago, byte_size, clock_skew, moment, round_trip, span
 
-# Any: the objects of the daemon's status, see docs/command-line.md; a newer daemon may leave some fields out.
+# Any: the objects of the daemon's status, see docs/reference/command-line.md; a newer daemon may leave some fields out.
 Fields = dict[str, Any]
 
 PEERS_SHOWN_MAX = 12
