@@ -3,7 +3,7 @@
 Open first: :mod:`crdtsync.core.storage.interface`. It holds three things:
 
 - ``Storage``, a protocol: reads of committed state, answered at once. The daemon implements it with SQLite
-  (``crdtsyncd.storage``), tests do too.
+  (``crdtsyncd.storage``).
 - The row types: a ``NamedTuple`` for each kind of row.
 - ``Batch``: everything that one commit must make durable, as rows by table. The core never writes. It hands a batch
   to its caller, as ``Ready.persist``.

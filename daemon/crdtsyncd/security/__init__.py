@@ -5,8 +5,8 @@ issuers and host names mean nothing here. Trust is the list of certificates of t
 members change, new TLS contexts take their place.
 
 Example: node b dials node a. Both show their certificates. a finds b's pin among its members and knows that it is
-b, whatever address it comes from. A stranger's handshake fails, and a node that wants to join may speak of joining
-and nothing else.
+b, whatever address it comes from. A stranger is refused before a message of it is read, and a node that wants to
+join may speak of joining and nothing else.
 
 Open first: :class:`~crdtsyncd.security.trusted_members.Trust`.
 

@@ -4,9 +4,9 @@ Open first: ``install_units``. ``crdtsync service install`` calls it: it writes 
 Every step is idempotent: what stands already is left as it is. The units themselves are in the folder ``systemd``
 of the checkout.
 
-Example: ``systemctl start crdtsyncd`` starts the daemon. It tells the manager ``READY=1`` once agents are served,
-then a line of status, and, as long as its turns go on, that the watchdog may rest. If its loop hangs, the manager
-kills it.
+Example: ``systemctl start crdtsyncd`` starts the daemon. It tells the manager ``READY=1`` once agents and peers are
+served, then a line of status, and, as long as its turns go on, that the watchdog may rest. If its loop hangs, the
+manager kills it.
 
 Modules:
 
