@@ -32,7 +32,16 @@ STAMP = VENV / "crdtsync-stamp"
 UV = "uv==0.13.9"
 
 CHECKED_BY_MYPY = ("crdtsync", "daemon/crdtsyncd", "tools", "tests", "benchmarks", "fuzz")
-CACHES = (".hypothesis", ".import_linter_cache", ".mypy_cache", ".pytest_cache", ".ruff_cache", "build", "dist")
+CACHES = (
+    ".cache",
+    ".hypothesis",
+    ".import_linter_cache",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    "build",
+    "dist",
+)
 
 
 class ChoreError(Exception):
@@ -260,10 +269,21 @@ def simulate(arguments: list[str]) -> NoReturn:
     _replace(["python", "-m", "tests.simulator", *arguments], directory=ROOT)
 
 
-def docs(arguments: list[str]) -> NoReturn:
-    """Check that every link in the documentation leads somewhere."""
+def docs(arguments: list[str]) -> int:
+    """Check links and figures, and build the site into build/site; --serve shows it while you write."""
+    if arguments == ["--serve"]:
+        _replace(["python", "tools/build_site.py", "--serve"])
     _refuse(arguments)
-    _replace(["python", "tools/check_docs.py"], directory=ROOT)
+    failed = []
+    for title, tool in (("links", "check_docs"), ("bounds", "reference_bounds"), ("site", "build_site")):
+        with _timed(title, ends=False):
+            if (
+                subprocess.run(["python", f"tools/{tool}.py"], cwd=ROOT, env=_environment(), check=False).returncode
+                != 0
+            ):
+                failed.append(title)
+    _say(f"docs failed: {', '.join(failed)}" if failed else "docs passed")
+    return 1 if failed else 0
 
 
 def build(arguments: list[str]) -> NoReturn:
