@@ -1,8 +1,8 @@
-"""Loop: the turns of the event loop: what came in is stepped, one commit makes it durable, then replies and messages
-leave.
+"""Loop: the turns of the event loop: what came in is stepped, one commit makes it durable, then all of it leaves.
 
 Open first: :class:`~crdtsyncd.loop.driver.Driver`. ``feed`` gives the node an event and asks for a turn; ``_flush``
-is the turn: ``node.ready()``, ``Store.commit``, ``deliver``, ``node.advance()``. No other module may run the node.
+is the turn: ``node.ready()``, ``Store.commit``, ``deliver``, ``node.advance()``. Beside it only
+``replay_quarantine``, which it calls, runs the node.
 
 Example: two agents write in the same moment. ``agent_socket`` reads both frames, ``feed`` steps both, and one turn
 commits both with one flush of the disk. Then both get their replies, and each peer one message with both changes.
