@@ -27,7 +27,10 @@ pytestmark = pytest.mark.integration
 WITHOUT_RIGHTS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = [DOCS / name for name in ("reference/command-line.md", "reference/configuration.md", "how-to/run.md", "how-to/rights.md")]
+PAGES = [
+    DOCS / name
+    for name in ("reference/command-line.md", "reference/configuration.md", "how-to/run.md", "how-to/rights.md")
+]
 """The README and the tutorial are run by test_documentation.py, on three daemons as they say."""
 PAGE_TIMEOUT_S = 400
 """The longest of them has some hundred commands, each a process: half a minute, or ten times that on a busy machine."""

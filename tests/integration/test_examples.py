@@ -121,7 +121,9 @@ def test_the_commands_run(daemon: Daemon, tmp_path: Path) -> None:
         re.MULTILINE,
     ):
         assert run(shell, command)[0] == 0, command
-    shown = re.search(r"^    \$ crdtsync (get .*)\n    (crdtsync: .*)\n", text("docs/reference/errors.md"), re.MULTILINE)
+    shown = re.search(
+        r"^    \$ crdtsync (get .*)\n    (crdtsync: .*)\n", text("docs/reference/errors.md"), re.MULTILINE
+    )
     assert shown is not None
     assert run(shell, shown[1]) == (1, shown[2])
     assert f"\n    {run(shell, f'{shown[1]} --json')[1]}\n" in text("docs/reference/errors.md")

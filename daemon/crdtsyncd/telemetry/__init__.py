@@ -16,6 +16,8 @@ Modules:
 - ``metrics_privacy``: which spaces the metrics name, for any process of the machine can ask
 - ``commit_histogram``: how long commits take
 - ``growth_rate``: how fast the database grows
+- ``turn_times``: how long the event loop is held, by what, and in which stage of a turn
+- ``slow_turns``: tells the log of each turn that held the loop for too long
 
 To add a metric: its figure in the node's status (``crdtsync.core.diagnostics.status``), its line in ``prometheus``,
 and its row in the page on metrics in ``docs``; a test compares.

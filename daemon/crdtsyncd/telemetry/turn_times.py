@@ -42,7 +42,7 @@ WORK = (
     "checkpoint", "digests", "disk", "flush", "garbage", "join", "metrics", "plan", "release", "settle", "usage",
     "vacuum",
 )  # fmt: skip
-"""What is done in the background, as ``docs/monitoring.md`` explains it."""
+"""What is done in the background, as ``docs/reference/metrics.md`` explains it."""
 CPU_INTERVAL_S = 0.02
 """How often the thread's processor time is read at most: that takes 0.2 to 3 µs, and no vDSO knows it."""
 EVENTS_KEPT_MAX = 1024

@@ -15,7 +15,7 @@ from crdtsync.wire.requests import (
     Form,
 )
 
-PAGE = (Path(__file__).parents[3] / "docs/agent-protocol.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/reference/agent-protocol.md").read_text()
 COMMON = {Form.READ: ARGUMENTS | READ_ARGUMENTS, Form.WRITE: ARGUMENTS | WRITE_ARGUMENTS}
 
 
