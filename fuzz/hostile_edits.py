@@ -40,7 +40,9 @@ from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.core.text.document import EDIT_STRUCTS_MAX
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.change import NO_HASH, Change, Codec, Kind, Op, value_hash
-from crdtsync.wire.peer.messages import Ack, Changes, Hello, decode_message, encode_message
+from crdtsync.wire.peer.changes import Ack, Changes
+from crdtsync.wire.peer.hello import Hello
+from crdtsync.wire.peer.messages import decode_message
 from crdtsync.wire.tokens import decode_dot
 from crdtsync.wire.yjs.validator import InvalidUpdate, Outline, UpdateSummary, advance, validate_update
 from fuzz.frames import Bystander, Totals, cpu_s, is_late, judge, report, rss_bytes
@@ -138,7 +140,7 @@ class Stranger:
             self._socket.close()
 
     def _send(self, message: Any) -> None:
-        self._socket.send(encode_message(message))
+        self._socket.send(message.encode())
 
 
 class Attack:

@@ -12,27 +12,15 @@ import pycrdt
 from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Kind, Op, RemoveRange, value_hash
+from crdtsync.wire.peer.base import Message
+from crdtsync.wire.peer.changes import Ack, Changes, SpaceAck, Stop, Want
 from crdtsync.wire.peer.comparing import Digests, Removed
-from crdtsync.wire.peer.messages import (
-    Ack,
-    Changes,
-    HandledKey,
-    Hello,
-    Links,
-    Message,
-    Offer,
-    Part,
-    Probe,
-    Probed,
-    ResolvedPattern,
-    Resolvers,
-    SpaceAck,
-    Stop,
-    Take,
-    Want,
-    encode_message,
-)
+from crdtsync.wire.peer.hello import Hello
+from crdtsync.wire.peer.meshing import Links
+from crdtsync.wire.peer.probes import Probe, Probed
+from crdtsync.wire.peer.resolvers import HandledKey, ResolvedPattern, Resolvers
 from crdtsync.wire.peer.snapshot import Header, WriterRow, encode_header, encode_writers, part_hash
+from crdtsync.wire.peer.transfer import Offer, Part, Take
 from fuzz.mutation import Mutator, Tree, packed
 
 
@@ -126,7 +114,7 @@ def genuine_messages(rng: random.Random, node: str, cluster: bytes = LOOPBACK_CL
         Removed("default", 0, [("k", Dot(Writer(5), 6, 0))]),
         *snapshot_messages(rng, node),
     ]
-    return [msgpack.unpackb(encode_message(message)) for message in messages]
+    return [msgpack.unpackb(message.encode()) for message in messages]
 
 
 def snapshot_messages(rng: random.Random, node: str) -> list[Message]:

@@ -9,7 +9,9 @@ from crdtsync.errors import Timeout, VersionMismatch, to_wire
 from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Kind, Op, RemoveRange, value_hash
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import frame
-from crdtsync.wire.peer.messages import Ack, Changes, Hello, Links, SpaceAck, Stop, Want, encode_message
+from crdtsync.wire.peer.changes import Ack, Changes, SpaceAck, Stop, Want
+from crdtsync.wire.peer.hello import Hello
+from crdtsync.wire.peer.meshing import Links
 from crdtsync.wire.tokens import Version, encode_dot, encode_token, encode_version
 
 CLUSTER = bytes(range(16))
@@ -79,23 +81,21 @@ def messages() -> dict[str, bytes]:
     """Every message of the peer protocol."""
     frontier = {ANN: (12, b"abcdefgh"), BOB: (3, b"12345678")}
     return {
-        "hello": encode_message(
-            Hello(
-                "0" * 32,
-                "host-a",
-                CLUSTER,
-                bytes(16),
-                {"default": (0, frontier), "notes": (2, {})},
-                1_800_000_000_000,
-                1,
-                ("a",),
-            )
-        ),
-        "changes": encode_message(Changes("default", 0, [change.body for change in changes().values()][:2])),
-        "ack": encode_message(Ack(4096, [SpaceAck("default", 0, {BOB: 3, ANN: 12}, b"cut-cut-", bytes(range(16)))])),
-        "want": encode_message(Want("default", 0, frontier)),
-        "links": encode_message(Links(frozenset({"1" * 32, "0" * 32}))),
-        "stop": encode_message(Stop("default", "fork", "two different changes are both number 3")),
+        "hello": Hello(
+            "0" * 32,
+            "host-a",
+            CLUSTER,
+            bytes(16),
+            {"default": (0, frontier), "notes": (2, {})},
+            1_800_000_000_000,
+            1,
+            ("a",),
+        ).encode(),
+        "changes": Changes("default", 0, [change.body for change in changes().values()][:2]).encode(),
+        "ack": Ack(4096, [SpaceAck("default", 0, {BOB: 3, ANN: 12}, b"cut-cut-", bytes(range(16)))]).encode(),
+        "want": Want("default", 0, frontier).encode(),
+        "links": Links(frozenset({"1" * 32, "0" * 32})).encode(),
+        "stop": Stop("default", "fork", "two different changes are both number 3").encode(),
     }
 
 

@@ -10,7 +10,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.protocol import State
 
 from crdtsync.core.identity import LOOPBACK_CLUSTER
-from crdtsync.wire.peer.messages import PROBES, SNAPSHOTS, Hello, Probe, Probed, decode_message, encode_message
+from crdtsync.wire.peer.hello import Hello
+from crdtsync.wire.peer.messages import decode_message
+from crdtsync.wire.peer.probes import PROBES, Probe, Probed
+from crdtsync.wire.peer.transfer import SNAPSHOTS
 from tests.harness import Daemon, wait_until
 
 pytestmark = pytest.mark.integration
@@ -28,7 +31,7 @@ PATIENCE_S = 40.0
 async def introduced(daemon: Daemon, name: str, **options: Any) -> ClientConnection:
     peer = await connect(daemon.url, compression=None, max_size=None, ping_interval=None, **options)
     hello = Hello(name * 32, name, LOOPBACK_CLUSTER, b"d" * 16, {"default": (0, {})}, 0, features=(PROBES, SNAPSHOTS))
-    await peer.send(encode_message(hello))
+    await peer.send(hello.encode())
     return peer
 
 
@@ -44,7 +47,7 @@ class Answering:
         async for data in self._peer:
             message = decode_message(data if isinstance(data, bytes) else b"")
             if isinstance(message, Probe):
-                await self._peer.send(encode_message(Probed(message.number, 0)))
+                await self._peer.send(Probed(message.number, 0).encode())
                 self.count += 1
 
     async def close(self) -> None:

@@ -21,7 +21,10 @@ from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, Hlc, Writer
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Kind, Op, RemoveRange, value_hash
 from crdtsync.wire.limits import CHANGE_BYTES_MAX, PEER_FRAME_BYTES_MAX
-from crdtsync.wire.peer.messages import Ack, Changes, Hello, Links, SpaceAck, Stop, Want, decode_message, encode_message
+from crdtsync.wire.peer.changes import Ack, Changes, SpaceAck, Stop, Want
+from crdtsync.wire.peer.hello import Hello
+from crdtsync.wire.peer.meshing import Links
+from crdtsync.wire.peer.messages import decode_message
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
 from tests.integration.witness import Witness, assert_clean, assert_sentence, rss_bytes, undisturbed
 
@@ -51,7 +54,7 @@ class Stranger:
         }  # fmt: skip
 
     def send(self, message: Any) -> None:
-        self.send_bytes(encode_message(message))
+        self.send_bytes(message.encode())
 
     def send_bytes(self, data: bytes | str) -> None:
         self.socket.send(data)
@@ -236,7 +239,7 @@ BAD_HELLOS = {
     "fields a list": msgpack.packb([1, []]),
     "fields nil": msgpack.packb([1, None]),
     "unknown type first": msgpack.packb([77, "x"]),
-    "another message first": encode_message(Links(frozenset({"a"}))),
+    "another message first": Links(frozenset({"a"})).encode(),
     "type a list": b"\x92\x90\x80",
     "no node": hello_fields(node="absent"),
     "node empty": hello_fields(node=""),

@@ -25,7 +25,8 @@ from websockets.exceptions import WebSocketException
 
 from crdtsync.errors import Refused
 from crdtsync.wire.invites import Invite, decode_invite, encode_invite
-from crdtsync.wire.peer.messages import Hello, decode_message, encode_message
+from crdtsync.wire.peer.hello import Hello
+from crdtsync.wire.peer.messages import decode_message
 from tests.harness.daemon import HOST, Daemon
 
 pytestmark = pytest.mark.integration
@@ -147,7 +148,7 @@ async def introduced(stage: Stage, key: NodeKey, **fields: Any) -> AsyncIterator
     async with dialling(f"wss://{stage.daemon.address}", key, stage) as socket:
         await socket.recv()
         usual: dict[str, Any] = {"node": key.node, "name": "x", "cluster": stage.cluster, "database": b"d" * 16}
-        await socket.send(encode_message(Hello(**(usual | {"spaces": {}, "time_ms": 0} | fields))))
+        await socket.send(Hello(**(usual | {"spaces": {}, "time_ms": 0} | fields)).encode())
         yield socket
 
 
@@ -278,7 +279,7 @@ async def test_who_asks_to_join_is_told_nothing_of_the_cluster_before(stage: Sta
         challenge = await asyncio.wait_for(socket.recv(), 20)
         assert stage.cluster not in challenge
         assert b"host-a" not in challenge
-        await socket.send(encode_message(Hello("n" * 32, "x", stage.cluster, b"d" * 16, {}, 0)))
+        await socket.send(Hello("n" * 32, "x", stage.cluster, b"d" * 16, {}, 0).encode())
         async with asyncio.timeout(20):
             with suppress(WebSocketException):
                 async for message in socket:

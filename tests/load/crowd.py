@@ -15,7 +15,7 @@ import msgpack
 from websockets.sync.client import connect
 
 from crdtsync.core.identity import LOOPBACK_CLUSTER
-from crdtsync.wire.peer.messages import Hello, encode_message
+from crdtsync.wire.peer.hello import Hello
 from tests.harness.daemon import Daemon
 from tests.harness.raw import RawAgent
 
@@ -66,7 +66,7 @@ class SilentPeer:
             node=f"{number + 1:032x}", name=f"silent-{number}", cluster=LOOPBACK_CLUSTER, database=os.urandom(16),
             time_ms=0, spaces={"default": (0, {})}, features=(),
         )  # fmt: skip
-        self._peer.send(encode_message(hello))
+        self._peer.send(hello.encode())
 
     def close(self) -> None:
         """Gone."""

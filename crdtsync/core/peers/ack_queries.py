@@ -17,8 +17,7 @@ from crdtsync.core.identity import Identity
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link, Peer
 from crdtsync.core.replica.replica import Replica
-from crdtsync.wire.peer.meshing import ASKED_WRITERS_MAX, HOLDING_NODES_MAX, Ask, Asked, Held, Holding
-from crdtsync.wire.peer.messages import MESH
+from crdtsync.wire.peer.meshing import ASKED_WRITERS_MAX, HOLDING_NODES_MAX, MESH, Ask, Asked, Held, Holding
 
 ASK_INTERVAL_S = 2.0
 """How often a question is repeated while somebody waits: connections come and go."""

@@ -13,9 +13,9 @@ from crdtsync.core.replica.replica import Replica
 from crdtsync.core.storage.interface import PeerRow
 from crdtsync.errors import PeerError
 from crdtsync.wire.limits import PROTOCOL_VERSION
-from crdtsync.wire.peer.comparing import DIGESTS
-from crdtsync.wire.peer.messages import MESH, PROBES, RESOLVERS, SNAPSHOTS, Hello, Links
-from crdtsync.wire.peer.snapshot import DEFLATE
+from crdtsync.wire.peer.hello import Hello
+from crdtsync.wire.peer.meshing import Links
+from crdtsync.wire.peer.messages import FEATURES
 
 HELLO_TIMEOUT_S = 10.0
 HELLO_SPACES_MAX = 256
@@ -58,8 +58,7 @@ class Contacts:
             spaces[replica.name] = (replica.epoch, replica.frontier)
             link.introduced[replica.name] = dict(replica.vector)
         me = self.identity
-        features = (SNAPSHOTS, RESOLVERS, PROBES, MESH, DIGESTS, DEFLATE)
-        hello = Hello(me.node, me.name, me.cluster, me.database, spaces, now_ms, features=features)
+        hello = Hello(me.node, me.name, me.cluster, me.database, spaces, now_ms, features=FEATURES)
         self._outbox.send(link, hello)
 
     def closed(self, link: Link, reason: str) -> None:

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link
-from crdtsync.wire.peer.meshing import HOPS_MAX, Reached
-from crdtsync.wire.peer.messages import MESH
+from crdtsync.wire.peer.meshing import HOPS_MAX, MESH, Reached
 
 TELL_INTERVAL_S = 0.2
 """How long news is collected before peers are told."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link, Peer
-from crdtsync.wire.peer.messages import PROBES, Probe, Probed
+from crdtsync.wire.peer.probes import PROBES, Probe, Probed
 
 PROBE_INTERVAL_S = 10.0
 PROBE_TIMEOUT_S = 20.0

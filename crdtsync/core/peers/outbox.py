@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crdtsync.core.peers.peer_state import Link
 from crdtsync.core.storage.interface import PeerRow
-from crdtsync.wire.peer.messages import Message, encode_message
+from crdtsync.wire.peer.base import Message
 
 
 class Outbox:
@@ -21,7 +21,7 @@ class Outbox:
 
     def send(self, link: Link, message: Message) -> None:
         """Send a message over a connection."""
-        self.sends.append((link.conn, encode_message(message)))
+        self.sends.append((link.conn, message.encode()))
 
     def close(self, link: Link, reason: str) -> None:
         """Close a connection."""

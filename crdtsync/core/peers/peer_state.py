@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from crdtsync.causality import VersionVector, Writer, covers
 from crdtsync.wire.peer.comparing import Digests
-from crdtsync.wire.peer.messages import Hello
+from crdtsync.wire.peer.hello import Hello
 
 
 @dataclass(slots=True)

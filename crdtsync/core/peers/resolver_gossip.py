@@ -16,7 +16,8 @@ from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.patterns import Pattern, check_pattern
-from crdtsync.wire.peer.messages import RESOLVERS, Links, ResolvedPattern, Resolvers
+from crdtsync.wire.peer.meshing import Links
+from crdtsync.wire.peer.resolvers import RESOLVERS, ResolvedPattern, Resolvers
 
 TOLD_PATTERNS_MAX = 4096
 """That one peer may tell, of all nodes together. What is beyond is not taken in."""

@@ -26,7 +26,7 @@ from crdtsync.core.resolvers.conflict_queue import START_GRACE_S, Docket
 from crdtsync.errors import InvalidRequest, QuotaExceeded
 from crdtsync.wire.limits import shown
 from crdtsync.wire.patterns import Pattern, check_pattern
-from crdtsync.wire.peer.messages import (
+from crdtsync.wire.peer.resolvers import (
     RESOLVER_TAKEOVER_MS_MAX,
     RESOLVERS_KEYS_MAX,
     RESOLVERS_PATTERNS_MAX,

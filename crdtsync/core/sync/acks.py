@@ -12,7 +12,7 @@ from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.errors import PeerError
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import CHANGE_DEPS_MAX
-from crdtsync.wire.peer.messages import Ack, SpaceAck, Want
+from crdtsync.wire.peer.changes import Ack, SpaceAck, Want
 
 ACK_DELAY_S = 0.05
 """How long acknowledgements are collected for peers that are not waiting for them."""

@@ -17,7 +17,7 @@ from crdtsync.core.peers.relay_tree import Relaying
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.storage.interface import Storage
 from crdtsync.core.sync.snapshot_server import Giver
-from crdtsync.wire.peer.messages import FRAME_CHANGES_MAX, Changes
+from crdtsync.wire.peer.changes import FRAME_CHANGES_MAX, Changes
 
 CREDIT_BYTES_MAX = 4 * 1024 * 1024
 SLICE_BYTES_MAX = 256 * 1024

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from crdtsync.core.sync.acks import cut_of, digest_of
 from crdtsync.core.text.digest import texts_digest
 from crdtsync.wire.peer.comparing import DIGESTS, Digests
-from crdtsync.wire.peer.messages import SNAPSHOTS
+from crdtsync.wire.peer.transfer import SNAPSHOTS
 
 if TYPE_CHECKING:
     from crdtsync.core.alarms import Alarms

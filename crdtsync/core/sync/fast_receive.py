@@ -24,7 +24,7 @@ from crdtsync.wire.limits import (
     NAME_CHARS_MAX,
     VALUE_BYTES_MAX,
 )
-from crdtsync.wire.peer.messages import FRAME_CHANGES_MAX, Changes
+from crdtsync.wire.peer.changes import FRAME_CHANGES_MAX, Changes
 
 if TYPE_CHECKING:
     from crdtsync.core.peers.peer_state import Link, SpaceLink

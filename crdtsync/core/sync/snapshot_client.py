@@ -20,9 +20,11 @@ from crdtsync.core.storage.interface import SnapshotPartRow
 from crdtsync.core.sync.repair import Repaired, remove, repair
 from crdtsync.errors import CrdtSyncError, ForkDetected, InvalidEncoding, PeerError
 from crdtsync.wire.change import SHORT_HASH_BYTES
+from crdtsync.wire.peer.base import Message
+from crdtsync.wire.peer.changes import Want
 from crdtsync.wire.peer.comparing import REMOVED_ENTRIES_MAX, Removed
-from crdtsync.wire.peer.messages import SNAPSHOTS, Message, Part, Take, Want
 from crdtsync.wire.peer.snapshot import part_hash
+from crdtsync.wire.peer.transfer import SNAPSHOTS, Part, Take
 
 PROGRESS_TIMEOUT_S = 30.0
 """How long a taker waits for the next part before it asks another peer."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from crdtsync.core.sync.snapshot_client import Taker
 from crdtsync.core.sync.snapshot_server import Giver, Log, Send
-from crdtsync.wire.peer.messages import Offer, Part, Take
+from crdtsync.wire.peer.transfer import Offer, Part, Take
 
 if TYPE_CHECKING:
     from random import Random

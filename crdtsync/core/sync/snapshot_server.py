@@ -17,8 +17,9 @@ from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.snapshot import Snapshot
 from crdtsync.core.storage.interface import Storage
 from crdtsync.core.text.yjs_library import whole_state
-from crdtsync.wire.peer.messages import SNAPSHOT_ID_BYTES, SNAPSHOTS, Message, Offer, Part, Take
+from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.snapshot import DEFLATE, compressed, part_hash
+from crdtsync.wire.peer.transfer import SNAPSHOT_ID_BYTES, SNAPSHOTS, Offer, Part, Take
 
 if TYPE_CHECKING:
     from random import Random

@@ -1,15 +1,82 @@
-"""The parts of which messages between peers are made, read with every bound checked.
+"""The fields of messages between peers: what each may hold, and how it is read with that bound checked.
 
-Each function raises ValueError, or TypeError, for what no correct node could have sent.
+For example, an epoch is declared as ``epoch: Count`` and read with ``read_count(plain)``. To the code, a ``Count`` is a
+plain ``int``. Its form, ``Number("count", SEQ_MAX)``, is for the reference page, which prints the bound, and for tests
+and fuzzers, which make values from it. The reader is what protects the node.
+
+Each reader raises ValueError, or TypeError, for what no correct node could have sent.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 from crdtsync.causality import SEQ_MAX, WRITER_MAX, Frontier, VersionVector, Writer
 from crdtsync.wire.change import SHORT_HASH_BYTES
 from crdtsync.wire.limits import CHANGE_DEPS_MAX, CLUSTER_SPACE, KEY_BYTES_MAX, NAME_CHARS_MAX, is_name, shown
+
+HASH_FIELD_BYTES_MAX = 64
+"""Of a hash, or an id, whose length is for the sender's version to choose."""
+
+
+class Number(NamedTuple):
+    """The form of an integer from 0 to ``highest``."""
+
+    name: str
+    highest: int
+
+
+class Octets(NamedTuple):
+    """The form of so many bytes."""
+
+    name: str
+    most: int
+    least: int = 0
+
+
+class Words(NamedTuple):
+    """The form of a string: its ``rule`` for people, and the same as a regular expression."""
+
+    name: str
+    rule: str
+    pattern: str
+
+
+class Flat(NamedTuple):
+    """The form of a map that is flattened into one array: what repeats in it."""
+
+    name: str
+    record: str
+
+
+Form = Number | Octets | Words | Flat
+
+NAME_PATTERN = rf"[a-z0-9][a-z0-9._-]{{0,{NAME_CHARS_MAX - 1}}}"
+_SHORT, _SHORT_PATTERN = f"1 to {NAME_CHARS_MAX} characters", f"(?s:.){{1,{NAME_CHARS_MAX}}}"
+
+Count = Annotated[int, Number("count", SEQ_MAX)]
+WriterId = Annotated[Writer, Number("writer", WRITER_MAX)]
+NodeId = Annotated[str, Words("node id", _SHORT, _SHORT_PATTERN)]
+Text = Annotated[str, Words("short string", _SHORT, _SHORT_PATTERN)]
+Name = Annotated[
+    str, Words("name", f"1 to {NAME_CHARS_MAX} of ``a-z 0-9 . _ -``, the first a letter or digit", NAME_PATTERN)
+]
+SpaceName = Annotated[
+    str,
+    Words("space name", f"a name; ``{CLUSTER_SPACE}``: the cluster's own records", f"{CLUSTER_SPACE}|{NAME_PATTERN}"),
+]
+KeyText = Annotated[
+    str, Words("key", f"a key or pattern: 1 to {KEY_BYTES_MAX:,} characters", f"(?s:.){{1,{KEY_BYTES_MAX}}}")
+]
+Hash = Annotated[bytes, Octets("hash", HASH_FIELD_BYTES_MAX)]
+ShortHash = Annotated[bytes, Octets("short hash", SHORT_HASH_BYTES)]
+FlatVector = Annotated[
+    VersionVector, Flat("version vector", f"one array of writer, seq, …, in order of writer, up to {CHANGE_DEPS_MAX:,}")
+]
+FlatFrontier = Annotated[
+    Frontier,
+    Flat("frontier", f"one array of writer, seq, short hash, …, in order of writer, up to {CHANGE_DEPS_MAX:,}"),
+]
 
 
 def flat_frontier(frontier: Frontier) -> list[object]:

@@ -14,7 +14,8 @@ from crdtsyncd.wording import counted
 from crdtsync.core.agents.connection import Reply
 from crdtsync.core.interface import Ready
 from crdtsync.errors import QuotaExceeded
-from crdtsync.wire.peer.messages import is_ack
+from crdtsync.wire.peer.changes import Ack
+from crdtsync.wire.peer.messages import type_of
 
 if TYPE_CHECKING:
     from crdtsyncd.peers.websocket_peer import PeerConnection
@@ -44,7 +45,7 @@ class Connections:
         """Let out what is on disk, and close what has to be closed."""
         later = []
         for conn, data in ready.sends:
-            if ready.replies and is_ack(data):
+            if ready.replies and type_of(data) == Ack.TYPE:
                 later.append((conn, data))  # agents wait for what they are told, and nearly nobody for this
             elif conn in self.peers:
                 self.peers[conn].send(data)

@@ -39,7 +39,10 @@ from crdtsync.wire.change import Change, Codec
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
-from crdtsync.wire.peer.messages import Changes, Hello, Message, decode_message, encode_message
+from crdtsync.wire.peer.base import Message
+from crdtsync.wire.peer.changes import Changes
+from crdtsync.wire.peer.hello import Hello
+from crdtsync.wire.peer.messages import decode_message
 
 SOMEBODY = User(1000)
 START_MS = 1_800_000_000_000
@@ -306,7 +309,7 @@ class Stranger:
             self.machine.step(PeerClosed(self.conn, reason))
 
     def say(self, message: Message | bytes) -> None:
-        data = message if isinstance(message, bytes) else encode_message(message)
+        data = message if isinstance(message, bytes) else message.encode()
         self.machine.step(PeerFrame(self.conn, data))
 
     def send(self, *changes: Change) -> None:

@@ -11,7 +11,8 @@ from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
-from crdtsync.wire.peer.messages import Changes, encode_message, is_ack
+from crdtsync.wire.peer.changes import Ack, Changes
+from crdtsync.wire.peer.messages import type_of
 from tests.unit.core.fleet import Refusal, Session, Stranger
 from tests.unit.core.sync.test_sync import chain
 
@@ -86,7 +87,7 @@ def test_an_acknowledgement_takes_a_turn_only_where_somebody_waits_for_it(pair, 
         assert wire.deliver(a) == 0, "to one who is patient several things are acknowledged at once"
         pair.pass_time(ACK_PATIENCE_S)
         ((_, ack),) = pair["b"].node.acknowledge(pair.now)
-        assert is_ack(ack)
+        assert type_of(ack) == Ack.TYPE
         wire.put(pair["b"], ack)
         assert pair["b"].node.ack_due_s is None
         a.node.deadline_s()
@@ -325,7 +326,7 @@ def test_a_bug_in_a_message_of_a_peer(node, monkeypatch):
     stranger = Stranger(node)
     ann = node.agent("ann")
     monkeypatch.setattr(node.node.sync, "received", lambda *_: 1 / 0)
-    event = PeerFrame(stranger.conn, encode_message(Changes("default", 0, [chain(77, 1)[0].body])))
+    event = PeerFrame(stranger.conn, Changes("default", 0, [chain(77, 1)[0].body]).encode())
     with pytest.raises(ZeroDivisionError):
         node.step(event)
     node.deliver(node.node.step_failed(event, "ZeroDivisionError"))

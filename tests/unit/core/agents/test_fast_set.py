@@ -19,7 +19,8 @@ from crdtsync.wire.change import NO_HASH, Change, Dep, Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, VALUE_BYTES_MAX
-from crdtsync.wire.peer.messages import Changes, Hello, encode_message
+from crdtsync.wire.peer.changes import Changes
+from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.tokens import encode_token
 from tests.unit.core.fleet import CODEC, START_MS, Fleet, Machine, fleet_of
 
@@ -85,7 +86,7 @@ class Twin:
             self.machine.step(AgentFrame(conn, pack([1, "hello", hello])))
         self.machine.step(PeerOpened(PEER_CONN, "ws://stranger", dialled=False))
         hello_of_peer = Hello("stranger", "stranger", node.identity.cluster, b"d" * 16, {"default": (0, {})}, START_MS)
-        self.machine.step(PeerFrame(PEER_CONN, encode_message(hello_of_peer)))
+        self.machine.step(PeerFrame(PEER_CONN, hello_of_peer.encode()))
 
     def turn(self) -> dict[str, Any]:
         """All that came of one turn."""
@@ -221,7 +222,7 @@ class Story:
             return
         how = [""] * (together - 1) + [made]
         sent = [self._change_of_peer(key, replaces, each).body for each in how]
-        data = encode_message(Changes("nowhere" if made == "space" else "default", int(made == "epoch"), sent))
+        data = Changes("nowhere" if made == "space" else "default", int(made == "epoch"), sent).encode()
         data = data[:-1] if made == "torn" else pack([*unpack(data), "newer"]) if made == "newer" else data
         for twin in (self.long, self.short):
             twin.machine.step(PeerFrame(PEER_CONN, data))

@@ -11,7 +11,8 @@ from crdtsync.core.cluster import archives, spaces
 from crdtsync.core.interface import DiskSpace
 from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack
-from crdtsync.wire.peer.messages import Changes, Hello, Want
+from crdtsync.wire.peer.changes import Changes, Want
+from crdtsync.wire.peer.hello import Hello
 from tests.unit.core.fleet import Fleet, Machine, Refusal, Stranger, fleet_of
 
 

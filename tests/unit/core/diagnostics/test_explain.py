@@ -20,7 +20,8 @@ from crdtsync.core.interface import DiskSpace
 from crdtsync.core.peers.liveness import PROBE_INTERVAL_S
 from crdtsync.core.peers.peer_state import Peer
 from crdtsync.wire.change import Dep
-from crdtsync.wire.peer.messages import PROBES, Ack, Changes, Probed, SpaceAck
+from crdtsync.wire.peer.changes import Ack, Changes, SpaceAck
+from crdtsync.wire.peer.probes import PROBES, Probed
 from tests.unit.core.fleet import START_MS, Fleet, Machine, Refusal, Stranger
 from tests.unit.core.sync.test_sync import chain, change_of
 

@@ -7,7 +7,9 @@ import pytest
 from crdtsync.core.peers.liveness import PROBE_ANSWER_S_MAX, PROBE_INTERVAL_S, PROBE_TIMEOUT_S, Liveness
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link, Peer
-from crdtsync.wire.peer.messages import PROBES, Hello, Probe, Probed, decode_message
+from crdtsync.wire.peer.hello import Hello
+from crdtsync.wire.peer.messages import decode_message
+from crdtsync.wire.peer.probes import PROBES, Probe, Probed
 
 NOW_MS = 1_800_000_000_000
 

@@ -10,7 +10,7 @@ import pytest
 
 from crdtsync.core.resolvers import conflict_queue, disagreements
 from crdtsync.wire.codec import pack, unpack
-from crdtsync.wire.peer.messages import RESOLVERS, Resolvers
+from crdtsync.wire.peer.resolvers import RESOLVERS, Resolvers
 from tests.unit.core.fleet import Fleet, Machine, Stranger, fleet_of
 from tests.unit.core.resolving import TAKEOVER_S, Resolving, conflict, in_order, values_of
 

@@ -12,8 +12,10 @@ import pytest
 from crdtsync.core.sync import change_feed, snapshot_client, snapshot_server
 from crdtsync.wire.change import Dep
 from crdtsync.wire.codec import pack, unpack
-from crdtsync.wire.peer.messages import SNAPSHOTS, Offer, Part, Stop, Take, Want, decode_message, encode_message
+from crdtsync.wire.peer.changes import Stop, Want
+from crdtsync.wire.peer.messages import decode_message
 from crdtsync.wire.peer.snapshot import decode_part, part_hash
+from crdtsync.wire.peer.transfer import SNAPSHOTS, Offer, Part, Take
 from tests.unit.core.fleet import CODEC, Stranger, fleet_of
 from tests.unit.core.snapshots import agree, begun, fill, state, trim
 from tests.unit.core.sync.test_sync import chain, change_of
@@ -417,7 +419,7 @@ def test_random_bytes_in_parts_never_break_the_node(apart, small):
     giver.heard()
     for at in range(0, 200, 3):
         data = parts[2].data[:at] + bytes([at % 256]) + parts[2].data[at + 1 :]
-        giver.say(encode_message(Part("default", 0, parts[0].snapshot, at % 5, data, b"12345678", at % 7 == 0)))
+        giver.say(Part("default", 0, parts[0].snapshot, at % 5, data, b"12345678", at % 7 == 0).encode())
         apart["b"].turn()
         if giver.reason is not None:
             break

@@ -11,8 +11,8 @@ from crdtsync.core.replica import snapshot
 from crdtsync.core.storage.interface import DocumentDrop
 from crdtsync.core.text.lineage import document_of
 from crdtsync.wire.codec import pack
-from crdtsync.wire.peer.messages import Offer, Part, Take
 from crdtsync.wire.peer.snapshot import part_hash
+from crdtsync.wire.peer.transfer import Offer, Part, Take
 from tests.unit.core.fleet import CODEC, Stranger
 from tests.unit.core.snapshots import agree, events, fill, trim
 from tests.unit.core.sync.test_snapshot_abuse import give, giver_of, rewritten

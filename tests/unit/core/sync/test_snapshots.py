@@ -16,7 +16,8 @@ from crdtsync.core.sync import snapshot_client, snapshot_server
 from crdtsync.core.watch import change_watch
 from crdtsync.errors import CrdtSyncError, NoSpace
 from crdtsync.wire.codec import pack
-from crdtsync.wire.peer.messages import Offer, Part, decode_message
+from crdtsync.wire.peer.messages import decode_message
+from crdtsync.wire.peer.transfer import Offer, Part
 from tests.unit.core.fleet import Stranger, fleet_of
 from tests.unit.core.snapshots import agree, begun, events, fill, trim
 

@@ -19,7 +19,10 @@ from crdtsync.core.sync.acks import cut_of, digest_of
 from crdtsync.wire.change import Change, Codec, Dep, Op, value_hash
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import PROTOCOL_VERSION
-from crdtsync.wire.peer.messages import Ack, Changes, Hello, Links, SpaceAck, Stop, Want, decode_message
+from crdtsync.wire.peer.changes import Ack, Changes, SpaceAck, Stop, Want
+from crdtsync.wire.peer.hello import Hello
+from crdtsync.wire.peer.meshing import Links
+from crdtsync.wire.peer.messages import decode_message
 from tests.unit.core.fleet import CODEC, START_MS, Stranger, fleet_of
 
 

@@ -1,0 +1,76 @@
+"""One message of the peer protocol is one class: its type, its feature, its bytes both ways, its specification.
+
+A message used to be spelt in five places: a class, a case of the encoder, a function of the decoder, a union of types
+and a row of a table in the documentation. One of them was always forgotten. So, for example, all there is to ``PROBE``
+stands in one place::
+
+    @message
+    @dataclass(frozen=True, slots=True)
+    class Probe(Message):
+        \"\"\"Ask whether the receiver gets anywhere.
+
+        ``[11, number]``
+
+        :param number: the answer names it
+        \"\"\"
+
+        TYPE = 11
+        FEATURE = PROBES
+
+        number: Count
+
+        def encode(self) -> bytes:
+            return pack([self.TYPE, self.number])
+
+        @classmethod
+        def decode(cls, plain: list[Any]) -> Probe:
+            return cls(read_count(plain[1]))
+
+The decorator ``message`` enters the class into ``MESSAGES``. The decoder, the node's table of handlers, the reference
+page, the fuzzer and the tests all start from there. The annotation of a field (``Count``) says what the field may
+hold; :mod:`crdtsync.wire.peer.fields` lists these forms.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final, Self, TypeVar
+
+TYPE_MAX = 127
+"""Up to here msgpack packs a number into one byte, so that the type is always the second byte of a message."""
+
+
+class Message:
+    """What every message of the peer protocol has."""
+
+    __slots__ = ()
+
+    TYPE: ClassVar[int]
+    """The first element of its array."""
+    FEATURE: ClassVar[str] = ""
+    """The feature that a node must name in its HELLO before it is sent this message; empty: every node takes it."""
+
+    def encode(self) -> bytes:
+        """The message as it goes into one websocket frame."""
+        raise NotImplementedError
+
+    @classmethod
+    def decode(cls, plain: list[Any]) -> Self:
+        """The message, from its array; elements after the known ones are ignored.
+
+        :raises ValueError: a field holds what no correct node sends; also TypeError, LookupError, AttributeError.
+        """
+        raise NotImplementedError
+
+
+MESSAGES: Final[dict[int, type[Message]]] = {}
+"""Every message by its type. Complete once :mod:`crdtsync.wire.peer.messages` is imported."""
+
+_Class = TypeVar("_Class", bound=type[Message])
+
+
+def message(cls: _Class) -> _Class:
+    """Enter a class into ``MESSAGES``."""
+    assert 0 < cls.TYPE <= TYPE_MAX, f"{cls.__name__}: a type is a number from 1 to {TYPE_MAX}"
+    assert cls.TYPE not in MESSAGES, f"{cls.__name__}: type {cls.TYPE} is {MESSAGES[cls.TYPE].__name__}"
+    MESSAGES[cls.TYPE] = cls
+    return cls

@@ -1,0 +1,104 @@
+"""Introductions: the first message of either side.
+
+For example, host-a dials host-b, and both say HELLO at once, without waiting for the other. Host-b learns from it
+which node this is, that both belong to one cluster, which messages host-a takes, and how far host-a has got in each
+space. From then on either side knows what the other lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crdtsync.wire.codec import pack
+from crdtsync.wire.limits import PROTOCOL_VERSION
+from crdtsync.wire.peer.base import Message, message
+from crdtsync.wire.peer.fields import (
+    HASH_FIELD_BYTES_MAX,
+    Count,
+    FlatFrontier,
+    Hash,
+    Name,
+    NodeId,
+    SpaceName,
+    Text,
+    flat_frontier,
+    read_blob,
+    read_count,
+    read_frontier,
+    read_name,
+    read_space,
+    read_text,
+)
+
+SPACES_MAX = 100_000
+FEATURES_MAX = 100
+"""What is beyond is not looked at."""
+
+
+@message
+@dataclass(frozen=True, slots=True)
+class Hello(Message):
+    """Say who the sender is, which messages it takes, and what it has of each space.
+
+    ``[1, {protocol, features, node, name, cluster, database, spaces: {space: [epoch, frontier]}, time_ms}]``
+
+    A HELLO names no more spaces than the sender has room for. The sender introduces each of the others with a WANT. A
+    space that is not for every node is introduced so too, once the receiver has said who it is.
+
+    :param node: the id of the sender
+    :param name: the name of the sender, for people
+    :param cluster: the id of the cluster; a node of another cluster is refused
+    :param database: the id of the sender's database; another one under the same node id is a copy, or was made anew
+    :param spaces: the epoch and the frontier of each space that the sender replicates
+    :param time_ms: what time it is at the sender, in ms since 1970
+    :param protocol: the newest protocol version that the sender speaks; a lower one than the receiver's is refused
+    :param features: what the sender takes beside the messages that every node takes
+    """
+
+    TYPE = 1
+
+    node: NodeId
+    name: Name
+    cluster: Hash
+    database: Hash
+    spaces: Mapping[SpaceName, tuple[Count, FlatFrontier]]
+    time_ms: Count
+    protocol: Count = PROTOCOL_VERSION
+    features: tuple[Text, ...] = ()
+
+    def encode(self) -> bytes:
+        """See :class:`Message`."""
+        spaces = {name: [epoch, flat_frontier(frontier)] for name, (epoch, frontier) in self.spaces.items()}
+        fields = {
+            "protocol": self.protocol,
+            "features": list(self.features),
+            "node": self.node,
+            "name": self.name,
+            "cluster": self.cluster,
+            "database": self.database,
+            "spaces": spaces,
+            "time_ms": self.time_ms,
+        }
+        return pack([self.TYPE, fields])
+
+    @classmethod
+    def decode(cls, plain: list[Any]) -> Hello:
+        """See :class:`Message`."""
+        fields = plain[1]
+        if len(fields["spaces"]) > SPACES_MAX:
+            raise ValueError("too many spaces")
+        return cls(
+            node=read_text(fields["node"]),
+            name=read_name(fields["name"]),
+            cluster=read_blob(fields["cluster"], HASH_FIELD_BYTES_MAX),
+            database=read_blob(fields["database"], HASH_FIELD_BYTES_MAX),
+            spaces={
+                read_space(name): (read_count(epoch), read_frontier(flat))
+                for name, (epoch, flat) in fields["spaces"].items()
+            },
+            time_ms=read_count(fields["time_ms"]),
+            protocol=read_count(fields["protocol"]),
+            features=tuple(read_text(feature) for feature in fields["features"][:FEATURES_MAX]),
+        )

@@ -1,0 +1,69 @@
+"""Probes: whether a peer still gets anywhere, however its sockets look.
+
+For example, the process on host-b is frozen. Its kernel still takes bytes, so the connection stands. Host-a sends PROBE
+5 and hears no PROBED 5; after a while host-a closes the connection and dials anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from crdtsync.wire.codec import pack
+from crdtsync.wire.peer.base import Message, message
+from crdtsync.wire.peer.fields import Count, read_count
+
+PROBES = "probes"
+"""The feature of a node that answers probes."""
+
+
+@message
+@dataclass(frozen=True, slots=True)
+class Probe(Message):
+    """Ask whether the receiver gets anywhere. The receiver answers from its next turn, with PROBED.
+
+    ``[11, number]``
+
+    :param number: the answer repeats this number
+    """
+
+    TYPE = 11
+    FEATURE = PROBES
+
+    number: Count
+
+    def encode(self) -> bytes:
+        """See :class:`Message`."""
+        return pack([self.TYPE, self.number])
+
+    @classmethod
+    def decode(cls, plain: list[Any]) -> Probe:
+        """See :class:`Message`."""
+        return cls(read_count(plain[1]))
+
+
+@message
+@dataclass(frozen=True, slots=True)
+class Probed(Message):
+    """Answer a PROBE, and say what time it is here.
+
+    ``[12, number, time_ms]``
+
+    :param number: that of the probe
+    :param time_ms: in ms since 1970
+    """
+
+    TYPE = 12
+    FEATURE = PROBES
+
+    number: Count
+    time_ms: Count
+
+    def encode(self) -> bytes:
+        """See :class:`Message`."""
+        return pack([self.TYPE, self.number, self.time_ms])
+
+    @classmethod
+    def decode(cls, plain: list[Any]) -> Probed:
+        """See :class:`Message`."""
+        return cls(read_count(plain[1]), read_count(plain[2]))

@@ -1,0 +1,103 @@
+"""Resolvers: which agents settle conflicts where, so that one of them is asked and not all.
+
+For example, a resolver for ``plan/**`` is attached to host-a, and another to host-b. Both hosts tell their peers. When
+a conflict comes up in ``plan/goal``, the host with the lower id asks its resolver, and the other one waits as long as
+that resolver may take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+from crdtsync.wire.codec import pack
+from crdtsync.wire.peer.base import Message, message
+from crdtsync.wire.peer.fields import (
+    Count,
+    KeyText,
+    NodeId,
+    Number,
+    SpaceName,
+    read_count,
+    read_key,
+    read_space,
+    read_text,
+)
+
+RESOLVERS = "resolvers"
+"""The feature of a node that tells which resolvers are attached to it."""
+RESOLVERS_PATTERNS_MAX = 256
+RESOLVERS_KEYS_MAX = 256
+RESOLVER_TAKEOVER_MS_MAX = 3600 * 1000
+
+TakeoverMs = Annotated[int, Number("takeover", RESOLVER_TAKEOVER_MS_MAX)]
+
+
+class ResolvedPattern(NamedTuple):
+    """That somebody resolves conflicts of such keys, and how long one answer may take.
+
+    :param space: the space
+    :param pattern: the pattern of the keys
+    :param takeover_ms: after so many ms without an answer the next node asks its own resolver
+    """
+
+    space: SpaceName
+    pattern: KeyText
+    takeover_ms: TakeoverMs
+
+
+class HandledKey(NamedTuple):
+    """A conflict that resolvers of a node are at work on.
+
+    :param space: the space
+    :param key: the key
+    :param asked: how many resolvers have been asked by now; 0: none of them can settle it
+    """
+
+    space: SpaceName
+    key: KeyText
+    asked: Count
+
+
+@message
+@dataclass(frozen=True, slots=True)
+class Resolvers(Message):
+    """Say all that there is to say about the resolvers of one node, in place of what was said of it before.
+
+    ``[10, node, [[space, pattern, takeover_ms], …], [[space, key, asked], …]]``
+
+    The node is the sender itself, or one that the sender hears of and the receiver is not connected to.
+
+    :param node: the node that the resolvers are attached to
+    :param patterns: up to 256; none: no resolvers are attached any more
+    :param keys: up to 256
+    """
+
+    TYPE = 10
+    FEATURE = RESOLVERS
+
+    node: NodeId
+    patterns: tuple[ResolvedPattern, ...] = ()
+    keys: tuple[HandledKey, ...] = ()
+
+    def encode(self) -> bytes:
+        """See :class:`Message`."""
+        return pack([self.TYPE, self.node, [list(one) for one in self.patterns], [list(one) for one in self.keys]])
+
+    @classmethod
+    def decode(cls, plain: list[Any]) -> Resolvers:
+        """See :class:`Message`."""
+        _, node, patterns, keys = plain[:4]
+        if len(patterns) > RESOLVERS_PATTERNS_MAX or len(keys) > RESOLVERS_KEYS_MAX:
+            raise ValueError("more about resolvers than a node has to say")
+        return cls(
+            read_text(node),
+            tuple(
+                ResolvedPattern(read_space(space), read_key(pattern), read_count(takeover_ms, RESOLVER_TAKEOVER_MS_MAX))
+                for space, pattern, takeover_ms in (one[:3] for one in patterns)
+            ),
+            tuple(
+                HandledKey(read_space(space), read_key(key), read_count(asked))
+                for space, key, asked in (one[:3] for one in keys)
+            ),
+        )
