@@ -110,14 +110,10 @@ class Inquiries:
 
     # -- being asked -------------------------------------------------------------------------------------------
 
-    def heard(self, link: Link, message: Ask | Holding, now_s: float) -> None:
-        """A peer passes on a question, or answers to one."""
-        if isinstance(message, Holding):
-            self._answered(link, message, now_s)
-        elif message.node != self._identity.node:
-            self._asked(link, message, now_s)
-
-    def _asked(self, link: Link, ask: Ask, now_s: float) -> None:
+    def asked(self, link: Link, ask: Ask, now_s: float) -> None:
+        """A peer asks, or passes on a question."""
+        if ask.node == self._identity.node:
+            return
         question = self.questions.get(ask.node)
         if question is None:
             if len(self.questions) >= QUESTIONS_MAX:
@@ -145,7 +141,8 @@ class Inquiries:
                 vector = {writer: seq for writer, seq in replica.vector.items() if writer in wanted}
                 question.known[space, epoch, me.node] = Held(space, epoch, me.node, me.name, me.database, vector)
 
-    def _answered(self, link: Link, message: Holding, now_s: float) -> None:
+    def answered(self, link: Link, message: Holding, now_s: float) -> None:
+        """A peer answers a question, of this node or of one that this node passed it on for."""
         held = [one for one in message.held if one.space in link.spaces and one.node != self._identity.node]
         if message.node == self._identity.node:
             for one in held:

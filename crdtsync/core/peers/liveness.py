@@ -43,15 +43,13 @@ class Liveness:
                 waited_s = now_s - link.probe_sent_s
                 self._outbox.close(link, f"it has got nowhere for {waited_s:.0f} s: it does not answer")
 
-    def heard(self, link: Link, peer: Peer, message: Probe | Probed, now_s: float, now_ms: int) -> None:
-        """The peer probes this node, or answers."""
-        if isinstance(message, Probe):
-            self._outbox.send(link, Probed(message.number, now_ms))
-        else:
-            self._answered(link, peer, message, now_s, now_ms)
+    def answer(self, link: Link, probe: Probe, now_ms: int) -> None:
+        """The peer probes this node."""
+        self._outbox.send(link, Probed(probe.number, now_ms))
 
     @staticmethod
-    def _answered(link: Link, peer: Peer, answer: Probed, now_s: float, now_ms: int) -> None:
+    def answered(link: Link, peer: Peer, answer: Probed, now_s: float, now_ms: int) -> None:
+        """The peer answers a probe."""
         if link.probe_sent_s is None or answer.number != link.probe_number:
             return
         rtt_s = now_s - link.probe_sent_s

@@ -16,7 +16,6 @@ from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.patterns import Pattern, check_pattern
-from crdtsync.wire.peer.meshing import Links
 from crdtsync.wire.peer.resolvers import RESOLVERS, ResolvedPattern, Resolvers
 
 TOLD_PATTERNS_MAX = 4096
@@ -81,12 +80,8 @@ class ResolverNews:
         self._lingering: dict[str, float] = {}
         self._withdrawn: set[str] = set()
 
-    def heard(self, link: Link, message: Links | Resolvers) -> None:
-        """A peer told whom it is connected to, or of its resolvers, or of those of another node."""
-        if isinstance(message, Links):
-            link.nodes = message.nodes
-            self.is_stale = True
-            return
+    def heard(self, link: Link, message: Resolvers) -> None:
+        """A peer told of its resolvers, or of those of another node."""
         heard = self._heard.setdefault(link.conn, {})
         before = heard.pop(message.node, None)
         count = sum(len(known.message.patterns) for known in heard.values()) + len(message.patterns)

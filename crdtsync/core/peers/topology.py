@@ -13,7 +13,7 @@ from crdtsync.core.peers.peer_state import Link, Peer
 from crdtsync.core.peers.relay_tree import Relaying
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.storage.interface import PeerRow
-from crdtsync.wire.peer.meshing import Ask, Held, Holding, Reached, Relays
+from crdtsync.wire.peer.meshing import Held
 
 WHOLE_WRITERS_MAX = 128
 """Writers that are asked for at once where somebody looks at whole spaces; the rest is for write concerns."""
@@ -43,17 +43,6 @@ class Meshwork:
         self._heard: set[tuple[str, str]] = set()
         self._whole_until_s: dict[str, float] = {}
         self.inquiries = Inquiries(identity, links, replicas, outbox, self._learn)
-
-    def heard(self, link: Link, message: Relays | Reached | Ask | Holding, now_s: float) -> list[str]:
-        """A peer says something. Returns the spaces in which something may have to be sent to it now."""
-        match message:
-            case Relays():
-                return self.relaying.heard(link, message)
-            case Reached():
-                self.reach.heard(link, message)
-            case Ask() | Holding():
-                self.inquiries.heard(link, message, now_s)
-        return []
 
     def closed(self, conn: int) -> None:
         """A connection is gone."""

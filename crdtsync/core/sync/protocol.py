@@ -8,7 +8,7 @@ The parts are :mod:`~crdtsync.core.peers.connections` (who is connected), :mod:`
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from crdtsync.causality import Frontier
 from crdtsync.core.alarms import Alarms
@@ -29,7 +29,7 @@ from crdtsync.core.sync.snapshot_messages import Transfers
 from crdtsync.errors import ForkDetected, InvalidEncoding, PeerError
 from crdtsync.wire.change import Change
 from crdtsync.wire.limits import CLUSTER_SPACE
-from crdtsync.wire.peer.base import Message
+from crdtsync.wire.peer.base import MESSAGES, Message
 from crdtsync.wire.peer.changes import Ack, Changes, Stop, Want
 from crdtsync.wire.peer.comparing import Digests, Removed
 from crdtsync.wire.peer.hello import Hello
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from random import Random
 
 Log = Callable[..., None]
+Handler = Callable[[Link, Any, float, int], list[Applied] | None]
+"""Handles a message of one class from a connection, at ``now_s`` and ``now_ms``; the changes that it could apply."""
+
+_OfSpace = Changes | Offer | Take | Part | Digests | Removed
 
 
 class Audience(Protocol):
@@ -103,6 +107,27 @@ class Sync:
         self._acks = Acknowledger(replicas, self.outbox)
         self.comparer = Comparer(replicas, self.links, self.outbox, alarms, log, self.transfers.taker)
         self.resolver_news = ResolverNews(identity.node, self.links, self.outbox, self.mesh.reach)
+        self._handlers: dict[type[Message], Handler] = {
+            Hello: self._hello,
+            Changes: self.changes,
+            Ack: self._ack,
+            Want: self._want,
+            Links: self._linked_to,
+            Stop: self._stop,
+            Offer: self._offered,
+            Take: self._take,
+            Part: self._snapshot_part,
+            Resolvers: self._resolvers,
+            Probe: self._probe,
+            Probed: self._probed,
+            Relays: self._relays,
+            Ask: self._ask,
+            Holding: self._holding,
+            Reached: self._reached,
+            Digests: self._digests,
+            Removed: self._removed,
+        }
+        assert self._handlers.keys() == set(MESSAGES.values()), "a message has no handler"
 
     # -- connections -------------------------------------------------------------------------------------
 
@@ -122,9 +147,7 @@ class Sync:
         self.mesh.closed(conn)
         self.resolver_news.is_stale = True
 
-    def received(  # noqa: C901, PLR0912  # a case for each message
-        self, conn: int, data: bytes, now_s: float, now_ms: int
-    ) -> list[Applied]:
+    def received(self, conn: int, data: bytes, now_s: float, now_ms: int) -> list[Applied]:
         """Handle one message. Returns the changes that could be applied.
 
         :raises PeerError: the connection must be closed, with this reason.
@@ -141,39 +164,15 @@ class Sync:
             message = decode_message(data)
         except InvalidEncoding as error:
             raise PeerError(error.message) from None
-        if link.hello is None:
-            if not isinstance(message, Hello):
-                raise PeerError("the first message of a connection must be a hello")
-            self._hello(link, message, now_s, now_ms)
-            return []
-        self.peers[link.hello.node].last_seen_ms = now_ms
-        link.busy.update(_spaces_of(message) & link.spaces.keys())
-        match message:
-            case Changes():
-                return self.changes(link, message, now_s, now_ms)
-            case Ack():
-                self.heard_ack = not self._ack(link, message, now_s)
-            case Want():
-                self._want(link, message, now_s)
-            case Offer() | Take() | Part():
-                return self._transfer(link, message, now_s, now_ms)
-            case Links() | Resolvers():
-                self.resolver_news.heard(link, message)
-                self.mesh.reach.is_stale = True
-            case Digests() | Removed():
-                self._compare(link, message, now_s, now_ms)
-            case Relays() | Reached() | Ask() | Holding():
-                for name in self.mesh.heard(link, message, now_s):
-                    self.feeder.rewind_to_lacking(link, self.replicas[name])
-            case Stop():
-                self._stop(link, message)
-            case Probe() | Probed():
-                self.liveness.heard(link, self.peers[link.hello.node], message, now_s, now_ms)
-            case Hello():
-                raise PeerError("a second hello on one connection")
-        return []
+        if link.hello is not None:
+            self.peers[link.hello.node].last_seen_ms = now_ms
+        elif not isinstance(message, Hello):
+            raise PeerError("the first message of a connection must be a hello")
+        return [] if message is None else self._handlers[type(message)](link, message, now_s, now_ms) or []
 
     def _hello(self, link: Link, hello: Hello, now_s: float, now_ms: int) -> None:
+        if link.hello is not None:
+            raise PeerError("a second hello on one connection")
         self.contacts.introduced(link, hello, now_ms)
         told = set(link.introduced)
         for name, (epoch, frontier) in sorted(hello.spaces.items()):
@@ -219,19 +218,33 @@ class Sync:
 
     # -- messages --------------------------------------------------------------------------------------------
 
+    @staticmethod
+    def _stir(link: Link, space: str) -> None:
+        """A message may have made something due in a space: the turn looks at that space."""
+        if space in link.spaces:
+            link.busy.add(space)
+
+    def _synced(self, link: Link, message: _OfSpace) -> tuple[SpaceLink, Replica] | None:
+        """The space of a message, if that syncs on this connection. None: the message is to be ignored."""
+        replica, here = self.replicas.get(message.space), link.spaces.get(message.space)
+        if replica is None or here is None or here.stopped or message.epoch != replica.epoch:
+            return None
+        return here, replica
+
     def changes(self, link: Link, message: Changes, now_s: float, now_ms: int) -> list[Applied]:
         """Take in changes of a peer that has introduced itself; what could be applied of them."""
+        self._stir(link, message.space)
         size_bytes = sum(map(len, message.bodies))
         if self.read_only:
             link.dropped_bytes += size_bytes
             link.dropped_spaces.add(message.space)
             return []
-        replica = self.replicas.get(message.space)
         link.received_bytes += size_bytes
         self.owe_ack(link, now_s, message.is_patient)
-        here = link.spaces.get(message.space)
-        if replica is None or here is None or here.stopped or message.epoch != replica.epoch:
+        synced = self._synced(link, message)
+        if synced is None:
             return []
+        here, replica = synced
         applied: list[Applied] = []
         try:
             for body in message.bodies:
@@ -287,22 +300,35 @@ class Sync:
             applied.extend(done)
         return kept
 
-    def _transfer(self, link: Link, message: Offer | Take | Part, now_s: float, now_ms: int) -> list[Applied]:
-        size_bytes = len(message.data) if isinstance(message, Part) else 0
-        if self.read_only and size_bytes:
-            link.dropped_bytes += size_bytes
+    def _offered(self, link: Link, offer: Offer, now_s: float, _now_ms: int) -> None:
+        self._stir(link, offer.space)
+        synced = self._synced(link, offer)
+        if synced is not None:
+            self.transfers.taker.hear_offer(link, *synced, now_s)
+
+    def _take(self, link: Link, take: Take, now_s: float, _now_ms: int) -> None:
+        self._stir(link, take.space)
+        synced = self._synced(link, take)
+        if synced is not None:
+            self.transfers.giver.take(link, *synced, take, now_s)
+
+    def _snapshot_part(self, link: Link, part: Part, now_s: float, now_ms: int) -> list[Applied]:
+        self._stir(link, part.space)
+        if self.read_only and part.data:
+            link.dropped_bytes += len(part.data)
             return []
-        replica, here = self.replicas.get(message.space), link.spaces.get(message.space)
-        if size_bytes:
-            link.received_bytes += size_bytes
+        if part.data:
+            link.received_bytes += len(part.data)
             link.ack_due_s = now_s
-        if replica is None or here is None or here.stopped or message.epoch != replica.epoch:
+        synced = self._synced(link, part)
+        if synced is None:
             return []
-        before = dict(replica.vector) if isinstance(message, Part) and message.is_last else {}
+        here, replica = synced
+        before = dict(replica.vector) if part.is_last else {}
         try:
-            merged = self.transfers.received(link, here, replica, message, now_s, now_ms)
+            merged = self.transfers.taker.part(link, here, replica, part, now_s, now_ms)
         except ForkDetected as error:
-            self._forked(link, message.space, error)
+            self._forked(link, part.space, error)
             return []
         if merged is None:
             return []
@@ -312,24 +338,59 @@ class Sync:
             self._acks.want(link, replica.name, now_s)
         return merged.applied
 
-    def _ack(self, link: Link, ack: Ack, now_s: float) -> bool:
-        """Whether something follows from it, beside what may be sent now."""
+    def _ack(self, link: Link, ack: Ack, now_s: float, _now_ms: int) -> None:
+        """``heard_ack`` says that nothing follows from it, beside what may be sent now."""
         assert link.hello is not None
+        for part in ack.spaces:
+            self._stir(link, part.space)
         offered, differing = self._acks.received(link, self.peers[link.hello.node], ack)
         for here, replica in offered:
             self.feeder.reconsider(here, replica, now_s)
         for replica in differing:
             self.comparer.differs(link, replica, now_s)
-        return bool(offered or differing)
+        self.heard_ack = not (offered or differing)
 
-    def _compare(self, link: Link, message: Digests | Removed, now_s: float, now_ms: int) -> None:
-        replica, here = self.replicas.get(message.space), link.spaces.get(message.space)
-        if replica is None or here is None or here.stopped or message.epoch != replica.epoch:
+    def _digests(self, link: Link, digests: Digests, now_s: float, _now_ms: int) -> None:
+        synced = self._synced(link, digests)
+        if synced is not None:
+            self.comparer.heard(link, *synced, digests, now_s)
+
+    def _removed(self, link: Link, removed: Removed, _now_s: float, now_ms: int) -> None:
+        synced = self._synced(link, removed)
+        if synced is None or self.read_only:
             return
-        if isinstance(message, Digests):
-            self.comparer.heard(link, here, replica, message, now_s)
-        elif self.comparer.is_differing(replica.name, link.peer_node) and not self.read_only:
-            self.transfers.taker.removed(replica, message, now_ms)
+        _, replica = synced
+        if self.comparer.is_differing(replica.name, link.peer_node):
+            self.transfers.taker.removed(replica, removed, now_ms)
+
+    def _linked_to(self, link: Link, links: Links, _now_s: float, _now_ms: int) -> None:
+        link.nodes = links.nodes
+        self.resolver_news.is_stale = True
+        self.mesh.reach.is_stale = True
+
+    def _resolvers(self, link: Link, resolvers: Resolvers, _now_s: float, _now_ms: int) -> None:
+        self.resolver_news.heard(link, resolvers)
+        self.mesh.reach.is_stale = True
+
+    def _relays(self, link: Link, relays: Relays, _now_s: float, _now_ms: int) -> None:
+        for name in self.mesh.relaying.heard(link, relays):
+            self.feeder.rewind_to_lacking(link, self.replicas[name])
+
+    def _reached(self, link: Link, reached: Reached, _now_s: float, _now_ms: int) -> None:
+        self.mesh.reach.heard(link, reached)
+
+    def _ask(self, link: Link, ask: Ask, now_s: float, _now_ms: int) -> None:
+        self.mesh.inquiries.asked(link, ask, now_s)
+
+    def _holding(self, link: Link, holding: Holding, now_s: float, _now_ms: int) -> None:
+        self.mesh.inquiries.answered(link, holding, now_s)
+
+    def _probe(self, link: Link, probe: Probe, _now_s: float, now_ms: int) -> None:
+        self.liveness.answer(link, probe, now_ms)
+
+    def _probed(self, link: Link, probed: Probed, now_s: float, now_ms: int) -> None:
+        assert link.hello is not None
+        self.liveness.answered(link, self.peers[link.hello.node], probed, now_s, now_ms)
 
     def set_read_only(self, read_only: bool, now_s: float) -> None:
         """Take no changes while there is no room: they are dropped, earn no credit, and are asked for later."""
@@ -347,9 +408,10 @@ class Sync:
             link.dropped_bytes = 0
             link.dropped_spaces = set()
 
-    def _want(self, link: Link, want: Want, now_s: float) -> None:
+    def _want(self, link: Link, want: Want, now_s: float, _now_ms: int) -> None:
         """A peer asks for changes again, or says for the first time what it has of a space."""
         assert link.hello is not None
+        self._stir(link, want.space)
         replica = self.replicas.get(want.space)
         if replica is None or not self._audience.may_hold(want.space, link.hello.node):
             return
@@ -412,7 +474,7 @@ class Sync:
         if link.hello is not None:
             self.peers[link.hello.node].acked.pop(name, None)
 
-    def _stop(self, link: Link, stop: Stop) -> None:
+    def _stop(self, link: Link, stop: Stop, _now_s: float, _now_ms: int) -> None:
         assert link.hello is not None
         here = link.spaces.get(stop.space)
         if here is not None:
@@ -524,10 +586,3 @@ class Sync:
         due += self.transfers.deadlines_s()
         due += self.mesh.deadlines_s()
         return min(due, default=None)
-
-
-def _spaces_of(message: Message | None) -> set[str]:
-    """The spaces that a message is about."""
-    if isinstance(message, Ack):
-        return {part.space for part in message.spaces}
-    return {message.space} if isinstance(message, Changes | Want | Offer | Take | Part) else set()

@@ -1,4 +1,4 @@
-"""Snapshots on their way between peers, both ways: what a message means for the giver or the taker."""
+"""Snapshots on their way between peers, both ways."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 from crdtsync.core.sync.snapshot_client import Taker
 from crdtsync.core.sync.snapshot_server import Giver, Log, Send
-from crdtsync.wire.peer.transfer import Offer, Part, Take
 
 if TYPE_CHECKING:
     from random import Random
 
     from crdtsync.core.alarms import Alarms
-    from crdtsync.core.peers.peer_state import Link, SpaceLink
+    from crdtsync.core.peers.peer_state import Link
     from crdtsync.core.replica.replica import Replica
-    from crdtsync.core.replica.snapshot_merge import Merged
     from crdtsync.core.storage.interface import Storage
 
 
@@ -34,23 +32,6 @@ class Transfers:
     ) -> None:
         self.giver = Giver(replicas, storage, alarms, random, log, links, send)
         self.taker = Taker(replicas, alarms, log, links, send, now_s)
-
-    def received(
-        self, link: Link, here: SpaceLink, replica: Replica, message: Offer | Take | Part, now_s: float, now_ms: int
-    ) -> Merged | None:
-        """Handle a message. Returns what a merge did, if there was one.
-
-        :raises PeerError: a part that was not asked for.
-        :raises ForkDetected: the snapshot contradicts what is held here; nothing was merged.
-        """
-        match message:
-            case Offer():
-                self.taker.hear_offer(link, here, replica, now_s)
-            case Take():
-                self.giver.take(link, here, replica, message, now_s)
-            case Part():
-                return self.taker.part(link, here, replica, message, now_s, now_ms)
-        return None
 
     def reload(self, now_s: float, refusal: str) -> None:
         """The replicas have been read anew from disk."""

@@ -32,7 +32,7 @@ class Stage:
         return [decode_message(data) for _, data in sends]
 
     def answer(self, number: int, time_ms: int = NOW_MS, now_ms: int = NOW_MS) -> None:
-        self.liveness.heard(self.link, self.peer, Probed(number, time_ms), self.now_s, now_ms)
+        self.liveness.answered(self.link, self.peer, Probed(number, time_ms), self.now_s, now_ms)
 
     @property
     def closed(self) -> list[str]:
@@ -106,7 +106,7 @@ def test_it_says_when_it_wants_to_be_called(stage: Stage):
 
 
 def test_a_node_answers_with_its_time(stage: Stage):
-    stage.liveness.heard(stage.link, stage.peer, Probe(5), stage.now_s, NOW_MS)
+    stage.liveness.answer(stage.link, Probe(5), NOW_MS)
     assert stage.sent() == [Probed(5, NOW_MS)]
 
 
