@@ -1,14 +1,18 @@
-"""Check that every link in the documentation leads somewhere: files, and headings within them.
+"""Check the documentation: every link leads somewhere, and the reference pages say what the code says.
 
-Links to other hosts are not followed: a check that needs the network fails for reasons of its own.
+A link may name a file, or a heading within one. Links to other hosts are not followed: a check that needs the network
+fails for reasons of its own. The reference pages are made by :mod:`tools.reference`; ``--write`` writes them first.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from pathlib import Path
 from urllib.parse import unquote
+
+from tools import reference
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -87,8 +91,8 @@ def fault(page: Path, target: str) -> str | None:
     return None
 
 
-def main() -> int:
-    """Print each broken link as ``page:line: what is wrong``; the exit status is 1 when there is one."""
+def check_links() -> int:
+    """Print each broken link as ``page:line: what is wrong``; how many there are."""
     checked = broken = 0
     pages = documents()
     for page in pages:
@@ -99,7 +103,25 @@ def main() -> int:
                 broken += 1
                 print(f"{page.relative_to(ROOT)}:{line}: {complaint}")
     print(f"{len(pages)} pages, {checked} links, {broken} broken")
-    return 1 if broken else 0
+    return broken
+
+
+def check_reference() -> int:
+    """Print each reference page that is not what the code says; how many there are."""
+    stale = reference.stale()
+    for page in stale:
+        print(f"{page.relative_to(ROOT)}: the code says something else by now; write it anew with: {reference.COMMAND}")
+    return len(stale)
+
+
+def main() -> int:
+    """Command line; the exit status is 1 when something is wrong."""
+    parser = argparse.ArgumentParser(prog="./dev docs", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write the reference pages anew first")
+    if parser.parse_args().write:
+        for page in reference.write():
+            print(f"{page.relative_to(ROOT)}: written")
+    return 1 if check_links() + check_reference() else 0
 
 
 if __name__ == "__main__":

@@ -270,17 +270,16 @@ def simulate(arguments: list[str]) -> NoReturn:
 
 
 def docs(arguments: list[str]) -> int:
-    """Check links and figures, and build the site into build/site; --serve shows it while you write."""
+    """Check links and reference pages (--write makes those anew), and build the site; --serve shows it as you write."""
     if arguments == ["--serve"]:
         _replace(["python", "tools/build_site.py", "--serve"])
-    _refuse(arguments)
     failed = []
-    for title, tool in (("links", "check_docs"), ("bounds", "reference_bounds"), ("site", "build_site")):
+    for title, command in {
+        "links and reference": ["-m", "tools.check_docs", *arguments],
+        "site": ["tools/build_site.py"],
+    }.items():
         with _timed(title, ends=False):
-            if (
-                subprocess.run(["python", f"tools/{tool}.py"], cwd=ROOT, env=_environment(), check=False).returncode
-                != 0
-            ):
+            if subprocess.run(["python", *command], cwd=ROOT, env=_environment(), check=False).returncode != 0:
                 failed.append(title)
     _say(f"docs failed: {', '.join(failed)}" if failed else "docs passed")
     return 1 if failed else 0

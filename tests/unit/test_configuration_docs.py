@@ -11,7 +11,7 @@ from crdtsyncd import main
 from crdtsyncd.config.model import Config
 from pydantic_core import PydanticUndefined
 
-from tools import reference_bounds
+from tools.reference import bounds
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -44,19 +44,19 @@ def test_every_fixed_default_is_as_documented():
 
 
 def test_every_bound_is_as_documented():
-    assert reference_bounds.bounds() == reference_bounds.PAGE.read_text(encoding="utf-8")
+    assert bounds.bounds() == bounds.PAGE.read_text(encoding="utf-8")
 
 
 def test_every_row_of_the_page_of_bounds_is_looked_at_once():
-    rows = [line for line in reference_bounds.PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
-    assert len(rows) == len(reference_bounds.names()) == len(set(reference_bounds.names()))
+    rows = [line for line in bounds.PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    assert len(rows) == len(bounds.names()) == len(set(bounds.names()))
     assert len(rows) > 200
 
 
 def test_a_bound_that_changed_makes_the_page_stale(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("crdtsync.wire.limits.KEY_BYTES_MAX", 2048)
-    stale = reference_bounds.PAGE.read_text(encoding="utf-8")
-    assert reference_bounds.bounds() == stale.replace(
+    stale = bounds.PAGE.read_text(encoding="utf-8")
+    assert bounds.bounds() == stale.replace(
         "`limits.KEY_BYTES_MAX` | 1,024", "`limits.KEY_BYTES_MAX` | 2,048"
     )
-    assert reference_bounds.bounds() != stale
+    assert bounds.bounds() != stale

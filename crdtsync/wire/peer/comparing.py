@@ -1,8 +1,8 @@
 """Comparing replicas: whether two nodes that hold the same changes hold the same state, and mending it if not.
 
 For example, a space has been quiet for five seconds. Host-a and host-b send each other DIGESTS: at this version vector,
-my entries add up to this, and my texts to that. The two are the same, or a bug or a bad disk has bitten one of them.
-Then each takes the other's snapshot, compares, and names in REMOVED the entries that the other should not hold.
+my entries add up to this, and my texts to that. If the sums differ, a bug or a bad disk has bitten one of the two. Then
+each takes the other's snapshot, compares, and names in REMOVED the entries that the other should not hold.
 """
 
 from __future__ import annotations

@@ -71,11 +71,11 @@ KeyText = Annotated[
 Hash = Annotated[bytes, Octets("hash", HASH_FIELD_BYTES_MAX)]
 ShortHash = Annotated[bytes, Octets("short hash", SHORT_HASH_BYTES)]
 FlatVector = Annotated[
-    VersionVector, Flat("version vector", f"one array of writer, seq, …, in order of writer, up to {CHANGE_DEPS_MAX:,}")
+    VersionVector, Flat("version vector", f"one array of writer, seq, …, of up to {CHANGE_DEPS_MAX:,} writers, sorted")
 ]
 FlatFrontier = Annotated[
     Frontier,
-    Flat("frontier", f"one array of writer, seq, short hash, …, in order of writer, up to {CHANGE_DEPS_MAX:,}"),
+    Flat("frontier", f"one array of writer, seq, short hash, …, of up to {CHANGE_DEPS_MAX:,} writers, sorted"),
 ]
 
 

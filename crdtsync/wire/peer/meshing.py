@@ -60,7 +60,7 @@ class Links(Message):
 
     The receiver leaves it to these nodes to send their own changes to the sender.
 
-    :param nodes: up to 10,000, in order
+    :param nodes: up to 10,000, sorted
     """
 
     TYPE = 5
@@ -129,9 +129,11 @@ class Asked(NamedTuple):
 @message
 @dataclass(frozen=True, slots=True)
 class Ask(Message):
-    """Ask all nodes how much they have on disk of what some writers wrote. The receiver passes the question on.
+    """Ask all nodes how much they have on disk of what some writers wrote.
 
     ``[14, node, round, [[space, epoch, [writer, …]], …]]``
+
+    The receiver passes the question on, and answers with HOLDING.
 
     :param node: the node that wants to know
     :param round: counts up with each time that this node asks; a node passes each round on once

@@ -20,9 +20,11 @@ PROBES = "probes"
 @message
 @dataclass(frozen=True, slots=True)
 class Probe(Message):
-    """Ask whether the receiver gets anywhere. The receiver answers from its next turn, with PROBED.
+    """Ask whether the receiver gets anywhere.
 
     ``[11, number]``
+
+    The receiver answers with PROBED from its next turn, and so from where it applies changes.
 
     :param number: the answer repeats this number
     """

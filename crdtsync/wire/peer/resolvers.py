@@ -1,4 +1,4 @@
-"""Resolvers: which agents settle conflicts where, so that one of them is asked and not all.
+"""Resolvers by node: which agents settle conflicts where, so that one of them is asked and not all.
 
 For example, a resolver for ``plan/**`` is attached to host-a, and another to host-b. Both hosts tell their peers. When
 a conflict comes up in ``plan/goal``, the host with the lower id asks its resolver, and the other one waits as long as

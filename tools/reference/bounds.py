@@ -2,17 +2,17 @@
 
 A section names a room in ``In `crdtsync.wire`:``, and each row of its table a constant in that room, its value with a
 unit, and what it bounds. :func:`bounds` gives the page with every value as the code has it now. Who changes a constant
-writes the page again with ``--write``; who adds a bound adds its row, with any figure, and does the same.
+writes the page again with ``./dev docs --write``; who adds a bound adds its row, with any figure, and does the same.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
-import sys
-from pathlib import Path
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "bounds.md"
+from tools.reference import ROOT, page
+
+PAGE = ROOT / "docs/reference/bounds.md"
 UNITS = {"KiB": 1024, "MiB": 1024**2, "h": 3600 * 1000}
 """What a unit stands for where it is not that of the constant itself."""
 
@@ -20,6 +20,7 @@ ROOM = re.compile(r"^In `([\w.]+)`:$")
 ROW = re.compile(r"^\| `([\w.]+)` \| [\d,.]+ (.*?) \| (.*) \|$")
 
 
+@page("docs/reference/bounds.md", is_marked=False)
 def bounds() -> str:
     """The page as it should be."""
     room, lines = "", []
@@ -65,19 +66,3 @@ def value_of(name: str) -> float:
     if type(value) not in (int, float):
         raise TypeError(f"{name} is {value!r}, and no number")
     return float(value)
-
-
-def main() -> int:
-    """Say whether the page is stale, with exit status 1, or ``--write`` it."""
-    wanted = bounds()
-    if wanted == PAGE.read_text(encoding="utf-8"):
-        return 0
-    if sys.argv[1:] == ["--write"]:
-        PAGE.write_text(wanted, encoding="utf-8")
-        return 0
-    print(f"{PAGE.name} is not what the code says: ./dev run python tools/reference_bounds.py --write")
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
