@@ -33,6 +33,9 @@ from websockets.sync.client import connect
 
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.wire.requests import REQUESTS, Form
+from crdtsync.wire.peer.changes import Ack, Changes
+from crdtsync.wire.peer.hello import Hello
+from crdtsync.wire.peer.messages import type_of
 from fuzz.messages import Chain, genuine_messages, yjs
 from fuzz.mutation import Mutator, Tree, packed
 from tests.harness import Daemon, RawAgent
@@ -197,8 +200,7 @@ class Agents:
             self._agent = None
 
 
-_ACK: Final = 3
-_BARRIER: Final = packed([2, "barrier", 0, [b"x"]])
+_BARRIER: Final = Changes("barrier", 0, [b"x"]).encode()
 """Changes of a space that does not exist are dropped, and acknowledged at once."""
 
 
@@ -242,7 +244,7 @@ class Peers:
         try:
             self._socket.send(data)
             self._socket.send(_BARRIER)
-            while msgpack.unpackb(self._socket.recv(timeout=REPLY_TIMEOUT_S))[0] != _ACK:
+            while type_of(self._socket.recv(timeout=REPLY_TIMEOUT_S)) != Ack.TYPE:
                 pass
             self.totals.outcomes["taken"] += 1
         except (ConnectionClosed, OSError):
@@ -254,7 +256,7 @@ class Peers:
         if self.rng.random() < 0.2:
             data = self.mutator.message(hello)
         else:
-            data = packed([1, {**hello[1], "spaces": {"default": [0, []]}}])
+            data = packed([Hello.TYPE, {**hello[1], "spaces": {"default": [0, []]}}])
         self.totals.last.append(data)
         self._sent = 0
         try:
@@ -268,7 +270,7 @@ class Peers:
     def _message(self) -> bytes:
         if self.rng.random() < 0.5:
             bodies = [self.chain.next_body(self.mutator) for _ in range(self.rng.choice((1, 1, 3)))]
-            return packed([2, self.chain.space, 0, bodies])
+            return Changes(self.chain.space, 0, bodies).encode()
         return self.mutator.message(self.rng.choice(self.messages))
 
     def _refused(self) -> None:

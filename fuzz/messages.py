@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 import msgpack
 import pycrdt
@@ -13,15 +14,16 @@ from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Kind, Op, RemoveRange, value_hash
 from crdtsync.wire.peer.base import Message
-from crdtsync.wire.peer.changes import Ack, Changes, SpaceAck, Stop, Want
-from crdtsync.wire.peer.comparing import Digests, Removed
+from crdtsync.wire.peer.fields import Form, Number, Octets, Several, Words
 from crdtsync.wire.peer.hello import Hello
-from crdtsync.wire.peer.meshing import Links
-from crdtsync.wire.peer.probes import Probe, Probed
-from crdtsync.wire.peer.resolvers import HandledKey, ResolvedPattern, Resolvers
+from crdtsync.wire.peer.messages import MESSAGES
+from crdtsync.wire.peer.resolvers import RESOLVERS
 from crdtsync.wire.peer.snapshot import Header, WriterRow, encode_header, encode_writers, part_hash
-from crdtsync.wire.peer.transfer import Offer, Part, Take
+from crdtsync.wire.peer.transfer import Part
 from fuzz.mutation import Mutator, Tree, packed
+
+SAMPLES = 2
+"""Messages of each type that a fuzzer starts from."""
 
 
 def yjs(text: str, client_id: int = 5) -> bytes:
@@ -90,31 +92,62 @@ class Chain:
 
 
 def genuine_messages(rng: random.Random, node: str, cluster: bytes = LOOPBACK_CLUSTER) -> list[Tree]:
-    """Messages of every type, as trees."""
-    introduction: dict[str, Any] = {
-        "node": node, "name": "fuzzed", "cluster": cluster, "database": bytes(16), "time_ms": 0,
-        "spaces": {"default": (0, {Writer(rng.randrange(1, 2**53)): (3, bytes(8))})}, "features": ("resolvers",),
-    }  # fmt: skip
-    messages: list[Message] = [
-        Hello(**introduction),
-        Ack(0, [SpaceAck("default", 0, {Writer(5): 6}, bytes(8), bytes(16))]),
-        Want("default", 0, {}),
-        Want("default", 0, {Writer(5): (6, bytes(8))}),
-        Links(frozenset({node, "0" * 32})),
-        Stop("default", "fork", "a reason"),
-        Resolvers(node, (ResolvedPattern("default", "p/**", 1000),), (HandledKey("default", "p/1", 1),)),
-        Resolvers("0" * 32, (ResolvedPattern("default", "**", 1),), (HandledKey("default", "p/1", 0),)),
-        Changes("default", 0, [b"\x91\xc4\x00"]),
-        Offer("default", 0),
-        Take("default", 0, b"", 0),
-        Take("default", 0, bytes(16), 1),
-        Probe(5),
-        Probed(5, 10**12),
-        Digests("default", 0, bytes(8), bytes(16), bytes(16)),
-        Removed("default", 0, [("k", Dot(Writer(5), 6, 0))]),
-        *snapshot_messages(rng, node),
-    ]
-    return [msgpack.unpackb(message.encode()) for message in messages]
+    """Messages of every type, as trees: first a HELLO that is taken, then some of each."""
+    hello = Hello(
+        node, "fuzzed", cluster, bytes(16), {"default": (0, {Writer(rng.randrange(1, 2**53)): (3, bytes(8))})}, 0,
+        features=(RESOLVERS,),
+    )  # fmt: skip
+    sampler = Sampler(rng, node)
+    classes = [cls for cls in MESSAGES.values() if cls is not Hello]
+    messages: list[Message] = [hello, *(sampler.made(cls) for cls in classes for _ in range(SAMPLES))]
+    return [msgpack.unpackb(message.encode()) for message in (*messages, *snapshot_messages(rng, node))]
+
+
+class Sampler:
+    """Makes messages from what their fields are declared to hold.
+
+    Names, keys and patterns are of the few that the fuzzers' daemons have, so that what comes in concerns something.
+    """
+
+    def __init__(self, rng: random.Random, node: str) -> None:
+        self._rng = rng
+        self._words = {
+            "space name": ("default",), "key": ("p/1", "p/**", "**"), "node id": (node, "0" * 32), "name": ("fuzzed",),
+            "short string": ("fork", "resolvers"), "reason": ("a reason",), "every space": ("",),
+        }  # fmt: skip
+
+    def made(self, cls: type[Any]) -> Any:
+        """A message, or a record in one."""
+        hints = get_type_hints(cls, include_extras=True)
+        return cls(**{name: self._value(hint) for name, hint in hints.items() if get_origin(hint) is not ClassVar})
+
+    def _value(self, hint: Any, least: int = 0) -> Any:
+        rng, origin, inner = self._rng, get_origin(hint), get_args(hint)
+        if origin is Annotated:
+            return self._of_form(inner[0], inner[1])
+        if origin is Union:
+            return self._value(rng.choice(inner))
+        if origin is tuple and inner[-1] is not Ellipsis:
+            return tuple(self._value(one) for one in inner)
+        items = range(max(least, rng.randrange(3)))
+        if origin is Mapping:
+            return {self._value(inner[0]): self._value(inner[1]) for _ in items}
+        if origin in (list, tuple, frozenset):
+            return origin(self._value(inner[0]) for _ in items)
+        return rng.random() < 0.5 if hint is bool else self.made(hint)
+
+    def _of_form(self, plain: Any, form: Form | Several) -> Any:
+        rng = self._rng
+        if isinstance(form, Several):
+            return self._value(plain, form.least)
+        if isinstance(form, Number):
+            return rng.choice((0, 1, 5, form.highest)) if form.name != "epoch" else 0
+        if isinstance(form, Octets):
+            return rng.randbytes(max(form.least, min(form.most, 8 * rng.randrange(4))))
+        if isinstance(form, Words):
+            return rng.choice(self._words[form.name])
+        flat = {"version vector": {Writer(5): 6}, "frontier": {Writer(5): (6, bytes(8))}, "dot": Dot(Writer(5), 6, 0)}
+        return flat[form.name]
 
 
 def snapshot_messages(rng: random.Random, node: str) -> list[Message]:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from crdtsync.wire.peer.base import MESSAGES
+from crdtsync.wire.peer.messages import MESSAGES
 from tools import check_docs, reference
 from tools.reference.markdown import docstring, parameters, prose, table
 

@@ -8,8 +8,9 @@ from types import ModuleType
 from typing import Annotated, Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 from crdtsync.wire.peer import messages
-from crdtsync.wire.peer.base import MESSAGES, Message
-from crdtsync.wire.peer.fields import Flat, Form, Number, Octets
+from crdtsync.wire.peer.base import Message
+from crdtsync.wire.peer.fields import Flat, Form, Number, Octets, Several
+from crdtsync.wire.peer.messages import MESSAGES
 from tools.reference import page
 from tools.reference.markdown import docstring, inline, parameters, prose, summary, table
 
@@ -21,13 +22,9 @@ def peer_protocol() -> str:
     parts += ["## All messages", _overview(), "## All features", _features()]
     for module in messages.SUBJECTS:
         parts.append(_subject(module))
-        parts += [_message(cls) for _, cls in _numbered() if cls.__module__ == module.__name__]
+        parts += [_message(cls) for cls in MESSAGES.values() if cls.__module__ == module.__name__]
     parts += ["## Forms of fields", _forms()]
     return "\n\n".join(parts)
-
-
-def _numbered() -> list[tuple[int, type[Message]]]:
-    return sorted(MESSAGES.items())
 
 
 def _name(cls: type[Message]) -> str:
@@ -39,14 +36,14 @@ def _link(cls: type[Message]) -> str:
 
 
 def _overview() -> str:
-    rows = [(str(number), _link(cls), _code(cls.FEATURE), summary(cls)) for number, cls in _numbered()]
+    rows = [(str(number), _link(cls), _code(cls.FEATURE), summary(cls)) for number, cls in MESSAGES.items()]
     return table(("type", "message", "feature", "what the sender does"), rows)
 
 
 def _features() -> str:
     rows = []
     for feature in messages.FEATURES:
-        found = [_link(cls) for _, cls in _numbered() if feature == cls.FEATURE]
+        found = [_link(cls) for cls in MESSAGES.values() if feature == cls.FEATURE]
         rows.append((_code(feature), ", ".join(found) or "compressed data in [PART](#part)"))
     return table(("feature", "goes only to a node that names it"), rows)
 
@@ -87,7 +84,8 @@ def _shape(hint: Any) -> str:
     """What a field may hold, in words."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return str(hint.__metadata__[0].name)
+        form = hint.__metadata__[0]
+        return f"{_shape(inner[0])}; {_sizes(form)}" if isinstance(form, Several) else str(form.name)
     if origin in (Union, types.UnionType):
         return " or ".join(_shape(one) for one in inner)
     if origin is tuple and inner[-1] is not Ellipsis:
@@ -99,9 +97,13 @@ def _shape(hint: Any) -> str:
     return "`true` or `false`" if hint is bool else f"`{hint.__name__}`"
 
 
+def _sizes(several: Several) -> str:
+    return f"{several.least:,} to {several.most:,}" if several.least else f"up to {several.most:,}"
+
+
 def _leaves(hint: Any) -> Iterator[Any]:
     """The forms and the records that a field is made of."""
-    if get_origin(hint) is Annotated:
+    if get_origin(hint) is Annotated and not isinstance(hint.__metadata__[0], Several):
         yield hint.__metadata__[0]
     elif get_args(hint):
         for one in get_args(hint):
@@ -118,8 +120,7 @@ def _records(cls: type) -> list[type]:
 
 
 def _forms() -> str:
-    classes = [cls for _, cls in _numbered()]
-    holders: list[type] = [*classes, *(record for cls in classes for record in _records(cls))]
+    holders: list[type] = [*MESSAGES.values(), *(record for cls in MESSAGES.values() for record in _records(cls))]
     leaves = {leaf for cls in holders for hint in _hints(cls).values() for leaf in _leaves(hint)}
     forms: list[Form] = [leaf for leaf in leaves if not isinstance(leaf, type)]
     return table(("form", "msgpack", "bounds"), sorted((form.name, *_bounds(form)) for form in forms))

@@ -29,12 +29,12 @@ from crdtsync.core.sync.snapshot_messages import Transfers
 from crdtsync.errors import ForkDetected, InvalidEncoding, PeerError
 from crdtsync.wire.change import Change
 from crdtsync.wire.limits import CLUSTER_SPACE
-from crdtsync.wire.peer.base import MESSAGES, Message
+from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.changes import Ack, Changes, Stop, Want
 from crdtsync.wire.peer.comparing import Digests, Removed
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.meshing import Ask, Holding, Links, Reached, Relays
-from crdtsync.wire.peer.messages import decode_message
+from crdtsync.wire.peer.messages import MESSAGES, decode_message
 from crdtsync.wire.peer.probes import Probe, Probed
 from crdtsync.wire.peer.resolvers import Resolvers
 from crdtsync.wire.peer.transfer import Offer, Part, Take

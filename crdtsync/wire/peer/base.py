@@ -26,9 +26,9 @@ stands in one place::
         def decode(cls, plain: list[Any]) -> Probe:
             return cls(read_count(plain[1]))
 
-The decorator ``message`` enters the class into ``MESSAGES``. The decoder, the node's table of handlers, the reference
-page, the fuzzer and the tests all start from there. The annotation of a field (``Count``) says what the field may
-hold; :mod:`crdtsync.wire.peer.fields` lists these forms.
+The decorator ``message`` enters the class into the registry, ``MESSAGES``. The decoder, the node's table of handlers,
+the reference page, the fuzzer and the tests all start from there. The annotation of a field (``Count``) says what the
+field may hold; :mod:`crdtsync.wire.peer.fields` lists these forms.
 """
 
 from __future__ import annotations
@@ -62,15 +62,17 @@ class Message:
         raise NotImplementedError
 
 
-MESSAGES: Final[dict[int, type[Message]]] = {}
-"""Every message by its type. Complete once :mod:`crdtsync.wire.peer.messages` is imported."""
+ENTERED: Final[dict[int, type[Message]]] = {}
+"""The messages of the modules that have been imported, by type. All of them: ``MESSAGES`` of
+:mod:`crdtsync.wire.peer.messages`.
+"""
 
 _Class = TypeVar("_Class", bound=type[Message])
 
 
 def message(cls: _Class) -> _Class:
-    """Enter a class into ``MESSAGES``."""
+    """Enter a class into the registry."""
     assert 0 < cls.TYPE <= TYPE_MAX, f"{cls.__name__}: a type is a number from 1 to {TYPE_MAX}"
-    assert cls.TYPE not in MESSAGES, f"{cls.__name__}: type {cls.TYPE} is {MESSAGES[cls.TYPE].__name__}"
-    MESSAGES[cls.TYPE] = cls
+    assert cls.TYPE not in ENTERED, f"{cls.__name__}: type {cls.TYPE} is {ENTERED[cls.TYPE].__name__}"
+    ENTERED[cls.TYPE] = cls
     return cls

@@ -18,10 +18,12 @@ from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import (
     HASH_FIELD_BYTES_MAX,
     Count,
+    Epoch,
     FlatFrontier,
     FlatVector,
     Hash,
     Octets,
+    Several,
     SpaceName,
     Text,
     Words,
@@ -60,15 +62,15 @@ class Changes(Message):
 
     :param space: the space
     :param epoch: the making of the space; the receiver ignores changes of another one
-    :param bodies: from 1 to 256 changes
+    :param bodies: the changes
     :param is_patient: nobody at the sender waits for the acknowledgement, so that it may come some ms later
     """
 
     TYPE = 2
 
     space: SpaceName
-    epoch: Count
-    bodies: list[Body]
+    epoch: Epoch
+    bodies: Annotated[list[Body], Several(FRAME_CHANGES_MAX, 1)]
     is_patient: bool = False
 
     def encode(self) -> bytes:
@@ -101,7 +103,7 @@ class SpaceAck:
     """
 
     space: SpaceName
-    epoch: Count
+    epoch: Epoch
     vector: FlatVector
     cut: Hash = b""
     digest: Hash = b""
@@ -165,7 +167,7 @@ class Want(Message):
     TYPE = 4
 
     space: SpaceName
-    epoch: Count
+    epoch: Epoch
     frontier: FlatFrontier
 
     def encode(self) -> bytes:

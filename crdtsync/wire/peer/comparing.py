@@ -15,10 +15,11 @@ from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import (
     HASH_FIELD_BYTES_MAX,
-    Count,
+    Epoch,
     Flat,
     Hash,
     KeyText,
+    Several,
     SpaceName,
     read_blob,
     read_count,
@@ -53,7 +54,7 @@ class Digests(Message):
     FEATURE = DIGESTS
 
     space: SpaceName
-    epoch: Count
+    epoch: Epoch
     cut: Hash
     digest: Hash
     texts: Hash
@@ -81,15 +82,15 @@ class Removed(Message):
 
     :param space: the space
     :param epoch: the making of the space
-    :param entries: up to 2,000, each by its key and dot
+    :param entries: each by its key and dot
     """
 
     TYPE = 21
     FEATURE = DIGESTS
 
     space: SpaceName
-    epoch: Count
-    entries: list[tuple[KeyText, FlatDot]]
+    epoch: Epoch
+    entries: Annotated[list[tuple[KeyText, FlatDot]], Several(REMOVED_ENTRIES_MAX)]
 
     def encode(self) -> bytes:
         """See :class:`Message`."""

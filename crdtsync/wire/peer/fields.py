@@ -1,8 +1,8 @@
 """The fields of messages between peers: what each may hold, and how it is read with that bound checked.
 
-For example, an epoch is declared as ``epoch: Count`` and read with ``read_count(plain)``. To the code, a ``Count`` is a
-plain ``int``. Its form, ``Number("count", SEQ_MAX)``, is for the reference page, which prints the bound, and for tests
-and fuzzers, which make values from it. The reader is what protects the node.
+For example, an epoch is declared as ``epoch: Epoch`` and read with ``read_count(plain)``. To the code, an ``Epoch`` is
+a plain ``int``. Its form, ``Number("epoch", SEQ_MAX)``, is for the reference page, which prints the bound, and for
+tests and fuzzers, which make values from it. The reader is what protects the node.
 
 Each reader raises ValueError, or TypeError, for what no correct node could have sent.
 """
@@ -49,12 +49,20 @@ class Flat(NamedTuple):
     record: str
 
 
+class Several(NamedTuple):
+    """How many items a list or map of other forms may have."""
+
+    most: int
+    least: int = 0
+
+
 Form = Number | Octets | Words | Flat
 
 NAME_PATTERN = rf"[a-z0-9][a-z0-9._-]{{0,{NAME_CHARS_MAX - 1}}}"
 _SHORT, _SHORT_PATTERN = f"1 to {NAME_CHARS_MAX} characters", f"(?s:.){{1,{NAME_CHARS_MAX}}}"
 
 Count = Annotated[int, Number("count", SEQ_MAX)]
+Epoch = Annotated[int, Number("epoch", SEQ_MAX)]
 WriterId = Annotated[Writer, Number("writer", WRITER_MAX)]
 NodeId = Annotated[str, Words("node id", _SHORT, _SHORT_PATTERN)]
 Text = Annotated[str, Words("short string", _SHORT, _SHORT_PATTERN)]

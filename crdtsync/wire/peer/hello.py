@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import PROTOCOL_VERSION
@@ -17,10 +17,12 @@ from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import (
     HASH_FIELD_BYTES_MAX,
     Count,
+    Epoch,
     FlatFrontier,
     Hash,
     Name,
     NodeId,
+    Several,
     SpaceName,
     Text,
     flat_frontier,
@@ -63,7 +65,7 @@ class Hello(Message):
     name: Name
     cluster: Hash
     database: Hash
-    spaces: Mapping[SpaceName, tuple[Count, FlatFrontier]]
+    spaces: Annotated[Mapping[SpaceName, tuple[Epoch, FlatFrontier]], Several(SPACES_MAX)]
     time_ms: Count
     protocol: Count = PROTOCOL_VERSION
     features: tuple[Text, ...] = ()

@@ -18,11 +18,13 @@ from crdtsync.wire.limits import NAME_CHARS_MAX
 from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import (
     Count,
+    Epoch,
     FlatVector,
     Name,
     NodeId,
     Number,
     Octets,
+    Several,
     SpaceName,
     Words,
     WriterId,
@@ -60,12 +62,12 @@ class Links(Message):
 
     The receiver leaves it to these nodes to send their own changes to the sender.
 
-    :param nodes: up to 10,000, sorted
+    :param nodes: the nodes, sorted
     """
 
     TYPE = 5
 
-    nodes: frozenset[NodeId]
+    nodes: Annotated[frozenset[NodeId], Several(LINKS_MAX)]
 
     def encode(self) -> bytes:
         """See :class:`Message`."""
@@ -122,7 +124,7 @@ class Asked(NamedTuple):
     """
 
     space: SpaceName
-    epoch: Count
+    epoch: Epoch
     writers: tuple[WriterId, ...]
 
 
@@ -177,7 +179,7 @@ class Held(NamedTuple):
     """
 
     space: SpaceName
-    epoch: Count
+    epoch: Epoch
     node: NodeId
     name: Name
     database: DatabaseId
@@ -192,14 +194,14 @@ class Holding(Message):
     ``[15, node, [[space, epoch, node, name, database, [writer, seq, …]], …]]``
 
     :param node: the node that asked
-    :param held: up to 10,000
+    :param held: what each of them has of each space
     """
 
     TYPE = 15
     FEATURE = MESH
 
     node: NodeId
-    held: tuple[Held, ...]
+    held: Annotated[tuple[Held, ...], Several(HOLDING_NODES_MAX)]
 
     def encode(self) -> bytes:
         """See :class:`Message`."""
@@ -230,13 +232,13 @@ class Reached(Message):
 
     ``[16, [[node, hops], …]]``
 
-    :param nodes: up to 10,000, each with the number of connections on the way
+    :param nodes: each with the number of connections on the way
     """
 
     TYPE = 16
     FEATURE = MESH
 
-    nodes: Mapping[NodeId, Hops]
+    nodes: Annotated[Mapping[NodeId, Hops], Several(REACHED_NODES_MAX)]
 
     def encode(self) -> bytes:
         """See :class:`Message`."""

@@ -104,20 +104,24 @@ stays.
 
 from __future__ import annotations
 
-from types import ModuleType
+from collections.abc import Mapping
+from types import MappingProxyType, ModuleType
 from typing import Final
 
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.codec import check_items, unpack
 from crdtsync.wire.limits import MESSAGE_ITEMS_MAX, PEER_FRAME_BYTES_MAX
 from crdtsync.wire.peer import changes, comparing, hello, meshing, probes, resolvers, transfer
-from crdtsync.wire.peer.base import MESSAGES, Message
+from crdtsync.wire.peer.base import ENTERED, Message
 from crdtsync.wire.peer.snapshot import DEFLATE
 
 SUBJECTS: Final[tuple[ModuleType, ...]] = (hello, changes, transfer, probes, resolvers, meshing, comparing)
 """The modules whose classes are the messages, in the order of the reference page."""
 
-FEATURES: Final = (*dict.fromkeys(cls.FEATURE for _, cls in sorted(MESSAGES.items()) if cls.FEATURE), DEFLATE)
+MESSAGES: Final[Mapping[int, type[Message]]] = MappingProxyType(dict(sorted(ENTERED.items())))
+"""Every message by its type, in order of type."""
+
+FEATURES: Final = (*dict.fromkeys(cls.FEATURE for cls in MESSAGES.values() if cls.FEATURE), DEFLATE)
 """The features of a node of this version."""
 
 _NAMES: Final = {number: cls.__name__.upper() for number, cls in MESSAGES.items()}

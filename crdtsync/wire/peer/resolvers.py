@@ -17,6 +17,7 @@ from crdtsync.wire.peer.fields import (
     KeyText,
     NodeId,
     Number,
+    Several,
     SpaceName,
     read_count,
     read_key,
@@ -69,16 +70,16 @@ class Resolvers(Message):
     The node is the sender itself, or one that the sender hears of and the receiver is not connected to.
 
     :param node: the node that the resolvers are attached to
-    :param patterns: up to 256; none: no resolvers are attached any more
-    :param keys: up to 256
+    :param patterns: which conflicts its resolvers settle; none: no resolvers are attached any more
+    :param keys: the conflicts that they are at work on
     """
 
     TYPE = 10
     FEATURE = RESOLVERS
 
     node: NodeId
-    patterns: tuple[ResolvedPattern, ...] = ()
-    keys: tuple[HandledKey, ...] = ()
+    patterns: Annotated[tuple[ResolvedPattern, ...], Several(RESOLVERS_PATTERNS_MAX)] = ()
+    keys: Annotated[tuple[HandledKey, ...], Several(RESOLVERS_KEYS_MAX)] = ()
 
     def encode(self) -> bytes:
         """See :class:`Message`."""

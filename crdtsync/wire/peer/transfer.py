@@ -17,7 +17,16 @@ from crdtsync.wire.change import SHORT_HASH_BYTES
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 from crdtsync.wire.peer.base import Message, message
-from crdtsync.wire.peer.fields import Count, Number, Octets, ShortHash, SpaceName, read_blob, read_count, read_space
+from crdtsync.wire.peer.fields import (
+    Epoch,
+    Number,
+    Octets,
+    ShortHash,
+    SpaceName,
+    read_blob,
+    read_count,
+    read_space,
+)
 
 SNAPSHOTS = "snapshots"
 """The feature of a node that gives and takes snapshots."""
@@ -45,7 +54,7 @@ class Offer(Message):
     FEATURE = SNAPSHOTS
 
     space: SpaceName
-    epoch: Count
+    epoch: Epoch
 
     def encode(self) -> bytes:
         """See :class:`Message`."""
@@ -75,7 +84,7 @@ class Take(Message):
     FEATURE = SNAPSHOTS
 
     space: SpaceName
-    epoch: Count
+    epoch: Epoch
     snapshot: SnapshotId | NoSnapshot
     part: PartNumber
 
@@ -120,7 +129,7 @@ class Part(Message):
     FEATURE = SNAPSHOTS
 
     space: SpaceName
-    epoch: Count
+    epoch: Epoch
     snapshot: SnapshotId
     part: PartNumber
     data: PartData
