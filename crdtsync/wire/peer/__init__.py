@@ -1,1 +1,27 @@
-"""peer."""
+"""What daemons say to each other: each message one class, with its bytes both ways and its specification.
+
+Open first: :mod:`~crdtsync.wire.peer.messages`. Its docstring is the protocol: frames, the life of a connection, order,
+checks. ``decode_message`` there turns bytes into a message, and ``message.encode()`` turns a message into bytes. What a
+message *means* is decided elsewhere: :mod:`crdtsync.core.sync.protocol` has one handler for each class.
+
+For example, host-a sends ``Changes`` of :mod:`~crdtsync.wire.peer.changes`, and host-b answers with ``Ack`` of the same
+module. The messages by subject:
+
+- ``hello``: HELLO
+- ``changes``: CHANGES, ACK, WANT, STOP
+- ``transfer``: OFFER, TAKE, PART; ``snapshot`` is what the data of a PART holds
+- ``probes``: PROBE, PROBED
+- ``resolvers``: RESOLVERS
+- ``meshing``: LINKS, RELAYS, ASK, HOLDING, REACHED
+- ``comparing``: DIGESTS, REMOVED
+
+Below them: ``base`` has the class ``Message`` and the registry, ``fields`` what a field may hold and how it is read.
+Apart: ``joining`` is another protocol, between a member and a host that wants to become one.
+
+To add a field at the end of a message: its class, the handler, a test, and ``./dev docs --write`` for the page
+``docs/reference/peer-protocol.md``. Decoders of older versions ignore further elements, and the decoder here must do
+without them. To add a message: a class with the next free ``TYPE`` and a ``FEATURE``, and a handler. Fuzzers, property
+tests and the page take it from the registry.
+
+May import: the modules of :mod:`crdtsync.wire` beside it, ``crdtsync.causality`` and ``crdtsync.errors``.
+"""
