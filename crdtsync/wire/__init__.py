@@ -20,7 +20,7 @@ The strings that users hold on to are here too, for they must mean the same on e
 - ``invites``: the line that lets a host into a cluster
 - ``agent_keys``: what an agent proves its name with
 
-What comes from outside is never trusted. A decoder checks every bound and raises an error of :mod:`crdtsync.errors`;
+No bytes from outside are trusted. A decoder checks every bound and raises an error of :mod:`crdtsync.errors`;
 nothing else may come out of bad bytes. The fuzzers (``./dev fuzz``) hold all of them to that. The bytes of each format
 are frozen in ``tests/golden``: if a test there fails, a format has changed.
 

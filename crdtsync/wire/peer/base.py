@@ -40,7 +40,7 @@ TYPE_MAX = 127
 
 
 class Message:
-    """What every message of the peer protocol has."""
+    """The base of every message of the peer protocol."""
 
     __slots__ = ()
 

@@ -5,7 +5,7 @@ stops feeding host-b from its log. Host-b answers TAKE with no snapshot named; h
 1 and so on, as far as credit goes. If the connection breaks after part 7, host-b asks on the next one with a TAKE that
 names this snapshot and part 8. After the last part host-b merges the whole, and host-a goes on with changes.
 
-What a part holds is the business of :mod:`crdtsync.wire.peer.snapshot`.
+The module :mod:`crdtsync.wire.peer.snapshot` says what a part holds.
 """
 
 from __future__ import annotations
