@@ -17,7 +17,7 @@ from crdtsync.core.identity import Identity
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link, Peer
 from crdtsync.core.replica.replica import Replica
-from crdtsync.wire.peer.meshing import ASKED_WRITERS_MAX, HOLDING_NODES_MAX, MESH, Ask, Asked, Held, Holding
+from crdtsync.wire.peer.meshing import ASKED_WRITERS_MAX, HOLDING_NODES_MAX, Ask, Asked, Held, Holding
 
 ASK_INTERVAL_S = 2.0
 """How often a question is repeated while somebody waits: connections come and go."""
@@ -102,7 +102,7 @@ class Inquiries:
 
     def _pass_on(self, ask: Ask, source: Link | None) -> None:
         for link in self._links.values():
-            if link is source or link.hello is None or link.hello.node == ask.node or MESH not in link.hello.features:
+            if link is source or link.peer_node == ask.node or not link.takes(Ask):
                 continue
             shared = tuple(one for one in ask.spaces if one.space in link.spaces)
             if shared:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link
-from crdtsync.wire.peer.meshing import HOPS_MAX, MESH, Reached
+from crdtsync.wire.peer.meshing import HOPS_MAX, Reached
 
 TELL_INTERVAL_S = 0.2
 """How long news is collected before peers are told."""
@@ -94,7 +94,7 @@ class Reach:
             return False
         self._tell_s, self._has_news = None, False
         for conn, link in self._links.items():
-            if link.hello is None or MESH not in link.hello.features:
+            if not link.takes(Reached):
                 continue
             far = self._beyond(link)
             if far != self._told.get(conn, {}):

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link, Peer
-from crdtsync.wire.peer.probes import PROBES, Probe, Probed
+from crdtsync.wire.peer.probes import Probe, Probed
 
 PROBE_INTERVAL_S = 10.0
 PROBE_TIMEOUT_S = 20.0
@@ -31,7 +31,7 @@ class Liveness:
     def check(self, links: Iterable[Link], now_s: float) -> None:
         """Ask, and give up on those that have not answered."""
         for link in links:
-            if link.hello is None or PROBES not in link.hello.features or link.is_given_up:
+            if link.is_given_up or not link.takes(Probe):
                 continue
             if link.probe_sent_s is None:
                 if now_s >= link.probe_due_s:
@@ -70,7 +70,7 @@ class Liveness:
         due = [
             link.probe_due_s if link.probe_sent_s is None else _end_s(link)
             for link in links
-            if link.hello is not None and PROBES in link.hello.features and not link.is_given_up
+            if link.takes(Probe) and not link.is_given_up
         ]
         return min(due, default=None)
 

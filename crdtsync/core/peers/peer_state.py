@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from crdtsync.causality import VersionVector, Writer, covers
+from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.comparing import Digests
 from crdtsync.wire.peer.hello import Hello
 
@@ -119,6 +120,10 @@ class Link:
     def peer_node(self) -> str:
         """Who is at the other end; empty until it has said so."""
         return self.node if self.hello is None else self.hello.node
+
+    def takes(self, message: type[Message]) -> bool:
+        """Whether the peer has introduced itself as one that knows such messages."""
+        return self.hello is not None and (not message.FEATURE or message.FEATURE in self.hello.features)
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from crdtsync.core.peers.distance_vector import Reach
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link
-from crdtsync.wire.peer.meshing import ALL_SPACES, MESH, RELAYS_NODES_MAX, Relays
+from crdtsync.wire.peer.meshing import ALL_SPACES, RELAYS_NODES_MAX, Relays
 
 TREES_MAX = 100_000
 """Spaces times nodes of which is remembered over which connection their changes come."""
@@ -121,5 +121,5 @@ class Relaying:
 
     def _send(self, link: Link, *, wanted: bool, nodes: Mapping[str, frozenset[str]]) -> None:
         told = {tree: of for tree, of in nodes.items() if of}
-        if told and link.hello is not None and MESH in link.hello.features:
+        if told and link.takes(Relays):
             self._outbox.send(link, Relays(wanted, told))

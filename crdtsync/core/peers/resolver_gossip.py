@@ -16,7 +16,7 @@ from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.patterns import Pattern, check_pattern
-from crdtsync.wire.peer.resolvers import RESOLVERS, ResolvedPattern, Resolvers
+from crdtsync.wire.peer.resolvers import ResolvedPattern, Resolvers
 
 TOLD_PATTERNS_MAX = 4096
 """That one peer may tell, of all nodes together. What is beyond is not taken in."""
@@ -171,7 +171,7 @@ class ResolverNews:
             return
         late: list[float] = []
         for conn, link in self._links.items():
-            if link.hello is None or RESOLVERS not in link.hello.features:
+            if link.hello is None or not link.takes(Resolvers):
                 continue
             is_early = now_s < self._due_s.get(conn, 0.0)
             if is_early:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from crdtsync.core.sync.acks import cut_of, digest_of
 from crdtsync.core.text.digest import texts_digest
-from crdtsync.wire.peer.comparing import DIGESTS, Digests
-from crdtsync.wire.peer.transfer import SNAPSHOTS
+from crdtsync.wire.peer.comparing import Digests
+from crdtsync.wire.peer.transfer import Take
 
 if TYPE_CHECKING:
     from crdtsync.core.alarms import Alarms
@@ -115,10 +115,7 @@ class Comparer:
         return [
             link
             for link in self._links.values()
-            if link.hello is not None
-            and DIGESTS in link.hello.features
-            and name in link.spaces
-            and not link.spaces[name].stopped
+            if link.takes(Digests) and name in link.spaces and not link.spaces[name].stopped
         ]
 
     def deadline_s(self) -> float | None:
@@ -154,7 +151,7 @@ class Comparer:
             "divergence", name, f"space {name}: {peer.name} holds the same changes but another state"
         )
         self._differing.setdefault(name, set()).add(peer.node)
-        if not self.is_on or DIGESTS not in peer.features or SNAPSHOTS not in peer.features:
+        if not self.is_on or not (link.takes(Digests) and link.takes(Take)):
             return
         due_s, wait_s = self._repairs.get((name, peer.node), (0.0, REPAIR_WAIT_S))
         if now_s >= due_s and self._taker.want_repair(link, replica, now_s):

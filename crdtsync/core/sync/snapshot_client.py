@@ -24,7 +24,7 @@ from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.changes import Want
 from crdtsync.wire.peer.comparing import REMOVED_ENTRIES_MAX, Removed
 from crdtsync.wire.peer.snapshot import part_hash
-from crdtsync.wire.peer.transfer import SNAPSHOTS, Part, Take
+from crdtsync.wire.peer.transfer import Part, Take
 
 PROGRESS_TIMEOUT_S = 30.0
 """How long a taker waits for the next part before it asks another peer."""
@@ -149,7 +149,7 @@ class Taker:
 
         True: it is on its way. False: this node is busy with another; ask for the edit again. None: it cannot be had.
         """
-        if link.hello is None or SNAPSHOTS not in link.hello.features:
+        if link.hello is None or not link.takes(Take):
             return None
         if self._is_refused(replica.name, link.hello.node, now_s):
             return None

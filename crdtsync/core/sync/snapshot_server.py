@@ -19,7 +19,7 @@ from crdtsync.core.storage.interface import Storage
 from crdtsync.core.text.yjs_library import whole_state
 from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.snapshot import DEFLATE, compressed, part_hash
-from crdtsync.wire.peer.transfer import SNAPSHOT_ID_BYTES, SNAPSHOTS, Offer, Part, Take
+from crdtsync.wire.peer.transfer import SNAPSHOT_ID_BYTES, Offer, Part, Take
 
 if TYPE_CHECKING:
     from random import Random
@@ -92,7 +92,7 @@ class Giver:
     def withholds(self, link: Link, here: SpaceLink, replica: Replica, now_s: float) -> bool:
         """Whether what this peer lacks has to come as a snapshot. If so, it is offered, and its cursor waits."""
         is_below = not covers(here.known, replica.floor)
-        can = link.hello is not None and SNAPSHOTS in link.hello.features
+        can = link.takes(Offer)
         was_offered = here.offered
         here.offered = is_below or (can and self._is_far(here, replica))
         if here.offered and was_offered and (here.serving is not None or now_s < here.offer_due_s):
