@@ -1,4 +1,11 @@
-"""What is said on a connection that wants to join: one msgpack array per websocket message, the first its type.
+"""Joining: how a host that is no member yet becomes one.
+
+The member does not know the new host's key, and somebody may sit between the two. So an invite carries a secret and the
+pin of the inviter's key. For example, host-c has an invite of host-a. Host-c dials host-a, and host-a sends CHALLENGE
+with a number that is used once. Host-c answers JOIN, with a proof that it knows the secret and a signature of its own
+key. Host-a answers ADMITTED with the members of the cluster, or REFUSED with the reason.
+
+Each message is one msgpack array in one websocket message, the first element its type:
 
 =========  =======================================================================================
 CHALLENGE  ``[1, {protocol, nonce}]``: the member begins

@@ -1,5 +1,9 @@
 """The parts of a snapshot: the live state of a space as of a cut, in pieces that can be checked and kept one by one.
 
+A space may be gigabytes, and a connection may break at any byte. So the state travels in parts. For example, a space
+with some thousand entries is a header, a part of writers, and several parts of entries, the first ones small. If the
+connection breaks after the third part, the taker still has three, each with its checksum, and asks for the fourth.
+
 Each part is one msgpack array, the first element its type; they come in this order:
 
 =========  ==================================================================================================
