@@ -345,7 +345,12 @@ def test_plain_changes_of_peers_do_take_the_short_way_to_watchers() -> None:
             for key, replaces, made, together in (
                 ("a", "held", "", 1), ("a", "held", "blind", 1), ("b", "nothing", "ahead", 1), ("a", "nothing", "", 3)
             ):  # fmt: skip
-                with mock.patch.object(node.sync, "changes", wraps=node.sync.changes) as long:
+                long = mock.Mock(wraps=node.sync.changes)
+                whole, rest = (
+                    mock.patch.dict(node.sync._handlers, {Changes: long}),
+                    mock.patch.object(node.sync, "changes", long),
+                )
+                with whole, rest:
                     told.peer(key, replaces, made, together)
                 with mock.patch("crdtsync.core.watch.change_watch.live_event", wraps=live_event) as general:
                     told.turn()
