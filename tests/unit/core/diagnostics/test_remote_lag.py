@@ -66,7 +66,8 @@ def test_it_is_not_shown_any_more_when_nobody_asks_any_more(line):
 def test_a_far_node_that_does_not_answer_is_waited_for_a_moment_and_left_out(line, monkeypatch):
     assert far_peer(line["a"], far=True)["behind"] == {"default": 0}
     line.run(12)
-    monkeypatch.setattr(line["b"].node.sync.mesh.inquiries, "heard", lambda *_: None)
+    for heard in ("asked", "answered"):
+        monkeypatch.setattr(line["b"].node.sync.mesh.inquiries, heard, lambda *_: None)
     session = line["a"].agent("asker")
     request = session.send("status", far=True)
     line.run(FAR_WAIT_S / 2)
@@ -85,7 +86,8 @@ def test_an_explanation_says_which_far_nodes_have_the_value(line):
 
 def test_whose_right_is_taken_away_while_it_waits_is_told_nothing(line, monkeypatch):
     a = line["a"]
-    monkeypatch.setattr(line["b"].node.sync.mesh.inquiries, "heard", lambda *_: None)
+    for heard in ("asked", "answered"):
+        monkeypatch.setattr(line["b"].node.sync.mesh.inquiries, heard, lambda *_: None)
     session = a.agent("asker")
     request = session.send("explain", key="from-a")
     a.turn()
