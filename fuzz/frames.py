@@ -32,10 +32,10 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import connect
 
 from crdtsync.core.identity import LOOPBACK_CLUSTER
-from crdtsync.wire.requests import REQUESTS, Form
 from crdtsync.wire.peer.changes import Ack, Changes
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.messages import type_of
+from crdtsync.wire.requests import REQUESTS, Form
 from fuzz.messages import Chain, genuine_messages, yjs
 from fuzz.mutation import Mutator, Tree, packed
 from tests.harness import Daemon, RawAgent

@@ -56,7 +56,5 @@ def test_every_row_of_the_page_of_bounds_is_looked_at_once():
 def test_a_bound_that_changed_makes_the_page_stale(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("crdtsync.wire.limits.KEY_BYTES_MAX", 2048)
     stale = bounds.PAGE.read_text(encoding="utf-8")
-    assert bounds.bounds() == stale.replace(
-        "`limits.KEY_BYTES_MAX` | 1,024", "`limits.KEY_BYTES_MAX` | 2,048"
-    )
+    assert bounds.bounds() == stale.replace("`limits.KEY_BYTES_MAX` | 1,024", "`limits.KEY_BYTES_MAX` | 2,048")
     assert bounds.bounds() != stale

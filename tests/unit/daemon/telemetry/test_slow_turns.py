@@ -12,7 +12,7 @@ from crdtsync.core.agents.connection import Reply
 from crdtsync.core.interface import AgentFrame, Event, PeerFrame, Ready, Tick
 from crdtsync.core.storage.interface import Batch
 from crdtsync.wire.codec import pack
-from crdtsync.wire.peer.messages import Ack, Changes, encode_message
+from crdtsync.wire.peer.changes import Ack, Changes
 
 NO_EVENTS = Hold("outside", 0.1234, {}, {"settle": 0.12}, (), None, 0.1)
 
@@ -42,8 +42,8 @@ def test_it_names_requests_agents_messages_and_work(log: Log) -> None:
     batch = Batch()
     batch.own_changes = 1
     batch.metas.extend([("a", None), ("b", None)])
-    changes = encode_message(Changes("default", 0, [b"body"]))
-    ack = encode_message(Ack(1, ()))
+    changes = Changes("default", 0, [b"body"]).encode()
+    ack = Ack(1, []).encode()
     ready = Ready(batch, [(9, ack), (9, changes)], [Reply(1, 7, b"done"), Reply(2, None, b"told")], [], [])
     batched = asked(2, "batch", 100_000)
     events: list[Event] = [
