@@ -228,10 +228,11 @@ def load(arguments: list[str]) -> NoReturn:
 
 
 def lint(arguments: list[str]) -> int:
-    """Check format, style, types and import rules; run them all, then say which failed."""
+    """Check generated files, format, style, types and import rules; run them all, then say which failed."""
     _refuse(arguments)
     checked = [name for name in CHECKED_BY_MYPY if any((ROOT / name).rglob("*.py"))]
     checks = {
+        "generated files": ["python", "tools/async_to_sync.py", "--check"],
         "ruff format": ["ruff", "format", "--check", "."],
         "ruff check": ["ruff", "check", "."],
         "mypy": ["mypy", *checked],
@@ -252,6 +253,12 @@ def fmt(arguments: list[str]) -> int:
     fixed = subprocess.run(["ruff", "check", "--fix", "."], cwd=ROOT, env=_environment(), check=False)
     formatted = subprocess.run(["ruff", "format", "."], cwd=ROOT, env=_environment(), check=False)
     return fixed.returncode or formatted.returncode
+
+
+def generate(arguments: list[str]) -> NoReturn:
+    """Make the blocking client's methods from the asyncio client's, after those were changed."""
+    _refuse(arguments)
+    _replace(["python", "tools/async_to_sync.py"], directory=ROOT)
 
 
 def bench(arguments: list[str]) -> NoReturn:
@@ -360,6 +367,7 @@ CHORES: dict[str, Callable[[list[str]], int]] = {
     "load": load,
     "lint": lint,
     "fmt": fmt,
+    "generate": generate,
     "bench": bench,
     "fuzz": fuzz,
     "simulate": simulate,

@@ -1,15 +1,17 @@
 """An editor for asyncio."""
 
-# ruff: noqa: ASYNC109  # `timeout` ends with an error that says more than a cancellation
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from crdtsync.client.aio.editor_tasks import Typing
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
-    from crdtsync.client.aio.editor_tasks import Typing
+    from collections.abc import Callable
+
+    from crdtsync.client.aio.client import AsyncSession
+    from crdtsync.client.aio.connection import AsyncConnection
     from crdtsync.client.session.request_context import WriteConcern
     from crdtsync.client.values.durations import Seconds
 
@@ -21,10 +23,17 @@ class AsyncEditor:
     on and on without ever waiting for anything else lets nothing be sent. ``on_change`` is a plain function.
     """
 
-    def __init__(self, key: str, typing: Typing) -> None:
+    def __init__(
+        self,
+        session: AsyncSession,
+        connection: AsyncConnection,
+        key: str,
+        on_change: Callable[[], object] | None,
+        timeout_s: float,
+    ) -> None:
         self.key = key
-        self._typing = typing
-        self._state = typing.state
+        self._typing = Typing(session, connection, key, on_change, timeout_s)
+        self._state = self._typing.state
 
     async def attach(self) -> None:
         """Start it; returns when the text is here.

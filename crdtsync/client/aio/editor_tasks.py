@@ -3,8 +3,6 @@
 :class:`AsyncEditor` is the face of it under asyncio, :class:`Editor` of one in a thread of its own.
 """
 
-# ruff: noqa: ASYNC109  # `timeout` ends with an error that says more than a cancellation
-
 from __future__ import annotations
 
 import asyncio

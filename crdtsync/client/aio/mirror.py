@@ -1,7 +1,5 @@
 """A mirror for asyncio: a task feeds it."""
 
-# ruff: noqa: ASYNC109  # `timeout` ends with an error that says more than a cancellation
-
 from __future__ import annotations
 
 import asyncio

@@ -3,8 +3,6 @@
 What each part does and promises is written at its twin in ``blocking.resolver``.
 """
 
-# ruff: noqa: ASYNC109  # `timeout` ends with an error that says more than a cancellation
-
 from __future__ import annotations
 
 import asyncio

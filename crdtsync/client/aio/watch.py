@@ -1,7 +1,5 @@
 """A watch on its own connection, for asyncio."""
 
-# ruff: noqa: ASYNC109  # `timeout` ends with an error that says more than a cancellation
-
 from __future__ import annotations
 
 import asyncio

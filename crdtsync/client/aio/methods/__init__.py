@@ -1,14 +1,15 @@
 """The public methods of the asyncio client, by subject: each module is one part of a session.
 
 Open first: ``keys``, with ``get`` and ``set``. A method builds a plan and runs it; what a plan does is in
-``crdtsync.client.operations``. What each method does and promises is written once, at its twin in
-``crdtsync.client.blocking.methods``. To add a method: the plan, then the method in both folders.
+``crdtsync.client.operations``. The methods are written once, for asyncio: ``./dev generate`` makes the blocking client's
+of them.
 
-Example: ``keys`` declares the class ``AsyncPlainMethods``, and ``AsyncSession`` in ``crdtsync.client.aio.client``
+Example: ``keys`` declares the class ``AsyncKeyMethods``, and ``AsyncSession`` in ``crdtsync.client.aio.client``
 inherits it, with those of all other modules.
 
 Modules:
 
+- ``base``: runs a plan, and sends a request that is one call
 - ``keys``: read and write a key as a whole
 - ``kinds``: logs, counters, sets, maps
 - ``history``: what was written before

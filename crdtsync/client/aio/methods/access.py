@@ -1,9 +1,4 @@
-"""What the asyncio client does about rights: agents with keys, rules, quotas.
-
-What each method does and promises is written at its twin in ``blocking.access``.
-"""
-
-# ruff: noqa: ASYNC109  # `timeout` ends with an error that says more than a cancellation
+"""What the asyncio client does about rights: agents with keys, rules, quotas."""
 
 from __future__ import annotations
 
@@ -25,7 +20,11 @@ T = TypeVar("T")
 
 
 class AsyncAccessMethods:
-    """The part of a session that says who may do what; the twin of ``AccessMethods``."""
+    """The part of a session that says who may do what. See ``docs/rights.md``.
+
+    ``who`` is ``agent:NAME``, ``uid:NUMBER``, ``gid:NUMBER``, ``socket`` (the socket's owner and group, on each host)
+    or ``anyone``.
+    """
 
     timeout_s: float
     _operations: Operations
@@ -37,31 +36,46 @@ class AsyncAccessMethods:
     async def agent_create(
         self, name: str, *, key: str | None = None, timeout: Seconds | None = None
     ) -> dict[str, Any]:
-        """See :meth:`Client.agent_create`."""
+        """Make an agent that proves its name, on all hosts, and return its ``key``: nobody can show it again.
+
+        With a ``key`` that :func:`crdtsync.client.operations.agent_keys.new_agent_key` made, and that was put in a safe
+        place first, only its hash is sent, and the reply has none; asking once more with it is harmless. The agent has
+        no rights yet. For root and the daemon's own user alone.
+        """
         return await self._ask("agent_create", new_agent(name, key), timeout)
 
     async def agent_list(self, *, timeout: Seconds | None = None) -> list[dict[str, Any]]:
-        """See :meth:`Client.agent_list`."""
-        return list((await self._ask("agent_list", {}, timeout))["agents"])
+        """The agents with keys that this one may see, with how often each is ``attached`` to this daemon."""
+        reply = await self._ask("agent_list", {}, timeout)
+        return list(reply["agents"])
 
     async def agent_revoke(self, name: str, *, timeout: Seconds | None = None) -> dict[str, Any]:
-        """See :meth:`Client.agent_revoke`."""
+        """Make an agent's key worthless. Its connections end: here at once, elsewhere as soon as that is known there.
+
+        What it has written, and its rules, stay.
+        """
         return await self._ask("agent_revoke", {"name": name}, timeout)
 
     async def access_grant(
         self, who: str, right: str, pattern: str = "**", *, timeout: Seconds | None = None
     ) -> dict[str, Any]:
-        """See :meth:`Client.access_grant`."""
+        """Let somebody ``read``, ``write`` or ``admin`` the keys of a pattern in this space, on all hosts.
+
+        Each right includes those before it. Returns the rule, and a ``token``: a host that holds it knows the rule.
+        """
         return await self._ask("access_grant", {"who": who, "right": right, "pattern": pattern}, timeout)
 
     async def access_revoke(
         self, who: str, pattern: str = "**", *, right: str = "read", timeout: Seconds | None = None
     ) -> dict[str, Any]:
-        """See :meth:`Client.access_revoke`."""
+        """Take a rule away: of this very pattern, the ``right`` and those that include it.
+
+        Watches, mirrors and resolvers that need it end with :class:`~crdtsync.errors.NotAllowed`.
+        """
         return await self._ask("access_revoke", {"who": who, "pattern": pattern, "right": right}, timeout)
 
     async def access_list(self, *, everywhere: bool = False, timeout: Seconds | None = None) -> dict[str, Any]:
-        """See :meth:`Client.access_list`."""
+        """The ``rules`` of this space, or of all spaces, that this agent may see; ``quotas`` and ``quota_defaults``."""
         return await self._ask("access_list", {"all": everywhere}, timeout)
 
     async def access_quota(
@@ -74,7 +88,10 @@ class AsyncAccessMethods:
         connections: int | EllipsisType | None = ...,
         timeout: Seconds | None = None,
     ) -> dict[str, Any]:
-        """See :meth:`Client.access_quota`."""
+        """Give an agent or user other quotas than the daemons' settings do; None: what those say.
+
+        For root and the daemon's own user alone.
+        """
         given = {
             "requests_per_s": requests_per_s,
             "bytes_per_s": bytes_per_s,

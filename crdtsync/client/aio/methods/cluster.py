@@ -1,9 +1,4 @@
-"""What the asyncio client does with the cluster that its node belongs to.
-
-What each method does and promises is written at its twin in ``blocking.cluster``.
-"""
-
-# ruff: noqa: ASYNC109  # `timeout` ends with an error that says more than a cancellation
+"""What the asyncio client does with the cluster that its node belongs to."""
 
 from __future__ import annotations
 
@@ -26,7 +21,7 @@ DAY_S = 24 * 3600
 
 
 class AsyncClusterMethods:
-    """The part of a session that begins a cluster, lets nodes in and removes them; the twin of ``ClusterMethods``."""
+    """The part of a session that begins a cluster, lets nodes in and removes them. See ``docs/clusters.md``."""
 
     timeout_s: float
     _operations: Operations
@@ -36,7 +31,11 @@ class AsyncClusterMethods:
         raise NotImplementedError
 
     async def cluster_init(self, *, listen: Sequence[str] = (), timeout: Seconds | None = None) -> dict[str, Any]:
-        """See :meth:`Client.cluster_init`."""
+        """Begin a cluster with this node as its only member, and listen on these ``HOST:PORT`` from now on.
+
+        Returns its id, the node's, how many members there are and at which addresses others reach this one. Where there
+        is a cluster already, that is what it says.
+        """
         return await self._ask("cluster_init", {"listen": list(listen)}, timeout)
 
     async def cluster_invite(
@@ -48,7 +47,11 @@ class AsyncClusterMethods:
         local: bool = False,
         timeout: Seconds | None = None,
     ) -> dict[str, Any]:
-        """See :meth:`Client.cluster_invite`."""
+        """An ``invite`` for ``uses`` other nodes. Whoever has it can join: pass it on as you would a password.
+
+        ``addresses`` are named in it instead of this node's own. Raises :class:`~crdtsync.errors.Refused` where nobody
+        could use it; ``local=True`` allows one for this machine alone.
+        """
         return await self._ask("cluster_invite", invite_arguments(seconds(ttl, "ttl"), uses, addresses, local), timeout)
 
     async def cluster_join(
@@ -59,19 +62,27 @@ class AsyncClusterMethods:
         archive: bool = False,
         timeout: Seconds | None = JOIN_TIMEOUT_S,
     ) -> dict[str, Any]:
-        """See :meth:`Client.cluster_join`."""
+        """Make this node a member of the cluster that an invite is of.
+
+        It begins anew, and its connections end. Where it holds data that is refused, unless ``archive`` puts that
+        aside, or it is data of that very cluster: then it stays, and the answer has ``kept``.
+        """
         return await self._ask("cluster_join", join_arguments(invite, listen, archive), timeout)
 
     async def cluster_members(self, *, timeout: Seconds | None = None) -> dict[str, Any]:
-        """See :meth:`Client.cluster_members`."""
+        """The cluster, and as ``members`` every node that belongs to it or once did."""
         return await self._ask("cluster_members", {}, timeout)
 
     async def cluster_remove(self, node: str, *, timeout: Seconds | None = None) -> dict[str, Any]:
-        """See :meth:`Client.cluster_remove`."""
+        """Remove a member, by name or by the beginning of its id, for good. What it has written stays."""
         return await self._ask("cluster_remove", {"node": node}, timeout)
 
     async def cluster_rotate_key(self, *, finish: bool = False, timeout: Seconds | None = None) -> dict[str, Any]:
-        """See :meth:`Client.cluster_rotate_key`."""
+        """Give this node a new key. It is used once all members know of it; until then the old one is.
+
+        Returns ``keys`` and ``waits_for``, the names of members that have not confirmed yet. ``finish=True`` waits for
+        nobody: who does not know the new key by then refuses this node until it hears of it from another.
+        """
         return await self._ask("cluster_rotate_key", {"finish": finish}, timeout)
 
     async def _ask(self, name: str, arguments: Arguments, timeout: Seconds | None) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """What the asyncio client asks of the daemon itself, beside the state: its figures, its log level, a backup."""
 
-# ruff: noqa: ASYNC109  # `timeout` ends with an error that says more than a cancellation
-
 from __future__ import annotations
 
 from asyncio import sleep, to_thread
@@ -37,7 +35,8 @@ class AsyncServiceMethods:
 
     async def metrics(self, *, timeout: Seconds | None = None) -> str:
         """The daemon's figures in Prometheus' text format."""
-        return str((await self._serve("metrics", {}, timeout))["text"])
+        reply = await self._serve("metrics", {}, timeout)
+        return str(reply["text"])
 
     async def log_level(self, level: str | None = None, *, timeout: Seconds | None = None) -> str:
         """The least severe events that the daemon logs; with ``level`` (debug, info, warning, error) changed to that.
@@ -46,7 +45,8 @@ class AsyncServiceMethods:
 
         :raises NotAllowed: only root and the daemon's own user may change it.
         """
-        return str((await self._serve("log_level", {} if level is None else {"level": level}, timeout))["level"])
+        reply = await self._serve("log_level", {} if level is None else {"level": level}, timeout)
+        return str(reply["level"])
 
     async def backup(
         self,
@@ -87,6 +87,6 @@ class AsyncServiceMethods:
             finally:
                 file.discard()
         finally:
-            with suppress(CrdtSyncError):
+            with suppress(CrdtSyncError):  # the connection may be gone, and the backup with it
                 await self._serve("backup", {"end": True}, timeout)
         return {**public(begun["about"]), "bytes": file.size_bytes, "sha256": reply["sha256"]}

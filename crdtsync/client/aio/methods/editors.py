@@ -1,4 +1,4 @@
-"""How a session of the asyncio client opens editors; the twin of ``blocking.editing``."""
+"""How a session of the asyncio client opens editors."""
 
 from __future__ import annotations
 
@@ -25,16 +25,22 @@ class AsyncEditorMethods:
     def editor(
         self, key: str, *, on_change: Callable[[], object] | None = None, timeout: Seconds | None = None
     ) -> AsyncEditor:
-        """The text at ``key`` with a replica in this process; see :meth:`Client.editor`.
+        """The text at ``key`` with a replica in this process, to type into at the speed of memory: what is typed is
+        sent in the background, and is on disk when :meth:`~crdtsync.client.AsyncEditor.flush` returns.
 
-        It starts with ``async with``.
+        ``on_change`` is called, without arguments, by the editor's task when others have written something that the
+        next ``read`` shows; what it raises is logged. ``timeout`` is for the text to come, and the limit of all that
+        the editor does without one of its own. See :class:`~crdtsync.client.AsyncEditor`.
+
+        Under asyncio, it starts with ``async with``, and ``on_change`` is a plain function, called in the event loop.
+
+        :raises KindMismatch: the key holds something else than a text.
+        :raises Timeout: the text did not come in time.
         """
         from crdtsync.client.aio.editor import AsyncEditor
-        from crdtsync.client.aio.editor_tasks import Typing
 
         timeout_s = limit_s(timeout, self.timeout_s)
-        typing = Typing(self, self._connection, key, on_change, timeout_s)  # type: ignore[arg-type]  # the session that this is part of
-        editor = AsyncEditor(key, typing)
+        editor = AsyncEditor(self, self._connection, key, on_change, timeout_s)  # type: ignore[arg-type]  # the session that this is part of
         self._editors().add(editor)
         return editor
 

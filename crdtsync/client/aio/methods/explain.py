@@ -1,6 +1,4 @@
-"""What the asyncio client tells of why a node has what it has; see its twin in ``blocking.explaining``."""
-
-# ruff: noqa: ASYNC109  # `timeout` ends with an error that says more than a cancellation
+"""What the asyncio client tells of why a node has what it has."""
 
 from __future__ import annotations
 
@@ -26,7 +24,14 @@ class AsyncExplainMethods:
         raise NotImplementedError
 
     async def explain(self, key: str, *, space: str | None = None, timeout: Seconds | None = None) -> dict[str, Any]:
-        """The twin of :meth:`ExplainMethods.explain`."""
+        """Why this node has of ``key`` what it has, or lacks it: which change, from whom, over which peer, and what it
+        waits for. ``space`` may also be one that this node does not hold.
+
+        An object for people to look at: ``state`` and ``summary``, ``values`` with how each came and who else has it,
+        ``removed``, and ``reasons``, each with a ``code`` and a ``message``
+        (all fields: agent-protocol.md). Nothing is asked of other nodes, and it does
+        not count as reading the key.
+        """
         from crdtsync.client.operations.explain import explain
 
         return await self.run(explain(self._operations, key, space), limit_s(timeout, self.timeout_s))

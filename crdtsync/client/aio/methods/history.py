@@ -1,6 +1,4 @@
-"""What the asyncio client tells of the past; see its twin in ``blocking.history``."""
-
-# ruff: noqa: ASYNC109  # `timeout` ends with an error that says more than a cancellation
+"""What the asyncio client tells of the past."""
 
 from __future__ import annotations
 
@@ -36,7 +34,14 @@ class AsyncHistoryMethods:
         after: str | None = None,
         timeout: Seconds | None = None,
     ) -> History:
-        """The twin of :meth:`HistoryMethods.history`."""
+        """What was written to ``key``, or to all keys that start with ``prefix``: the newest write first, with author,
+        node, time, what it had seen, what became of it and by whom (:class:`~crdtsync.client.PastValue`).
+
+        ``last`` is how many at most (None: of a key all, of a prefix 1,000, the most that one answer has). With
+        ``lost`` only values that were lost: written over by somebody who had not read them, or not chosen among
+        siblings. Reading history does not count as reading the key. What is old goes; the list says whether something
+        has (:class:`~crdtsync.client.History`).
+        """
         from crdtsync.client.operations.history import history
 
         timeout_s = limit_s(timeout, self.timeout_s)

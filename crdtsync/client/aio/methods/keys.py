@@ -1,9 +1,8 @@
 """What the asyncio client is asked most: to read a value, and to write one.
 
-What each method does and promises is written at its twin in ``blocking.plain``.
+Without options both go the short way, :mod:`crdtsync.client.session.fast_calls`; else they are plans like all other
+operations.
 """
-
-# ruff: noqa: ASYNC109  # `timeout` ends with an error that says more than a cancellation
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ _NO_OPTIONS = (None,) * 5
 
 
 class AsyncPlainMethods:
-    """The part of a session that reads and writes a key as a whole; the twin of ``PlainMethods``."""
+    """The part of a session that reads and writes a key as a whole."""
 
     timeout_s: float
     _operations: Operations
@@ -42,7 +41,12 @@ class AsyncPlainMethods:
     async def get(
         self, key: str, default: Any = None, *, after: str | None = None, timeout: Seconds | None = None
     ) -> Any:
-        """The value of ``key``, or ``default``; see :meth:`Client.get`."""
+        """The value of ``key``, or ``default`` if it is absent: of a counter an int, of a set or log the list of its
+        elements, of a map a dict, of a text a str.
+
+        Of several concurrent values this is the winner, and the next ``set`` supersedes it alone. With ``after`` (a
+        token) it waits until this daemon holds what the token names.
+        """
         timeout_s = self.timeout_s if timeout is None else limit_s(timeout, 0)
         operations, connection = self._operations, self._connection
         if after is not None:
@@ -74,7 +78,24 @@ class AsyncPlainMethods:
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> Written:
-        """Write ``value`` and return the token, on disk; see :meth:`Client.set`."""
+        """Write ``value`` and return the token of the write, a str that knows more (:class:`~crdtsync.client.Written`).
+
+        On return it is on this node's disk; with ``w`` (a number, ``"majority"``, ``"all"``) on so many nodes'. It
+        supersedes what this session last read of the key, and wrote since, and nothing newer: what it had not seen
+        lives on as a sibling. A session that never read the key, if it wrote it or not, replaces the winner blindly.
+        ``seen`` (a version) says instead what the author had seen; None writes blind; ``"?"`` supersedes nothing, so
+        that what is there lives on as a sibling.
+
+        :param value: None, bool, int (64 bit), float, str, bytes, or lists and dicts of them; at most 1 MiB.
+        :param ttl: forget the value after this time.
+        :param if_version: write only if the key is at this version (``entry.version``) on this node.
+        :param if_absent: write only if the key is absent on this node.
+        :param confidence: how sure the author is, 0 to 1.
+        :param meta: anything to keep beside the value.
+        :raises VersionMismatch: the condition is false; ``current`` is what the key holds, and counts as read.
+        :raises InvalidValue: the value cannot be stored exactly; ``path`` says where.
+        :raises OutcomeUnknown: the connection broke, and nobody can tell whether it is done.
+        """
         timeout_s = self.timeout_s if timeout is None else limit_s(timeout, 0)
         operations, connection = self._operations, self._connection
         if if_absent or seen is not ... or (ttl, if_version, confidence, meta, w) != _NO_OPTIONS:

@@ -1,9 +1,4 @@
-"""What the asyncio client does with logs, counters, sets and maps.
-
-What each method does and promises is written at its twin in ``blocking.kinds``.
-"""
-
-# ruff: noqa: ASYNC109  # `timeout` ends with an error that says more than a cancellation
+"""What the asyncio client does with logs, counters, sets and maps."""
 
 from __future__ import annotations
 
@@ -26,7 +21,12 @@ T = TypeVar("T")
 
 
 class AsyncKindMethods:
-    """The part of a session that works on what several authors build together; the twin of ``KindMethods``."""
+    """The part of a session that works on what several authors build together.
+
+    Every write is on disk on return; its token is ``last_token``. None of them asks what others write meanwhile: all
+    that happens at once counts, in the way of its kind. Who wants it otherwise says ``if_version`` or ``if_absent``, as
+    for :meth:`set`.
+    """
 
     timeout_s: float
     _operations: Operations
@@ -51,7 +51,13 @@ class AsyncKindMethods:
         after: str | None = None,
         timeout: Seconds | None = None,
     ) -> Listing[Any]:
-        """The values of a log; see :meth:`Client.log`."""
+        """The values of a log, oldest first; empty if it is absent.
+
+        ``last=20`` gives the newest 20; ``start`` is an index, negative from the end, or an item of
+        :meth:`log_items`: from the one after it, wherever it is by now (from the first, if it is gone); ``limit`` is
+        how many at most. To follow the log from there, watch with ``after`` set to the ``token`` of the list
+        (:class:`~crdtsync.client.Listing`).
+        """
         items = await self.log_items(key, start=start, last=last, limit=limit, after=after, timeout=timeout)
         return Listing((item.value for item in items), items.token)
 
@@ -65,7 +71,7 @@ class AsyncKindMethods:
         after: str | None = None,
         timeout: Seconds | None = None,
     ) -> Listing[LogItem]:
-        """The elements of a log with author and time; see :meth:`Client.log_items`."""
+        """Like :meth:`log`, with the author, time and index of each element."""
         timeout_s = limit_s(timeout, self.timeout_s)
         return await self.run(self._operations.log(key, start, last, limit, after, timeout_s), timeout_s)
 
@@ -79,7 +85,10 @@ class AsyncKindMethods:
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> int:
-        """Append to a log; its new length; see :meth:`Client.append`."""
+        """Append ``value`` to a log and return its new length on this node.
+
+        On disk on return; the token is :attr:`last_token`. Concurrent appends are all kept, in one order everywhere.
+        """
         timeout_s = limit_s(timeout, self.timeout_s)
         return await self.run(self._operations.append(key, value, timeout_s, w, if_version, if_absent), timeout_s)
 
@@ -92,7 +101,7 @@ class AsyncKindMethods:
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> int:
-        """Keep the newest elements of a log; how many were removed; see :meth:`Client.trim`."""
+        """Remove all but the newest ``keep`` elements of a log; returns how many were removed."""
         timeout_s = limit_s(timeout, self.timeout_s)
         return await self.run(self._operations.trim(key, keep, timeout_s, w, if_version), timeout_s)
 
@@ -108,7 +117,12 @@ class AsyncKindMethods:
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> int:
-        """Add to a counter; its new value; see :meth:`Client.incr`."""
+        """Add ``n``, which may be negative, to a counter and return its new value on this node.
+
+        Increments of several hosts at once all count. An absent key counts as 0; ``get`` gives the value.
+
+        :raises InvalidValue: not a whole number from -2^53 to 2^53.
+        """
         return await self._write(
             writes.conditional(writes.incr(self._operations, key, n), if_version, if_absent), w, timeout
         )
@@ -116,7 +130,13 @@ class AsyncKindMethods:
     async def reset(
         self, key: str, *, if_version: str | None = None, w: WriteConcern = None, timeout: Seconds | None = None
     ) -> int:
-        """Set a counter back to 0; what it was; see :meth:`Client.reset`."""
+        """Set a counter back to 0 and return what it was on this node: what was counted until here.
+
+        Increments that this node does not hold yet count from 0 on; two resets at once take off what they saw once.
+
+        :param if_version: only if the counter is at this version (``entry.version``) on this node.
+        :raises VersionMismatch: it is not; ``current`` is what the key holds.
+        """
         return await self._write(writes.reset(self._operations, key, if_version), w, timeout)
 
     # -- sets -------------------------------------------------------------------------------------------------
@@ -131,7 +151,12 @@ class AsyncKindMethods:
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> bool:
-        """Add to a set; whether it was not there; see :meth:`Client.add`."""
+        """Add ``value`` to a set; whether it was not there before on this node.
+
+        Where one host adds an element and another discards it at once, it stays.
+
+        :param value: anything that a key can hold. 1, 1.0 and True are three elements.
+        """
         return await self._write(
             writes.conditional(writes.add(self._operations, key, value), if_version, if_absent), w, timeout
         )
@@ -146,21 +171,31 @@ class AsyncKindMethods:
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> bool:
-        """Remove from a set; whether it was there; see :meth:`Client.discard`."""
+        """Remove ``value`` from a set; whether it was there.
+
+        What is removed is what this session has read (what there is, if it never read the key): an element that
+        somebody else has added again since then stays. ``seen`` as for :meth:`set`.
+
+        :raises StaleRead: the session read the set so long ago that it no longer knows what.
+        """
         write = writes.discard(self._operations, key, value, seen_or(seen, if_version))
         return await self._write(writes.conditional(write, if_version), w, timeout)
 
     async def members(
         self, key: str, *, limit: int | None = None, after: str | None = None, timeout: Seconds | None = None
     ) -> Listing[Any]:
-        """The elements of a set; see :meth:`Client.members`."""
+        """The elements of a set, in the order in which they were last added; empty if it is absent.
+
+        ``limit`` is how many at most, from the first on. Large sets are fetched page by page: what is added or
+        discarded meanwhile may or may not be among them.
+        """
         items = await self.member_items(key, limit=limit, after=after, timeout=timeout)
         return Listing((item.value for item in items), items.token)
 
     async def member_items(
         self, key: str, *, limit: int | None = None, after: str | None = None, timeout: Seconds | None = None
     ) -> Listing[Member]:
-        """The elements of a set with author and time; see :meth:`Client.member_items`."""
+        """Like :meth:`members`, with who added each element last, and when."""
         timeout_s = limit_s(timeout, self.timeout_s)
         return await self.run(self._operations.members(key, limit, after, timeout_s), timeout_s)
 
@@ -179,7 +214,15 @@ class AsyncKindMethods:
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> Written:
-        """Write fields of a map; the token; see :meth:`Client.merge`."""
+        """Write some fields of a map, and leave the others as they are; returns the token.
+
+        Each field is like a key of its own: the new value supersedes what this session last read of that field, and
+        wrote since, and what it had not seen lives on as a sibling. ``get`` gives the dict of all fields. ``seen``,
+        ``confidence`` and ``meta`` as for :meth:`set`; the latter two are said of each of these values.
+
+        :param fields: at most 1,000 of them; a name has 1 to 1,024 bytes and no control characters.
+        :raises InvalidValue: a value cannot be stored exactly; ``path`` says where.
+        """
         write = writes.merge(self._operations, key, fields, seen_or(seen, if_version), confidence, meta)
         return await self._write(writes.conditional(write, if_version, if_absent), w, timeout)
 
@@ -192,7 +235,10 @@ class AsyncKindMethods:
         after: str | None = None,
         timeout: Seconds | None = None,
     ) -> Listing[Field]:
-        """The fields of a map by name, with author and time; see :meth:`Client.fields`."""
+        """The fields of a map by name, each with who wrote it; from the first one after ``start``, at most ``limit``.
+
+        Large maps are fetched page by page. ``get`` gives a dict of all.
+        """
         timeout_s = limit_s(timeout, self.timeout_s)
         return await self.run(self._operations.fields(key, start, limit, after, timeout_s), timeout_s)
 
@@ -206,6 +252,12 @@ class AsyncKindMethods:
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> bool:
-        """Remove a field from a map; whether it was there; see :meth:`Client.drop`."""
+        """Remove a field from a map; whether it was there.
+
+        What is removed is what this session has read of it (what there is, if it never read the key). ``seen`` as for
+        :meth:`set`.
+
+        :raises StaleRead: the session read the map so long ago that it no longer knows what.
+        """
         write = writes.drop(self._operations, key, field, seen_or(seen, if_version))
         return await self._write(writes.conditional(write, if_version), w, timeout)

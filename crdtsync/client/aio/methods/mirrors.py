@@ -35,9 +35,17 @@ class AsyncMirrorMethods:
         on_change: Callable[[set[str]], object] | None = None,
         timeout: Seconds | None = None,
     ) -> AsyncMirror:
-        """A copy of the keys that start with ``prefix`` in this process; see :meth:`Client.mirror`.
+        """A copy of the keys that start with ``prefix`` in this process, kept fresh by the daemon: ``m[key]`` costs a
+        dict lookup.
 
-        It starts with ``async with``. ``on_change`` is a plain function, called in the event loop.
+        ``keys_max`` and ``bytes_max`` (of names and values) bound it. ``on_change`` is called with the keys that
+        changed, after each change, by the mirror's task; what it raises is logged. ``timeout`` is for the keys to
+        come. See :class:`~crdtsync.client.AsyncMirror`.
+
+        Under asyncio, it starts with ``async with``, and ``on_change`` is a plain function, called in the event loop.
+
+        :raises TooLarge: there is more than these bounds allow; reading it raises that too, when it grows so large.
+        :raises Timeout: the keys did not come in time.
         """
         from crdtsync.client.aio.mirror import AsyncMirror
 

@@ -1,4 +1,4 @@
-"""What the asyncio client does to register resolvers; the twin of ``blocking.resolving``."""
+"""What the asyncio client does to register resolvers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class AsyncResolverMethods:
-    """The part of a session that registers resolvers; the twin of ``ResolverMethods``."""
+    """The part of a session that registers resolvers."""
 
     timeout_s: float
     _connection: AsyncConnection
@@ -36,9 +36,22 @@ class AsyncResolverMethods:
         *,
         takeover: Seconds | None = None,
     ) -> AsyncResolver:
-        """Settle the conflicts of keys that match ``pattern``; see :meth:`Client.resolver`.
+        """Settle the conflicts of keys that match ``pattern`` (``*`` is one part of a key, ``**`` any number), those
+        that there are and those that come.
 
-        ``function`` may be a coroutine function, and is called in a task. It begins with ``async with``.
+        ``function(conflict)`` is called in a task and returns the value that replaces all that it was shown, or what
+        ``conflict.take(entry)``, ``conflict.merge()`` or ``conflict.decline(reason)`` give. If it raises, or what it
+        returns is refused, another resolver is asked. Without a function, iterate over the resolver
+        (:class:`~crdtsync.client.AsyncResolver`).
+
+        Of all resolvers for a key that can reach each other one is asked, that of the lowest node id; if it is gone,
+        fails, or takes longer than its ``takeover`` (30 seconds), another. Answers are ordinary writes: those of two
+        sides that are cut off from each other become siblings, which are asked about when the sides meet. It ends when
+        it or the session is closed, so use ``async with``.
+
+        Under asyncio, ``function`` may be a coroutine function.
+
+        :raises InvalidRequest: the daemon does not take the pattern.
         """
         from crdtsync.client.aio.resolver import AsyncResolver
         from crdtsync.client.operations.keys import Operations

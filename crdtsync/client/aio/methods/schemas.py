@@ -1,9 +1,4 @@
-"""What the asyncio client does with schemas.
-
-What each method does and promises is written at its twin in ``blocking.schemas``.
-"""
-
-# ruff: noqa: ASYNC109  # `timeout` ends with an error that says more than a cancellation
+"""What the asyncio client does with schemas."""
 
 from __future__ import annotations
 
@@ -24,7 +19,7 @@ T = TypeVar("T")
 
 
 class AsyncSchemaMethods:
-    """The part of a session that declares things of keys; the twin of ``SchemaMethods``."""
+    """The part of a session that declares things of keys, for everybody and on every node."""
 
     timeout_s: float
     _operations: Operations
@@ -42,20 +37,38 @@ class AsyncSchemaMethods:
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> Written:
-        """Declare the read policy of all keys that match a pattern; the token; see :meth:`Client.schema_set`."""
+        """Declare the read policy of all keys that match ``pattern``; returns the token.
+
+        It says which of several concurrent values readers are shown first, on every node: of a register, and of each
+        field of a map. It replaces what was declared for the same pattern, and applies to what is written already.
+
+        :param pattern: a key, or with ``*`` for one part and ``**`` for any number of parts; of those that match a
+            key the most specific one applies.
+        :param policy: ``"lww"`` (the newest, as without a schema), ``"all"`` (:meth:`get` gives the list of all),
+            ``"max"``, ``"min"`` (by value), ``"confidence"`` (the highest), ``"first"`` (the oldest), ``"manual"``
+            (:meth:`get` raises :class:`~crdtsync.errors.Unresolved` until somebody resolves), or None to remove the
+            schema.
+        :param refuse_lower: with ``max``, ``min``, ``confidence`` and ``first``: refuse a later write that ranks lower
+            than the value shown on this node, with :class:`~crdtsync.errors.RanksLower`. Writes of other hosts at the
+            same time are siblings still.
+        :raises InvalidRequest: the pattern or the policy is not one; the message says why.
+        """
         timeout_s = limit_s(timeout, self.timeout_s)
         write = schemas.schema_set(pattern, policy, refuse_lower)
         return await self.run(self._operations.do(write, timeout_s, w), timeout_s)
 
     async def schemas(self, *, after: str | None = None, timeout: Seconds | None = None) -> Listing[Schema]:
-        """All schemas of the space, by pattern; see :meth:`Client.schemas`."""
+        """All schemas of the space, by pattern. With ``after`` (a token) it waits until this daemon holds that."""
         timeout_s = limit_s(timeout, self.timeout_s)
         return await self.run(schemas.schemas(self._operations, {}, after, timeout_s), timeout_s)
 
     async def schema(
         self, key: str, *, exact: bool = False, after: str | None = None, timeout: Seconds | None = None
     ) -> Schema | None:
-        """The schema that applies to a key; see :meth:`Client.schema`."""
+        """The schema that applies to ``key``: that of the most specific pattern which matches it; None if none does.
+
+        :param exact: take ``key`` for a pattern, and give what is declared for just that.
+        """
         timeout_s = limit_s(timeout, self.timeout_s)
         choice: dict[str, object] = {"pattern" if exact else "key": key}
         plan = schemas.only(schemas.schemas(self._operations, choice, after, timeout_s))
