@@ -24,7 +24,7 @@ FILES: dict[str, str] = {}
 
 RULES = [
     (r"\n *\n +Under asyncio,.*?(?=\n *\n|\n? *\"\"\"\n)", ""),
-    (r"\bfrom asyncio import sleep, to_thread\b", "from time import sleep"),
+    (r"\bfrom asyncio import sleep(, to_thread)?\b", "from time import sleep"),
     (r"\bto_thread\(([\w.]+), ", r"\1("),
     (r" \| Awaitable\[object\]", ""),
     (r"\basync (def|for|with)\b", r"\1"),
@@ -58,11 +58,7 @@ def pairs() -> dict[str, str]:
     """What is generated, by its source; both are paths below the checkout."""
     found = dict(FILES)
     for source, target in FOLDERS.items():
-        found |= {
-            f"{source}/{path.name}": f"{target}/{path.name}"
-            for path in sorted((ROOT / source).glob("*.py"))
-            if path.name != "keys.py"
-        }
+        found |= {f"{source}/{path.name}": f"{target}/{path.name}" for path in sorted((ROOT / source).glob("*.py"))}
     return found
 
 
@@ -71,9 +67,7 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--check"]):
         sys.exit(__doc__)
     wanted = {ROOT / target: convert((ROOT / source).read_text(), source) for source, target in pairs().items()}
-    orphans = {
-        path for target in FOLDERS.values() for path in (ROOT / target).glob("*.py") if path.name != "keys.py"
-    } - wanted.keys()
+    orphans = {path for target in FOLDERS.values() for path in (ROOT / target).glob("*.py")} - wanted.keys()
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     for path in sorted([*stale, *orphans]):
         name = path.relative_to(ROOT)

@@ -1,38 +1,29 @@
-"""The asyncio client: every operation as a coroutine.
-
-What each does and promises is written at its twin in :class:`Session`.
-"""
+"""The asyncio client: every operation as a coroutine."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from inspect import isawaitable
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet, WeakValueDictionary
 
 from crdtsync.client.aio.connection import AsyncConnection
 from crdtsync.client.aio.methods.access import AsyncAccessMethods
 from crdtsync.client.aio.methods.cluster import AsyncClusterMethods
-from crdtsync.client.aio.methods.daemon import AsyncServiceMethods
+from crdtsync.client.aio.methods.daemon import AsyncDaemonMethods
 from crdtsync.client.aio.methods.editors import AsyncEditorMethods
 from crdtsync.client.aio.methods.explain import AsyncExplainMethods
 from crdtsync.client.aio.methods.history import AsyncHistoryMethods
-from crdtsync.client.aio.methods.keys import AsyncPlainMethods
+from crdtsync.client.aio.methods.keys import AsyncKeyMethods
 from crdtsync.client.aio.methods.kinds import AsyncKindMethods
 from crdtsync.client.aio.methods.mirrors import AsyncMirrorMethods
 from crdtsync.client.aio.methods.resolvers import AsyncResolverMethods
 from crdtsync.client.aio.methods.schemas import AsyncSchemaMethods
 from crdtsync.client.aio.methods.spaces import AsyncSpaceMethods
-from crdtsync.client.operations import writes
 from crdtsync.client.operations.keys import Operations
 from crdtsync.client.protocol.address import connection_of
-from crdtsync.client.protocol.steps import Call, Compute, Plan, Step, limit_s, unfit
-from crdtsync.client.session.request_context import seen_or
+from crdtsync.client.protocol.steps import Compute, limit_s
 from crdtsync.client.session.tokens import Past
-from crdtsync.client.values.listing import Listing
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
@@ -40,28 +31,23 @@ if TYPE_CHECKING:
 
     from crdtsync.client.aio.text import AsyncText
     from crdtsync.client.aio.watch import AsyncWatch
-    from crdtsync.client.operations.batch import Batch
-    from crdtsync.client.session.request_context import Arguments, Seen, WriteConcern
+    from crdtsync.client.session.request_context import Arguments
     from crdtsync.client.text.operations import TextOperations
     from crdtsync.client.values.durations import Seconds
-    from crdtsync.client.values.results import Entry
-    from crdtsync.client.values.write_result import Written
-
-T = TypeVar("T")
 
 
 class AsyncSession(
     AsyncAccessMethods,
     AsyncClusterMethods,
+    AsyncDaemonMethods,
     AsyncEditorMethods,
     AsyncExplainMethods,
     AsyncHistoryMethods,
+    AsyncKeyMethods,
     AsyncKindMethods,
     AsyncMirrorMethods,
-    AsyncPlainMethods,
     AsyncResolverMethods,
     AsyncSchemaMethods,
-    AsyncServiceMethods,
     AsyncSpaceMethods,
     Past,
 ):
@@ -79,147 +65,6 @@ class AsyncSession(
         self._texts: TextOperations | None = None
         self._text_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._watches: WeakSet[AsyncWatch] = WeakSet()
-
-    # -- reads ------------------------------------------------------------------------------------------------
-
-    async def entry(self, key: str, *, after: str | None = None, timeout: Seconds | None = None) -> Entry | None:
-        """The value of ``key`` with all that is known of it; see :meth:`Client.entry`."""
-        timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.entry(key, after, timeout_s), timeout_s)
-
-    async def keys(
-        self,
-        prefix: str = "",
-        *,
-        start: str | None = None,
-        limit: int | None = None,
-        after: str | None = None,
-        timeout: Seconds | None = None,
-    ) -> Listing[str]:
-        """The keys that start with ``prefix``; see :meth:`Client.keys`."""
-        timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.keys(prefix, start, limit, after, timeout_s), timeout_s)
-
-    async def items(
-        self,
-        prefix: str = "",
-        *,
-        start: str | None = None,
-        limit: int | None = None,
-        after: str | None = None,
-        timeout: Seconds | None = None,
-    ) -> Listing[tuple[str, Any]]:
-        """Keys and values; see :meth:`Client.items`."""
-        timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.items(prefix, start, limit, after, timeout_s), timeout_s)
-
-    async def entries(
-        self,
-        prefix: str = "",
-        *,
-        start: str | None = None,
-        limit: int | None = None,
-        values: bool = True,
-        after: str | None = None,
-        timeout: Seconds | None = None,
-    ) -> Listing[Entry]:
-        """Whole entries; see :meth:`Client.entries`."""
-        timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(
-            self._operations.entries(prefix, start, limit, after, timeout_s, values=values), timeout_s
-        )
-
-    async def conflicts(
-        self,
-        prefix: str = "",
-        *,
-        start: str | None = None,
-        limit: int | None = None,
-        after: str | None = None,
-        timeout: Seconds | None = None,
-    ) -> Listing[Entry]:
-        """The entries that have siblings; see :meth:`Client.conflicts`."""
-        timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.conflicts(prefix, start, limit, after, timeout_s), timeout_s)
-
-    async def wait(self, token: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
-        """Wait until this daemon, or ``w`` nodes, hold ``token``; see :meth:`Client.wait`."""
-        timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.wait(token, w, timeout_s), timeout_s)
-
-    async def status(self, *, far: bool = False, timeout: Seconds | None = None) -> dict[str, Any]:
-        """What the daemon says of itself; see :meth:`Client.status`."""
-        timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.status(far), timeout_s)
-
-    # -- writes -----------------------------------------------------------------------------------------------
-
-    async def update(
-        self,
-        key: str,
-        function: Callable[[Any], object | Awaitable[object]],
-        *,
-        attempts: int = 16,
-        siblings: bool = False,
-        default: Any = None,
-        ttl: Seconds | None = None,
-        confidence: float | None = None,
-        meta: dict[str, Any] | None = None,
-        w: WriteConcern = None,
-        timeout: Seconds | None = None,
-    ) -> Written:
-        """Replace the value by ``function(value)``, which may be a coroutine function.
-
-        See :meth:`Client.update`.
-        """
-        timeout_s = limit_s(timeout, self.timeout_s)
-        options = {"ttl": ttl, "confidence": confidence, "meta": meta, "w": w}
-        plan = self._operations.update(
-            key, function, timeout_s, attempts=attempts, siblings=siblings, default=default, options=options
-        )
-        return await self.run(plan, timeout_s)
-
-    async def delete(
-        self,
-        key: str,
-        *,
-        if_version: str | None = None,
-        seen: Seen = ...,
-        w: WriteConcern = None,
-        timeout: Seconds | None = None,
-    ) -> bool:
-        """Delete ``key``; whether it existed; see :meth:`Client.delete`."""
-        timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.delete(key, timeout_s, if_version=if_version, seen=seen, w=w), timeout_s)
-
-    async def resolve(
-        self,
-        key: str,
-        *,
-        take: str | None = None,
-        value: object = ...,
-        merge: bool = False,
-        if_version: str | None = None,
-        seen: Seen = ...,
-        w: WriteConcern = None,
-        timeout: Seconds | None = None,
-    ) -> Written:
-        """Make one value of a key's siblings; the token; see :meth:`Client.resolve`."""
-        write = writes.resolve(self._operations, key, take, value, merge, seen_or(seen, if_version))
-        return await self._write(writes.conditional(write, if_version), w, timeout)
-
-    @asynccontextmanager
-    async def batch(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> AsyncIterator[Batch]:
-        """Several writes as one change; see :meth:`Client.batch`.
-
-        Its methods are no coroutines.
-        """
-        from crdtsync.client.operations.batch import Batch
-
-        timeout_s = limit_s(timeout, self.timeout_s)
-        batch = Batch(self._operations, w)
-        yield batch
-        await self.run(batch.commit(timeout_s), timeout_s)
 
     # -- texts, watches, sessions -------------------------------------------------------------------------------
 
@@ -268,45 +113,9 @@ class AsyncSession(
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # -- running plans ------------------------------------------------------------------------------------------
-
-    async def run(self, plan: Plan[T], timeout_s: float) -> T:
-        """Do what a plan says; its result. For the other parts of this library.
-
-        The time limit is for what happens before, between and after runs of the caller's function, each time anew.
-        """
-        deadline = monotonic() + timeout_s
-        step: Step | None = None
-        try:
-            step = next(plan)
-            while True:
-                try:
-                    outcome = await self._do(step, deadline)
-                    if type(step) is Compute:
-                        deadline = monotonic() + timeout_s  # the time that the caller's function took is the caller's
-                except BaseException as error:  # noqa: BLE001  # the plan tidies up and raises it again
-                    step = plan.throw(error)
-                else:
-                    step = plan.send(outcome)
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        except KeyError as missing:
-            if type(step) is not Call:  # the caller's own function, or value
-                raise
-            raise unfit(step, missing) from missing
-
-    async def _do(self, step: Step, deadline: float) -> Any:  # Any: see Plan
-        if type(step) is Call:
-            reply = await self._connection.call(step, deadline)
-            if step.is_write and self._connection.mirrors:
-                await self._show_in_mirrors(step.arguments, reply["token"], deadline)
-            return reply
-        if type(step) is Compute:
-            outcome = step.function(step.argument)
-            return await outcome if isawaitable(outcome) else outcome
-        await asyncio.sleep(step.seconds)  # type: ignore[union-attr]  # what is left is a Pause
-        return None
+    async def _compute(self, step: Compute) -> Any:
+        outcome = step.function(step.argument)
+        return await outcome if isawaitable(outcome) else outcome
 
 
 class AsyncClient(AsyncSession):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,7 +17,7 @@ from crdtsync.client.protocol.seen_point import Horizon
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, from_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Iterable, Sequence
 
     from crdtsync.client.aio.mirror import AsyncMirror
     from crdtsync.client.protocol.frames import Message
@@ -129,38 +128,25 @@ class AsyncConnection:
             if not self._was_attached:
                 await self._attach(monotonic() + timeout_s)
 
-    async def call(self, call: Call, deadline: float) -> Any:  # Any: the reply's shape depends on the operation
-        """Send a request and wait for its reply; ``deadline`` is a time of ``time.monotonic``.
+    async def call(self, call: Call[Any], deadline: float) -> Pending:
+        """Send a request and wait until it is done; ``deadline`` is a time of ``time.monotonic``.
 
-        :raises Timeout: the deadline came first.
-        :raises CrdtSyncError: what the daemon answered.
+        :raises Timeout: the deadline came before it was sent.
         """
         pending = Pending(call.operation, call.arguments, deadline, waits=call.waits)
+        is_write = call.is_write
+        if not self._was_attached:
+            await self.attach(deadline - monotonic())
         try:
-            await self.ask(pending, is_write=call.is_write)
+            if self._queued or not self._has_room(is_write):
+                await (await self._queue(pending, is_write=is_write))
+            else:
+                await self._send(pending, is_write=is_write)
         finally:
             if not pending.done:
-                self.abandon(pending)
-        return pending.outcome()
-
-    def ask(self, pending: Pending, *, is_write: bool) -> Awaitable[None]:
-        """Send a request; what is to be awaited until it is done, in one way or another. Who stops waiting before has
-        to :meth:`abandon` it.
-
-        :raises Timeout: the deadline came first.
-        """
-        if self._queued or not self._was_attached or not self._has_room(is_write):
-            return self._ask_later(pending, is_write=is_write)
-        return self._send(pending, is_write=is_write)
-
-    async def _ask_later(self, pending: Pending, *, is_write: bool) -> None:
-        if not self._was_attached:
-            await self.attach(pending.limit - monotonic())
-        if self._queued or not self._has_room(is_write):
-            waker = await self._queue(pending, is_write=is_write)
-        else:
-            waker = self._send(pending, is_write=is_write)
-        await waker
+                self._table.abandon(pending)
+                self._room.set()
+        return pending
 
     def close(self) -> None:
         """End the connection; requests in flight fail."""
@@ -274,11 +260,6 @@ class AsyncConnection:
     def _tell_room(self) -> None:
         if self._table.writes < WRITES_MAX:
             self._room.set()
-
-    def abandon(self, pending: Pending) -> None:
-        """Nobody waits any more for a request that is not done."""
-        self._table.abandon(pending)
-        self._room.set()
 
     # -- deadlines --------------------------------------------------------------------------------------------
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, TypeVar
 
 from crdtsync.client.aio.connection import time_limit
@@ -12,6 +10,9 @@ from crdtsync.client.session.request_context import Condition
 from crdtsync.errors import Timeout
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator
+
     from crdtsync.client.aio.client import AsyncSession
     from crdtsync.client.session.request_context import WriteConcern
     from crdtsync.client.text.operations import TextOperations

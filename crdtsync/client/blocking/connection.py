@@ -79,25 +79,17 @@ class Connection:
         self.horizon.restart()
         self._start()
 
-    def call(self, call: Call, deadline: float) -> Any:  # Any: the reply's shape depends on the operation
-        """Send a request and wait for its reply; ``deadline`` is a time of ``time.monotonic``.
+    def call(self, call: Call[Any], deadline: float) -> Pending:
+        """Send a request and wait until it is done; ``deadline`` is a time of ``time.monotonic``.
 
         :raises Timeout: the deadline came first.
-        :raises CrdtSyncError: what the daemon answered.
         """
         pending = Pending(call.operation, call.arguments, deadline, waits=call.waits)
-        self.ask(pending, is_write=call.is_write)
-        return pending.outcome()
-
-    def ask(self, pending: Pending, *, is_write: bool) -> None:
-        """Send a request and wait until it is done, in one way or another.
-
-        :raises Timeout: the deadline came first.
-        """
+        is_write = call.is_write
         try:
             if self._send_alone(pending, is_write=is_write):
                 self._lead(pending)
-                return
+                return pending
             while not self._send(pending, is_write=is_write):
                 self._wait_for_room(pending)
             while not pending.done:
@@ -114,6 +106,7 @@ class Connection:
             except BaseException:  # a signal handler's, halfway: whoever stayed the leader would hold up all others
                 self._leave(pending)
                 raise
+        return pending
 
     def attach(self, deadline: float) -> None:
         """Connect, introduce ourselves and send what is in flight.

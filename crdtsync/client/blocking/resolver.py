@@ -10,7 +10,6 @@ from crdtsync.client.blocking.watch import Watch
 from crdtsync.client.operations.conflict_answer import answering
 from crdtsync.client.protocol.steps import limit_s
 from crdtsync.client.streams.resolver_state import TAKEOVER_S, Conflict, Decline, ResolverState, reason_of
-from crdtsync.client.streams.watch_state import WatchState
 from crdtsync.client.values.durations import milliseconds, seconds
 from crdtsync.errors import CrdtSyncError, Timeout
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from crdtsync.client.protocol.steps import Plan
     from crdtsync.client.session.read_memory import ReadMemory
     from crdtsync.client.session.request_context import Arguments
+    from crdtsync.client.streams.watch_state import WatchState
     from crdtsync.client.values.durations import Seconds
     from crdtsync.client.values.write_result import Written
 

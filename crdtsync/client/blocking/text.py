@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from threading import TIMEOUT_MAX, Lock
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,6 +10,8 @@ from crdtsync.client.session.request_context import Condition
 from crdtsync.errors import Timeout
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from crdtsync.client.blocking.client import Session
     from crdtsync.client.session.request_context import WriteConcern
     from crdtsync.client.text.operations import TextOperations

@@ -8,12 +8,14 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from crdtsync.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 MAGIC = b"crdtsync backup 1\n"
 HEADER_BYTES = 4096

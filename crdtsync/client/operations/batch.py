@@ -6,17 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.operations import writes
 from crdtsync.client.session.read_memory import NOTHING_STORED, READ_LONG_AGO
-from crdtsync.client.session.request_context import add_conditions, add_options, seen_or
-from crdtsync.client.values.encoding import encode
-from crdtsync.client.values.write_result import Written
+from crdtsync.client.session.request_context import Condition, Write, seen_or
 from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from crdtsync.client.operations.writes import Write
     from crdtsync.client.protocol.steps import Plan
-    from crdtsync.client.session.request_context import Arguments, Context, Seen, WriteConcern
+    from crdtsync.client.session.request_context import Context, Seen, WriteConcern
     from crdtsync.client.values.durations import Seconds
 
 
@@ -33,9 +28,7 @@ class Batch:
         self.results: list[Any] = []  # one shape for each kind of write
         self._context = context
         self._w = w
-        self._waits = False
-        self._writes: list[tuple[str, Arguments]] = []
-        self._readers: list[Callable[[Any, str], Any]] = []
+        self._writes: list[Write[Any]] = []
         self._written: set[str] = set()  # keys that hold something of this batch
 
     def __len__(self) -> int:
@@ -58,47 +51,34 @@ class Batch:
         One false condition refuses the whole batch. Without ``seen`` it replaces what this batch set before; with
         ``seen="?"`` not even that, so that one batch can write siblings.
         """
-        context = self._context
-        arguments: Arguments = {"key": key, "value": encode(value)}
-        add_options(arguments, ttl, confidence, meta)
-        informed, waits = context.add_context(arguments, key, if_version, if_absent, seen)
-        self._add_own_writes(arguments, key, seen)
-        self._waits |= waits
-        self._written.add(key)
-        self._record("set", arguments, lambda reply, token: context.learn_set(key, reply, token, informed=informed))
+        write = writes.set_value(
+            self._context,
+            key,
+            value,
+            ttl=ttl,
+            if_version=if_version,
+            if_absent=if_absent,
+            seen=seen,
+            confidence=confidence,
+            meta=meta,
+        )
+        self._add(write, seen)
 
     def delete(self, key: str, *, if_version: str | None = None, seen: Seen = ...) -> None:
         """Record a deletion."""
-        arguments: Arguments = {"key": key}
-        self._waits |= self._context.add_removal_context(arguments, key, seen_or(seen, if_version))
-        self._waits |= add_conditions(arguments, if_version, False)
-        self._add_own_writes(arguments, key, seen)
-        if seen != READ_LONG_AGO:
+        write = writes.delete(self._context, key, seen_or(seen, if_version))
+        held = key in self._written
+        self._add(writes.conditional(write, if_version), seen)
+        if seen != READ_LONG_AGO or not held:
             self._written.discard(key)
-        self._record("delete", arguments, lambda reply, _: self._context.learn_delete(key, reply))
-
-    def _add_own_writes(self, arguments: Arguments, key: str, seen: Seen) -> None:
-        """A session that remembers no reading of a key still knows what this batch wrote to it."""
-        if seen is ... and key in self._written and arguments.get("seen") == READ_LONG_AGO:
-            arguments["seen"] = NOTHING_STORED
 
     def append(self, key: str, value: object, *, if_version: str | None = None, if_absent: bool = False) -> None:
         """Record an append to a log."""
-        self._written.add(key)
-
-        def learn(reply: Any, _: str) -> int:
-            self._context.learn_growth(key, reply, is_batched=True)
-            return int(reply["length"])
-
-        arguments: Arguments = {"key": key, "value": encode(value)}
-        self._waits |= add_conditions(arguments, if_version, if_absent)
-        self._record("append", arguments, learn)
+        self._add(writes.conditional(writes.append(self._context, key, value), if_version, if_absent))
 
     def trim(self, key: str, keep: int, *, if_version: str | None = None) -> None:
         """Record that a log keeps only its newest ``keep`` elements."""
-        arguments: Arguments = {"key": key, "keep": keep}
-        self._waits |= add_conditions(arguments, if_version, False)
-        self._record("trim", arguments, lambda reply, _: self._context.learn_trim(reply))
+        self._add(writes.conditional(writes.trim(self._context, key, keep), if_version))
 
     def incr(self, key: str, n: int = 1, *, if_version: str | None = None, if_absent: bool = False) -> None:
         """Record an increment of a counter; its result is the new value."""
@@ -155,14 +135,7 @@ class Batch:
         It goes to ``document`` (the name that the text's ``updates`` showed), else to the one that is there by then,
         else it makes the text.
         """
-        arguments: Arguments = {"key": key, "document": document, "update": bytes(update)}
-        self._waits |= add_conditions(arguments, if_version, if_absent)
-
-        def learn(reply: Any, token: str) -> Written:
-            self._context.memory.wrote(key, reply["version"])
-            return Written(token, key, reply)
-
-        self._record("text_apply", arguments, learn)
+        self._add(writes.text_apply(self._context, key, document, update, Condition(if_version, if_absent)))
 
     def resolve(
         self,
@@ -179,27 +152,28 @@ class Batch:
         self._add(writes.conditional(writes.resolve(self._context, key, take, value, merge, seen), if_version), seen)
 
     def _add(self, write: Write[Any], seen: Seen = ...) -> None:
+        if self.token is not None:
+            raise InvalidRequest("this batch is done: open another one")
         key, arguments = str(write.arguments["key"]), write.arguments
         if write.is_growth and "seen" in arguments:
             arguments["seen"] = NOTHING_STORED  # the replies then tell what the batch wrote, and are short
-        self._add_own_writes(arguments, key, seen)
+        if seen is ... and key in self._written and arguments.get("seen") == READ_LONG_AGO:
+            arguments["seen"] = NOTHING_STORED  # the session remembers no reading of the key; the batch wrote to it
         self._written.add(key)
-        self._waits |= write.waits
-        self._record(write.operation, arguments, lambda reply, token: write.learn(reply, token, True))
+        self._writes.append(write)
 
     def commit(self, timeout_s: float) -> Plan[str | None]:
         """The plan that does it; an empty batch does nothing."""
         if not self._writes:
             return None
-        arguments: Arguments = {"ops": self._writes}
-        reply = yield from self._context.write("batch", arguments, self._w, timeout_s, waits=self._waits)
-        token: str = reply["token"]
-        self.token = token
-        self.results = [reader(result, token) for reader, result in zip(self._readers, reply["results"], strict=True)]
-        return token
+        ops = [(write.operation, write.arguments) for write in self._writes]
+        waits = any(write.waits for write in self._writes)
+        batch = Write(self._context, "batch", {"ops": ops}, self._learn, waits=waits)
+        return (yield from self._context.send(batch, self._w, timeout_s))
 
-    def _record(self, operation: str, arguments: Arguments, reader: Callable[[Any, str], Any]) -> None:
-        if self.token is not None:
-            raise InvalidRequest("this batch is done: open another one")
-        self._writes.append((operation, arguments))
-        self._readers.append(reader)
+    def _learn(self, reply: Any, token: str, _: bool) -> str:
+        self.token = token
+        self.results = [
+            write.learn(result, token, True) for write, result in zip(self._writes, reply["results"], strict=True)
+        ]
+        return token

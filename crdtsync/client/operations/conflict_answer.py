@@ -11,12 +11,12 @@ from crdtsync.errors import InvalidValue
 
 if TYPE_CHECKING:
     from crdtsync.client.operations.keys import Operations
-    from crdtsync.client.protocol.steps import Plan
+    from crdtsync.client.session.request_context import Write
     from crdtsync.client.streams.resolver_state import Conflict
     from crdtsync.client.values.write_result import Written
 
 
-def answering(operations: Operations, conflict: Conflict, answer: object, timeout_s: float) -> Plan[Written]:
+def answering(operations: Operations, conflict: Conflict, answer: object, timeout_s: float) -> Write[Written]:
     """Settle a conflict: a write that supersedes exactly what the resolver was shown.
 
     A value of a map with fields in conflict writes these fields, and others in which it differs.
@@ -36,7 +36,7 @@ def answering(operations: Operations, conflict: Conflict, answer: object, timeou
         )
     else:
         write = writes.resolve(operations, key, None, answer, False, seen)
-    return operations.do(write, timeout_s, None)
+    return operations.send(write, None, timeout_s)
 
 
 def _fields(conflict: Conflict, answer: object) -> dict[str, Any]:

@@ -1,27 +1,18 @@
-"""Why a node has of a key what it has: the request, and the answer as callers get it."""
+"""Why a node has of a key what it has: the answer as callers get it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crdtsync.client.values.encoding import plain
 from crdtsync.client.values.results import moment
-
-if TYPE_CHECKING:
-    from crdtsync.client.operations.keys import Operations
-    from crdtsync.client.protocol.steps import Plan
-    from crdtsync.client.session.request_context import Arguments
 
 _TIMES = frozenset({"time", "received", "expires", "since", "last_seen"})
 _PACKED = frozenset({"value", "meta"})
 
 
-def explain(operations: Operations, key: str, space: str | None) -> Plan[dict[str, Any]]:
-    """Ask for one key."""
-    arguments: Arguments = {"key": key}
-    if space is not None:
-        arguments["space"] = space
-    reply = yield operations.call("explain", arguments)
+def explanation(reply: Any) -> dict[str, Any]:
+    """The answer of one key."""
     return {name: _part(field) for name, field in reply.items()}
 
 

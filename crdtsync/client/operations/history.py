@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.operations.keys import PAGE_ITEMS_MAX
@@ -14,6 +12,9 @@ from crdtsync.client.values.results import Fields, moment
 from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
     from crdtsync.client.operations.keys import Operations
     from crdtsync.client.protocol.steps import Plan
     from crdtsync.client.session.request_context import Arguments

@@ -6,26 +6,23 @@ clients run its plans.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from crdtsync.client.operations import writes
 from crdtsync.client.protocol.backoff import random_up_to
-from crdtsync.client.protocol.steps import Compute, Pause, Plan
-from crdtsync.client.session.fast_calls import ShortWays
-from crdtsync.client.session.request_context import Arguments, Seen, WriteConcern, add_conditions, add_options, seen_or
-from crdtsync.client.values.durations import Seconds, milliseconds
-from crdtsync.client.values.encoding import encode, plain
+from crdtsync.client.protocol.steps import Call, Compute, Pause, Steps
+from crdtsync.client.session.request_context import Arguments, Context, WriteConcern
+from crdtsync.client.values.durations import milliseconds
+from crdtsync.client.values.encoding import plain
 from crdtsync.client.values.listing import Listing
-from crdtsync.client.values.write_result import Written
 from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge, VersionMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crdtsync.client.operations.writes import Write
     from crdtsync.client.protocol.seen_point import Horizon
     from crdtsync.client.values.results import Entry, Field, LogItem, Member
-
-T = TypeVar("T")
+    from crdtsync.client.values.write_result import Written
 
 PAGE_ITEMS_MAX = 1000
 _SLEEPLESS_ATTEMPTS = 2
@@ -36,7 +33,7 @@ keep one of them out for ever.
 """
 
 
-class Operations(ShortWays):
+class Operations(Context):
     """The plans of one session on top of what it knows."""
 
     def __init__(self, overrides: Arguments | None = None, horizon: Horizon | None = None) -> None:
@@ -45,30 +42,32 @@ class Operations(ShortWays):
 
     # -- reads ------------------------------------------------------------------------------------------------
 
-    def get(self, key: str, default: Any, after: str | None, timeout_s: float) -> Plan[Any]:
+    def get(self, key: str, default: Any, after: str | None, timeout_s: float) -> Call[Any]:
         """The winner's value."""
-        reply = yield from self.settled(key, self.read_call("get", {"key": key}, after, timeout_s))
-        if reply is None:
-            self.memory.read(key, None)
-            return default
-        self.memory.read(key, reply["version"])
-        return plain(reply["value"])
 
-    def entry(self, key: str, after: str | None, timeout_s: float) -> Plan[Entry | None]:
+        def learn(reply: Any) -> Any:
+            if reply is None:
+                self.memory.read(key, None)
+                return default
+            self.memory.read(key, reply["version"])
+            return plain(reply["value"])
+
+        return self.read_call("get", {"key": key}, after, timeout_s, learn)
+
+    def entry(self, key: str, after: str | None, timeout_s: float) -> Call[Entry | None]:
         """The winner with all that is known of it, and its siblings."""
-        reply = yield self.read_call("entry", {"key": key}, after, timeout_s)
-        return self.learn_entry(key, reply)
+        return self.read_call("entry", {"key": key}, after, timeout_s, lambda reply: self.learn_entry(key, reply))
 
     def keys(
         self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
-    ) -> Plan[Listing[str]]:
+    ) -> Steps[Listing[str]]:
         """The keys under a prefix."""
         rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=False)
         return Listing((row[0] for row in rows), rows.token)
 
     def items(
         self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
-    ) -> Plan[Listing[tuple[str, Any]]]:
+    ) -> Steps[Listing[tuple[str, Any]]]:
         """Keys and values under a prefix; what is too long for a scan is read after it, one by one."""
         rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=True)
         items: Listing[tuple[str, Any]] = Listing(token=rows.token)
@@ -84,14 +83,14 @@ class Operations(ShortWays):
 
     def entries(
         self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float, *, values: bool
-    ) -> Plan[Listing[Entry]]:
+    ) -> Steps[Listing[Entry]]:
         """The entries under a prefix, as a scan has them."""
         rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=values, entries=True)
         return Listing((self._listed(fields) for fields in rows), rows.token)
 
     def conflicts(
         self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
-    ) -> Plan[Listing[Entry]]:
+    ) -> Steps[Listing[Entry]]:
         """The entries under a prefix that have siblings; what the scan leaves out of one is read after it."""
         rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=True, entries=True, conflicts=True)
         found: Listing[Entry] = Listing(token=rows.token)
@@ -101,7 +100,7 @@ class Operations(ShortWays):
                 found[-1] = yield from self._entry_now(found[-1], timeout_s)
         return found
 
-    def _entry_now(self, listed: Entry, timeout_s: float) -> Plan[Entry]:
+    def _entry_now(self, listed: Entry, timeout_s: float) -> Steps[Entry]:
         """The whole entry; as it was listed if it is too large for one reply, or has been settled meanwhile."""
         try:
             entry = yield from self.entry(listed.key, None, timeout_s)
@@ -129,7 +128,7 @@ class Operations(ShortWays):
         values: bool,
         entries: bool = False,
         conflicts: bool = False,
-    ) -> Plan[Listing[Any]]:
+    ) -> Steps[Listing[Any]]:
         rows: Listing[Any] = Listing()
         while limit is None or len(rows) < limit:
             wanted = PAGE_ITEMS_MAX if limit is None else min(PAGE_ITEMS_MAX, limit - len(rows))
@@ -150,7 +149,7 @@ class Operations(ShortWays):
 
     def log(
         self, key: str, start: int | LogItem, last: int | None, limit: int | None, after: str | None, timeout_s: float
-    ) -> Plan[Listing[LogItem]]:
+    ) -> Steps[Listing[LogItem]]:
         """Elements of a log, oldest first."""
         from crdtsync.client.values.results import log_item_from_wire
 
@@ -172,7 +171,7 @@ class Operations(ShortWays):
                 break
         return items
 
-    def members(self, key: str, limit: int | None, after: str | None, timeout_s: float) -> Plan[Listing[Member]]:
+    def members(self, key: str, limit: int | None, after: str | None, timeout_s: float) -> Steps[Listing[Member]]:
         """Elements of a set, in the order in which they were added.
 
         An element that is added again while the pages are read moves to the end: it is given once, at its last place.
@@ -198,7 +197,7 @@ class Operations(ShortWays):
 
     def fields(
         self, key: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
-    ) -> Plan[Listing[Field]]:
+    ) -> Steps[Listing[Field]]:
         """Fields of a map, by name."""
         from crdtsync.client.values.results import field_from_wire
 
@@ -208,7 +207,7 @@ class Operations(ShortWays):
             arguments: Arguments = {"key": key, "limit": wanted}
             if start is not None:
                 arguments["start"] = start
-            page = yield from self.settled(key, self.read_call("fields", arguments, after, timeout_s))
+            page = yield self.read_call("fields", arguments, after, timeout_s)
             self.memory.read(key, page["version"] if page["length"] else None)
             found.token = found.token or page["token"]
             found += map(field_from_wire, page["items"])
@@ -217,84 +216,14 @@ class Operations(ShortWays):
             start = found[-1].name
         return found
 
-    def wait(self, token: str, w: WriteConcern, timeout_s: float) -> Plan[int]:
+    def wait(self, token: str, w: WriteConcern, timeout_s: float) -> Call[int]:
         """Until this node holds a token, or ``w`` nodes do."""
         arguments: Arguments = {"token": token, "timeout": milliseconds(timeout_s)}
         if w is not None:
             arguments["w"] = w
-        reply = yield self.call("wait", arguments, waits=True)
-        return int(reply["nodes"])
-
-    def status(self, far: bool) -> Plan[dict[str, Any]]:
-        """What the daemon says about itself."""
-        reply = yield self.call("status", {"far": True} if far else {})
-        return dict(reply)
-
-    def service(self, operation: str, arguments: Arguments) -> Plan[dict[str, Any]]:
-        """An operation that concerns the daemon itself."""
-        reply = yield self.call(operation, arguments)
-        return dict(reply)
+        return self.call("wait", arguments, lambda reply: int(reply["nodes"]), waits=True)
 
     # -- writes -----------------------------------------------------------------------------------------------
-
-    def set(
-        self,
-        key: str,
-        value: object,
-        timeout_s: float,
-        *,
-        ttl: Seconds | None = None,
-        if_version: str | None = None,
-        if_absent: bool = False,
-        seen: Seen = ...,
-        confidence: float | None = None,
-        meta: dict[str, Any] | None = None,
-        w: WriteConcern = None,
-    ) -> Plan[Written]:
-        """Write a register."""
-        arguments: Arguments = {"key": key, "value": encode(value)}
-        add_options(arguments, ttl, confidence, meta)
-        informed, waits = self.add_context(arguments, key, if_version, if_absent, seen)
-        reply = yield from self.write("set", arguments, w, timeout_s, waits=waits)
-        return self.learn_set(key, reply, reply["token"], informed=informed)
-
-    def delete(
-        self, key: str, timeout_s: float, *, if_version: str | None = None, seen: Seen = ..., w: WriteConcern = None
-    ) -> Plan[bool]:
-        """Delete a key; whether it existed."""
-        arguments: Arguments = {"key": key}
-        waits = self.add_removal_context(arguments, key, seen_or(seen, if_version))
-        waits |= add_conditions(arguments, if_version, False)
-        reply = yield from self.write("delete", arguments, w, timeout_s, waits=waits)
-        return self.learn_delete(key, reply)
-
-    def append(
-        self,
-        key: str,
-        value: object,
-        timeout_s: float,
-        w: WriteConcern,
-        if_version: str | None = None,
-        if_absent: bool = False,
-    ) -> Plan[int]:
-        """Append to a log; its new length."""
-        arguments = self.growth_arguments(key, {"value": encode(value)})
-        waits = add_conditions(arguments, if_version, if_absent)
-        reply = yield from self.write("append", arguments, w, timeout_s, waits=waits)
-        self.learn_growth(key, reply)
-        return int(reply["length"])
-
-    def trim(self, key: str, keep: int, timeout_s: float, w: WriteConcern, if_version: str | None = None) -> Plan[int]:
-        """Keep a log's newest elements; how many were removed."""
-        arguments: Arguments = {"key": key, "keep": keep}
-        waits = add_conditions(arguments, if_version, False)
-        reply = yield from self.write("trim", arguments, w, timeout_s, waits=waits)
-        return self.learn_trim(reply)
-
-    def do(self, write: Write[T], timeout_s: float, w: WriteConcern) -> Plan[T]:
-        """Send one of :mod:`crdtsync.client.operations.writes`; its result."""
-        reply = yield from self.write(write.operation, write.arguments, w, timeout_s, waits=write.waits)
-        return write.learn(reply, reply["token"], False)
 
     def update(
         self,
@@ -305,8 +234,9 @@ class Operations(ShortWays):
         attempts: int,
         siblings: bool,
         default: Any,
+        w: WriteConcern,
         options: dict[str, Any],
-    ) -> Plan[Written]:
+    ) -> Steps[Written]:
         """Read, compute, write if nothing came between; else again."""
         if attempts < 1:
             raise InvalidRequest(f"attempts must be at least 1, not {attempts}")
@@ -326,7 +256,8 @@ class Operations(ShortWays):
             value = yield Compute(function, _argument(entry, whole, default if not siblings else []))
             condition: dict[str, Any] = yield from self._condition(key, entry, whole, timeout_s)
             try:
-                written = yield from self.set(key, value, timeout_s, **condition, **options)
+                write = writes.set_value(self, key, value, **condition, **options)
+                written = yield from self.send(write, w, timeout_s)
             except VersionMismatch as mismatch:
                 if attempt + 1 == attempts:
                     raise
@@ -346,7 +277,7 @@ class Operations(ShortWays):
             self._rivals.clear()
         self._rivals[key] = _POLITE_UPDATES
 
-    def _condition(self, key: str, entry: Entry | None, siblings: bool, timeout_s: float) -> Plan[dict[str, Any]]:
+    def _condition(self, key: str, entry: Entry | None, siblings: bool, timeout_s: float) -> Steps[dict[str, Any]]:
         """The arguments that make a write conditional on ``entry``, superseding the winner or, if asked, its
         siblings too.
         """

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.client.operations.writes import Write
+from crdtsync.client.session.request_context import Write
 from crdtsync.client.values.listing import Listing
 from crdtsync.client.values.write_result import Written
 
 if TYPE_CHECKING:
-    from crdtsync.client.protocol.steps import Plan
+    from crdtsync.client.protocol.steps import Call
     from crdtsync.client.session.request_context import Arguments, Context
     from crdtsync.client.values.results import Schema
 
 
-def schema_set(pattern: str, policy: str | None, refuse_lower: bool) -> Write[Written]:
+def schema_set(context: Context, pattern: str, policy: str | None, refuse_lower: bool) -> Write[Written]:
     """Declare the read policy of a pattern; None removes what is declared."""
     arguments: Arguments = {"pattern": pattern}
     if policy is None:
@@ -25,18 +25,14 @@ def schema_set(pattern: str, policy: str | None, refuse_lower: bool) -> Write[Wr
     def learn(reply: Any, token: str, _: bool) -> Written:
         return Written(token, pattern, {name: reply[name] for name in ("existed", "nodes") if name in reply})
 
-    return Write("schema_set", arguments, learn)
+    return Write(context, "schema_set", arguments, learn)
 
 
-def schemas(context: Context, choice: Arguments, after: str | None, timeout_s: float) -> Plan[Listing[Schema]]:
+def schemas(context: Context, choice: Arguments, after: str | None, timeout_s: float) -> Call[Listing[Schema]]:
     """The schemas of a space; ``choice``: that of a ``pattern``, or the one that applies to a ``key``."""
     from crdtsync.client.values.results import schema_from_wire
 
-    reply = yield context.read_call("schemas", {**choice}, after, timeout_s)
-    return Listing(map(schema_from_wire, reply["items"]), reply["token"])
+    def learn(reply: Any) -> Listing[Schema]:
+        return Listing(map(schema_from_wire, reply["items"]), reply["token"])
 
-
-def only(found: Plan[Listing[Schema]]) -> Plan[Schema | None]:
-    """The one that was asked for; None if there is none."""
-    listing = yield from found
-    return listing[0] if listing else None
+    return context.read_call("schemas", choice, after, timeout_s, learn)

@@ -1,15 +1,10 @@
-"""Spaces: what the client says of them, and the plans behind its methods. Imported when first used."""
+"""Spaces: what the client says of them, made of replies. Imported when first used."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from crdtsync.client.operations.keys import Operations
-    from crdtsync.client.protocol.steps import Plan
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,29 +53,19 @@ class Dropped:
     token: str
 
 
-def create(operations: Operations, name: str, nodes: Iterable[str] | None, private: bool) -> Plan[Space]:
-    """Make a space."""
-    wanted = None if nodes is None else list(nodes)
-    reply = yield operations.call("space_create", {"name": name, "nodes": wanted, "private": private})
-    return _space(reply)
-
-
-def drop(operations: Operations, name: str) -> Plan[Dropped]:
-    """Drop one."""
-    reply = yield operations.call("space_drop", {"name": name})
+def dropped(reply: Any) -> Dropped:
+    """What a drop is answered with."""
     until = None if reply["until"] is None else _time(reply["until"])
     return Dropped(reply["name"], reply["epoch"], reply["archive"], until, reply["token"])
 
 
-def spaces(operations: Operations) -> Plan[list[Space]]:
-    """All of the cluster."""
-    reply = yield operations.call("space_list", {})
-    return [_space(plain) for plain in reply["spaces"]]
+def spaces(reply: Any) -> list[Space]:
+    """All of the cluster, as a list of spaces tells them."""
+    return [space(plain) for plain in reply["spaces"]]
 
 
-def archives(operations: Operations) -> Plan[list[Archive]]:
-    """All of this node."""
-    reply = yield operations.call("space_list", {})
+def archives(reply: Any) -> list[Archive]:
+    """All of this node, as a list of spaces tells them."""
     return [
         Archive(
             plain["name"],
@@ -94,7 +79,8 @@ def archives(operations: Operations) -> Plan[list[Archive]]:
     ]
 
 
-def _space(plain: dict[str, Any]) -> Space:
+def space(plain: Any) -> Space:
+    """One, as the daemon describes it."""
     nodes = plain["nodes"]
     return Space(
         plain["name"],

@@ -1,22 +1,21 @@
-"""Writes of counters, sets and maps, and the settling of conflicts, as requests: sent alone or in a batch.
+"""Every write as a request: sent alone or in a batch.
 
 Each says what goes to the daemon, and what its reply teaches the session.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crdtsync.client.session.read_memory import NOTHING_STORED, READ_LONG_AGO
-from crdtsync.client.session.request_context import add_conditions, add_options
+from crdtsync.client.session.request_context import ALWAYS, Condition, Write, add_conditions, add_options
 from crdtsync.client.values.encoding import encode, encode_fields
 from crdtsync.client.values.write_result import Written
 from crdtsync.errors import InvalidRequest, InvalidValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from crdtsync.client.session.request_context import Arguments, Context, Seen
+    from crdtsync.client.values.durations import Seconds
 
 T = TypeVar("T")
 
@@ -24,36 +23,62 @@ INCREMENT_MAX = 1 << 53
 """The largest step of a counter, up or down."""
 
 
-class Write(Generic[T]):
-    """One write operation.
-
-    ``learn`` makes of its reply, its token and whether it was part of a batch what the caller gets; the session
-    remembers what it told. ``waits``: the daemon may wait before it does it. ``is_growth``: ``seen`` is there only to
-    be told the version with the new part.
-    """
-
-    __slots__ = ("arguments", "is_growth", "learn", "operation", "waits")
-
-    def __init__(
-        self,
-        operation: str,
-        arguments: Arguments,
-        learn: Callable[[Any, str, bool], T],
-        *,
-        waits: bool = False,
-        is_growth: bool = False,
-    ) -> None:
-        self.operation = operation
-        self.arguments = arguments
-        self.learn = learn
-        self.waits = waits
-        self.is_growth = is_growth
-
-
 def conditional(write: Write[T], if_version: str | None, if_absent: bool = False) -> Write[T]:
     """The same write, done only if its key is at this version, or absent."""
     write.waits |= add_conditions(write.arguments, if_version, if_absent)
     return write
+
+
+def set_value(
+    context: Context,
+    key: str,
+    value: object,
+    *,
+    ttl: Seconds | None = None,
+    if_version: str | None = None,
+    if_absent: bool = False,
+    seen: Seen = ...,
+    confidence: float | None = None,
+    meta: dict[str, Any] | None = None,
+) -> Write[Written]:
+    """Write a register."""
+    arguments: Arguments = {"key": key, "value": encode(value)}
+    add_options(arguments, ttl, confidence, meta)
+    informed, waits = context.add_context(arguments, key, if_version, if_absent, seen)
+
+    def learn(reply: Any, token: str, _: bool) -> Written:
+        context.memory.wrote(key, reply["version"], as_read=informed)
+        return Written(token, key, reply)
+
+    return Write(context, "set", arguments, learn, waits=waits)
+
+
+def delete(context: Context, key: str, seen: Seen) -> Write[bool]:
+    """Delete a key; whether it existed."""
+    arguments: Arguments = {"key": key}
+    waits = context.add_removal_context(arguments, key, seen)
+
+    def learn(reply: Any, _: str, __: bool) -> bool:
+        context.memory.wrote(key, None)
+        return bool(reply["existed"])
+
+    return Write(context, "delete", arguments, learn, waits=waits)
+
+
+def append(context: Context, key: str, value: object) -> Write[int]:
+    """Append to a log; its new length."""
+
+    def learn(reply: Any, _: str, is_batched: bool) -> int:
+        context.learn_growth(key, reply, is_batched=is_batched)
+        return int(reply["length"])
+
+    arguments = context.growth_arguments(key, {"value": encode(value)})
+    return Write(context, "append", arguments, learn, is_growth=True)
+
+
+def trim(context: Context, key: str, keep: int) -> Write[int]:
+    """Keep a log's newest elements; how many were removed. What had been read covers what is left of it."""
+    return Write(context, "trim", {"key": key, "keep": keep}, lambda reply, _, __: int(reply["removed"]))
 
 
 def incr(context: Context, key: str, n: object) -> Write[int]:
@@ -66,7 +91,7 @@ def incr(context: Context, key: str, n: object) -> Write[int]:
         context.learn_growth(key, reply, is_batched=is_batched)
         return int(reply["value"])
 
-    return Write("incr", context.growth_arguments(key, {"by": n}), learn, is_growth=True)
+    return Write(context, "incr", context.growth_arguments(key, {"by": n}), learn, is_growth=True)
 
 
 def reset(context: Context, key: str, if_version: str | None) -> Write[int]:
@@ -79,7 +104,7 @@ def reset(context: Context, key: str, if_version: str | None) -> Write[int]:
         context.learn_growth(key, reply, is_batched=is_batched)
         return int(reply["value"] or 0)
 
-    return Write("reset", arguments, learn, waits=if_version is not None, is_growth=True)
+    return Write(context, "reset", arguments, learn, waits=if_version is not None, is_growth=True)
 
 
 def add(context: Context, key: str, value: object) -> Write[bool]:
@@ -89,7 +114,7 @@ def add(context: Context, key: str, value: object) -> Write[bool]:
         context.learn_growth(key, reply, is_batched=is_batched)
         return bool(reply["added"])
 
-    return Write("add", context.growth_arguments(key, {"value": encode(value)}), learn, is_growth=True)
+    return Write(context, "add", context.growth_arguments(key, {"value": encode(value)}), learn, is_growth=True)
 
 
 def discard(context: Context, key: str, value: object, seen: Seen) -> Write[bool]:
@@ -106,7 +131,7 @@ def _removal(context: Context, operation: str, key: str, arguments: Arguments, s
     """What had been read still covers what is left of it."""
     arguments = {"key": key, **arguments}
     waits = context.add_removal_context(arguments, key, seen)
-    return Write(operation, arguments, lambda reply, _, __: bool(reply["existed"]), waits=waits)
+    return Write(context, operation, arguments, lambda reply, _, __: bool(reply["existed"]), waits=waits)
 
 
 def merge(
@@ -126,7 +151,7 @@ def merge(
         context.learn_growth(key, reply, is_batched=is_batched, as_read=informed)
         return Written(token, key, {**reply, "replaced": None, "replaced_fields": reply.get("replaced")})
 
-    return Write("merge", arguments, learn, waits=waits)
+    return Write(context, "merge", arguments, learn, waits=waits)
 
 
 def resolve(context: Context, key: str, take: str | None, value: object, merge: bool, seen: Seen) -> Write[Written]:
@@ -152,4 +177,17 @@ def resolve(context: Context, key: str, take: str | None, value: object, merge: 
         return Written(token, key, reply)
 
     waits |= take is not None  # that value may still be on its way
-    return Write("resolve", arguments, learn, waits=waits)
+    return Write(context, "resolve", arguments, learn, waits=waits)
+
+
+def text_apply(
+    context: Context, key: str, document: str | None, update: bytes, condition: Condition = ALWAYS
+) -> Write[Written]:
+    """Edit a text by a Yjs update."""
+    arguments: Arguments = {"key": key, "document": document, "update": bytes(update)}
+
+    def learn(reply: Any, token: str, _: bool) -> Written:
+        context.memory.wrote(key, reply["version"])
+        return Written(token, key, reply)
+
+    return Write(context, "text_apply", arguments, learn, waits=add_conditions(arguments, *condition))

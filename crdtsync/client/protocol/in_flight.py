@@ -50,12 +50,6 @@ class Pending:
         self.error: CrdtSyncError | None = None
         self.waker: Any = None  # what the client that drives this table waits on
 
-    def outcome(self) -> Any:
-        """The result, or raise."""
-        if self.error is not None:
-            raise self.error
-        return self.result
-
 
 class InFlight:
     """The table of pending requests of one client, over all its connections, and what their answers tell of the

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from crdtsync.client.protocol.seen_point import Horizon
-from crdtsync.client.protocol.steps import Call, Plan
+from crdtsync.client.protocol.steps import Call
 from crdtsync.client.session.read_memory import NOTHING_STORED, READ_LONG_AGO, ReadMemory
 from crdtsync.client.values.durations import Seconds, milliseconds, seconds
 from crdtsync.client.values.encoding import encode
-from crdtsync.client.values.write_result import Written
 from crdtsync.errors import CrdtSyncError, RanksLower, StaleRead, Unresolved, VersionMismatch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from crdtsync.client.values.results import Entry
+
+T = TypeVar("T")
 
 Arguments = dict[str, object]
 WriteConcern = int | str | None
@@ -52,45 +55,41 @@ class Context:
 
     # -- requests ---------------------------------------------------------------------------------------------
 
-    def call(self, operation: str, arguments: Arguments, *, is_write: bool = False, waits: bool = False) -> Call:
+    def call(
+        self, operation: str, arguments: Arguments, learn: Callable[[Any], T] | None = None, *, waits: bool = False
+    ) -> Call[T]:
         """A request under this session's agent and space."""
         if self._overrides:
             arguments.update(self._overrides)
-        return Call(operation, arguments, is_write=is_write, waits=waits)
+        return Call(self, operation, arguments, learn, waits=waits)
 
-    def read_call(self, operation: str, arguments: Arguments, after: str | None, timeout_s: float) -> Call:
+    def read_call(
+        self,
+        operation: str,
+        arguments: Arguments,
+        after: str | None,
+        timeout_s: float,
+        learn: Callable[[Any], T] | None = None,
+    ) -> Call[T]:
         """A read, which waits until the daemon holds ``after``."""
         self._token_written = None
         if after is not None:
             arguments["after"] = after
             arguments["timeout"] = milliseconds(timeout_s)
-        return self.call(operation, arguments, waits=after is not None)
+        return self.call(operation, arguments, learn, waits=after is not None)
 
-    def settled(self, key: str, call: Call) -> Plan[Any]:
-        """A read of ``key`` that its read policy may refuse; what the refusal hands over counts as read."""
-        try:
-            return (yield call)
-        except CrdtSyncError as refusal:
-            self.learn_unresolved(key, refusal)
-            raise
-
-    def write(
-        self, operation: str, arguments: Arguments, w: WriteConcern, timeout_s: float, *, waits: bool = False
-    ) -> Plan[Any]:
-        """Send a write and remember its token; returns the reply."""
+    def send(self, write: Write[T], w: WriteConcern, timeout_s: float) -> Write[T]:
+        """The same write, as a request of its own."""
         self._token_written = None
+        arguments = write.arguments
         if w is not None and (w != 1 or type(w) is not int):  # True equals 1: the daemon refuses it
             arguments["w"] = w
-            waits = True
-        if waits:
+            write.waits = True
+        if write.waits:
             arguments["timeout"] = milliseconds(timeout_s)
-        try:
-            reply = yield self.call(operation, arguments, is_write=True, waits=waits)
-        except CrdtSyncError as refusal:
-            self.learn_mismatch(arguments, refusal)
-            raise
-        self._token_written = reply["token"]
-        return reply
+        if self._overrides:
+            arguments.update(self._overrides)
+        return write
 
     # -- what a write had seen --------------------------------------------------------------------------------
 
@@ -161,28 +160,19 @@ class Context:
         self.memory.read(key, entry.version)
         return entry
 
-    def learn_unresolved(self, key: str, refusal: CrdtSyncError) -> None:
-        """A read was refused: if for its read policy, what that hands over counts as read."""
-        if isinstance(refusal, Unresolved) and refusal.current is not None:
-            refusal.details["current"] = self.learn_entry(key, refusal.current)
+    def learn_token(self, token: str) -> None:
+        """A write was done."""
+        self._token_written = token
 
-    def learn_mismatch(self, arguments: Arguments, refusal: CrdtSyncError) -> None:
-        """A write was refused: if for what it found, that counts as read."""
-        if isinstance(refusal, VersionMismatch | RanksLower):
+    def learn_refusal(self, arguments: Arguments, refusal: CrdtSyncError) -> None:
+        """A read was refused for its read policy, or a write for what it found: what that hands over counts as read."""
+        if isinstance(refusal, Unresolved) and refusal.current is not None:
+            refusal.details["current"] = self.learn_entry(str(arguments["key"]), refusal.current)
+        elif isinstance(refusal, VersionMismatch | RanksLower):
             current = refusal.current
             key = current["key"] if isinstance(current, dict) else refusal.details.get("key", arguments.get("key"))
             if isinstance(key, str):
                 refusal.details["current"] = self.learn_entry(key, current)
-
-    def learn_set(self, key: str, reply: Any, token: str, *, informed: bool) -> Written:
-        """The result of a ``set``."""
-        self.memory.wrote(key, reply["version"], as_read=informed)
-        return Written(token, key, reply)
-
-    def learn_delete(self, key: str, reply: Any) -> bool:
-        """The result of a ``delete``."""
-        self.memory.wrote(key, None)
-        return bool(reply["existed"])
 
     def learn_growth(self, key: str, reply: Any, *, is_batched: bool = False, as_read: bool = False) -> None:
         """A write changed a part of what a key holds: its version covers what had been read, and the new part.
@@ -200,10 +190,38 @@ class Context:
         else:
             self.memory.wrote(key, version, as_read=as_read)
 
-    @staticmethod
-    def learn_trim(reply: Any) -> int:
-        """The result of a ``trim``. What had been read covers what is left of it."""
-        return int(reply["removed"])
+
+class Write(Call[T]):
+    """One write: sent alone, or in a batch.
+
+    ``learn`` makes of its reply, its token and whether it was part of a batch what the caller gets; the session
+    remembers what it told. ``waits``: the daemon may wait before it does it. ``is_growth``: ``seen`` is there only to
+    be told the version with the new part.
+    """
+
+    __slots__ = ("is_growth",)
+
+    is_write: ClassVar[bool] = True
+    author: Context
+    learn: Callable[[Any, str, bool], T]
+
+    def __init__(
+        self,
+        context: Context,
+        operation: str,
+        arguments: Arguments,
+        learn: Callable[[Any, str, bool], T],
+        *,
+        waits: bool = False,
+        is_growth: bool = False,
+    ) -> None:
+        super().__init__(context, operation, arguments, learn, waits=waits)
+        self.is_growth = is_growth
+
+    def _result(self, reply: Any) -> T:
+        token = reply["token"]
+        self.author.learn_token(token)
+        return self.learn(reply, token, False)
 
 
 class Condition(NamedTuple):

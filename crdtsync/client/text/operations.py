@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.client.session.request_context import ALWAYS, Condition, add_conditions
+from crdtsync.client.operations import writes
+from crdtsync.client.session.request_context import ALWAYS, Condition, Write
 from crdtsync.client.text.replica_cache import Replicas
 from crdtsync.client.values.durations import milliseconds
 from crdtsync.client.values.write_result import Written
@@ -16,7 +17,7 @@ from crdtsync.errors import InvalidRequest, StaleRead
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crdtsync.client.protocol.steps import Plan
+    from crdtsync.client.protocol.steps import Call, Steps
     from crdtsync.client.session.request_context import Arguments, Context, WriteConcern
     from crdtsync.client.text.replica import Replica
     from crdtsync.client.values.results import TextUpdate
@@ -35,14 +36,14 @@ class TextOperations:
         """In a forked child."""
         self._replicas.restart()
 
-    def read(self, key: str, after: str | None, timeout_s: float) -> Plan[str]:
+    def read(self, key: str, after: str | None, timeout_s: float) -> Steps[str]:
         """Bring the replica up to date; the text, empty if there is none."""
         replica = yield from self._refresh(key, after, timeout_s)
         return replica.content
 
     def insert(
         self, key: str, position: int, text: str, w: WriteConcern, timeout_s: float, condition: Condition = ALWAYS
-    ) -> Plan[Written]:
+    ) -> Steps[Written]:
         """Insert at a position."""
         _check_numbers(position=position)
         changes = [(position, position, text)]
@@ -50,7 +51,7 @@ class TextOperations:
 
     def delete(
         self, key: str, position: int, length: int, w: WriteConcern, timeout_s: float, condition: Condition = ALWAYS
-    ) -> Plan[Written]:
+    ) -> Steps[Written]:
         """Delete from a position."""
         _check_numbers(position=position, length=length)
         changes = [(position, position + length, "")]
@@ -58,7 +59,7 @@ class TextOperations:
 
     def set(
         self, key: str, whole: str, w: WriteConcern, timeout_s: float, condition: Condition = ALWAYS
-    ) -> Plan[Written]:
+    ) -> Steps[Written]:
         """Make it this text, by few and small edits."""
         return (
             yield from self._edit(key, lambda replica: replica.replace_all(whole), w, timeout_s, condition, makes=True)
@@ -72,45 +73,37 @@ class TextOperations:
         w: WriteConcern,
         timeout_s: float,
         condition: Condition = ALWAYS,
-    ) -> Plan[Written]:
+    ) -> Write[Written]:
         """Send an editor's own update; no replica is touched."""
-        arguments: Arguments = {"key": key, "document": document, "update": bytes(update)}
-        waits = add_conditions(arguments, *condition)
-        reply = yield from self._context.write("text_apply", arguments, w, timeout_s, waits=waits)
-        self._context.memory.wrote(key, reply["version"])
-        return Written(reply["token"], key, reply)
+        return self._context.send(writes.text_apply(self._context, key, document, update, condition), w, timeout_s)
 
-    def document(self, key: str) -> Plan[str | None]:
+    def document(self, key: str) -> Call[str | None]:
         """The name of the document that the text lives in now; None if there is no text."""
-        reply = yield self._context.call("text_updates", {"key": key, "limit": 1})
-        return reply["document"] if reply else None
+        return self._context.call(
+            "text_updates", {"key": key, "limit": 1}, lambda reply: reply["document"] if reply else None
+        )
 
-    def updates(self, key: str, after: str | None) -> Plan[tuple[list[TextUpdate], bool]]:
+    def updates(self, key: str, after: str | None) -> Call[tuple[list[TextUpdate], bool]]:
         """A page of edits that ``after`` does not cover, and whether there are more."""
-        from crdtsync.client.values.results import TextUpdate
-
         arguments: Arguments = {"key": key, "limit": _PAGE_ITEMS_MAX}
         if after is not None:
             arguments["after"] = after
-        reply = yield self._context.call("text_updates", arguments)
-        if not reply:
-            return [], False
-        found = [
-            TextUpdate(update, token, agent, node, reply["document"], reset=bool(reply["reset"]) and index == 0)
-            for index, (update, token, agent, node) in enumerate(reply["items"])
-        ]
-        return found, bool(reply["more"])
+        return self._context.call("text_updates", arguments, _page_of_updates)
 
-    def compact(self, key: str, w: WriteConcern, timeout_s: float) -> Plan[Written]:
+    def compact(self, key: str, w: WriteConcern, timeout_s: float) -> Write[Written]:
         """Have the daemon store the text anew, without its past."""
-        reply = yield from self._context.write("text_compact", self._context.growth_arguments(key, {}), w, timeout_s)
-        self._context.learn_growth(key, reply)
-        replica = self._replicas.get(key)
-        if replica is not None:
-            replica.is_left_behind = replica.document != reply["document"]
-        return Written(reply["token"], key, reply)
 
-    def _refresh(self, key: str, after: str | None, timeout_s: float) -> Plan[Replica]:
+        def learn(reply: Any, token: str, _: bool) -> Written:
+            self._context.learn_growth(key, reply)
+            replica = self._replicas.get(key)
+            if replica is not None:
+                replica.is_left_behind = replica.document != reply["document"]
+            return Written(token, key, reply)
+
+        arguments = self._context.growth_arguments(key, {})
+        return self._context.send(Write(self._context, "text_compact", arguments, learn), w, timeout_s)
+
+    def _refresh(self, key: str, after: str | None, timeout_s: float) -> Steps[Replica]:
         replica, version = yield from self._fetch(key, self._replicas.get(key), after, timeout_s)
         self._context.memory.read(key, version)
         self._replicas.put(key, replica)
@@ -118,7 +111,7 @@ class TextOperations:
 
     def _fetch(
         self, key: str, replica: Replica | None, after: str | None, timeout_s: float
-    ) -> Plan[tuple[Replica, str | None]]:
+    ) -> Steps[tuple[Replica, str | None]]:
         """The text and its version; ``replica`` is brought up to date if it is of that document."""
         from crdtsync.client.text.replica import Replica
 
@@ -143,7 +136,7 @@ class TextOperations:
         condition: Condition,
         *,
         makes: bool = False,
-    ) -> Plan[Written]:
+    ) -> Steps[Written]:
         """Edit the text as it was last read. What changes nothing is no write, unless it ``makes`` the text."""
         from crdtsync.client.text.replica import NO_CHANGE
 
@@ -162,7 +155,7 @@ class TextOperations:
         replica.accept(update)
         return written
 
-    def _unchanged(self, key: str, replica: Replica, w: WriteConcern, timeout_s: float) -> Plan[Written]:
+    def _unchanged(self, key: str, replica: Replica, w: WriteConcern, timeout_s: float) -> Steps[Written]:
         """The token of what was read; with a write concern, once so many nodes hold that."""
         reply: dict[str, Any] = {"document": replica.document}
         token = self._context.point or ""
@@ -171,7 +164,7 @@ class TextOperations:
             reply |= yield self._context.call("wait", arguments, waits=True)
         return Written(token, key, reply)
 
-    def _as_last_read(self, key: str, timeout_s: float) -> Plan[Replica]:
+    def _as_last_read(self, key: str, timeout_s: float) -> Steps[Replica]:
         """The replica that positions refer to."""
         if self._replicas.is_forgotten(key):
             raise StaleRead(f"the text {key!r} as this session last read it is no longer remembered: read it again")
@@ -189,6 +182,18 @@ class TextOperations:
         self._context.memory.read(key, version)
         self._replicas.put(key, fresh)
         return fresh
+
+
+def _page_of_updates(reply: Any) -> tuple[list[TextUpdate], bool]:
+    from crdtsync.client.values.results import TextUpdate
+
+    if not reply:
+        return [], False
+    found = [
+        TextUpdate(update, token, agent, node, reply["document"], reset=bool(reply["reset"]) and index == 0)
+        for index, (update, token, agent, node) in enumerate(reply["items"])
+    ]
+    return found, bool(reply["more"])
 
 
 def _check_numbers(**numbers: object) -> None:

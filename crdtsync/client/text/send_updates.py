@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from crdtsync.client.session.request_context import Write
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from crdtsync.client.protocol.steps import Plan
+    from crdtsync.client.protocol.steps import Call
     from crdtsync.client.session.request_context import Arguments, Context
     from crdtsync.client.text.update_queue import Segment
 
@@ -24,26 +26,30 @@ class Fetched(NamedTuple):
     """Of that moment."""
 
 
-def fetch(context: Context, key: str, document: str | None, state: bytes) -> Plan[Fetched]:
+def fetch(context: Context, key: str, document: str | None, state: bytes) -> Call[Fetched]:
     """The text's document, and what a replica of ``document`` in ``state`` lacks, or the whole of another one."""
     arguments: Arguments = {"key": key}
     if document is not None:
         arguments |= {"document": document, "state": state}
-    reply: Any = yield context.read_call("text_read", arguments, None, NO_LIMIT_S)
-    if reply is None:
-        return Fetched(None, None, None, context.point)
-    return Fetched(reply["document"], reply["update"], reply["version"], reply.get("token", context.point))
+
+    def learn(reply: Any) -> Fetched:
+        if reply is None:
+            return Fetched(None, None, None, context.point)
+        return Fetched(reply["document"], reply["update"], reply["version"], reply.get("token", context.point))
+
+    return context.read_call("text_read", arguments, None, NO_LIMIT_S, learn)
 
 
-def send(context: Context, key: str, document: str | None, parts: Sequence[Segment]) -> Plan[tuple[str, str]]:
+def send(context: Context, key: str, document: str | None, parts: Sequence[Segment]) -> Write[tuple[str, str]]:
     """Updates as one change; its token, and the document that took them."""
     edits: list[Arguments] = [{"key": key, "document": document, "update": part.update} for part in parts]
-    if len(edits) == 1:
-        reply = yield from context.write("text_apply", edits[0], None, NO_LIMIT_S)
-        result = reply
-    else:
-        ops = [["text_apply", edit] for edit in edits]
-        reply = yield from context.write("batch", {"ops": ops}, None, NO_LIMIT_S)
-        result = reply["results"][-1]
-    context.memory.wrote(key, result["version"])
-    return reply["token"], result["document"]
+
+    def learn(reply: Any, token: str, _: bool) -> tuple[str, str]:
+        result = reply["results"][-1] if len(edits) > 1 else reply
+        context.memory.wrote(key, result["version"])
+        return token, result["document"]
+
+    if len(parts) == 1:
+        return context.send(Write(context, "text_apply", edits[0], learn), None, NO_LIMIT_S)
+    ops = [("text_apply", edit) for edit in edits]
+    return context.send(Write(context, "batch", {"ops": ops}, learn), None, NO_LIMIT_S)

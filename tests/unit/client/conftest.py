@@ -15,6 +15,9 @@ import msgpack
 import pytest
 import uvloop
 
+from crdtsync.client.protocol.steps import Call
+from crdtsync.errors import CrdtSyncError
+
 PATIENCE_S = 20
 
 
@@ -139,6 +142,20 @@ def daemon(tmp_path: Path) -> Iterator[ScriptedDaemon]:
     scripted.finish()
 
 
+def go_on(plan: Any, step: Any, reply: Any) -> Any:
+    """A plan's next step, after ``reply`` to this one: what the daemon says, or an exception."""
+    try:
+        if isinstance(step, Call) and not isinstance(reply, BaseException):
+            reply = step.outcome(reply, None)
+        elif isinstance(step, Call) and isinstance(reply, CrdtSyncError):
+            step.outcome(None, reply)
+        elif isinstance(reply, BaseException):
+            raise reply
+    except BaseException as error:  # noqa: BLE001  # the plan's to handle
+        return plan.throw(error)
+    return plan.send(reply)
+
+
 class Played:
     """What came of a plan: its steps as ``(operation, arguments)``, and its result."""
 
@@ -154,17 +171,23 @@ class Played:
 
 
 @pytest.fixture
+def reply_to() -> Callable[..., Any]:
+    """For tests that play a plan step by step."""
+    return go_on
+
+
+@pytest.fixture
 def play() -> Callable[..., Played]:
     """Run a plan against replies that are given in advance; an exception among them is thrown in."""
 
     def run(plan: Any, *replies: Any) -> Played:
         steps, left = [], list(replies)
+        plan = iter(plan)
         try:
             step = next(plan)
             while True:
                 steps.append(step)
-                reply = left.pop(0)
-                step = plan.throw(reply) if isinstance(reply, BaseException) else plan.send(reply)
+                step = go_on(plan, step, left.pop(0))
         except StopIteration as done:
             assert not left, f"the plan did not ask for {left}"
             return Played(steps, done.value)

@@ -4,39 +4,29 @@ from __future__ import annotations
 
 from asyncio import sleep, to_thread
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from crdtsync.client.protocol.steps import Plan, limit_s
+from crdtsync.client.aio.methods.base import AsyncMethods
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from crdtsync.client.operations.keys import Operations
     from crdtsync.client.session.request_context import Arguments
     from crdtsync.client.values.durations import Seconds
 
-T = TypeVar("T")
 
-
-class AsyncServiceMethods:
+class AsyncDaemonMethods(AsyncMethods):
     """The part of a session that looks after the daemon."""
 
-    timeout_s: float
-    _operations: Operations
-
-    async def run(self, plan: Plan[T], timeout_s: float) -> T:
-        """Do what a plan says."""
-        raise NotImplementedError
-
-    async def _serve(self, operation: str, arguments: Arguments, timeout: Seconds | None) -> dict[str, Any]:
-        return await self.run(self._operations.service(operation, arguments), limit_s(timeout, self.timeout_s))
+    async def status(self, *, far: bool = False, timeout: Seconds | None = None) -> dict[str, Any]:
+        """What ``crdtsync status --json`` prints; ``far``: nodes reached over others are asked for their lag first."""
+        return await self._ask("status", {"far": True} if far else {}, timeout)
 
     async def metrics(self, *, timeout: Seconds | None = None) -> str:
         """The daemon's figures in Prometheus' text format."""
-        reply = await self._serve("metrics", {}, timeout)
-        return str(reply["text"])
+        return await self._ask_for(lambda reply: str(reply["text"]), "metrics", {}, timeout)
 
     async def log_level(self, level: str | None = None, *, timeout: Seconds | None = None) -> str:
         """The least severe events that the daemon logs; with ``level`` (debug, info, warning, error) changed to that.
@@ -45,8 +35,8 @@ class AsyncServiceMethods:
 
         :raises NotAllowed: only root and the daemon's own user may change it.
         """
-        reply = await self._serve("log_level", {} if level is None else {"level": level}, timeout)
-        return str(reply["level"])
+        arguments: Arguments = {} if level is None else {"level": level}
+        return await self._ask_for(lambda reply: str(reply["level"]), "log_level", arguments, timeout)
 
     async def backup(
         self,
@@ -67,12 +57,12 @@ class AsyncServiceMethods:
         """
         from crdtsync.client.operations.backup_file import POLL_S, BackupFile, device_of, progress_of, public
 
-        begun = await self._serve("backup", {"device": device_of(path)}, timeout)
+        begun = await self._ask("backup", {"device": device_of(path)}, timeout)
         try:
             file = BackupFile(path, begun)
             try:
                 while True:
-                    reply = await self._serve("backup", {"offset": file.size_bytes}, timeout)
+                    reply = await self._ask("backup", {"offset": file.size_bytes}, timeout)
                     if "data" not in reply:
                         if progress is not None:
                             progress(*progress_of(reply, begun))
@@ -88,5 +78,5 @@ class AsyncServiceMethods:
                 file.discard()
         finally:
             with suppress(CrdtSyncError):  # the connection may be gone, and the backup with it
-                await self._serve("backup", {"end": True}, timeout)
+                await self._ask("backup", {"end": True}, timeout)
         return {**public(begun["about"]), "bytes": file.size_bytes, "sha256": reply["sha256"]}

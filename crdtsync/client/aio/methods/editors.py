@@ -5,22 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from crdtsync.client.aio.methods.base import AsyncMethods
 from crdtsync.client.protocol.steps import limit_s
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crdtsync.client.aio.connection import AsyncConnection
     from crdtsync.client.aio.editor import AsyncEditor
     from crdtsync.client.values.durations import Seconds
 
 
-class AsyncEditorMethods:
+class AsyncEditorMethods(AsyncMethods):
     """The part of a session that has to do with editors."""
-
-    timeout_s: float
-    _connection: AsyncConnection
 
     def editor(
         self, key: str, *, on_change: Callable[[], object] | None = None, timeout: Seconds | None = None

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from crdtsync.client.protocol.steps import Plan, limit_s
+from crdtsync.client.aio.methods.base import AsyncMethods
 
 if TYPE_CHECKING:
-    from crdtsync.client.operations.keys import Operations
+    from crdtsync.client.session.request_context import Arguments
     from crdtsync.client.values.durations import Seconds
 
-T = TypeVar("T")
 
-
-class AsyncExplainMethods:
+class AsyncExplainMethods(AsyncMethods):
     """The part of a session that explains."""
-
-    timeout_s: float
-    _operations: Operations
-
-    async def run(self, plan: Plan[T], timeout_s: float) -> T:
-        """Do what a plan says."""
-        raise NotImplementedError
 
     async def explain(self, key: str, *, space: str | None = None, timeout: Seconds | None = None) -> dict[str, Any]:
         """Why this node has of ``key`` what it has, or lacks it: which change, from whom, over which peer, and what it
@@ -32,6 +23,7 @@ class AsyncExplainMethods:
         (all fields: agent-protocol.md). Nothing is asked of other nodes, and it does
         not count as reading the key.
         """
-        from crdtsync.client.operations.explain import explain
+        from crdtsync.client.operations.explain import explanation
 
-        return await self.run(explain(self._operations, key, space), limit_s(timeout, self.timeout_s))
+        arguments: Arguments = {"key": key} if space is None else {"key": key, "space": space}
+        return await self._ask_for(explanation, "explain", arguments, timeout)

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from crdtsync.client.protocol.steps import Plan, limit_s
+from crdtsync.client.aio.methods.base import AsyncMethods
+from crdtsync.client.protocol.steps import limit_s
 
 if TYPE_CHECKING:
     from crdtsync.client.operations.history import History
-    from crdtsync.client.operations.keys import Operations
     from crdtsync.client.values.durations import Seconds
 
-T = TypeVar("T")
 
-
-class AsyncHistoryMethods:
+class AsyncHistoryMethods(AsyncMethods):
     """The part of a session that reads history."""
-
-    timeout_s: float
-    _operations: Operations
-
-    async def run(self, plan: Plan[T], timeout_s: float) -> T:
-        """Do what a plan says."""
-        raise NotImplementedError
 
     async def history(
         self,

@@ -1,42 +1,30 @@
-"""What the asyncio client is asked most: to read a value, and to write one.
-
-Without options both go the short way, :mod:`crdtsync.client.session.fast_calls`; else they are plans like all other
-operations.
-"""
+"""What the asyncio client does with keys as wholes, whatever their kind: read, write, settle, wait."""
 
 from __future__ import annotations
 
-from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
-from crdtsync.client.protocol.steps import Plan, limit_s, unfit
-from crdtsync.errors import CrdtSyncError
+from crdtsync.client.aio.methods.base import AsyncMethods
+from crdtsync.client.operations import writes
+from crdtsync.client.protocol.steps import limit_s
+from crdtsync.client.session.request_context import seen_or
 
 if TYPE_CHECKING:
-    from crdtsync.client.aio.connection import AsyncConnection
-    from crdtsync.client.operations.keys import Operations
-    from crdtsync.client.session.request_context import Arguments, Seen, WriteConcern
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from crdtsync.client.operations.batch import Batch
+    from crdtsync.client.session.request_context import Seen, WriteConcern
     from crdtsync.client.values.durations import Seconds
+    from crdtsync.client.values.listing import Listing
+    from crdtsync.client.values.results import Entry
     from crdtsync.client.values.write_result import Written
 
-T = TypeVar("T")
 
-_NO_OPTIONS = (None,) * 5
+class AsyncKeyMethods(AsyncMethods):
+    """The part of a session that reads and writes keys as wholes."""
 
-
-class AsyncPlainMethods:
-    """The part of a session that reads and writes a key as a whole."""
-
-    timeout_s: float
-    _operations: Operations
-    _connection: AsyncConnection
-
-    async def run(self, plan: Plan[T], timeout_s: float) -> T:
-        """Do what a plan says."""
-        raise NotImplementedError
-
-    async def _show_in_mirrors(self, arguments: Arguments, token: Any, deadline: float) -> None:
-        raise NotImplementedError
+    # -- reads ------------------------------------------------------------------------------------------------
 
     async def get(
         self, key: str, default: Any = None, *, after: str | None = None, timeout: Seconds | None = None
@@ -47,22 +35,99 @@ class AsyncPlainMethods:
         Of several concurrent values this is the winner, and the next ``set`` supersedes it alone. With ``after`` (a
         token) it waits until this daemon holds what the token names.
         """
-        timeout_s = self.timeout_s if timeout is None else limit_s(timeout, 0)
-        operations, connection = self._operations, self._connection
-        if after is not None:
-            return await self.run(operations.get(key, default, after, timeout_s), timeout_s)
-        pending = operations.begin_get(key, monotonic() + timeout_s)
-        try:
-            await connection.ask(pending, is_write=False)
-            return operations.got(key, pending.outcome(), default)
-        except CrdtSyncError as error:
-            operations.learn_refusal(pending, error)
-            raise
-        except KeyError as missing:
-            raise unfit(pending, missing) from missing
-        finally:
-            if not pending.done:
-                connection.abandon(pending)
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.get(key, default, after, timeout_s), timeout_s)
+
+    async def entry(self, key: str, *, after: str | None = None, timeout: Seconds | None = None) -> Entry | None:
+        """The value of ``key`` with its author, time, version and siblings; None if it is absent.
+
+        The next ``set`` supersedes the winner and all siblings that this handed over.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.entry(key, after, timeout_s), timeout_s)
+
+    async def keys(
+        self,
+        prefix: str = "",
+        *,
+        start: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> Listing[str]:
+        """The keys that start with ``prefix``, sorted; from the first one after ``start``, at most ``limit``.
+
+        Large answers are fetched page by page, so a key that is written meanwhile may or may not be among them. To
+        follow what comes then, watch with ``after`` set to the ``token`` of the list
+        (:class:`~crdtsync.client.Listing`).
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.keys(prefix, start, limit, after, timeout_s), timeout_s)
+
+    async def items(
+        self,
+        prefix: str = "",
+        *,
+        start: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> Listing[tuple[str, Any]]:
+        """Keys and their values (as :meth:`get` gives them), like :meth:`keys`. Each counts as read.
+
+        What comes in one page is of one moment, so no batch is seen by halves: a page ends at 1,000 keys, 1 MiB, or
+        32 texts that nobody had used for a minute. Logs, sets, maps and texts over 64 KiB or 1,000 parts are read
+        after it, one by one, as they are by then.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.items(prefix, start, limit, after, timeout_s), timeout_s)
+
+    async def entries(
+        self,
+        prefix: str = "",
+        *,
+        start: str | None = None,
+        limit: int | None = None,
+        values: bool = True,
+        after: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> Listing[Entry]:
+        """What :meth:`entry` gives of each key, like :meth:`keys` in few requests.
+
+        Of logs, sets, maps and texts over 64 KiB or 1,000 parts the ``value`` is None: read them one by one. With
+        ``values=False`` it is None of all keys, and none of them counts as read.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(
+            self._operations.entries(prefix, start, limit, after, timeout_s, values=values), timeout_s
+        )
+
+    async def conflicts(
+        self,
+        prefix: str = "",
+        *,
+        start: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> Listing[Entry]:
+        """The entries that have siblings, of the keys that start with ``prefix``; see :meth:`entry`, :meth:`keys`.
+
+        All their values count as read, so that :meth:`resolve` and ``set`` settle them.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.conflicts(prefix, start, limit, after, timeout_s), timeout_s)
+
+    async def wait(self, token: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
+        """Wait until this daemon holds what ``token`` names, or ``w`` nodes (a number, ``"majority"``, ``"all"``)
+        have it on disk.
+
+        Returns how many hold it. Its :class:`~crdtsync.errors.Timeout` lists them in ``held_by``.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.wait(token, w, timeout_s), timeout_s)
+
+    # -- writes -----------------------------------------------------------------------------------------------
 
     async def set(
         self,
@@ -96,36 +161,107 @@ class AsyncPlainMethods:
         :raises InvalidValue: the value cannot be stored exactly; ``path`` says where.
         :raises OutcomeUnknown: the connection broke, and nobody can tell whether it is done.
         """
-        timeout_s = self.timeout_s if timeout is None else limit_s(timeout, 0)
-        operations, connection = self._operations, self._connection
-        if if_absent or seen is not ... or (ttl, if_version, confidence, meta, w) != _NO_OPTIONS:
-            plan = operations.set(
-                key,
-                value,
-                timeout_s,
-                ttl=ttl,
-                if_version=if_version,
-                if_absent=if_absent,
-                seen=seen,
-                confidence=confidence,
-                meta=meta,
-                w=w,
-            )
-            return await self.run(plan, timeout_s)
-        deadline = monotonic() + timeout_s
-        pending = operations.begin_set(key, value, deadline)
-        try:
-            await connection.ask(pending, is_write=True)
-            reply = pending.outcome()
-            written = operations.did_set(key, reply)
-        except CrdtSyncError as error:
-            operations.learn_refusal(pending, error)
-            raise
-        except KeyError as missing:
-            raise unfit(pending, missing) from missing
-        finally:
-            if not pending.done:
-                connection.abandon(pending)
-        if connection.mirrors:
-            await self._show_in_mirrors(pending.arguments, written, deadline)
-        return written
+        write = writes.set_value(
+            self._operations,
+            key,
+            value,
+            ttl=ttl,
+            if_version=if_version,
+            if_absent=if_absent,
+            seen=seen,
+            confidence=confidence,
+            meta=meta,
+        )
+        return await self._write(write, w, timeout)
+
+    async def update(
+        self,
+        key: str,
+        function: Callable[[Any], object | Awaitable[object]],
+        *,
+        attempts: int = 16,
+        siblings: bool = False,
+        default: Any = None,
+        ttl: Seconds | None = None,
+        confidence: float | None = None,
+        meta: dict[str, Any] | None = None,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
+        """Replace the value by ``function(value)``, again from the start if somebody else on this host wrote in
+        between.
+
+        ``function`` gets ``default`` if the key is absent; with ``siblings=True`` it gets the list of all live
+        values, winner first, and the result supersedes them all. It may run up to ``attempts`` times, and the time that
+        it takes does not count: ``timeout`` limits what comes before, between and after, each time anew. Returns the
+        token, with the new value as its ``value``; durable as :meth:`set`.
+
+        Under asyncio, ``function`` may be a coroutine function.
+
+        :raises VersionMismatch: others were faster in every attempt; ``current`` is what the key holds.
+        :raises KindMismatch: the key is no register; before the function runs, unless it became one meanwhile.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        options = {"ttl": ttl, "confidence": confidence, "meta": meta}
+        plan = self._operations.update(
+            key, function, timeout_s, attempts=attempts, siblings=siblings, default=default, w=w, options=options
+        )
+        return await self.run(plan, timeout_s)
+
+    async def delete(
+        self,
+        key: str,
+        *,
+        if_version: str | None = None,
+        seen: Seen = ...,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> bool:
+        """Delete ``key`` with all siblings that were alive when this session read it (all there are, if it never did).
+
+        Returns whether it existed. A concurrent write survives. On disk on return; the token is :attr:`last_token`.
+        """
+        write = writes.delete(self._operations, key, seen_or(seen, if_version))
+        return await self._write(writes.conditional(write, if_version), w, timeout)
+
+    async def resolve(
+        self,
+        key: str,
+        *,
+        take: str | None = None,
+        value: object = ...,
+        merge: bool = False,
+        if_version: str | None = None,
+        seen: Seen = ...,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
+        """Settle a conflict: make one value of the siblings that this session has read (of all there are, if it never
+        read the key); returns the token.
+
+        Exactly one of these says which value: ``take`` (the dot of an entry or sibling, as :meth:`entry` and
+        :meth:`conflicts` show it) keeps that one, whatever its kind; ``value`` writes a new register; ``merge=True``
+        joins concurrent texts. What the session had not read lives on as a sibling. Where there is only one value,
+        taking it does nothing. ``resolved`` of the result says how many values went.
+
+        :raises InvalidRequest: not exactly one of the three, or no live value has that dot.
+        :raises StaleRead: the session read the key so long ago that it no longer knows what.
+        """
+        write = writes.resolve(self._operations, key, take, value, merge, seen_or(seen, if_version))
+        return await self._write(writes.conditional(write, if_version), w, timeout)
+
+    @asynccontextmanager
+    async def batch(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> AsyncIterator[Batch]:
+        """Several writes as one change, all or none, visible at once everywhere.
+
+        They are sent when the ``async with`` block ends, and not at all if it ends with an exception; the block's end
+        raises what :meth:`set` does. Then :attr:`Batch.token` and :attr:`Batch.results` are there.
+
+        Under asyncio, the batch's own methods are no coroutines.
+        """
+        from crdtsync.client.operations.batch import Batch
+
+        timeout_s = limit_s(timeout, self.timeout_s)
+        batch = Batch(self._operations, w)
+        yield batch
+        await self.run(batch.commit(timeout_s), timeout_s)

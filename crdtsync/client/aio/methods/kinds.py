@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from crdtsync.client.aio.methods.base import AsyncMethods
 from crdtsync.client.operations import writes
-from crdtsync.client.protocol.steps import Plan, limit_s
+from crdtsync.client.protocol.steps import limit_s
 from crdtsync.client.session.request_context import seen_or
 from crdtsync.client.values.listing import Listing
 
 if TYPE_CHECKING:
-    from crdtsync.client.operations.keys import Operations
-    from crdtsync.client.operations.writes import Write
     from crdtsync.client.session.request_context import Seen, WriteConcern
     from crdtsync.client.values.durations import Seconds
     from crdtsync.client.values.results import Field, LogItem, Member
     from crdtsync.client.values.write_result import Written
 
-T = TypeVar("T")
 
-
-class AsyncKindMethods:
+class AsyncKindMethods(AsyncMethods):
     """The part of a session that works on what several authors build together.
 
     Every write is on disk on return; its token is ``last_token``. None of them asks what others write meanwhile: all
     that happens at once counts, in the way of its kind. Who wants it otherwise says ``if_version`` or ``if_absent``, as
     for :meth:`set`.
     """
-
-    timeout_s: float
-    _operations: Operations
-
-    async def run(self, plan: Plan[T], timeout_s: float) -> T:
-        """Do what a plan says."""
-        raise NotImplementedError
-
-    async def _write(self, write: Write[T], w: WriteConcern, timeout: Seconds | None) -> T:
-        timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.do(write, timeout_s, w), timeout_s)
 
     # -- logs -------------------------------------------------------------------------------------------------
 
@@ -89,8 +75,8 @@ class AsyncKindMethods:
 
         On disk on return; the token is :attr:`last_token`. Concurrent appends are all kept, in one order everywhere.
         """
-        timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.append(key, value, timeout_s, w, if_version, if_absent), timeout_s)
+        write = writes.append(self._operations, key, value)
+        return await self._write(writes.conditional(write, if_version, if_absent), w, timeout)
 
     async def trim(
         self,
@@ -102,8 +88,8 @@ class AsyncKindMethods:
         timeout: Seconds | None = None,
     ) -> int:
         """Remove all but the newest ``keep`` elements of a log; returns how many were removed."""
-        timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.trim(key, keep, timeout_s, w, if_version), timeout_s)
+        write = writes.trim(self._operations, key, keep)
+        return await self._write(writes.conditional(write, if_version), w, timeout)
 
     # -- counters ---------------------------------------------------------------------------------------------
 

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from crdtsync.client.aio.methods.base import AsyncMethods
 from crdtsync.client.mirror.limits import MIRROR_BYTES_MAX, MIRROR_KEYS_MAX
 from crdtsync.client.protocol.steps import limit_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crdtsync.client.aio.connection import AsyncConnection
     from crdtsync.client.aio.mirror import AsyncMirror
-    from crdtsync.client.operations.keys import Operations
     from crdtsync.client.session.read_memory import ReadMemory
     from crdtsync.client.session.request_context import Arguments
     from crdtsync.client.values.durations import Seconds
 
 
-class AsyncMirrorMethods:
+class AsyncMirrorMethods(AsyncMethods):
     """The part of a session that has to do with mirrors."""
-
-    timeout_s: float
-    _connection: AsyncConnection
-    _operations: Operations
-    _overrides: Arguments
 
     def mirror(
         self,

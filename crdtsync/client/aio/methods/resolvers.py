@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from weakref import WeakSet
+
+from crdtsync.client.aio.methods.base import AsyncMethods
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crdtsync.client.aio.connection import AsyncConnection
     from crdtsync.client.aio.resolver import AsyncResolver
-    from crdtsync.client.protocol.steps import Plan
-    from crdtsync.client.session.request_context import Arguments
     from crdtsync.client.streams.resolver_state import Conflict
     from crdtsync.client.values.durations import Seconds
 
-T = TypeVar("T")
 
-
-class AsyncResolverMethods:
+class AsyncResolverMethods(AsyncMethods):
     """The part of a session that registers resolvers."""
-
-    timeout_s: float
-    _connection: AsyncConnection
-    _overrides: Arguments
-
-    async def run(self, plan: Plan[T], timeout_s: float) -> T:
-        """Do what a plan says."""
-        raise NotImplementedError
 
     def resolver(
         self,

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
+from crdtsync.client.aio.methods.base import AsyncMethods
 from crdtsync.client.operations import schemas
-from crdtsync.client.protocol.steps import Plan, limit_s
-from crdtsync.client.values.listing import Listing
+from crdtsync.client.protocol.steps import limit_s
 
 if TYPE_CHECKING:
-    from crdtsync.client.operations.keys import Operations
     from crdtsync.client.session.request_context import WriteConcern
     from crdtsync.client.values.durations import Seconds
+    from crdtsync.client.values.listing import Listing
     from crdtsync.client.values.results import Schema
     from crdtsync.client.values.write_result import Written
 
-T = TypeVar("T")
 
-
-class AsyncSchemaMethods:
+class AsyncSchemaMethods(AsyncMethods):
     """The part of a session that declares things of keys, for everybody and on every node."""
-
-    timeout_s: float
-    _operations: Operations
-
-    async def run(self, plan: Plan[T], timeout_s: float) -> T:
-        """Do what a plan says."""
-        raise NotImplementedError
 
     async def schema_set(
         self,
@@ -53,9 +44,7 @@ class AsyncSchemaMethods:
             same time are siblings still.
         :raises InvalidRequest: the pattern or the policy is not one; the message says why.
         """
-        timeout_s = limit_s(timeout, self.timeout_s)
-        write = schemas.schema_set(pattern, policy, refuse_lower)
-        return await self.run(self._operations.do(write, timeout_s, w), timeout_s)
+        return await self._write(schemas.schema_set(self._operations, pattern, policy, refuse_lower), w, timeout)
 
     async def schemas(self, *, after: str | None = None, timeout: Seconds | None = None) -> Listing[Schema]:
         """All schemas of the space, by pattern. With ``after`` (a token) it waits until this daemon holds that."""
@@ -71,5 +60,5 @@ class AsyncSchemaMethods:
         """
         timeout_s = limit_s(timeout, self.timeout_s)
         choice: dict[str, object] = {"pattern" if exact else "key": key}
-        plan = schemas.only(schemas.schemas(self._operations, choice, after, timeout_s))
-        return await self.run(plan, timeout_s)
+        found = await self.run(schemas.schemas(self._operations, choice, after, timeout_s), timeout_s)
+        return found[0] if found else None

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from crdtsync.client.protocol.steps import Plan, limit_s
+from crdtsync.client.aio.methods.base import AsyncMethods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from crdtsync.client.operations.keys import Operations
     from crdtsync.client.operations.spaces import Archive, Dropped, Space
+    from crdtsync.client.session.request_context import Arguments
     from crdtsync.client.values.durations import Seconds
 
-T = TypeVar("T")
 
-
-class AsyncSpaceMethods:
+class AsyncSpaceMethods(AsyncMethods):
     """The part of a session that makes and drops spaces: named sets of keys that replicate each for itself."""
-
-    timeout_s: float
-    _operations: Operations
-
-    async def run(self, plan: Plan[T], timeout_s: float) -> T:
-        """Do what a plan says."""
-        raise NotImplementedError
 
     async def create_space(
         self, name: str, *, nodes: Iterable[str] | None = None, private: bool = False, timeout: Seconds | None = None
@@ -39,27 +30,28 @@ class AsyncSpaceMethods:
         one for this agent alone, who then lets others in with :meth:`access_grant`. No rule of an earlier space of this
         name counts.
         """
-        from crdtsync.client.operations.spaces import create
+        from crdtsync.client.operations.spaces import space
 
-        return await self.run(create(self._operations, name, nodes, private), limit_s(timeout, self.timeout_s))
+        arguments: Arguments = {"name": name, "nodes": None if nodes is None else list(nodes), "private": private}
+        return await self._ask_for(space, "space_create", arguments, timeout)
 
     async def drop_space(self, name: str, *, timeout: Seconds | None = None) -> Dropped:
         """Drop a space on all nodes, with what others write in it at the same time.
 
         Each node keeps what it held in an archive for seven days. ``default`` begins anew, empty.
         """
-        from crdtsync.client.operations.spaces import drop
+        from crdtsync.client.operations.spaces import dropped
 
-        return await self.run(drop(self._operations, name), limit_s(timeout, self.timeout_s))
+        return await self._ask_for(dropped, "space_drop", {"name": name}, timeout)
 
     async def spaces(self, *, timeout: Seconds | None = None) -> list[Space]:
         """All spaces of the cluster that this agent may see, in order of name."""
         from crdtsync.client.operations.spaces import spaces
 
-        return await self.run(spaces(self._operations), limit_s(timeout, self.timeout_s))
+        return await self._ask_for(spaces, "space_list", {}, timeout)
 
     async def archives(self, *, timeout: Seconds | None = None) -> list[Archive]:
         """What this node keeps of spaces that were dropped. To read one: ``session(space=archive.name)``."""
         from crdtsync.client.operations.spaces import archives
 
-        return await self.run(archives(self._operations), limit_s(timeout, self.timeout_s))
+        return await self._ask_for(archives, "space_list", {}, timeout)

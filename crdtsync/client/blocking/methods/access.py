@@ -4,36 +4,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from crdtsync.client.blocking.methods.base import Methods
 from crdtsync.client.operations.agent_keys import new_agent
-from crdtsync.client.operations.cluster import ask
-from crdtsync.client.protocol.steps import limit_s
 
 if TYPE_CHECKING:
     from types import EllipsisType
 
-    from crdtsync.client.operations.keys import Operations
-    from crdtsync.client.protocol.steps import Plan
-    from crdtsync.client.session.request_context import Arguments
     from crdtsync.client.values.durations import Seconds
 
-T = TypeVar("T")
 
-
-class AccessMethods:
+class AccessMethods(Methods):
     """The part of a session that says who may do what. See ``docs/rights.md``.
 
     ``who`` is ``agent:NAME``, ``uid:NUMBER``, ``gid:NUMBER``, ``socket`` (the socket's owner and group, on each host)
     or ``anyone``.
     """
-
-    timeout_s: float
-    _operations: Operations
-
-    def run(self, plan: Plan[T], timeout_s: float) -> T:
-        """Do what a plan says."""
-        raise NotImplementedError
 
     def agent_create(self, name: str, *, key: str | None = None, timeout: Seconds | None = None) -> dict[str, Any]:
         """Make an agent that proves its name, on all hosts, and return its ``key``: nobody can show it again.
@@ -46,8 +33,7 @@ class AccessMethods:
 
     def agent_list(self, *, timeout: Seconds | None = None) -> list[dict[str, Any]]:
         """The agents with keys that this one may see, with how often each is ``attached`` to this daemon."""
-        reply = self._ask("agent_list", {}, timeout)
-        return list(reply["agents"])
+        return self._ask_for(lambda reply: list(reply["agents"]), "agent_list", {}, timeout)
 
     def agent_revoke(self, name: str, *, timeout: Seconds | None = None) -> dict[str, Any]:
         """Make an agent's key worthless. Its connections end: here at once, elsewhere as soon as that is known there.
@@ -100,6 +86,3 @@ class AccessMethods:
         }
         limits = {name: limit for name, limit in given.items() if limit is not ...}
         return self._ask("access_quota", {"who": who, **limits}, timeout)
-
-    def _ask(self, name: str, arguments: Arguments, timeout: Seconds | None) -> dict[str, Any]:
-        return self.run(ask(self._operations, name, arguments), limit_s(timeout, self.timeout_s))

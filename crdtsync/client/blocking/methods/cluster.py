@@ -4,33 +4,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from crdtsync.client.operations.cluster import JOIN_TIMEOUT_S, ask, invite_arguments, join_arguments
-from crdtsync.client.protocol.steps import limit_s
+from crdtsync.client.blocking.methods.base import Methods
 from crdtsync.client.values.durations import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from crdtsync.client.operations.keys import Operations
-    from crdtsync.client.protocol.steps import Plan
     from crdtsync.client.session.request_context import Arguments
     from crdtsync.client.values.durations import Seconds
 
-T = TypeVar("T")
 DAY_S = 24 * 3600
+JOIN_TIMEOUT_S = 60.0
 
 
-class ClusterMethods:
+class ClusterMethods(Methods):
     """The part of a session that begins a cluster, lets nodes in and removes them. See ``docs/clusters.md``."""
-
-    timeout_s: float
-    _operations: Operations
-
-    def run(self, plan: Plan[T], timeout_s: float) -> T:
-        """Do what a plan says."""
-        raise NotImplementedError
 
     def cluster_init(self, *, listen: Sequence[str] = (), timeout: Seconds | None = None) -> dict[str, Any]:
         """Begin a cluster with this node as its only member, and listen on these ``HOST:PORT`` from now on.
@@ -54,7 +44,13 @@ class ClusterMethods:
         ``addresses`` are named in it instead of this node's own. Raises :class:`~crdtsync.errors.Refused` where nobody
         could use it; ``local=True`` allows one for this machine alone.
         """
-        return self._ask("cluster_invite", invite_arguments(seconds(ttl, "ttl"), uses, addresses, local), timeout)
+        arguments: Arguments = {
+            "ttl_ms": round(seconds(ttl, "ttl") * 1000),
+            "uses": uses,
+            "addresses": list(addresses),
+            "local": local,
+        }
+        return self._ask("cluster_invite", arguments, timeout)
 
     def cluster_join(
         self,
@@ -69,7 +65,8 @@ class ClusterMethods:
         It begins anew, and its connections end. Where it holds data that is refused, unless ``archive`` puts that
         aside, or it is data of that very cluster: then it stays, and the answer has ``kept``.
         """
-        return self._ask("cluster_join", join_arguments(invite, listen, archive), timeout)
+        arguments: Arguments = {"invite": invite, "listen": list(listen), "mode": "archive" if archive else ""}
+        return self._ask("cluster_join", arguments, timeout)
 
     def cluster_members(self, *, timeout: Seconds | None = None) -> dict[str, Any]:
         """The cluster, and as ``members`` every node that belongs to it or once did."""
@@ -86,6 +83,3 @@ class ClusterMethods:
         nobody: who does not know the new key by then refuses this node until it hears of it from another.
         """
         return self._ask("cluster_rotate_key", {"finish": finish}, timeout)
-
-    def _ask(self, name: str, arguments: Arguments, timeout: Seconds | None) -> dict[str, Any]:
-        return self.run(ask(self._operations, name, arguments), limit_s(timeout, self.timeout_s))

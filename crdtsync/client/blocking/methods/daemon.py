@@ -6,39 +6,29 @@ from __future__ import annotations
 
 from contextlib import suppress
 from time import sleep
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from crdtsync.client.protocol.steps import Plan, limit_s
+from crdtsync.client.blocking.methods.base import Methods
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from crdtsync.client.operations.keys import Operations
     from crdtsync.client.session.request_context import Arguments
     from crdtsync.client.values.durations import Seconds
 
-T = TypeVar("T")
 
-
-class ServiceMethods:
+class DaemonMethods(Methods):
     """The part of a session that looks after the daemon."""
 
-    timeout_s: float
-    _operations: Operations
-
-    def run(self, plan: Plan[T], timeout_s: float) -> T:
-        """Do what a plan says."""
-        raise NotImplementedError
-
-    def _serve(self, operation: str, arguments: Arguments, timeout: Seconds | None) -> dict[str, Any]:
-        return self.run(self._operations.service(operation, arguments), limit_s(timeout, self.timeout_s))
+    def status(self, *, far: bool = False, timeout: Seconds | None = None) -> dict[str, Any]:
+        """What ``crdtsync status --json`` prints; ``far``: nodes reached over others are asked for their lag first."""
+        return self._ask("status", {"far": True} if far else {}, timeout)
 
     def metrics(self, *, timeout: Seconds | None = None) -> str:
         """The daemon's figures in Prometheus' text format."""
-        reply = self._serve("metrics", {}, timeout)
-        return str(reply["text"])
+        return self._ask_for(lambda reply: str(reply["text"]), "metrics", {}, timeout)
 
     def log_level(self, level: str | None = None, *, timeout: Seconds | None = None) -> str:
         """The least severe events that the daemon logs; with ``level`` (debug, info, warning, error) changed to that.
@@ -47,8 +37,8 @@ class ServiceMethods:
 
         :raises NotAllowed: only root and the daemon's own user may change it.
         """
-        reply = self._serve("log_level", {} if level is None else {"level": level}, timeout)
-        return str(reply["level"])
+        arguments: Arguments = {} if level is None else {"level": level}
+        return self._ask_for(lambda reply: str(reply["level"]), "log_level", arguments, timeout)
 
     def backup(
         self,
@@ -69,12 +59,12 @@ class ServiceMethods:
         """
         from crdtsync.client.operations.backup_file import POLL_S, BackupFile, device_of, progress_of, public
 
-        begun = self._serve("backup", {"device": device_of(path)}, timeout)
+        begun = self._ask("backup", {"device": device_of(path)}, timeout)
         try:
             file = BackupFile(path, begun)
             try:
                 while True:
-                    reply = self._serve("backup", {"offset": file.size_bytes}, timeout)
+                    reply = self._ask("backup", {"offset": file.size_bytes}, timeout)
                     if "data" not in reply:
                         if progress is not None:
                             progress(*progress_of(reply, begun))
@@ -90,5 +80,5 @@ class ServiceMethods:
                 file.discard()
         finally:
             with suppress(CrdtSyncError):  # the connection may be gone, and the backup with it
-                self._serve("backup", {"end": True}, timeout)
+                self._ask("backup", {"end": True}, timeout)
         return {**public(begun["about"]), "bytes": file.size_bytes, "sha256": reply["sha256"]}

@@ -7,22 +7,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from crdtsync.client.blocking.methods.base import Methods
 from crdtsync.client.protocol.steps import limit_s
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crdtsync.client.blocking.connection import Connection
     from crdtsync.client.blocking.editor import Editor
     from crdtsync.client.values.durations import Seconds
 
 
-class EditorMethods:
+class EditorMethods(Methods):
     """The part of a session that has to do with editors."""
-
-    timeout_s: float
-    _connection: Connection
 
     def editor(
         self, key: str, *, on_change: Callable[[], object] | None = None, timeout: Seconds | None = None

@@ -4,27 +4,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from crdtsync.client.protocol.steps import Plan, limit_s
+from crdtsync.client.blocking.methods.base import Methods
+from crdtsync.client.protocol.steps import limit_s
 
 if TYPE_CHECKING:
     from crdtsync.client.operations.history import History
-    from crdtsync.client.operations.keys import Operations
     from crdtsync.client.values.durations import Seconds
 
-T = TypeVar("T")
 
-
-class HistoryMethods:
+class HistoryMethods(Methods):
     """The part of a session that reads history."""
-
-    timeout_s: float
-    _operations: Operations
-
-    def run(self, plan: Plan[T], timeout_s: float) -> T:
-        """Do what a plan says."""
-        raise NotImplementedError
 
     def history(
         self,

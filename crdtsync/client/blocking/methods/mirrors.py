@@ -6,27 +6,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from crdtsync.client.blocking.methods.base import Methods
 from crdtsync.client.mirror.limits import MIRROR_BYTES_MAX, MIRROR_KEYS_MAX
 from crdtsync.client.protocol.steps import limit_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crdtsync.client.blocking.connection import Connection
     from crdtsync.client.blocking.mirror import Mirror
-    from crdtsync.client.operations.keys import Operations
     from crdtsync.client.session.read_memory import ReadMemory
     from crdtsync.client.session.request_context import Arguments
     from crdtsync.client.values.durations import Seconds
 
 
-class MirrorMethods:
+class MirrorMethods(Methods):
     """The part of a session that has to do with mirrors."""
-
-    timeout_s: float
-    _connection: Connection
-    _operations: Operations
-    _overrides: Arguments
 
     def mirror(
         self,

@@ -4,32 +4,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from weakref import WeakSet
+
+from crdtsync.client.blocking.methods.base import Methods
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crdtsync.client.blocking.connection import Connection
     from crdtsync.client.blocking.resolver import Resolver
-    from crdtsync.client.protocol.steps import Plan
-    from crdtsync.client.session.request_context import Arguments
     from crdtsync.client.streams.resolver_state import Conflict
     from crdtsync.client.values.durations import Seconds
 
-T = TypeVar("T")
 
-
-class ResolverMethods:
+class ResolverMethods(Methods):
     """The part of a session that registers resolvers."""
-
-    timeout_s: float
-    _connection: Connection
-    _overrides: Arguments
-
-    def run(self, plan: Plan[T], timeout_s: float) -> T:
-        """Do what a plan says."""
-        raise NotImplementedError
 
     def resolver(
         self,

@@ -5,9 +5,11 @@ import datetime as dt
 import msgpack
 import pytest
 
+from crdtsync.client.operations import writes
 from crdtsync.client.operations.batch import Batch
 from crdtsync.client.operations.keys import Operations
 from crdtsync.client.protocol.steps import Call, Compute, Pause
+from crdtsync.client.session.request_context import Write
 from crdtsync.client.values.results import Entry
 from crdtsync.errors import InvalidRequest, InvalidValue, KindMismatch, StaleRead, VersionMismatch
 from crdtsync.wire.tokens import Version, encode_version
@@ -49,6 +51,14 @@ def current(refused: pytest.ExceptionInfo[VersionMismatch]) -> Entry:
 @pytest.fixture
 def operations():
     return Operations()
+
+
+def set_value(operations, key, value, *, w=None, timeout_s=T, **options):
+    return operations.send(writes.set_value(operations, key, value, **options), w, timeout_s)
+
+
+def delete(operations, key, seen=...):
+    return operations.send(writes.delete(operations, key, seen), None, T)
 
 
 # -- reads ------------------------------------------------------------------------------------------------------
@@ -200,62 +210,64 @@ def test_a_log_that_is_not_there_is_empty(operations, play):
 
 def test_a_write_without_a_read_is_blind_every_time(operations, play):
     for _ in range(2):
-        played = play(operations.set("k", 1, T), WROTE)
+        played = play(set_value(operations, "k", 1), WROTE)
         assert played.arguments == {"key": "k", "value": packed(1)}
         assert played.result == "c1.t"
 
 
 def test_a_write_after_a_read_supersedes_what_was_read_then_what_it_wrote(operations, play):
     play(operations.get("k", None, None, T), got(1))
-    assert play(operations.set("k", 2, T), WROTE).arguments["seen"] == "v1.a"
-    assert play(operations.set("k", 3, T), WROTE).arguments["seen"] == "v1.own"
+    assert play(set_value(operations, "k", 2), WROTE).arguments["seen"] == "v1.a"
+    assert play(set_value(operations, "k", 3), WROTE).arguments["seen"] == "v1.own"
 
 
 def test_a_stated_version_is_strict_and_counts_as_read(operations, play):
-    first = play(operations.set("k", 1, T, seen="v1.x"), WROTE)
+    first = play(set_value(operations, "k", 1, seen="v1.x"), WROTE)
     assert (first.arguments["seen"], first.arguments["strict"], first.arguments["timeout"]) == ("v1.x", True, 30_000)
-    assert play(operations.set("k", 2, T), WROTE).arguments["seen"] == "v1.own"
+    assert play(set_value(operations, "k", 2), WROTE).arguments["seen"] == "v1.own"
 
 
 def test_seen_none_is_blind_whatever_was_read(operations, play):
     play(operations.get("k", None, None, T), got(1))
-    assert "seen" not in play(operations.set("k", 2, T, seen=None), WROTE).arguments
+    assert "seen" not in play(set_value(operations, "k", 2, seen=None), WROTE).arguments
 
 
 def test_a_condition_says_what_was_seen(operations, play):
     play(operations.get("k", None, None, T), got(1, "v1.old"))
-    conditional = play(operations.set("k", 2, T, if_version="v1.new"), WROTE).arguments
+    conditional = play(set_value(operations, "k", 2, if_version="v1.new"), WROTE).arguments
     assert (conditional["if_version"], conditional["seen"]) == ("v1.new", "v1.new")
-    absent = play(operations.set("new", 2, T, if_absent=True), WROTE).arguments
+    absent = play(set_value(operations, "new", 2, if_absent=True), WROTE).arguments
     assert absent["if_absent"] is True
     assert "seen" not in absent
-    assert play(operations.set("new", 3, T), WROTE).arguments["seen"] == "v1.own"
+    assert play(set_value(operations, "new", 3), WROTE).arguments["seen"] == "v1.own"
 
 
 def test_a_false_condition_hands_over_what_is_there_which_is_a_read(operations, play):
     with pytest.raises(VersionMismatch) as refused:
-        play(operations.set("k", 1, T, if_absent=True), VersionMismatch("no", current=an_entry("theirs")))
+        play(set_value(operations, "k", 1, if_absent=True), VersionMismatch("no", current=an_entry("theirs")))
     assert current(refused).value == "theirs"
     assert operations.memory.seen("k") == "v1.all"
 
 
 def test_options_travel_in_the_units_of_the_protocol(operations, play):
-    plan = operations.set("k", 1, 2.0, ttl=dt.timedelta(minutes=1), confidence=0.5, meta={"a": 1}, w="majority")
+    plan = set_value(
+        operations, "k", 1, timeout_s=2.0, ttl=dt.timedelta(minutes=1), confidence=0.5, meta={"a": 1}, w="majority"
+    )
     arguments = play(plan, WROTE).arguments
     assert arguments["ttl"] == 60_000
     assert arguments["meta"] == packed({"a": 1})
     assert (arguments["w"], arguments["timeout"]) == ("majority", 2000)
-    assert "w" not in play(operations.set("k", 1, T, w=1), WROTE).arguments
+    assert "w" not in play(set_value(operations, "k", 1, w=1), WROTE).arguments
 
 
 def test_a_delete_covers_the_siblings_that_were_there_when_it_was_read(operations, play):
     deleted = {"token": "c1.d", "existed": True}
-    assert play(operations.delete("k", T), deleted).arguments == {"key": "k"}
+    assert play(delete(operations, "k"), deleted).arguments == {"key": "k"}
     play(operations.entry("k", None, T), an_entry(1, siblings=[2]))
-    assert play(operations.delete("k", T), deleted).arguments == {"key": "k", "seen": "v1.all"}
-    assert play(operations.delete("k", T), deleted).arguments == {"key": "k", "seen": "?"}
+    assert play(delete(operations, "k"), deleted).arguments == {"key": "k", "seen": "v1.all"}
+    assert play(delete(operations, "k"), deleted).arguments == {"key": "k", "seen": "?"}
     play(operations.get("k", None, None, T), got(1, siblings=1))
-    assert play(operations.delete("k", T), deleted).arguments == {"key": "k", "seen": got(1)["version"]}
+    assert play(delete(operations, "k"), deleted).arguments == {"key": "k", "seen": got(1)["version"]}
     assert operations.last_token == "c1.d"
 
 
@@ -264,44 +276,44 @@ def test_a_delete_that_cannot_know_what_it_means_is_refused(operations, play, mo
     for key in "ab":
         play(operations.get(key, None, None, T), got(1))
     with pytest.raises(StaleRead, match="read it again"):
-        play(operations.delete("a", T))
-    play(operations.delete("a", T, seen=None), {"token": "t", "existed": True})
+        play(delete(operations, "a"))
+    play(delete(operations, "a", seen=None), {"token": "t", "existed": True})
 
 
 def test_own_changes_of_a_log_do_not_leave_a_delete_with_an_old_version(operations, play):
     play(operations.get("l", None, None, T), got([1]))
     appended = {"token": "c1.a", "length": 2, "version": "v1.and-own"}
-    sent = play(operations.append("l", 2, T, None), appended)
+    sent = play(operations.send(writes.append(operations, "l", 2), None, T), appended)
     assert (sent.result, sent.arguments["seen"]) == (2, got([1])["version"])
-    play(operations.trim("l", 1, T, None), {"token": "c1.b", "removed": 1, "length": 1})
-    assert play(operations.delete("l", T), {"token": "t", "existed": True}).arguments["seen"] == "v1.and-own"
+    play(operations.send(writes.trim(operations, "l", 1), None, T), {"token": "c1.b", "removed": 1, "length": 1})
+    assert play(delete(operations, "l"), {"token": "t", "existed": True}).arguments["seen"] == "v1.and-own"
 
 
 def test_after_an_append_of_unknown_version_a_delete_asks_for_a_new_reading(operations, play):
     play(operations.get("l", None, None, T), got([1]))
-    play(operations.append("l", 2, T, None), {"token": "c1.a", "length": 2})
+    play(operations.send(writes.append(operations, "l", 2), None, T), {"token": "c1.a", "length": 2})
     with pytest.raises(StaleRead):
-        play(operations.delete("l", T), {"token": "t", "existed": True})
+        play(delete(operations, "l"), {"token": "t", "existed": True})
 
 
 def test_other_agents_of_a_session_are_named_in_every_request(play):
     operations = Operations({"agent": "critic"})
     assert play(operations.get("k", None, None, T), None).arguments["agent"] == "critic"
-    assert play(operations.set("k", 1, T), WROTE).arguments["agent"] == "critic"
+    assert play(set_value(operations, "k", 1), WROTE).arguments["agent"] == "critic"
 
 
 def test_what_a_blind_write_replaced_is_told(operations, play):
-    written = play(operations.set("k", 1, T), {**WROTE, "replaced": an_entry("theirs"), "siblings": 2}).result
+    written = play(set_value(operations, "k", 1), {**WROTE, "replaced": an_entry("theirs"), "siblings": 2}).result
     assert (written, written.version, written.siblings, written.behind) == ("c1.t", "v1.own", 2, False)
     assert (written.replaced.value, written.replaced.key) == ("theirs", "k")
-    assert play(operations.set("k", 1, T), WROTE).result.replaced is None
+    assert play(set_value(operations, "k", 1), WROTE).result.replaced is None
 
 
 # -- update -----------------------------------------------------------------------------------------------------
 
 
 def update(operations, function=lambda value: value, **options):
-    chosen = {"attempts": 16, "siblings": False, "default": None, "options": {}, **options}
+    chosen = {"attempts": 16, "siblings": False, "default": None, "w": None, "options": {}, **options}
     return operations.update("k", function, T, **chosen)
 
 
@@ -347,15 +359,15 @@ def test_update_goes_on_from_what_the_refusal_handed_over_then_steps_back(operat
     assert [type(step) for step in steps] == [
         Call,
         Compute,
-        Call,
+        Write,
         Compute,
-        Call,
+        Write,
         Compute,
-        Call,
+        Write,
         Pause,
         Call,
         Compute,
-        Call,
+        Write,
     ]
     assert [step.argument for step in steps if type(step) is Compute] == [1, 2, 3, 5]
 
@@ -402,7 +414,7 @@ def test_a_batch_replaces_what_it_wrote_to_a_key_that_was_absent_before(operatio
     batch.set("k", 3)
     batch.set("k", 4, seen="?")
     batch.set("k", 5, seen="v1.x")
-    assert [arguments.get("seen") for _, arguments in batch._writes] == [
+    assert [write.arguments.get("seen") for write in batch._writes] == [
         "?",
         encode_version(Version()),  # covers what the batch wrote, and nothing that was there
         encode_version(Version()),
@@ -439,4 +451,4 @@ def test_what_cannot_be_stored_is_refused_before_anything_is_sent(operations, pl
     with pytest.raises(InvalidValue):
         Batch(operations, None).append("k", {1})
     with pytest.raises(InvalidValue):
-        play(operations.set("k", 1, T, meta={"a": object()}))
+        play(set_value(operations, "k", 1, meta={"a": object()}))

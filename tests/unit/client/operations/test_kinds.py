@@ -31,7 +31,7 @@ def send(play, operations):
 
     def run(build, *arguments, reply):
         write = build(operations, *arguments)
-        return play(operations.do(write, T, None), {"token": "c1.t", **reply})
+        return play(operations.send(write, None, T), {"token": "c1.t", **reply})
 
     return run
 
@@ -319,7 +319,7 @@ def test_a_batch_knows_what_it_wrote_to_a_key_that_was_absent(operations):
     batch.discard("s", "x")
     batch.merge("m", {"f": 1})
     batch.drop("m", "f")
-    sent = [arguments.get("seen") for _, arguments in batch._writes]
+    sent = [write.arguments.get("seen") for write in batch._writes]
     assert sent == ["?", NOTHING_STORED, NOTHING_STORED, "?", NOTHING_STORED]
 
 

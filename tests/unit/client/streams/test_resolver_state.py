@@ -49,8 +49,8 @@ def request_of(frame: bytes) -> list[Any]:
 
 def call_of(conflict: Conflict, answer: object) -> tuple[str, dict[str, Any]]:
     """The request that an answer becomes."""
-    call = next(answering(Operations(), conflict, answer, 1.0))
-    return call.operation, call.arguments  # type: ignore[union-attr]
+    call = answering(Operations(), conflict, answer, 1.0)
+    return call.operation, call.arguments
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def texts(context):
 
 
 @pytest.fixture
-def run(play):
+def run(reply_to):
     """Run a plan against a document; ``refuse`` throws instead of carrying out a write."""
 
     def go(plan, document, refuse=None, name="d1"):
@@ -63,11 +63,11 @@ def run(play):
         try:
             while True:
                 if step.operation == "text_read":
-                    step = plan.send(document.read(step.arguments, name) if document else None)
+                    step = reply_to(plan, step, document.read(step.arguments, name) if document else None)
                 elif refuse is not None:
-                    step = plan.throw(refuse)
+                    step = reply_to(plan, step, refuse)
                 else:
-                    step = plan.send(document.take(step.arguments, name))
+                    step = reply_to(plan, step, document.take(step.arguments, name))
         except StopIteration as done:
             return done.value
 

@@ -1,0 +1,89 @@
+"""What all methods of the asyncio client stand on: a session, and how it runs a plan."""
+
+from __future__ import annotations
+
+from asyncio import sleep
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from crdtsync.client.protocol.steps import Call, Compute, Plan, Step, limit_s, unfit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from crdtsync.client.aio.connection import AsyncConnection
+    from crdtsync.client.operations.keys import Operations
+    from crdtsync.client.session.request_context import Arguments, Write, WriteConcern
+    from crdtsync.client.values.durations import Seconds
+
+T = TypeVar("T")
+
+
+class AsyncMethods:
+    """A part of a session."""
+
+    timeout_s: float
+    _connection: AsyncConnection
+    _operations: Operations
+    _overrides: Arguments
+
+    async def run(self, plan: Plan[T], timeout_s: float) -> T:
+        """Do what a plan says; its result. For the other parts of this library.
+
+        The time limit is for what happens before, between and after runs of the caller's function, each time anew.
+        """
+        deadline = monotonic() + timeout_s
+        if isinstance(plan, Call):
+            return await self._call(plan, deadline)
+        step: Step | None = None
+        try:
+            step = next(plan)
+            while True:
+                try:
+                    outcome = await self._do(step, deadline)
+                    if type(step) is Compute:
+                        deadline = monotonic() + timeout_s  # the time that the caller's function took is the caller's
+                except BaseException as error:  # noqa: BLE001  # the plan tidies up and raises it again
+                    step = plan.throw(error)
+                else:
+                    step = plan.send(outcome)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        except KeyError as missing:
+            if not isinstance(step, Call):  # the caller's own function, or value
+                raise
+            raise unfit(step, missing) from missing
+
+    async def _do(self, step: Step, deadline: float) -> Any:  # Any: see Steps
+        if isinstance(step, Call):
+            return await self._call(step, deadline)
+        if type(step) is Compute:
+            return await self._compute(step)
+        await sleep(step.seconds)  # type: ignore[union-attr]  # what is left is a Pause
+        return None
+
+    async def _call(self, call: Call[T], deadline: float) -> T:
+        pending = await self._connection.call(call, deadline)
+        result = call.outcome(pending.result, pending.error)
+        if call.is_write and self._connection.mirrors:
+            await self._show_in_mirrors(call.arguments, pending.result["token"], deadline)
+        return result
+
+    async def _compute(self, step: Compute) -> Any:
+        raise NotImplementedError
+
+    async def _show_in_mirrors(self, arguments: Arguments, token: Any, deadline: float) -> None:
+        raise NotImplementedError
+
+    async def _ask(self, name: str, arguments: Arguments, timeout: Seconds | None) -> dict[str, Any]:
+        """One request that is answered with a map."""
+        return await self._ask_for(dict, name, arguments, timeout)
+
+    async def _ask_for(self, result: Callable[[Any], T], name: str, arguments: Arguments, timeout: Seconds | None) -> T:
+        """One request; ``result`` makes of its reply what the caller gets."""
+        return await self.run(self._operations.call(name, arguments, result), limit_s(timeout, self.timeout_s))
+
+    async def _write(self, write: Write[T], w: WriteConcern, timeout: Seconds | None) -> T:
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.send(write, w, timeout_s), timeout_s)
