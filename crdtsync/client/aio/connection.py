@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from crdtsync.client.aio.receive_buffer import Receiver
 from crdtsync.client.aio.stream import HELLO_TIMEOUT_S
 from crdtsync.client.protocol.address import unavailable
 from crdtsync.client.protocol.backoff import Backoff
 from crdtsync.client.protocol.frames import HELLO_ID, FrameReader, encode_hello
-from crdtsync.client.protocol.in_flight import WRITES_MAX, InFlight, Pending, closed, timed_out
+from crdtsync.client.protocol.in_flight import WAIT_GRACE_S, WRITES_MAX, InFlight, Pending, closed, timed_out
 from crdtsync.client.protocol.seen_point import Horizon
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, from_wire
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from crdtsync.client.aio.mirror import AsyncMirror
     from crdtsync.client.protocol.frames import Message
-    from crdtsync.client.protocol.steps import Call
 
 _TIMER_STEP_S = 0.005
 """Deadlines are checked no more often than this."""
@@ -128,13 +127,13 @@ class AsyncConnection:
             if not self._was_attached:
                 await self._attach(monotonic() + timeout_s)
 
-    async def call(self, call: Call[Any], deadline: float) -> Pending:
+    async def ask(self, pending: Pending, deadline: float, *, is_write: bool) -> None:
         """Send a request and wait until it is done; ``deadline`` is a time of ``time.monotonic``.
 
         :raises Timeout: the deadline came before it was sent.
         """
-        pending = Pending(call.operation, call.arguments, deadline, waits=call.waits)
-        is_write = call.is_write
+        pending.limit = deadline
+        pending.deadline = deadline + WAIT_GRACE_S if pending.waits else deadline
         if not self._was_attached:
             await self.attach(deadline - monotonic())
         try:
@@ -146,7 +145,6 @@ class AsyncConnection:
             if not pending.done:
                 self._table.abandon(pending)
                 self._room.set()
-        return pending
 
     def close(self) -> None:
         """End the connection; requests in flight fail."""

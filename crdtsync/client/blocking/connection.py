@@ -13,13 +13,13 @@ from __future__ import annotations
 import os
 from threading import TIMEOUT_MAX, Condition, Lock
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from crdtsync.client.blocking.stream import Channel, dial
 from crdtsync.client.protocol.backoff import Backoff
 from crdtsync.client.protocol.fork import restart_in_children
 from crdtsync.client.protocol.frames import FrameReader, encode_hello
-from crdtsync.client.protocol.in_flight import WRITES_MAX, InFlight, Pending, closed, timed_out
+from crdtsync.client.protocol.in_flight import WAIT_GRACE_S, WRITES_MAX, InFlight, Pending, closed, timed_out
 from crdtsync.client.protocol.seen_point import Horizon
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from crdtsync.client.blocking.mirror import Mirror
-    from crdtsync.client.protocol.steps import Call
 
 
 class _Torn(FrameReader):
@@ -79,17 +78,17 @@ class Connection:
         self.horizon.restart()
         self._start()
 
-    def call(self, call: Call[Any], deadline: float) -> Pending:
+    def ask(self, pending: Pending, deadline: float, *, is_write: bool) -> None:
         """Send a request and wait until it is done; ``deadline`` is a time of ``time.monotonic``.
 
         :raises Timeout: the deadline came first.
         """
-        pending = Pending(call.operation, call.arguments, deadline, waits=call.waits)
-        is_write = call.is_write
+        pending.limit = deadline
+        pending.deadline = deadline + WAIT_GRACE_S if pending.waits else deadline
         try:
             if self._send_alone(pending, is_write=is_write):
                 self._lead(pending)
-                return pending
+                return
             while not self._send(pending, is_write=is_write):
                 self._wait_for_room(pending)
             while not pending.done:
@@ -106,7 +105,6 @@ class Connection:
             except BaseException:  # a signal handler's, halfway: whoever stayed the leader would hold up all others
                 self._leave(pending)
                 raise
-        return pending
 
     def attach(self, deadline: float) -> None:
         """Connect, introduce ourselves and send what is in flight.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crdtsync.client.session.read_memory import NOTHING_STORED, READ_LONG_AGO
-from crdtsync.client.session.request_context import ALWAYS, Condition, Write, add_conditions, add_options
+from crdtsync.client.session.request_context import ALWAYS, Condition, Growth, Write, add_conditions, add_options
 from crdtsync.client.values.encoding import encode, encode_fields
 from crdtsync.client.values.write_result import Written
 from crdtsync.errors import InvalidRequest, InvalidValue
@@ -73,7 +73,7 @@ def append(context: Context, key: str, value: object) -> Write[int]:
         return int(reply["length"])
 
     arguments = context.growth_arguments(key, {"value": encode(value)})
-    return Write(context, "append", arguments, learn, is_growth=True)
+    return Growth(context, "append", arguments, learn)
 
 
 def trim(context: Context, key: str, keep: int) -> Write[int]:
@@ -91,7 +91,7 @@ def incr(context: Context, key: str, n: object) -> Write[int]:
         context.learn_growth(key, reply, is_batched=is_batched)
         return int(reply["value"])
 
-    return Write(context, "incr", context.growth_arguments(key, {"by": n}), learn, is_growth=True)
+    return Growth(context, "incr", context.growth_arguments(key, {"by": n}), learn)
 
 
 def reset(context: Context, key: str, if_version: str | None) -> Write[int]:
@@ -104,7 +104,7 @@ def reset(context: Context, key: str, if_version: str | None) -> Write[int]:
         context.learn_growth(key, reply, is_batched=is_batched)
         return int(reply["value"] or 0)
 
-    return Write(context, "reset", arguments, learn, waits=if_version is not None, is_growth=True)
+    return Growth(context, "reset", arguments, learn, waits=if_version is not None)
 
 
 def add(context: Context, key: str, value: object) -> Write[bool]:
@@ -114,7 +114,7 @@ def add(context: Context, key: str, value: object) -> Write[bool]:
         context.learn_growth(key, reply, is_batched=is_batched)
         return bool(reply["added"])
 
-    return Write(context, "add", context.growth_arguments(key, {"value": encode(value)}), learn, is_growth=True)
+    return Growth(context, "add", context.growth_arguments(key, {"value": encode(value)}), learn)
 
 
 def discard(context: Context, key: str, value: object, seen: Seen) -> Write[bool]:

@@ -7,11 +7,11 @@ database.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.protocol.frames import ERROR, HELLO_ID, POINT, encode_request
 from crdtsync.client.protocol.seen_point import Horizon
-from crdtsync.client.protocol.steps import WAIT_GRACE_S
 from crdtsync.errors import (
     CrdtSyncError,
     DaemonUnavailable,
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from crdtsync.client.protocol.frames import Message
 
+WAIT_GRACE_S = 2.0
+"""How much longer than the daemon a client waits for the daemon's own timeout error, which knows more."""
 WRITES_MAX = 1024
 """Writes in flight at a time; also how many of a client's writes the daemon remembers."""
 
@@ -34,14 +36,16 @@ class Pending:
     """One request on its way: filled in when its answer, or the reason that there will be none, is known."""
 
     __slots__ = (
-        "arguments", "deadline", "done", "error", "id", "limit", "number", "operation", "result", "sent", "waker"
+        "arguments", "deadline", "done", "error", "id", "limit", "number", "operation", "result", "sent", "waits",
+        "waker",
     )  # fmt: skip
 
-    def __init__(self, operation: str, arguments: dict[str, object], limit: float, *, waits: bool = False) -> None:
+    def __init__(self, operation: str, arguments: dict[str, object], *, waits: bool = False) -> None:
         self.operation = operation
         self.arguments = arguments
-        self.limit = limit  # when the caller's time is over
-        self.deadline = limit + WAIT_GRACE_S if waits else limit
+        self.waits = waits  # the daemon itself ends it at its `timeout`, with a better error than ours
+        self.limit = inf  # when the caller's time is over
+        self.deadline = inf  # when it is given up
         self.id = 0
         self.number = 0  # of a write; 0 for all else
         self.sent = False
@@ -49,6 +53,12 @@ class Pending:
         self.result: Any = None  # the reply's shape depends on the operation
         self.error: CrdtSyncError | None = None
         self.waker: Any = None  # what the client that drives this table waits on
+
+    def outcome(self) -> Any:
+        """The result, or raise."""
+        if self.error is not None:
+            raise self.error
+        return self.result
 
 
 class InFlight:

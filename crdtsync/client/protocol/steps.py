@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from crdtsync.client.protocol.in_flight import Pending
 from crdtsync.client.values.durations import Seconds, seconds
 from crdtsync.errors import CrdtSyncError, InvalidEncoding
 
@@ -31,14 +32,13 @@ class Author(Protocol):
         """A request with these arguments failed."""
 
 
-class Call(Generic[T]):
+class Call(Pending, Generic[T]):
     """A request to the daemon, and what its reply means: a plan by itself, or a step of one.
 
-    ``learn`` makes of the reply what the caller gets; without it that is the reply. ``waits``: the daemon itself ends
-    it at its ``timeout`` argument, with a better error than ours.
+    ``learn`` makes of the reply what the caller gets; without it that is the reply.
     """
 
-    __slots__ = ("arguments", "author", "learn", "operation", "waits")
+    __slots__ = ("author", "learn")
 
     is_write: ClassVar[bool] = False
 
@@ -51,32 +51,30 @@ class Call(Generic[T]):
         *,
         waits: bool = False,
     ) -> None:
+        Pending.__init__(self, operation, arguments, waits=waits)
         self.author = author
-        self.operation = operation
-        self.arguments = arguments
         self.learn = learn
-        self.waits = waits
 
     def __iter__(self) -> Generator[Step, Any, T]:
         """As a step: ``result = yield from call``."""
         result: T = yield self
         return result
 
-    def outcome(self, reply: Any, error: CrdtSyncError | None) -> T:
-        """The result, once there is a reply or an error. The author learns from both.
+    def outcome(self) -> T:
+        """What the caller gets once it is done, or raise. The author learns from it either way.
 
         :raises InvalidEncoding: the reply lacks something.
         """
         try:
-            if error is None:
-                return self._result(reply)
-            self.author.learn_refusal(self.arguments, error)
+            if self.error is None:
+                return self._understood()
+            self.author.learn_refusal(self.arguments, self.error)
         except KeyError as missing:
             raise unfit(self, missing) from missing
-        raise error
+        raise self.error
 
-    def _result(self, reply: Any) -> T:
-        result: T = reply if self.learn is None else self.learn(reply)
+    def _understood(self) -> T:
+        result: T = self.result if self.learn is None else self.learn(self.result)
         return result
 
 
@@ -103,9 +101,6 @@ Step = Call[Any] | Pause | Compute
 Steps = Generator[Step, Any, T]
 """What is sent in depends on the step: what a Call made of its reply, or what the caller's function returned."""
 Plan = Call[T] | Steps[T]
-
-WAIT_GRACE_S = 2.0
-"""How much longer than the daemon a client waits for the daemon's own timeout error, which knows more."""
 
 
 def limit_s(timeout: Seconds | None, default_s: float) -> float:

@@ -36,15 +36,15 @@ class Context:
     def __init__(self, overrides: Arguments | None = None, horizon: Horizon | None = None) -> None:
         self.memory = ReadMemory()
         self.horizon = horizon or Horizon()
-        self._token_written: str | None = None  # by the newest operation, if that was a write
+        self.token_written: str | None = None  # by the newest operation, if that was a write
         self._told: str | None = None  # the version in the reply before, in a batch
         self._overrides = overrides or {}  # `agent` and `space`, where they differ from the connection's hello
 
     @property
     def last_token(self) -> str | None:
         """The token of the newest operation: of a write that write's, of a read that of all that it was shown."""
-        if self._token_written is not None:
-            return self._token_written
+        if self.token_written is not None:
+            return self.token_written
         return self.point
 
     @property
@@ -72,15 +72,17 @@ class Context:
         learn: Callable[[Any], T] | None = None,
     ) -> Call[T]:
         """A read, which waits until the daemon holds ``after``."""
-        self._token_written = None
+        self.token_written = None
         if after is not None:
             arguments["after"] = after
             arguments["timeout"] = milliseconds(timeout_s)
-        return self.call(operation, arguments, learn, waits=after is not None)
+        if self._overrides:
+            arguments.update(self._overrides)
+        return Call(self, operation, arguments, learn, waits=after is not None)
 
     def send(self, write: Write[T], w: WriteConcern, timeout_s: float) -> Write[T]:
         """The same write, as a request of its own."""
-        self._token_written = None
+        self.token_written = None
         arguments = write.arguments
         if w is not None and (w != 1 or type(w) is not int):  # True equals 1: the daemon refuses it
             arguments["w"] = w
@@ -102,7 +104,8 @@ class Context:
         A condition is itself a statement of what was seen, so it stands in for what the session remembers.
         """
         informed = if_version is not None or if_absent
-        add_conditions(arguments, if_version, if_absent)
+        if informed:
+            add_conditions(arguments, if_version, if_absent)
         if isinstance(seen, str):
             arguments["seen"] = seen
             if not informed:
@@ -160,10 +163,6 @@ class Context:
         self.memory.read(key, entry.version)
         return entry
 
-    def learn_token(self, token: str) -> None:
-        """A write was done."""
-        self._token_written = token
-
     def learn_refusal(self, arguments: Arguments, refusal: CrdtSyncError) -> None:
         """A read was refused for its read policy, or a write for what it found: what that hands over counts as read."""
         if isinstance(refusal, Unresolved) and refusal.current is not None:
@@ -195,33 +194,25 @@ class Write(Call[T]):
     """One write: sent alone, or in a batch.
 
     ``learn`` makes of its reply, its token and whether it was part of a batch what the caller gets; the session
-    remembers what it told. ``waits``: the daemon may wait before it does it. ``is_growth``: ``seen`` is there only to
-    be told the version with the new part.
+    remembers what it told. ``waits``: the daemon may wait before it does it.
     """
 
-    __slots__ = ("is_growth",)
+    __slots__ = ()
 
     is_write: ClassVar[bool] = True
     author: Context
     learn: Callable[[Any, str, bool], T]
 
-    def __init__(
-        self,
-        context: Context,
-        operation: str,
-        arguments: Arguments,
-        learn: Callable[[Any, str, bool], T],
-        *,
-        waits: bool = False,
-        is_growth: bool = False,
-    ) -> None:
-        super().__init__(context, operation, arguments, learn, waits=waits)
-        self.is_growth = is_growth
+    def _understood(self) -> T:
+        token = self.result["token"]
+        self.author.token_written = token
+        return self.learn(self.result, token, False)
 
-    def _result(self, reply: Any) -> T:
-        token = reply["token"]
-        self.author.learn_token(token)
-        return self.learn(reply, token, False)
+
+class Growth(Write[T]):
+    """A write that adds a part to what is there: its ``seen`` only asks for the version that has the new part too."""
+
+    __slots__ = ()
 
 
 class Condition(NamedTuple):

@@ -146,9 +146,11 @@ def go_on(plan: Any, step: Any, reply: Any) -> Any:
     """A plan's next step, after ``reply`` to this one: what the daemon says, or an exception."""
     try:
         if isinstance(step, Call) and not isinstance(reply, BaseException):
-            reply = step.outcome(reply, None)
+            step.result = reply
+            reply = step.outcome()
         elif isinstance(step, Call) and isinstance(reply, CrdtSyncError):
-            step.outcome(None, reply)
+            step.error = reply
+            step.outcome()
         elif isinstance(reply, BaseException):
             raise reply
     except BaseException as error:  # noqa: BLE001  # the plan's to handle

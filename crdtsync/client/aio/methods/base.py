@@ -64,10 +64,11 @@ class AsyncMethods:
         return None
 
     async def _call(self, call: Call[T], deadline: float) -> T:
-        pending = await self._connection.call(call, deadline)
-        result = call.outcome(pending.result, pending.error)
-        if call.is_write and self._connection.mirrors:
-            await self._show_in_mirrors(call.arguments, pending.result["token"], deadline)
+        connection = self._connection
+        await connection.ask(call, deadline, is_write=call.is_write)
+        result = call.outcome()
+        if call.is_write and connection.mirrors:
+            await self._show_in_mirrors(call.arguments, call.result["token"], deadline)
         return result
 
     async def _compute(self, step: Compute) -> Any:
@@ -86,4 +87,4 @@ class AsyncMethods:
 
     async def _write(self, write: Write[T], w: WriteConcern, timeout: Seconds | None) -> T:
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.send(write, w, timeout_s), timeout_s)
+        return await self._call(self._operations.send(write, w, timeout_s), monotonic() + timeout_s)

@@ -65,10 +65,11 @@ class Methods:
         return None
 
     def _call(self, call: Call[T], deadline: float) -> T:
-        pending = self._connection.call(call, deadline)
-        result = call.outcome(pending.result, pending.error)
-        if call.is_write and self._connection.mirrors:
-            self._show_in_mirrors(call.arguments, pending.result["token"], deadline)
+        connection = self._connection
+        connection.ask(call, deadline, is_write=call.is_write)
+        result = call.outcome()
+        if call.is_write and connection.mirrors:
+            self._show_in_mirrors(call.arguments, call.result["token"], deadline)
         return result
 
     def _compute(self, step: Compute) -> Any:
@@ -87,4 +88,4 @@ class Methods:
 
     def _write(self, write: Write[T], w: WriteConcern, timeout: Seconds | None) -> T:
         timeout_s = limit_s(timeout, self.timeout_s)
-        return self.run(self._operations.send(write, w, timeout_s), timeout_s)
+        return self._call(self._operations.send(write, w, timeout_s), monotonic() + timeout_s)

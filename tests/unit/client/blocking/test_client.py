@@ -624,12 +624,12 @@ def test_an_update_still_ends_in_time_when_the_daemon_does_not_answer(connect):
 def test_who_has_the_connection_alone_reads_it_too_and_nobody_else_does(connect):
     """While one sends as the reader, nobody reads: so there must be no reply on its way that another waits for."""
     connection = connect(lambda peer: peer.greet())._connection
-    of_another = Pending("get", {"key": "k"}, float("inf"))
+    of_another = Pending("get", {"key": "k"})
     connection._table.admit(of_another, is_write=False)
-    assert not connection._send_alone(Pending("get", {"key": "k"}, float("inf")), is_write=False)
+    assert not connection._send_alone(Pending("get", {"key": "k"}), is_write=False)
     connection._table.abandon(of_another)
-    alone = Pending("get", {"key": "k"}, float("inf"))
+    alone = Pending("get", {"key": "k"})
     assert connection._send_alone(alone, is_write=False)
     connection._table.abandon(alone)
-    assert not connection._send_alone(Pending("get", {"key": "k"}, float("inf")), is_write=False)
+    assert not connection._send_alone(Pending("get", {"key": "k"}), is_write=False)
     connection._leave(alone)

@@ -9,14 +9,8 @@ from crdtsync.errors import CrdtSyncError, InvalidEncoding, OutcomeUnknown, Refu
 ONE, OTHER = {"database": b"1" * 16}, {"database": b"2" * 16}
 
 
-def outcome(pending):
-    if pending.error is not None:
-        raise pending.error
-    return pending.result
-
-
 def enter(table: InFlight, *, write: bool = False, sent: bool = True) -> Pending:
-    pending = Pending("set" if write else "get", {"key": "k"}, 1.0)
+    pending = Pending("set" if write else "get", {"key": "k"})
     table.admit(pending, is_write=write)
     pending.sent = sent
     return pending
@@ -40,9 +34,9 @@ def test_replies_find_their_requests_in_any_order():
     first, second = enter(table), enter(table)
     assert table.deliver((second.id, 0, "two")) is second
     assert table.deliver((first.id, 1, {"code": "refused", "message": "no"})) is first
-    assert outcome(second) == "two"
+    assert second.outcome() == "two"
     with pytest.raises(Refused, match="no"):
-        outcome(first)
+        first.outcome()
     assert not table.pending
 
 
@@ -57,7 +51,7 @@ def test_the_answer_to_an_abandoned_request_is_dropped():
 def test_what_cannot_be_encoded_leaves_no_trace():
     table = InFlight()
     with pytest.raises(CrdtSyncError):
-        table.admit(Pending("set", {"key": "\ud800"}, 1.0), is_write=True)
+        table.admit(Pending("set", {"key": "\ud800"}), is_write=True)
     assert (table.pending, table.writes) == ({}, 0)
     assert enter(table, write=True).number == 1
 
@@ -83,7 +77,7 @@ def test_at_another_database_nobody_knows_what_became_of_a_write():
     sent, read, unsent = enter(table, write=True), enter(table), enter(table, write=True, sent=False)
     assert table.resume(OTHER) == [sent]
     with pytest.raises(OutcomeUnknown, match="another database"):
-        outcome(sent)
+        sent.outcome()
     assert [request_id for request_id, _ in replayed(table)] == [read.id, unsent.id]
     assert table.resume(OTHER) == []
 
@@ -96,7 +90,7 @@ def test_a_write_older_than_the_daemon_remembers_is_not_sent_again():
         table.deliver((enter(table, write=True).id, 0, None))
     assert table.resume(ONE) == [oldest]
     with pytest.raises(OutcomeUnknown):
-        outcome(oldest)
+        oldest.outcome()
     assert [request_id for request_id, _ in replayed(table)] == [kept.id]
 
 

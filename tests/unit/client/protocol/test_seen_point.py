@@ -127,7 +127,7 @@ def test_an_answer_that_was_on_its_way_meanwhile_says_nothing_of_what_was_watche
     """Only what is asked after that is told by who has shown it already."""
     table = InFlight()
     table.resume(HELLO)
-    requests = [Pending("get", {"key": "k"}, float("inf")) for _ in range(2)]
+    requests = [Pending("get", {"key": "k"}) for _ in range(2)]
     table.admit(requests[0], is_write=False)
     table.horizon.watched(None, 1, token(a=9))
     assert vector(table.horizon.token()) == {"a": 9}
@@ -154,10 +154,10 @@ def test_what_is_no_token_is_refused_at_once():
 def test_requests_in_flight_are_sent_again_with_what_they_need():
     table = InFlight()
     table.resume(HELLO)
-    pending = Pending("get", {"key": "k"}, float("inf"))
+    pending = Pending("get", {"key": "k"})
     table.admit(pending, is_write=False)
     assert table.deliver((pending.id, POINT, ["default", token(a=4)])) is None
-    later = Pending("get", {"key": "j"}, float("inf"))
+    later = Pending("get", {"key": "j"})
     table.admit(later, is_write=False)
     table.deliver((pending.id, 0, None))
     table.resume(HELLO)
