@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 FOLDERS = {"crdtsync/client/aio/methods": "crdtsync/client/blocking/methods"}
-FILES: dict[str, str] = {}
+FILES = {"crdtsync/client/aio/text.py": "crdtsync/client/blocking/text.py"}
 
 RULES = [
     (r"\n *\n +Under asyncio,.*?(?=\n *\n|\n? *\"\"\"\n)", ""),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet, WeakValueDictionary
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     import os
 
     from crdtsync.client.aio.text import AsyncText
+    from crdtsync.client.aio.text_lock import AsyncTextLock
     from crdtsync.client.aio.watch import AsyncWatch
     from crdtsync.client.session.request_context import Arguments
     from crdtsync.client.text.operations import TextOperations
@@ -63,7 +63,7 @@ class AsyncSession(
         self._overrides = overrides
         self._operations = Operations(overrides, connection.horizon)
         self._texts: TextOperations | None = None
-        self._text_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._text_locks: WeakValueDictionary[str, AsyncTextLock] = WeakValueDictionary()
         self._watches: WeakSet[AsyncWatch] = WeakSet()
 
     # -- texts, watches, sessions -------------------------------------------------------------------------------
@@ -71,11 +71,12 @@ class AsyncSession(
     def text(self, key: str) -> AsyncText:
         """A handle on the text at ``key``. Nothing is sent yet."""
         from crdtsync.client.aio.text import AsyncText
+        from crdtsync.client.aio.text_lock import AsyncTextLock
         from crdtsync.client.text.operations import TextOperations
 
         if self._texts is None:
             self._texts = TextOperations(self._operations)
-        return AsyncText(self, self._texts, key, self._text_locks.setdefault(key, asyncio.Lock()))
+        return AsyncText(self, self._texts, key, self._text_locks.setdefault(key, AsyncTextLock()))
 
     def watch(self, prefix: str = "", *, after: str | None = None, timeout: Seconds | None = None) -> AsyncWatch:
         """Iterate with ``async for`` over changes by prefix; see :meth:`Client.watch`.

@@ -1,19 +1,18 @@
-"""A handle on one text, for asyncio."""
+"""A handle on one text, for the asyncio client."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from crdtsync.client.aio.connection import time_limit
 from crdtsync.client.protocol.steps import Plan, limit_s
 from crdtsync.client.session.request_context import Condition
 from crdtsync.errors import Timeout
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import AsyncIterator
 
     from crdtsync.client.aio.client import AsyncSession
+    from crdtsync.client.aio.text_lock import AsyncTextLock
     from crdtsync.client.session.request_context import WriteConcern
     from crdtsync.client.text.operations import TextOperations
     from crdtsync.client.values.durations import Seconds
@@ -24,12 +23,16 @@ T = TypeVar("T")
 
 
 class AsyncText:
-    """One text; the twin of :class:`Text`, which describes it.
+    """One text. Positions are Unicode code points in the text as this session last read it; edits of others in
+    between move them.
 
-    ``lock`` is shared by a session's handles.
+    A session that has not read the text yet reads it before its first edit. Edits are on disk on return; one that
+    changes nothing is none. ``if_version`` and ``if_absent`` as for :meth:`~crdtsync.client.AsyncClient.set`.
+
+    An editor that holds its own Yjs document uses :meth:`updates` and :meth:`apply` instead of the other methods.
     """
 
-    def __init__(self, session: AsyncSession, operations: TextOperations, key: str, lock: asyncio.Lock) -> None:
+    def __init__(self, session: AsyncSession, operations: TextOperations, key: str, lock: AsyncTextLock) -> None:
         self.key = key
         self.document: str | None = None
         """The Yjs document that :meth:`updates` last gave edits of; :meth:`apply` sends to it."""
@@ -38,7 +41,10 @@ class AsyncText:
         self._lock = lock
 
     async def read(self, *, after: str | None = None, timeout: Seconds | None = None) -> str:
-        """The text now, empty if there is none; see :meth:`Text.read`."""
+        """The text now, empty if there is none.
+
+        With ``after`` (a token) it waits until this daemon holds what that names.
+        """
         timeout_s = self._limit_s(timeout)
         return await self._run(self._operations.read(self.key, after, timeout_s), timeout_s)
 
@@ -52,7 +58,10 @@ class AsyncText:
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> Written:
-        """Insert ``text`` before ``position``; see :meth:`Text.insert`."""
+        """Insert ``text`` before the character at ``position``; returns the token.
+
+        :raises StaleRead: this session read the text so long ago that it no longer knows what ``position`` meant.
+        """
         timeout_s = self._limit_s(timeout)
         return await self._run(
             self._operations.insert(self.key, position, text, w, timeout_s, Condition(if_version, if_absent)), timeout_s
@@ -67,7 +76,7 @@ class AsyncText:
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> Written:
-        """Delete ``length`` characters from ``position`` on; see :meth:`Text.delete`."""
+        """Delete ``length`` characters from ``position`` on; returns the token. Raises as :meth:`insert`."""
         timeout_s = self._limit_s(timeout)
         return await self._run(
             self._operations.delete(self.key, position, length, w, timeout_s, Condition(if_version)), timeout_s
@@ -82,14 +91,24 @@ class AsyncText:
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> Written:
-        """Turn the text into ``whole`` by small edits; see :meth:`Text.set`."""
+        """Turn the text as this session last read it into ``whole``, by small edits; returns the token. Raises as
+        :meth:`insert`.
+
+        Edits that others made since then stay.
+        """
         timeout_s = self._limit_s(timeout)
         return await self._run(
             self._operations.set(self.key, whole, w, timeout_s, Condition(if_version, if_absent)), timeout_s
         )
 
     async def compact(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
-        """Store the text anew without its past; see :meth:`Text.compact`."""
+        """Store the text anew without the past that its edits have left behind, and return the token.
+
+        What it says stays as it is. What others edit meanwhile, on the old document, is brought over. The result's
+        ``bytes_before`` and ``bytes_after`` tell what it was worth.
+
+        :raises InvalidRequest: there is no such text.
+        """
         timeout_s = self._limit_s(timeout)
         return await self._run(self._operations.compact(self.key, w, timeout_s), timeout_s)
 
@@ -102,7 +121,11 @@ class AsyncText:
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> Written:
-        """Send a Yjs update of an editor's own document; see :meth:`Text.apply`."""
+        """Send a Yjs update (v1) of an editor's own document, whose text is named ``text``; returns the token.
+
+        It goes to the document that this handle's :meth:`updates` showed, else to the one that is there now, else it
+        makes the text.
+        """
         timeout_s = self._limit_s(timeout)
         session = self._session
         if self.document is None:
@@ -115,7 +138,11 @@ class AsyncText:
         return written
 
     async def updates(self, *, after: str | None = None, timeout: Seconds | None = None) -> AsyncIterator[TextUpdate]:
-        """The edits that ``after`` does not cover, in causal order; see :meth:`Text.updates`."""
+        """The edits so far that ``after`` (a token) does not cover, all of them without it, in causal order; does
+        not wait for more.
+
+        ``timeout`` is for each page of them. Go on later with ``after`` set to the last one's ``token``.
+        """
         timeout_s = self._limit_s(timeout)
         more = True
         while more:
@@ -129,13 +156,8 @@ class AsyncText:
         return limit_s(timeout, self._session.timeout_s)
 
     async def _run(self, plan: Plan[T], timeout_s: float) -> T:
-        try:
-            async with time_limit(timeout_s):
-                await self._lock.acquire()
-        except TimeoutError:
-            raise Timeout(
-                f"other edits of {self.key!r} by this session took all the time; this one was not sent"
-            ) from None
+        if not await self._lock.acquire(timeout_s):
+            raise Timeout(f"other edits of {self.key!r} by this session took all the time; this one was not sent")
         try:
             return await self._session.run(plan, timeout_s)
         finally:

@@ -30,7 +30,8 @@ from crdtsync.errors import CrdtSyncError
 if TYPE_CHECKING:
     import os
 
-    from crdtsync.client.blocking.text import Text, TextLock
+    from crdtsync.client.blocking.text import Text
+    from crdtsync.client.blocking.text_lock import TextLock
     from crdtsync.client.blocking.watch import Watch
     from crdtsync.client.session.request_context import Arguments
     from crdtsync.client.text.operations import TextOperations
@@ -77,7 +78,8 @@ class Session(
 
     def text(self, key: str) -> Text:
         """A handle on the text at ``key``. Nothing is sent yet."""
-        from crdtsync.client.blocking.text import Text, TextLock
+        from crdtsync.client.blocking.text import Text
+        from crdtsync.client.blocking.text_lock import TextLock
         from crdtsync.client.text.operations import TextOperations
 
         with self._text_lock:
