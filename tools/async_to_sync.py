@@ -20,7 +20,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 FOLDERS = {"crdtsync/client/aio/methods": "crdtsync/client/blocking/methods"}
-FILES = {"crdtsync/client/aio/text.py": "crdtsync/client/blocking/text.py"}
+FILES = {
+    "crdtsync/client/aio/text.py": "crdtsync/client/blocking/text.py",
+    "tests/unit/client/aio/test_requests.py": "tests/unit/client/blocking/test_requests.py",
+}
 
 RULES = [
     (r"\n *\n +Under asyncio,.*?(?=\n *\n|\n? *\"\"\"\n)", ""),

@@ -1,16 +1,14 @@
-"""The asyncio client against a daemon that misbehaves as a real one cannot be made to; on both event loops."""
+"""The asyncio client's tasks, against a daemon that misbehaves as a real one cannot be made to; on both event loops."""
 
 import asyncio
-import contextlib
 import threading
 import time
 from unittest.mock import Mock
 
 import pytest
 
-from crdtsync import AsyncClient, CrdtSyncError, DaemonUnavailable, OutcomeUnknown, Refused, Timeout, UnknownSpace
+from crdtsync import AsyncClient, DaemonUnavailable, Timeout
 from crdtsync.causality import Writer
-from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.tokens import encode_token
 
 WROTE = {"token": "c1.t", "version": "v1.own", "siblings": 0, "replaced": None, "behind": False}
@@ -29,21 +27,6 @@ async def connect(daemon):
     yield make
     for client in clients:
         await client.close()
-
-
-async def test_a_refused_hello_is_raised_at_once(connect):
-    def scene(peer):
-        peer.refuse(peer.receive()[0], "unknown_space")
-
-    with pytest.raises(UnknownSpace):
-        await connect(scene)
-
-
-async def test_a_daemon_that_hangs_up_or_is_not_there_is_unavailable(connect, tmp_path):
-    with pytest.raises(DaemonUnavailable, match="see its log"):
-        await connect(lambda peer: None)
-    with pytest.raises(DaemonUnavailable, match="start crdtsyncd"):
-        await AsyncClient(tmp_path / "nothing.sock").get("k")
 
 
 async def test_it_connects_at_its_first_use(daemon):
@@ -111,86 +94,6 @@ async def test_a_cut_in_the_middle_of_a_reply_repeats_what_is_in_flight(connect)
     assert after == [(number, True) for number in before]
 
 
-async def test_at_another_database_the_outcome_is_unknown(connect):
-    def cut(peer):
-        peer.greet(b"1" * 16)
-        peer.receive()
-
-    def other(peer):
-        peer.greet(b"2" * 16)
-        peer.reply(peer.receive()[0], GOT)
-
-    client = await connect(cut, other)
-    with pytest.raises(OutcomeUnknown, match="another database"):
-        await client.set("k", 1)
-    assert await client.get("k") == 42
-
-
-async def test_after_a_daemon_would_not_have_us_the_next_request_tries_again(connect):
-    def cut(peer):
-        peer.greet()
-        peer.receive()
-
-    def refuses(peer):
-        peer.refuse(peer.receive()[0], "unknown_space")
-
-    def back(peer):
-        peer.greet()
-        peer.reply(peer.receive()[0], GOT)
-
-    client = await connect(cut, refuses, back)
-    with pytest.raises(UnknownSpace):
-        await client.get("k")
-    assert await client.get("k") == 42
-
-
-@pytest.mark.parametrize(
-    "ending", [[0, 1, {"code": "invalid_request", "message": "what is that?"}], "no message"], ids=["error", "rubbish"]
-)
-async def test_an_error_about_the_connection_fails_what_is_in_flight(connect, ending):
-    def scene(peer):
-        peer.greet()
-        peer.receive()
-        peer.send(ending)
-        peer.wait_for_end()
-
-    def back(peer):
-        peer.greet()
-        peer.reply(peer.receive()[0], GOT)
-
-    client = await connect(scene, back)
-    with pytest.raises(CrdtSyncError):
-        await client.get("k")
-    assert await client.get("k") == 42
-
-
-async def test_a_reply_of_an_older_daemon_without_a_field_says_what_to_do(connect):
-    def scene(peer):
-        peer.greet()
-        peer.reply(peer.receive()[0], {"value": b"\x2a"})
-        peer.reply(peer.receive()[0], None)
-
-    client = await connect(scene)
-    with pytest.raises(InvalidEncoding, match="'get' has no 'version': bring client and daemon"):
-        await client.get("k")
-    with pytest.raises(KeyError, match="mine"):
-        await client.update("k", lambda _: dict[str, int]()["mine"])
-
-
-async def test_a_timeout_is_kept_and_the_late_reply_ignored(connect):
-    def scene(peer):
-        peer.greet()
-        late, _, _ = peer.receive()
-        second, _, _ = peer.receive()
-        peer.reply(late, GOT)
-        peer.reply(second, {**GOT, "value": b"\x01"})
-
-    client = await connect(scene)
-    with pytest.raises(Timeout, match="may or may not"):
-        await client.set("k", 1, timeout=0.1)
-    assert await client.get("k") == 1
-
-
 async def test_what_a_daemon_lacks_it_says_later_than_its_client_has_time(connect):
     def scene(peer):
         peer.greet()
@@ -236,7 +139,7 @@ async def test_a_cancelled_task_is_forgotten(connect):
     assert await client.get("k") == 1
 
 
-async def test_without_a_daemon_requests_wait_for_it_until_their_time_is_up(connect):
+async def test_a_write_that_no_daemon_was_there_for_was_not_sent(connect):
     client = await connect(lambda peer: peer.greet())
     await asyncio.sleep(0.05)
     with pytest.raises(Timeout, match="not sent"):
@@ -292,20 +195,6 @@ async def test_update_takes_a_coroutine_function(connect):
     assert (await client.update("k", compute)).value == 7
 
 
-async def test_a_batch_that_fails_inside_sends_nothing(connect):
-    def scene(peer):
-        peer.greet()
-        request_id, operation, _ = peer.receive()
-        assert operation == "status"
-        peer.reply(request_id, {})
-
-    client = await connect(scene)
-    with contextlib.suppress(ZeroDivisionError):
-        async with client.batch() as batch:
-            batch.set("k", 1 // 0)
-    await client.status()
-
-
 # -- watch ------------------------------------------------------------------------------------------------------
 
 
@@ -319,30 +208,6 @@ def an_event(key, token):
         "version": "v1",
         "token": token,
     }
-
-
-async def test_a_watch_goes_on_where_it_was_cut_off(connect, daemon):
-    asked = []
-
-    def first(peer):
-        peer.greet()
-        request_id, _, arguments = peer.receive()
-        asked.append(arguments["after"])
-        peer.reply(request_id, {"token": "c1.0"})
-        peer.events(request_id, an_event("a", "c1.1"), an_event("b", "c1.2"))
-        peer.socket.sendall(b"\x00\x00")
-
-    def second(peer):
-        peer.greet()
-        request_id, _, arguments = peer.receive()
-        asked.append(arguments["after"])
-        peer.events(request_id, an_event("c", "c1.3"))
-        peer.wait_for_end()
-
-    client = await connect(daemon.idle, first, second)
-    async with client.watch("", after="c1.0", timeout=10) as watch:
-        assert [(await anext(watch)).key for _ in range(3)] == ["a", "b", "c"]
-    assert asked == ["c1.0", "c1.2"]
 
 
 async def test_a_watch_ends_when_it_or_the_client_is_closed(connect, daemon):
@@ -365,34 +230,6 @@ async def test_a_watch_ends_when_it_or_the_client_is_closed(connect, daemon):
         else:
             end(watch)
         assert await asyncio.wait_for(task, 10) == []
-
-
-async def test_a_watch_that_waits_too_long_says_so_and_goes_on(connect, daemon):
-    released = threading.Event()
-
-    def scene(peer):
-        peer.greet()
-        request_id, _, _ = peer.receive()
-        assert released.wait(10)
-        peer.events(request_id, an_event("a", "c1.1"))
-        peer.wait_for_end()
-
-    client = await connect(daemon.idle, scene)
-    async with client.watch(timeout=0.1) as watch:
-        with pytest.raises(Timeout, match="goes on"):
-            await anext(watch)
-        released.set()
-        assert (await watch.next(timeout=10)).key == "a"
-
-
-async def test_a_watch_that_is_refused_raises(connect, daemon):
-    def scene(peer):
-        peer.greet()
-        peer.refuse(peer.receive()[0], "not_allowed")
-
-    client = await connect(daemon.idle, scene)
-    with pytest.raises(Refused, match="not_allowed"):
-        await anext(client.watch(timeout=10))
 
 
 async def test_a_slow_consumer_holds_the_daemon_up_rather_than_filling_memory(connect, daemon):
