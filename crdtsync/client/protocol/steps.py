@@ -13,6 +13,7 @@ without one.
 from __future__ import annotations
 
 from collections.abc import Generator
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from crdtsync.client.protocol.in_flight import Pending
@@ -51,7 +52,14 @@ class Call(Pending, Generic[T]):
         *,
         waits: bool = False,
     ) -> None:
-        Pending.__init__(self, operation, arguments, waits=waits)
+        # All fields of a Pending as well, and no super(): one is made for every request, and that would cost 0.15 µs.
+        self.operation = operation
+        self.arguments = arguments
+        self.waits = waits
+        self.limit = self.deadline = inf
+        self.id = self.number = 0
+        self.sent = self.done = False
+        self.result = self.error = self.waker = None
         self.author = author
         self.learn = learn
 
@@ -67,13 +75,14 @@ class Call(Pending, Generic[T]):
         """
         try:
             if self.error is None:
-                return self._understood()
+                return self.understand()
             self.author.learn_refusal(self.arguments, self.error)
         except KeyError as missing:
             raise unfit(self, missing) from missing
         raise self.error
 
-    def _understood(self) -> T:
+    def understand(self) -> T:
+        """What the reply means to the caller."""
         result: T = self.result if self.learn is None else self.learn(self.result)
         return result
 

@@ -203,7 +203,8 @@ class Write(Call[T]):
     author: Context
     learn: Callable[[Any, str, bool], T]
 
-    def _understood(self) -> T:
+    def understand(self) -> T:
+        """Also: the session's newest operation was this write."""
         token = self.result["token"]
         self.author.token_written = token
         return self.learn(self.result, token, False)

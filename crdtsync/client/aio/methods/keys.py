@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.aio.methods.base import AsyncMethods
@@ -36,7 +37,7 @@ class AsyncKeyMethods(AsyncMethods):
         token) it waits until this daemon holds what the token names.
         """
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.get(key, default, after, timeout_s), timeout_s)
+        return await self._call(self._operations.get(key, default, after, timeout_s), monotonic() + timeout_s)
 
     async def entry(self, key: str, *, after: str | None = None, timeout: Seconds | None = None) -> Entry | None:
         """The value of ``key`` with its author, time, version and siblings; None if it is absent.

@@ -65,6 +65,7 @@ class Methods:
         return None
 
     def _call(self, call: Call[T], deadline: float) -> T:
+        """A plan of one request, for which there is no more to do than this."""
         connection = self._connection
         connection.ask(call, deadline, is_write=call.is_write)
         result = call.outcome()
@@ -84,7 +85,8 @@ class Methods:
 
     def _ask_for(self, result: Callable[[Any], T], name: str, arguments: Arguments, timeout: Seconds | None) -> T:
         """One request; ``result`` makes of its reply what the caller gets."""
-        return self.run(self._operations.call(name, arguments, result), limit_s(timeout, self.timeout_s))
+        deadline = monotonic() + limit_s(timeout, self.timeout_s)
+        return self._call(self._operations.call(name, arguments, result), deadline)
 
     def _write(self, write: Write[T], w: WriteConcern, timeout: Seconds | None) -> T:
         timeout_s = limit_s(timeout, self.timeout_s)

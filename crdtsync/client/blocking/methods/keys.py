@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.blocking.methods.base import Methods
@@ -36,7 +37,7 @@ class KeyMethods(Methods):
         token) it waits until this daemon holds what the token names.
         """
         timeout_s = limit_s(timeout, self.timeout_s)
-        return self.run(self._operations.get(key, default, after, timeout_s), timeout_s)
+        return self._call(self._operations.get(key, default, after, timeout_s), monotonic() + timeout_s)
 
     def entry(self, key: str, *, after: str | None = None, timeout: Seconds | None = None) -> Entry | None:
         """The value of ``key`` with its author, time, version and siblings; None if it is absent.
