@@ -10,7 +10,7 @@ from crdtsync.client.session.request_context import Condition, Growth, Write, se
 from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from crdtsync.client.protocol.steps import Plan
+    from crdtsync.client.protocol.steps import Steps
     from crdtsync.client.session.request_context import Context, Seen, WriteConcern
     from crdtsync.client.values.durations import Seconds
 
@@ -162,7 +162,7 @@ class Batch:
         self._written.add(key)
         self._writes.append(write)
 
-    def commit(self, timeout_s: float) -> Plan[str | None]:
+    def commit(self, timeout_s: float) -> Steps[str | None]:
         """The plan that does it; an empty batch does nothing."""
         if not self._writes:
             return None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from crdtsync.client.operations.keys import Operations
-    from crdtsync.client.protocol.steps import Plan
+    from crdtsync.client.protocol.steps import Steps
     from crdtsync.client.session.request_context import Arguments
 
 
@@ -102,7 +102,7 @@ def history(
     lost: bool,
     after: str | None,
     timeout_s: float,
-) -> Plan[History]:
+) -> Steps[History]:
     """Of one key, page by page, or of all keys with a prefix, in one answer."""
     if (key is None) == (prefix is None):
         raise InvalidRequest("history is of a key or of a prefix: give one of them")

@@ -90,7 +90,7 @@ class TextOperations:
             arguments["after"] = after
         return self._context.call("text_updates", arguments, _page_of_updates)
 
-    def compact(self, key: str, w: WriteConcern, timeout_s: float) -> Write[Written]:
+    def compact(self, key: str, w: WriteConcern, timeout_s: float) -> Steps[Written]:
         """Have the daemon store the text anew, without its past."""
 
         def learn(reply: Any, token: str, _: bool) -> Written:
@@ -101,7 +101,8 @@ class TextOperations:
             return Written(token, key, reply)
 
         arguments = self._context.growth_arguments(key, {})
-        return self._context.send(Write(self._context, "text_compact", arguments, learn), w, timeout_s)
+        write = Write(self._context, "text_compact", arguments, learn)
+        return (yield from self._context.send(write, w, timeout_s))  # a step: what was read counts when it is sent
 
     def _refresh(self, key: str, after: str | None, timeout_s: float) -> Steps[Replica]:
         replica, version = yield from self._fetch(key, self._replicas.get(key), after, timeout_s)

@@ -21,5 +21,5 @@ Modules:
 - ``daemon``: metrics, log level, backup
 - ``editors``, ``mirrors``, ``resolvers``: open an editor, a mirror, a resolver
 
-May import: all rooms of the client but ``blocking``.
+May import: all rooms of the client below the two shells.
 """

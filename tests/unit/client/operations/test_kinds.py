@@ -323,17 +323,17 @@ def test_a_batch_knows_what_it_wrote_to_a_key_that_was_absent(operations):
     assert sent == ["?", NOTHING_STORED, NOTHING_STORED, "?", NOTHING_STORED]
 
 
-def test_a_batch_adds_what_it_wrote_to_what_was_read(operations, play):
+@pytest.mark.parametrize("name, reply", [("add", {"added": True}), ("append", {"length": 1}), ("incr", {"value": 1})])
+def test_a_batch_adds_what_it_wrote_to_what_was_read(operations, play, name, reply):
     from crdtsync.causality import Dot, Writer
     from crdtsync.wire.tokens import Version, decode_version, encode_version
 
     before, mine = Dot(Writer(1), 1, 0), tuple(Dot(Writer(1), 2, n) for n in range(2))
     operations.memory.read("s", encode_version(Version((before,))))
     batch = Batch(operations, None)
-    batch.add("s", 1)
-    batch.add("s", 2)
-    version = encode_version(Version(mine))
-    reply = {"token": "c1.b", "results": [{"added": True, "version": version}] * 2}
-    played = play(batch.commit(T), reply)
+    getattr(batch, name)("s", 1)
+    getattr(batch, name)("s", 2)
+    results = [{**reply, "version": encode_version(Version(mine))}] * 2
+    played = play(batch.commit(T), {"token": "c1.b", "results": results})
     assert [arguments["seen"] for _, arguments in played.arguments["ops"]] == [NOTHING_STORED] * 2
     assert decode_version(operations.memory.seen("s")).dots == (before, *mine)
