@@ -17,7 +17,7 @@ Modules:
 - ``receive_buffer``: receiving into a buffer of one's own, which is faster than asyncio's way
 - ``stream``: one attached socket of what has a connection of its own
 - ``watch``, ``mirror``, ``resolver``, ``text``: the handles that ``watch()``, ``mirror()``, ``resolver()`` and
-  ``text()`` give
+  ``text()`` give; ``text_lock``: one edit of a text at a time
 - ``editor``: the handle of an editor; ``editor_tasks``: its background tasks, which the blocking editor uses too
 - ``methods``: the public methods, by subject
 

@@ -1,8 +1,8 @@
 """The public methods of the asyncio client, by subject: each module is one part of a session.
 
 Open first: ``keys``, with ``get`` and ``set``. A method builds a plan and runs it; what a plan does is in
-``crdtsync.client.operations``. The methods are written once, for asyncio: ``./dev generate`` makes the blocking client's
-of them.
+``crdtsync.client.operations``. The methods are written once, for asyncio: ``./dev generate`` makes those of the
+blocking client.
 
 Example: ``keys`` declares the class ``AsyncKeyMethods``, and ``AsyncSession`` in ``crdtsync.client.aio.client``
 inherits it, with those of all other modules.

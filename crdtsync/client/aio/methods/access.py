@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AsyncAccessMethods(AsyncMethods):
-    """The part of a session that says who may do what. See ``docs/rights.md``.
+    """The part of a session that says who may do what. See ``docs/how-to/rights.md``.
 
     ``who`` is ``agent:NAME``, ``uid:NUMBER``, ``gid:NUMBER``, ``socket`` (the socket's owner and group, on each host)
     or ``anyone``.

@@ -18,7 +18,7 @@ JOIN_TIMEOUT_S = 60.0
 
 
 class AsyncClusterMethods(AsyncMethods):
-    """The part of a session that begins a cluster, lets nodes in and removes them. See ``docs/clusters.md``."""
+    """The part of a session that begins a cluster, lets nodes in and removes them. See ``docs/how-to/cluster.md``."""
 
     async def cluster_init(self, *, listen: Sequence[str] = (), timeout: Seconds | None = None) -> dict[str, Any]:
         """Begin a cluster with this node as its only member, and listen on these ``HOST:PORT`` from now on.

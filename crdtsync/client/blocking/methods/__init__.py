@@ -3,8 +3,8 @@
 """The public methods of the blocking client, by subject: each module is one part of a session.
 
 Open first: ``keys``, with ``get`` and ``set``. A method builds a plan and runs it; what a plan does is in
-``crdtsync.client.operations``. The methods are written once, for asyncio: ``./dev generate`` makes the blocking client's
-of them.
+``crdtsync.client.operations``. The methods are written once, for asyncio: ``./dev generate`` makes those of the
+blocking client.
 
 Example: ``keys`` declares the class ``KeyMethods``, and ``Session`` in ``crdtsync.client.blocking.client``
 inherits it, with those of all other modules.
@@ -23,5 +23,5 @@ Modules:
 - ``daemon``: metrics, log level, backup
 - ``editors``, ``mirrors``, ``resolvers``: open an editor, a mirror, a resolver
 
-May import: all rooms of the client but ``blocking``.
+May import: all rooms of the client below the two shells.
 """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AccessMethods(Methods):
-    """The part of a session that says who may do what. See ``docs/rights.md``.
+    """The part of a session that says who may do what. See ``docs/how-to/rights.md``.
 
     ``who`` is ``agent:NAME``, ``uid:NUMBER``, ``gid:NUMBER``, ``socket`` (the socket's owner and group, on each host)
     or ``anyone``.
