@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.core.crdt.entries import Entries, Entry
-from crdtsync.wire.change import Kind
+from crdtsync.core.kinds.registry import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,6 +46,4 @@ def is_conflicting(entries: Entries, entry: Entry) -> bool:
 
     What several authors build together (counters, sets, logs, texts) is no conflict; in a map, values of one field are.
     """
-    if entry.key in entries.mixed or entry.kind == Kind.REGISTER:
-        return True
-    return entry.kind == Kind.MAP and entry.sub is not None and len(entries.of_sub(entry.key, entry.sub)) > 1
+    return entry.key in entries.mixed or rules_of(entry.kind).is_conflicting(entries, entry)

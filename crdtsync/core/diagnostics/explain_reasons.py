@@ -9,7 +9,7 @@ from crdtsync.causality import Dot, VersionVector, Writer, hlc_ms, missing
 from crdtsync.core.cluster.node_names import NAMES_MAX, names
 from crdtsync.core.crdt.causal_gate import blocker
 from crdtsync.core.diagnostics.explain_subject import Here, Item, arrival, holders, reason
-from crdtsync.core.history.operation_names import operation_of
+from crdtsync.core.kinds.registry import operation_of
 from crdtsync.wire.change import Change
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _waiting(here: Here, change: Change) -> Item:
         return _barred(here, change)
     writer, seq = waits_for
     is_gap = writer == change.writer
-    operation = ", ".join(sorted({operation_of(op) for op in change.ops if op.key == here.key}))
+    operation = ", ".join(sorted({operation_of(op).name for op in change.ops if op.key == here.key}))
     came = arrival(here, Dot(change.writer, change.seq, 0))
     over = f" came over {came['over']} and" if came["over"] else ""
     what = "its writer's change before it" if is_gap else "a change that its author had seen"
@@ -55,7 +55,7 @@ def _waiting(here: Here, change: Change) -> Item:
 
 def _barred(here: Here, change: Change) -> Item:
     """It waits for nothing but for itself."""
-    operation = ", ".join(sorted({operation_of(op) for op in change.ops if op.key == here.key}))
+    operation = ", ".join(sorted({operation_of(op).name for op in change.ops if op.key == here.key}))
     return reason(
         "quarantine",
         f"change {change.seq} of {_writer_name(here, change.writer, change)} ({operation} by {change.agent}) fits into "

@@ -14,16 +14,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Writer, hlc_ms
-from crdtsync.core.crdt.entries import Entry, order_of
-from crdtsync.core.history.operation_names import writing_operation
+from crdtsync.core.crdt.entries import order_of
 from crdtsync.core.history.removal_reason import Fate
-from crdtsync.core.kinds.counter import RESET, net_of
+from crdtsync.core.kinds.registry import rules_of, writing_operation
 from crdtsync.core.kinds.values import kind_name
 from crdtsync.core.storage.interface import PastRow
-from crdtsync.core.text.lineage import document_of
 from crdtsync.errors import InvalidRequest
-from crdtsync.wire.change import Kind, Order
-from crdtsync.wire.codec import pack
+from crdtsync.wire.change import Order
 from crdtsync.wire.limits import shown
 from crdtsync.wire.tokens import decode_dot, encode_dot, encode_token
 
@@ -119,13 +116,13 @@ def _dead(read: Callable[..., Sequence[PastRow]], before: Order | None) -> Itera
 def describe_past(reader: Reader, row: PastRow) -> Item:
     """One value as agents see it."""
     replica, entry = reader.replica, row.entry
-    attrs = entry.attrs or {}
+    attrs, rules = entry.attrs or {}, rules_of(entry.kind)
     point = {entry.dot.writer: entry.dot.seq}
-    item: Item = {
+    return {
         "key": entry.key,
         "kind": kind_name(entry.kind),
-        "op": writing_operation(entry.kind, entry.sub, attrs),
-        "value": _shown_value(entry),
+        "op": writing_operation(entry.kind, entry.sub, attrs).name,
+        "value": rules.history_value(entry),
         "dot": encode_dot(entry.dot),
         "agent": entry.agent,
         "node": reader.node_of(entry.dot.writer),
@@ -137,19 +134,8 @@ def describe_past(reader: Reader, row: PastRow) -> Item:
         **replica.past.describe(row.seen),
         "fate": _fate(reader, row),
         "removed_by": _describe_removal(reader, row),
+        **rules.history_fields(entry),
     }
-    if entry.kind == Kind.MAP:
-        item["field"] = entry.sub
-    if entry.kind == Kind.TEXT:
-        item |= {"document": encode_dot(document_of(entry)), "edits": 1, "began": item["time"]}
-    return item
-
-
-def _shown_value(entry: Entry) -> bytes | None:
-    """None where a part of a document is not a value of its own."""
-    if entry.kind == Kind.TEXT or (entry.kind == Kind.COUNTER and entry.sub == RESET):
-        return None
-    return pack(net_of(entry)) if entry.kind == Kind.COUNTER else entry.value
 
 
 def _fate(reader: Reader, row: PastRow) -> str | None:
@@ -177,13 +163,14 @@ def _describe_removal(reader: Reader, row: PastRow) -> Item | None:
 def is_same_edit(item: Item, row: PastRow, node_of: Callable[[Writer], str]) -> bool:
     """Whether an older row is an edit of the same text by the same author, with no other between, that went on."""
     entry = row.entry
+    operation = writing_operation(entry.kind, entry.sub, entry.attrs)
     return (
-        entry.kind == Kind.TEXT
-        and item["op"] == "text" == writing_operation(entry.kind, entry.sub, entry.attrs or {})
+        operation.is_edit
+        and item["op"] == operation.name
         and row.fate == Fate.REPLACED
         and item["key"] == entry.key
         and item["agent"] == entry.agent
-        and item["document"] == encode_dot(document_of(entry))
+        and item.get("document") == rules_of(entry.kind).history_fields(entry).get("document")
         and item["node"] == node_of(entry.dot.writer)
     )
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, merge
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.history.operation_names import operation_of
 from crdtsync.core.history.removal_reason import Fate, fates_of
+from crdtsync.core.kinds.operations import TRIM
+from crdtsync.core.kinds.registry import operation_of
 from crdtsync.core.storage.interface import PastRow, Removal, RemovalRow, RemovedRow, pack_vector
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.wire.change import Change, Op, RemoveRange, flat_removes
@@ -78,12 +79,12 @@ class Past:
     def bury(self, change: Change, n: int, removed: Sequence[Entry], position: int, now_ms: int) -> None:
         """Operation ``n`` of a change has removed these entries, and names perhaps others that were gone already."""
         batch, op = self._ledger.batch, change.ops[n]
-        operation = operation_of(op)
+        operation = operation_of(op).name
         if removed:
             fates = fates_of(
                 change, n, removed, lambda entry: self.is_same_author(entry, change), self._replica.entries.policy_of
             )
-            operation = "trim" if fates[0] == Fate.TRIMMED else operation
+            operation = TRIM.name if fates[0] == Fate.TRIMMED else operation
             removal = Removal(Dot(change.writer, change.seq, n), change.hlc, change.agent, operation)
             buried = self.buried.setdefault(op.key, [])
             for entry, fate in zip(removed, fates, strict=True):

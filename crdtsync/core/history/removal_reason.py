@@ -13,14 +13,11 @@ from enum import IntEnum
 from crdtsync.causality import Dot, hlc_ms
 from crdtsync.core.crdt.entries import Entry, order_of
 from crdtsync.core.crdt.expiry import EXPIRED_ATTR
-from crdtsync.core.crdt.op_attributes import RESOLVED_ATTR, TRIMMED_ATTR
 from crdtsync.core.crdt.read_policies import Policy
+from crdtsync.core.kinds.operations import RESOLVED_ATTR, TRIMMED_ATTR
+from crdtsync.core.kinds.registry import rules_of
 from crdtsync.core.kinds.values import grouped
-from crdtsync.core.text.lineage import document_of, lineage_of
-from crdtsync.core.text.marker import check_marker
-from crdtsync.errors import InvalidEncoding
-from crdtsync.wire.change import Change, Kind, Op, RemoveRange
-from crdtsync.wire.codec import unpack
+from crdtsync.wire.change import Change, Op, RemoveRange
 
 
 class Fate(IntEnum):
@@ -39,9 +36,6 @@ IsOwn = Callable[[Entry], bool]
 """Whether an entry was written by the author of the change in question, who then knew it."""
 
 PolicyOf = Callable[[str], Policy]
-
-_ACCUMULATING = frozenset({Kind.SET, Kind.COUNTER, Kind.LOG})
-"""Kinds of which a new entry holds what the one before it held."""
 
 
 def fates_of(change: Change, n: int, removed: Sequence[Entry], is_own: IsOwn, policy_of: PolicyOf) -> list[Fate]:
@@ -89,36 +83,18 @@ def _kept(change: Change, op: Op, is_resolution: bool, values: list[Entry], poli
     """Those of several values that live on in what the change writes; if none does, the one that readers were shown."""
     if not values:
         return ()
-    written = [other for other in change.ops if other.key == op.key and other.value_hash is not None]
-    if op.kind == Kind.TEXT:
-        documents = _documents(change, written)
-        return {e.dot for e in values if e.kind == Kind.TEXT and document_of(e) in documents}
-    if op.kind in _ACCUMULATING and not is_resolution:
+    rules = rules_of(op.kind)
+    if rules.kept is not None:
+        return rules.kept(change, op, values)
+    if rules.is_accumulating and not is_resolution:
         return {entry.dot for entry in values}
-    names = {(other.kind, _slot(other.kind, other.sub), other.value_hash) for other in written}
-    kept = {e.dot for e in values if (e.kind, _slot(e.kind, e.sub), e.value_hash) in names}
-    return kept or _shown(values, policy_of(op.key))
+    written = {_content(other) for other in change.ops if other.key == op.key and other.value_hash is not None}
+    return {entry.dot for entry in values if _content(entry) in written} or _shown(values, policy_of(op.key))
 
 
-def _slot(kind: int, sub: str | None) -> str | None:
-    return sub if kind in (Kind.MAP, Kind.SET) else None
-
-
-def _documents(change: Change, written: Sequence[Op]) -> set[Dot]:
-    """The documents that a change writes of a text, and those that they take in."""
-    found: set[Dot] = set()
-    for n, op in enumerate(change.ops):
-        if op.kind != Kind.TEXT or not any(op is other for other in written):
-            continue
-        try:
-            named, _ = check_marker(unpack(op.value or b""))
-        except InvalidEncoding:
-            continue
-        dot = Dot(change.writer, change.seq, n)
-        found.add(dot if named is None else named)
-        marker = Entry(0, dot, op.key, op.sub, int(op.kind), 0, "", None, b"", op.attrs)
-        found.update(lineage_of([marker]))
-    return found
+def _content(written: Op | Entry) -> tuple[int, str | None, bytes | None]:
+    """Equal for two writes that say the same."""
+    return written.kind, written.sub if rules_of(written.kind).is_by_sub else None, written.value_hash
 
 
 def _shown(values: Sequence[Entry], policy: Policy) -> Collection[Dot]:

@@ -1,14 +1,21 @@
-"""What makes up a kind: how its entries form values, how a value is read, which operations write it."""
+"""What makes up a kind: how its entries form values, how a value is read and told, which operations write it.
+
+The rest of the core knows of kinds by :class:`Rules` alone. A new kind is a module beside this one with its ``RULES``,
+a line in :mod:`crdtsync.core.kinds.registry`, and a number in :class:`crdtsync.wire.change.Kind`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.causality import Dot
+from crdtsync.core.crdt.entries import Entries, Entry
 from crdtsync.core.crdt.read_policies import Rank
 from crdtsync.core.kinds.arguments import Arguments, Result
+from crdtsync.core.kinds.operations import DELETE, SET, Fields, Operation
 from crdtsync.errors import InvalidEncoding, TooLarge
+from crdtsync.wire.change import Change, Op
 from crdtsync.wire.codec import unpack
 from crdtsync.wire.limits import CHANGE_BYTES_MAX
 
@@ -45,11 +52,6 @@ class Copied(NamedTuple):
     attrs: dict[str, Any] | None
 
 
-def copied(group: Sibling) -> list[Copied]:
-    """Every entry as it is. Purged values cannot be written anew."""
-    return [Copied(entry.sub, entry.value, entry.attrs) for entry in group if entry.value is not None]
-
-
 class Ranked(NamedTuple):
     """How a read policy decides on the values of a kind."""
 
@@ -59,9 +61,62 @@ class Ranked(NamedTuple):
     """All values as one msgpack value, for a policy that hands over all."""
 
 
-class Rules(NamedTuple):
-    """One kind."""
+class Paged(NamedTuple):
+    """How a long value is read in parts."""
 
+    request: str
+    """The name of the request."""
+    parts: Callable[[Sibling], Sibling]
+    """Of the entries of a value those that hold its parts, in order."""
+    is_by_name: bool = False
+    """Whether a page begins after a name, the ``sub`` of an entry, and not at an index."""
+
+
+class Touched(NamedTuple):
+    """The entries of a key that a commit added and that are still there, and those that it removed, in any order."""
+
+    added: dict[Dot, Entry]
+    removed: list[Entry]
+
+    def subs(self) -> dict[str | None, None]:
+        """What their entries are parts of."""
+        return dict.fromkeys(entry.sub for entry in (*self.removed, *self.added.values()))
+
+    def is_most_of(self, held: Sequence[Entry]) -> bool:
+        """Whether they are so many that all that is held now is as short to tell."""
+        return 2 * (len(self.added) + len(self.removed)) > len(held)
+
+
+Part = dict[str, Any]
+"""What a commit did to a key that has many parts, as fields of an event: see
+:mod:`crdtsync.core.watch.partial_updates`.
+"""
+
+
+def copied(group: Sibling) -> list[Copied]:
+    """Every entry as it is. Purged values cannot be written anew."""
+    return [Copied(entry.sub, entry.value, entry.attrs) for entry in group if entry.value is not None]
+
+
+def stored_value(entry: Entry) -> bytes | None:
+    """What an entry holds, as a line of history shows it."""
+    return entry.value
+
+
+def no_more_fields(_entry: Entry) -> Fields:
+    """Nothing but what every line of history tells."""
+    return {}
+
+
+def never_conflicting(_entries: Entries, _entry: Entry) -> bool:
+    """A kind that several authors build together."""
+    return False
+
+
+class Rules(NamedTuple):
+    """One kind. What has a default is as it is for most kinds."""
+
+    # -- values and requests
     split: Callable[[list[Entry]], list[Sibling]] | None
     """A key's entries of this kind as values, each in causal order; None: all of them are one value."""
     read: Callable[[Replica, Sibling], bytes | None]
@@ -78,6 +133,36 @@ class Rules(NamedTuple):
     """
     ranked: Ranked | None = None
     """None: read policies do not apply, the newest value comes first."""
+    paged: Paged | None = None
+    """None: its values are read as a whole."""
+
+    # -- what an operation of a change is called and tells
+    written: Operation = SET
+    """What writes an entry."""
+    written_to: Mapping[str, Operation] = {}
+    """What writes an entry of a ``sub`` that means something by itself."""
+    removed: Operation = DELETE
+    """What removes the entries of one ``sub``."""
+    partial: Callable[[Entries, str, Touched], Part | None] | None = None
+    """What a commit did to a key of this kind alone that has many entries, told as the parts alone. None: the whole has
+    to be told.
+    """
+
+    # -- history and conflicts
+    is_accumulating: bool = False
+    """Whether a new entry holds what the one before it held."""
+    is_by_sub: bool = False
+    """Whether an equal value is the same one only if it has the same ``sub``."""
+    kept: Callable[[Change, Op, Sequence[Entry]], Collection[Dot]] | None = None
+    """Which entries that an operation removes live on in what the change writes to its key. None: those whose kind,
+    ``sub`` (see :attr:`is_by_sub`) and value it writes, and all if the kind is accumulating.
+    """
+    history_value: Callable[[Entry], bytes | None] = stored_value
+    """What a line of history shows of an entry; None: it is no value of its own."""
+    history_fields: Callable[[Entry], Fields] = no_more_fields
+    """What a line of history tells beside what every one tells."""
+    is_conflicting: Callable[[Entries, Entry], bool] = never_conflicting
+    """Whether an entry that has just come stands beside another value that its author had not seen."""
 
 
 def check_readable(items: Sequence[bytes], name: str, instead: str) -> None:
@@ -110,9 +195,16 @@ def intact(value: bytes | None) -> bytes:
     return value
 
 
-def packed_array(items: list[bytes]) -> bytes:
+def packed_array(items: Sequence[bytes]) -> bytes:
     """A msgpack array of items that are packed already."""
     count = len(items)
     if count < 16:
         return bytes([0x90 | count]) + b"".join(items)
     return b"\xdd" + count.to_bytes(4, "big") + b"".join(items)
+
+
+def packed_map(items: Sequence[bytes]) -> bytes:
+    """A msgpack map of items that are packed already, each a key with its value."""
+    count = len(items)
+    head = bytes([0x80 | count]) if count < 16 else b"\xdf" + count.to_bytes(4, "big")
+    return head + b"".join(items)

@@ -17,6 +17,7 @@ from crdtsync.causality import Dot, Writer
 from crdtsync.core.crdt.entries import Entry, summary_of
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import Copied, Rules, Sibling, always
+from crdtsync.core.kinds.operations import Operation, Tells, no_value
 from crdtsync.errors import InvalidEncoding, InvalidRequest, TooLarge
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import check_items, pack, unpack
@@ -264,4 +265,24 @@ def _copy(group: Sibling) -> list[Copied]:
     return [Copied(name_of(entry), entry.value, entry.attrs) for entry in group if entry.value is not None]
 
 
-RULES = Rules(None, _read, is_inline=always, writes={"incr": _incr, "reset": _reset}, copy=_copy)
+# -- what is told --------------------------------------------------------------------------------------------
+
+
+def _history_value(entry: Entry) -> bytes | None:
+    """What a writer had counted by then; what a reset recorded is no value."""
+    return None if entry.sub == RESET else pack(net_of(entry))
+
+
+INCR = Operation("incr", Tells.RESULT, no_value)
+
+RULES = Rules(
+    None,
+    _read,
+    is_inline=always,
+    writes={"incr": _incr, "reset": _reset},
+    copy=_copy,
+    written=INCR,
+    written_to={RESET: Operation("reset", Tells.RESULT, no_value)},
+    is_accumulating=True,
+    history_value=_history_value,
+)

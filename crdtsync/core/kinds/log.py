@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import vector_of
-from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.crdt.op_attributes import TRIMMED_ATTR
+from crdtsync.core.crdt.entries import Entries, Entry, order_of
 from crdtsync.core.crdt.read_context import Removes
 from crdtsync.core.kinds.arguments import Arguments, Result, packed_argument
-from crdtsync.core.kinds.base import Rules, Sibling, check_readable, packed_array, when_short
+from crdtsync.core.kinds.base import Paged, Part, Rules, Sibling, Touched, check_readable, packed_array, when_short
+from crdtsync.core.kinds.operations import TRIMMED_ATTR, Operation, Tells
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Kind, Op, RemoveRange, value_hash
 from crdtsync.wire.codec import pack
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from crdtsync.core.replica.change_draft import Draft
     from crdtsync.core.replica.replica import Replica
 
+APPEND = Operation("append", Tells.ELEMENT)
 
 _TRIMMED = {TRIMMED_ATTR: True}
 
@@ -69,4 +71,38 @@ def _read(_replica: Replica, group: Sibling) -> bytes:
     return packed_array(items)
 
 
-RULES = Rules(None, _read, is_inline=when_short, writes={"append": _append, "trim": _trim})
+def _elements_of(group: Sibling) -> Sibling:
+    return group
+
+
+def _partial(entries: Entries, key: str, touched: Touched) -> Part | None:
+    """New elements with their places, counted from the end; what is over the length at the beginning is gone."""
+    held = entries.held(key)
+    new = sorted(touched.added.values(), key=order_of)
+    if 2 * len(new) > len(held):
+        return None
+    if touched.removed:
+        oldest_left = next(entry for entry in held if entry.dot not in touched.added)
+        if max(map(order_of, touched.removed)) > oldest_left.order:
+            return None  # from the middle
+    last = len(held) - 1
+    places = [last - bisect_left(held, entry.order, key=order_of) for entry in new]
+    in_order = places == [*range(len(new) - 1, -1, -1)]
+    return {
+        "op": APPEND.name,
+        "value": packed_array([entry.value or pack(None) for entry in new]),
+        "places": None if in_order else places,
+        "length": len(held),
+    }
+
+
+RULES = Rules(
+    None,
+    _read,
+    is_inline=when_short,
+    writes={"append": _append, "trim": _trim},
+    paged=Paged("log", _elements_of),
+    written=APPEND,
+    partial=_partial,
+    is_accumulating=True,
+)

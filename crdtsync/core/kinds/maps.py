@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from crdtsync.core.crdt.entries import Entry, order_of
+from crdtsync.core.crdt.entries import Entries, Entry, order_of
 from crdtsync.core.crdt.read_policies import Rank, first_of
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_argument
 from crdtsync.core.kinds.base import (
     FieldSibling,
+    Paged,
+    Part,
     Ranked,
     Rules,
     Sibling,
+    Touched,
     check_readable,
     intact,
     packed_array,
+    packed_map,
     when_short,
 )
+from crdtsync.core.kinds.operations import Fields, Operation, Tells
 from crdtsync.core.kinds.rank_check import check_rank
 from crdtsync.errors import InvalidRequest, TooLarge, TooManySiblings
 from crdtsync.wire.change import Kind, Op, value_hash
@@ -135,9 +141,7 @@ def _packed(fields: dict[str, bytes]) -> bytes:
     """A map of values that are packed already."""
     items = [pack(field) + fields[field] for field in sorted(fields)]
     check_readable(items, "map", "fields")
-    count = len(items)
-    head = bytes([0x80 | count]) if count < 16 else b"\xdf" + count.to_bytes(4, "big")
-    return head + b"".join(items)
+    return packed_map(items)
 
 
 def _read_all(groups: list[Sibling]) -> bytes:
@@ -150,6 +154,63 @@ def _read_all(groups: list[Sibling]) -> bytes:
     return _packed({field: packed_array(values) for field, values in fields.items()})
 
 
+def _fields_of(group: Sibling) -> Sibling:
+    return group
+
+
+# -- what is told --------------------------------------------------------------------------------------------
+
+
+def _merged(ops: Sequence[Op]) -> bytes:
+    return packed_map([pack(op.sub) + intact(op.value) for op in ops if op.sub is not None])
+
+
+def _dropped(ops: Sequence[Op]) -> bytes:
+    return pack(ops[-1].sub)
+
+
+MERGE = Operation("merge", Tells.PART, _merged, is_joined=True)
+DROP = Operation("drop", Tells.PART_GONE, _dropped)
+
+
+def _partial(entries: Entries, key: str, touched: Touched) -> Part | None:
+    """The fields that were written, and the names of those that are gone."""
+    held = entries.held(key)
+    if touched.is_most_of(held) or len(_split(held)) > 1:
+        return None
+    fields: dict[str, bytes] = {}
+    gone: list[str] = []
+    for sub in touched.subs():
+        if sub is None:
+            return None
+        of_field = entries.of_sub(key, sub)
+        if of_field:
+            fields[sub] = intact(of_field[-1].value)
+        else:
+            gone.append(sub)
+    value = packed_map([pack(name) + fields[name] for name in sorted(fields)])
+    return {"op": MERGE.name, "value": value, "gone": packed_array([pack(name) for name in sorted(gone)])}
+
+
+def _history_fields(entry: Entry) -> Fields:
+    return {"field": entry.sub}
+
+
+def _is_conflicting(entries: Entries, entry: Entry) -> bool:
+    return entry.sub is not None and len(entries.of_sub(entry.key, entry.sub)) > 1
+
+
 RULES = Rules(
-    _split, _read, is_inline=when_short, writes={"merge": _merge, "drop": _drop}, ranked=Ranked(_ranked, _read_all)
+    _split,
+    _read,
+    is_inline=when_short,
+    writes={"merge": _merge, "drop": _drop},
+    ranked=Ranked(_ranked, _read_all),
+    paged=Paged("fields", _fields_of, is_by_name=True),
+    written=MERGE,
+    removed=DROP,
+    partial=_partial,
+    is_by_sub=True,
+    history_fields=_history_fields,
+    is_conflicting=_is_conflicting,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot
-from crdtsync.core.crdt.entries import Entry, covered_by
+from crdtsync.core.crdt.entries import Entries, Entry, covered_by
 from crdtsync.core.crdt.read_context import NOTHING
 from crdtsync.core.crdt.read_policies import Rank
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_argument
@@ -72,4 +72,16 @@ def _read_all(groups: list[Sibling]) -> bytes:
     return packed_array(items)
 
 
-RULES = Rules(_split, read, is_inline=always, writes={"set": _set}, ranked=Ranked(_ranked, _read_all))
+def _is_conflicting(_entries: Entries, _entry: Entry) -> bool:
+    """Who asks has looked whether there are others: each of them is a value of its own."""
+    return True
+
+
+RULES = Rules(
+    _split,
+    read,
+    is_inline=always,
+    writes={"set": _set},
+    ranked=Ranked(_ranked, _read_all),
+    is_conflicting=_is_conflicting,
+)

@@ -1,12 +1,15 @@
-"""The table of all kinds."""
+"""The table of all kinds. The core asks it by the kind of a key, and by an operation of a change."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from crdtsync.core.crdt.expiry import EXPIRED_ATTR
 from crdtsync.core.kinds import counter, log, maps, register, sets, text
-from crdtsync.core.kinds.base import Rules
-from crdtsync.wire.change import Kind
+from crdtsync.core.kinds.base import Rules, never_conflicting
+from crdtsync.core.kinds.operations import DELETE, EXPIRED, RESOLVE, RESOLVED_ATTR, SET, TRIM, Operation
+from crdtsync.wire.change import Kind, Op, RemoveRange
 
 KINDS: Mapping[int, Rules] = {
     Kind.REGISTER: register.RULES,
@@ -17,10 +20,41 @@ KINDS: Mapping[int, Rules] = {
     Kind.TEXT: text.RULES,
 }
 
-UNKNOWN = register.RULES._replace(writes={}, ranked=None)
+UNKNOWN = register.RULES._replace(writes={}, ranked=None, is_conflicting=never_conflicting)
 """A kind that only newer versions know: kept, passed on, and shown as its bytes."""
+
+OPERATIONS: Mapping[str, Operation] = {
+    operation.name: operation
+    for operation in (
+        *(SET, DELETE, EXPIRED, TRIM, RESOLVE),
+        *(one for rules in KINDS.values() for one in (rules.written, *rules.written_to.values(), rules.removed)),
+    )
+}
+"""All operations, by name."""
 
 
 def rules_of(kind: int) -> Rules:
     """The rules of a kind, also of one that is not known here."""
     return KINDS.get(kind, UNKNOWN)
+
+
+def operation_of(op: Op) -> Operation:
+    """What an operation of a change is, as agents call it."""
+    if op.value_hash is not None:
+        return writing_operation(op.kind, op.sub, op.attrs)
+    if op.attrs:
+        if op.attrs.get(RESOLVED_ATTR):
+            return RESOLVE
+        if op.attrs.get(EXPIRED_ATTR):
+            return EXPIRED
+    if isinstance(op.removes, RemoveRange) and op.removes.bound is not None:
+        return TRIM
+    return DELETE if op.sub is None else rules_of(op.kind).removed
+
+
+def writing_operation(kind: int, sub: str | None, attrs: Mapping[str, Any] | None) -> Operation:
+    """The same of one that writes a value, as it can be told from the entry that it left."""
+    if attrs and attrs.get(RESOLVED_ATTR):
+        return RESOLVE
+    rules = rules_of(kind)
+    return rules.written if sub is None else rules.written_to.get(sub, rules.written)

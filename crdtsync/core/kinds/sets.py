@@ -7,12 +7,24 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entries import Entries, Entry
 from crdtsync.core.kinds.arguments import Arguments, Result, packed_argument
-from crdtsync.core.kinds.base import Rules, Sibling, check_readable, intact, packed_array, when_short
+from crdtsync.core.kinds.base import (
+    Paged,
+    Part,
+    Rules,
+    Sibling,
+    Touched,
+    check_readable,
+    intact,
+    packed_array,
+    when_short,
+)
+from crdtsync.core.kinds.operations import Operation, Tells
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import check_key
@@ -100,4 +112,52 @@ def _read(_replica: Replica, group: Sibling) -> bytes:
     return packed_array(items)
 
 
-RULES = Rules(None, _read, is_inline=when_short, writes={"add": _add, "discard": _discard})
+# -- what is told --------------------------------------------------------------------------------------------
+
+
+def _discarded(ops: Sequence[Op]) -> bytes | None:
+    """None for a long element, whose name is but a hash."""
+    element = element_of(ops[-1].sub)
+    return None if element is None else intact(element)
+
+
+ADD = Operation("add", Tells.PART)
+DISCARD = Operation("discard", Tells.PART_GONE, _discarded)
+
+
+def _partial(entries: Entries, key: str, touched: Touched) -> Part | None:
+    """Elements that are the last ones now, in their order, and those that are gone."""
+    held = entries.held(key)
+    if touched.is_most_of(held):
+        return None
+    subs = touched.subs()
+    newest: dict[str | None, Entry] = {}
+    for entry in reversed(held):
+        if entry.sub not in subs:
+            break
+        newest.setdefault(entry.sub, entry)
+    gone: dict[str | None, bytes] = {}
+    for sub in subs:
+        if sub is None or (entries.of_sub(key, sub) and sub not in newest):
+            return None  # changed, and not among the last ones
+        if sub not in newest:
+            value = next((entry.value for entry in touched.removed if entry.sub == sub), None)
+            if value is None:
+                continue  # it came and went, or was purged: nobody holds it by its value
+            gone[sub] = intact(value)
+    added = [intact(entry.value) for entry in reversed(newest.values())]
+    return {"op": ADD.name, "value": packed_array(added), "gone": packed_array([*gone.values()])}
+
+
+RULES = Rules(
+    None,
+    _read,
+    is_inline=when_short,
+    writes={"add": _add, "discard": _discard},
+    paged=Paged("members", members),
+    written=ADD,
+    removed=DISCARD,
+    partial=_partial,
+    is_accumulating=True,
+    is_by_sub=True,
+)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from crdtsync.causality import Dot
+from crdtsync.causality import Dot, hlc_ms
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.crdt.read_context import NotYet
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import INLINE_BYTES_MAX, Copied, Rules, Sibling
+from crdtsync.core.kinds.operations import Fields, Operation, Tells, no_value
 from crdtsync.core.text.join import compact, edit_absorbed, merge_siblings, text_op
 from crdtsync.core.text.lineage import LINEAGE, attributes_of, by_document, document_of, lineage_of
+from crdtsync.core.text.marker import check_marker
 from crdtsync.core.text.yjs_library import NO_CHANGE
-from crdtsync.errors import CrdtSyncError, InvalidRequest, Refused, TooLarge
-from crdtsync.wire.change import Kind
-from crdtsync.wire.codec import pack
+from crdtsync.errors import CrdtSyncError, InvalidEncoding, InvalidRequest, Refused, TooLarge
+from crdtsync.wire.change import Change, Kind, Op
+from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, check_key, check_value_size, shown
 from crdtsync.wire.tokens import decode_dot, encode_dot, encode_version
 
@@ -127,6 +130,61 @@ def _is_short(replica: Replica, group: Sibling) -> bool:
         return False
 
 
+# -- what is told --------------------------------------------------------------------------------------------
+
+
+def _update(ops: Sequence[Op]) -> bytes | None:
+    try:
+        return pack(check_marker(unpack(ops[-1].value or b""))[1])
+    except InvalidEncoding:
+        return None
+
+
+def _edited_document(change: Change, first: int, ops: Sequence[Op]) -> Fields:
+    """Which document an edit is of: its update says nothing of any other."""
+    try:
+        named = check_marker(unpack(ops[-1].value or b""))[0]
+    except InvalidEncoding:
+        return {}
+    return {"document": encode_dot(named or Dot(change.writer, change.seq, first + len(ops) - 1))}
+
+
+EDIT = Operation("text", Tells.PART, _update, _edited_document, is_edit=True)
+COMPACT = Operation("compact", Tells.REWRITE, no_value)
+
+
+def _kept(change: Change, op: Op, removed: Sequence[Entry]) -> Collection[Dot]:
+    """A marker lives on if the change writes another of its document, or of one that has taken that in."""
+    documents = _written_documents(change, op.key)
+    return {entry.dot for entry in removed if entry.kind == Kind.TEXT and document_of(entry) in documents}
+
+
+def _written_documents(change: Change, key: str) -> set[Dot]:
+    """The documents that a change writes of a text, and those that they take in."""
+    found: set[Dot] = set()
+    for n, op in enumerate(change.ops):
+        if op.kind != Kind.TEXT or op.key != key or op.value_hash is None:
+            continue
+        try:
+            named, _ = check_marker(unpack(op.value or b""))
+        except InvalidEncoding:
+            continue
+        dot = Dot(change.writer, change.seq, n)
+        found.add(dot if named is None else named)
+        marker = Entry(0, dot, op.key, op.sub, int(op.kind), 0, "", None, b"", op.attrs)
+        found.update(lineage_of([marker]))
+    return found
+
+
+def _history_value(_entry: Entry) -> None:
+    """An edit is no value of its own."""
+
+
+def _history_fields(entry: Entry) -> Fields:
+    """Which document was edited; and how often, and since when, as far as edits of one author are told as one."""
+    return {"document": encode_dot(document_of(entry)), "edits": 1, "began": hlc_ms(entry.hlc)}
+
+
 RULES = Rules(
     _split,
     _read,
@@ -134,4 +192,9 @@ RULES = Rules(
     writes={"text_apply": _apply, "text_compact": _compact},
     copy=_copy,
     merge=merge_siblings,
+    written=EDIT,
+    written_to={LINEAGE: COMPACT},
+    kept=_kept,
+    history_value=_history_value,
+    history_fields=_history_fields,
 )

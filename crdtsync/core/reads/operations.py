@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from crdtsync.causality import Dot, Writer, covers, hlc_ms, merge
@@ -10,8 +11,8 @@ from crdtsync.core.access.rules import Grant
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.crdt.read_policies import Policy
 from crdtsync.core.history.query import decode_order, history_of_key
-from crdtsync.core.kinds.base import Sibling
-from crdtsync.core.kinds.sets import members
+from crdtsync.core.kinds.base import Paged, Sibling
+from crdtsync.core.kinds.registry import KINDS
 from crdtsync.core.kinds.text import READ_BYTES_MAX
 from crdtsync.core.kinds.values import (
     ReadValue,
@@ -76,7 +77,7 @@ class Reader:
         """The live values of ``key``, the winner first."""
         return siblings(self.replica.entries, self.replica.entries.live(key, self.now_ms))
 
-    def winner_first(self, key: str, kind: Kind) -> list[Sibling]:
+    def winner_first(self, key: str, kind: int) -> list[Sibling]:
         """The live values of ``key``, if the winner is of this kind; empty if the key is absent.
 
         :raises KindMismatch: it is of another kind.
@@ -87,7 +88,7 @@ class Reader:
             raise KindMismatch(f"{key!r} is a {found}, not a {kind_name(kind)}: read it with get", key=key, kind=found)
         return groups
 
-    def winner(self, key: str, kind: Kind) -> list[Entry]:
+    def winner(self, key: str, kind: int) -> list[Entry]:
         """The entries of the winner, under the same condition; empty if the key is absent."""
         groups = self.winner_first(key, kind)
         return groups[0] if groups else []
@@ -184,20 +185,17 @@ def _no_value(_replica: Replica, _group: Sibling) -> None:
     return None
 
 
-def _log(reader: Reader, args: Arguments) -> object:
-    groups = reader.winner_first(_key(args), Kind.LOG)
-    return _page(reader, args, groups, groups[0] if groups else [])
-
-
-def _members(reader: Reader, args: Arguments) -> object:
-    groups = reader.winner_first(_key(args), Kind.SET)
-    return _page(reader, args, groups, members(groups[0]) if groups else [])
-
-
-def _fields(reader: Reader, args: Arguments) -> object:
-    """A page of a map, by names of fields."""
+def _paged(kind: int, paged: Paged, reader: Reader, args: Arguments) -> object:
+    """A page of a value of a kind that is read in parts."""
     key = _key(args)
-    groups = reader.winner_first(key, Kind.MAP)
+    groups = reader.winner_first(key, kind)
+    if paged.is_by_name:
+        return _page_by_name(reader, args, key, groups)
+    return _page_by_index(reader, args, groups, paged.parts(groups[0]) if groups else [])
+
+
+def _page_by_name(reader: Reader, args: Arguments, key: str, groups: list[Sibling]) -> object:
+    """A page of a map, by names of fields."""
     if len(groups) > 1:
         reader.check_settled(key, groups)
     start, limit = args.get("start", ""), page_limit(args)
@@ -222,7 +220,7 @@ def _fields(reader: Reader, args: Arguments) -> object:
     }
 
 
-def _page(reader: Reader, args: Arguments, groups: list[Sibling], shown: Sibling) -> object:
+def _page_by_index(reader: Reader, args: Arguments, groups: list[Sibling], shown: Sibling) -> object:
     """A page of a log or set of which ``shown`` are the elements."""
     first, limit = _first(shown, args), page_limit(args)
     items: list[object] = []
@@ -383,9 +381,7 @@ READS: dict[str, Callable[[Reader, Arguments], object]] = {
     "get": _get,
     "entry": _entry,
     "scan": _scan,
-    "log": _log,
-    "members": _members,
-    "fields": _fields,
+    **{rules.paged.request: partial(_paged, kind, rules.paged) for kind, rules in KINDS.items() if rules.paged},
     "history": _history,
     "schemas": schemas,
     "text_read": _text_read,

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.crdt.op_attributes import RESOLVED_ATTR
 from crdtsync.core.crdt.read_context import NOTHING, NotYet, Removes, removals
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_argument
 from crdtsync.core.kinds.base import Copied, FieldSibling, Sibling
+from crdtsync.core.kinds.operations import RESOLVED_ATTR
 from crdtsync.core.kinds.registry import rules_of
 from crdtsync.core.kinds.values import kind_name, version_of
 from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge, TooManySiblings

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from crdtsync.causality import Dot
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.crdt.op_attributes import RESOLVED_ATTR
 from crdtsync.core.crdt.timer_heap import Timeline
 from crdtsync.core.identity import Identity
 from crdtsync.core.kinds.base import Sibling
+from crdtsync.core.kinds.operations import RESOLVED_ATTR
 from crdtsync.core.kinds.values import describe_key, is_conflict, packed_value
 from crdtsync.core.peers.resolver_gossip import Ahead, ResolverNews
 from crdtsync.core.replica.replica import Applied, Replica

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from crdtsync.causality import VersionVector, covers, merge
 from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.kinds.operations import Tells
 from crdtsync.core.kinds.values import concerned
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.storage.interface import Storage
@@ -368,7 +369,7 @@ def _is_news(watch: Watch, unit: Unit, position: int) -> bool:
     The state of a key is told as it is in memory, with the commit under way, which the log brings only then. It must
     not go back to what came before that. Elements of logs are all told.
     """
-    return position > watch.retold.get(unit.key, 0) or unit.operation == "append"
+    return position > watch.retold.get(unit.key, 0) or unit.operation.tells is Tells.ELEMENT
 
 
 class _Story:

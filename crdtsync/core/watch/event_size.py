@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.core.kinds.base import Sibling
+from crdtsync.core.kinds.operations import Tells
+from crdtsync.core.kinds.registry import OPERATIONS
 from crdtsync.core.kinds.values import describe, packed_value, version_of
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.codec import pack, unpack
@@ -23,6 +25,10 @@ CONFLICT_BYTES_MAX = 5 * 1024 * 1024
 """Of all values of one key in one event. What comes beyond is told without its value."""
 BATCH_BYTES_MAX = 6 * 1024 * 1024
 """Of the events of one batch. Beyond that those that show states are told without them."""
+
+_SHOWS_STATE = (Tells.GONE, Tells.RESULT, Tells.REWRITE)
+_STATES = {"state", *(name for name, operation in OPERATIONS.items() if operation.tells in _SHOWS_STATE)}
+"""Operations whose events show what the key holds, and not only what the change has written."""
 
 _WITHOUT = {"value": None, "meta": None, "seen": None, "cut": True}
 
@@ -121,6 +127,3 @@ def _slim(event: dict[str, Any]) -> dict[str, Any]:
     less = event | _WITHOUT | {"version": None, "too_large": True}
     less.pop("shown", None)
     return less | {"siblings": [], "more": len(event["siblings"])} if "siblings" in event else less
-
-
-_STATES = ("state", "resolve", "compact", "delete", "expire", "incr", "reset")

@@ -5,16 +5,15 @@ Adjacent operations of one change that an agent asked for as one (the fields of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from crdtsync.causality import Dot, hlc_ms
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.crdt.expiry import EXPIRE
-from crdtsync.core.history.operation_names import WRITTEN, operation_of
-from crdtsync.core.kinds.base import Sibling, intact
-from crdtsync.core.kinds.sets import element_of
+from crdtsync.core.kinds.base import Sibling
+from crdtsync.core.kinds.operations import DELETE, EXPIRED, Operation, Tells
+from crdtsync.core.kinds.registry import operation_of
 from crdtsync.core.kinds.values import (
     is_conflict,
     kind_name,
@@ -23,11 +22,9 @@ from crdtsync.core.kinds.values import (
     version_of,
 )
 from crdtsync.core.replica.replica import Applied, Replica
-from crdtsync.core.text.marker import check_marker
 from crdtsync.core.watch.event_size import slim, told_value, told_values
-from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.change import Change, Kind, Op
-from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import frame
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 from crdtsync.wire.tokens import Version, encode_dot, encode_version, version_text
@@ -49,7 +46,7 @@ class Unit(NamedTuple):
     """The operations of a change that make one event: ``ops``, the first of which is number ``first`` of the change."""
 
     key: str
-    operation: str
+    operation: Operation
     first: int
     ops: Sequence[Op]
 
@@ -62,68 +59,13 @@ def units_of(change: Change) -> list[Unit]:
     found: list[Unit] = []
     ops: list[Op] = []
     for number, op in enumerate(change.ops):
-        name = operation_of(op)
-        if found and found[-1].key == op.key and (name, found[-1].operation) in _JOINED:
+        operation = operation_of(op)
+        if found and found[-1].key == op.key and found[-1].operation.goes_on_with(operation):
             ops.append(op)
         else:
             ops = [op]
-            found.append(Unit(op.key, name, number, ops))
+            found.append(Unit(op.key, operation, number, ops))
     return found
-
-
-_REWRITTEN = frozenset({"resolve", "compact"})
-"""What writes a whole value anew, with operations that look like any others but for the first."""
-_JOINED = {(name, name) for name in ("merge", "delete", "trim", EXPIRE)} | {
-    (name, first) for first in _REWRITTEN for name in (first, "set", *WRITTEN.values(), "reset", "delete")
-}
-"""Which operation goes on with which one before it."""
-
-
-# -- what an operation hands over ----------------------------------------------------------------------------
-
-
-def _written(ops: Sequence[Op]) -> bytes | None:
-    return ops[-1].value
-
-
-def _text_update(ops: Sequence[Op]) -> bytes | None:
-    try:
-        return pack(check_marker(unpack(ops[-1].value or b""))[1])
-    except InvalidEncoding:
-        return None
-
-
-def _fields(ops: Sequence[Op]) -> bytes:
-    items = [pack(op.sub) + intact(op.value) for op in ops if op.sub is not None]
-    head = bytes([0x80 | len(items)]) if len(items) < 16 else b"\xdf" + len(items).to_bytes(4, "big")
-    return head + b"".join(items)
-
-
-def _field(ops: Sequence[Op]) -> bytes:
-    return pack(ops[-1].sub)
-
-
-def _element(ops: Sequence[Op]) -> bytes | None:
-    """None for a long element, whose name is but a hash."""
-    element = element_of(ops[-1].sub)
-    return None if element is None else intact(element)
-
-
-def _nothing(_ops: Sequence[Op]) -> None:
-    return None
-
-
-_VALUES: Mapping[str, Callable[[Sequence[Op]], bytes | None]] = {
-    "text": _text_update,
-    "merge": _fields,
-    "drop": _field,
-    "discard": _element,
-    "incr": _nothing,
-    "reset": _nothing,
-    "resolve": _nothing,
-    "compact": _nothing,
-}
-"""By operation. Where there is nothing the value follows from all of the key's entries alone."""
 
 
 # -- events --------------------------------------------------------------------------------------------------
@@ -134,29 +76,13 @@ def _event(replica: Replica, change: Change, name: str, unit: Unit) -> Event:
         "event": name,
         "key": unit.key,
         "kind": kind_name(unit.ops[-1].kind),
-        "value": _VALUES.get(unit.operation, _written)(unit.ops),
-        "op": unit.operation,
+        "value": unit.operation.value(unit.ops),
+        "op": unit.operation.name,
         "agent": change.agent,
         "node": replica.node_of(change.writer),
         "time": hlc_ms(change.hlc),
-        **_TOLD_BESIDE.get(unit.operation, _nothing_beside)(change, unit),
+        **unit.operation.beside(change, unit.first, unit.ops),
     }
-
-
-def _document(change: Change, unit: Unit) -> Event:
-    """Which document an edit is of: its update says nothing of any other."""
-    try:
-        named = check_marker(unpack(unit.ops[-1].value or b""))[0]
-    except InvalidEncoding:
-        return {}
-    return {"document": encode_dot(named or Dot(change.writer, change.seq, unit.first + len(unit.ops) - 1))}
-
-
-def _nothing_beside(_change: Change, _unit: Unit) -> Event:
-    return {}
-
-
-_TOLD_BESIDE: Mapping[str, Callable[[Change, Unit], Event]] = {"text": _document}
 
 
 def live_event(replica: Replica, applied: Applied, unit: Unit, now_ms: int, ahead: set[str]) -> Event | None:
@@ -171,27 +97,28 @@ def live_event(replica: Replica, applied: Applied, unit: Unit, now_ms: int, ahea
     removed = [entry for effect in effects for entry in effect.removed if not entry.hidden]
     if not shown and not removed:
         return None
-    operation = unit.operation if shown or not added else EXPIRE
+    operation = unit.operation if shown or not added else EXPIRED
+    tells = operation.tells
     live = replica.entries.live(unit.key, now_ms)
     groups = siblings(replica.entries, live)
-    event = _event(replica, applied.change, "set", unit) | {"op": operation}
-    if not live and operation == EXPIRE:
-        return event | {"event": "expired", "value": None}
+    event = _event(replica, applied.change, "set", unit) | {"op": operation.name}
+    if not live and operation == EXPIRED:
+        return event | {"event": EXPIRED.event, "value": None}
     if not live:
-        return event | {"event": "delete"}
-    is_ahead = unit.key in ahead and operation != "append"
+        return event | {"event": DELETE.event}
+    is_ahead = unit.key in ahead and tells is not Tells.ELEMENT
     if is_ahead or not _follows(replica, unit, operation, groups[0], now_ms):
         ahead.add(unit.key)
-        has_part = operation in _PARTIAL or (is_ahead and operation in _GROWTHS)
-        event |= _newest(replica, groups) | {"op": "state" if has_part else operation}
-    elif operation in _RESULTS:
+        has_part = tells is Tells.PART_GONE or (is_ahead and tells is Tells.PART)
+        event |= _newest(replica, groups) | {"op": "state" if has_part else operation.name}
+    elif tells is Tells.RESULT:
         event |= _state_value(replica, groups[0])
-    elif operation == "discard" and event["value"] is None and removed:
+    elif tells is Tells.PART_GONE and event["value"] is None and removed:
         event["value"] = removed[-1].value
     if len(groups) > 1:
         ahead.add(unit.key)
         return event | _conflict(replica, groups)
-    if shown and operation not in _REWRITTEN and not is_ahead:
+    if shown and tells is not Tells.REWRITE and not is_ahead:
         event |= _handed_over([entry.dot for entry in shown], applied.change.hlc)
     return event
 
@@ -218,23 +145,12 @@ def plain_live_event(replica: Replica, applied: Applied, token: str) -> bytes | 
     )  # fmt: skip
 
 
-_NAMES = {EXPIRE: "expired", "delete": "delete"}
-_WHOLE = frozenset({"set", *_NAMES})
-"""Operations whose events say all of the key, whatever that held before."""
-_RESULTS = frozenset({"incr", "reset"})
-"""Operations whose events show the value that has come out."""
-_GROWTHS = frozenset({"add", "merge", "text"})
-"""Operations whose value is a new part of the key's value."""
-_PARTIAL = frozenset({"discard", "drop"})
-"""Operations whose value names a part of the key's value."""
-
-
-def _follows(replica: Replica, unit: Unit, operation: str, winner: Sibling, now_ms: int) -> bool:
+def _follows(replica: Replica, unit: Unit, operation: Operation, winner: Sibling, now_ms: int) -> bool:
     """Whether a key's value follows from its value before and the operation."""
     last = unit.ops[-1]
-    if operation in _NAMES or operation in _REWRITTEN or winner[-1].kind != last.kind:
+    if operation.tells in (Tells.GONE, Tells.REWRITE) or winner[-1].kind != last.kind:
         return False
-    if operation not in _PARTIAL:
+    if operation.tells is not Tells.PART_GONE:
         return True
     parts = replica.entries.of_sub(unit.key, last.sub or "")
     return not any(entry.kind == last.kind and not entry.is_expired(now_ms) for entry in parts)
@@ -242,9 +158,9 @@ def _follows(replica: Replica, unit: Unit, operation: str, winner: Sibling, now_
 
 def past_event(replica: Replica, change: Change, unit: Unit) -> Event | None:
     """An event told from the log alone: what happened, without what it did to siblings. None: the log does not say."""
-    if unit.operation in _RESULTS or unit.operation in _REWRITTEN:
+    if unit.operation.tells in (Tells.RESULT, Tells.REWRITE):
         return None
-    event = _event(replica, change, _NAMES.get(unit.operation, "set"), unit)
+    event = _event(replica, change, unit.operation.event, unit)
     dots = [Dot(change.writer, change.seq, n) for n, op in enumerate(unit.ops, unit.first) if op.value_hash is not None]
     return event | _handed_over(dots, change.hlc) if dots else event
 
@@ -267,13 +183,14 @@ def upshot(replica: Replica, unit: Unit, now_ms: int) -> Upshot:
     """
     entries = replica.entries
     live = entries.live(unit.key, now_ms)
+    tells = unit.operation.tells
     if not live:
-        return Upshot.WHOLE if unit.operation in _NAMES else Upshot.UNKNOWN
-    if unit.operation in _RESULTS or is_conflict(entries, live):
+        return Upshot.WHOLE if tells is Tells.GONE else Upshot.UNKNOWN
+    if tells is Tells.RESULT or is_conflict(entries, live):
         return Upshot.UNKNOWN
     if not _follows(replica, unit, unit.operation, live, now_ms):
         return Upshot.UNKNOWN
-    return Upshot.WHOLE if unit.operation in _WHOLE else Upshot.FOLLOWS
+    return Upshot.WHOLE if tells is Tells.WHOLE else Upshot.FOLLOWS
 
 
 def hidden_event(replica: Replica, entry: Entry, now_ms: int) -> Event:
@@ -281,14 +198,14 @@ def hidden_event(replica: Replica, entry: Entry, now_ms: int) -> Event:
     live = replica.entries.live(entry.key, now_ms)
     groups = siblings(replica.entries, live)
     if groups:
-        event = {"event": "set", "key": entry.key, **_newest(replica, groups), "op": EXPIRE}
+        event = {"event": "set", "key": entry.key, **_newest(replica, groups), "op": EXPIRED.name}
         return event | _conflict(replica, groups) if len(groups) > 1 else event
     return {
-        "event": "expired",
+        "event": EXPIRED.event,
         "key": entry.key,
         "kind": kind_name(entry.kind),
         "value": None,
-        "op": EXPIRE,
+        "op": EXPIRED.name,
         "agent": entry.agent,
         "node": replica.node_of(entry.dot.writer),
         "time": entry.expires_ms(),
@@ -301,8 +218,8 @@ def state_event(replica: Replica, key: str, now_ms: int, snapshot: bool) -> Even
     live = entries.live(key, now_ms)
     groups = siblings(entries, live)
     if not groups:
-        name = "expired" if entries.held(key) else "delete"
-        return {"event": name, "key": key, "kind": None, "value": None, "op": EXPIRE if name == "expired" else "delete"}
+        operation = EXPIRED if entries.held(key) else DELETE
+        return {"event": operation.event, "key": key, "kind": None, "value": None, "op": operation.name}
     event = {"event": "snapshot" if snapshot else "set", "key": key, **_newest(replica, groups), "op": "state"}
     if len(groups) == 1:
         return event

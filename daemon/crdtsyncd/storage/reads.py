@@ -10,7 +10,7 @@ from crdtsyncd.storage.writes import CHANGE_BYTES, DEAD_BYTES, ENTRY_COLUMNS, PU
 
 from crdtsync.causality import Dot, VersionVector, Writer
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.history.operation_names import writing_operation
+from crdtsync.core.kinds.registry import rules_of, writing_operation
 from crdtsync.core.storage.interface import (
     ArchiveRow,
     DeadPlace,
@@ -27,7 +27,7 @@ from crdtsync.core.storage.interface import (
     SnapshotPartRow,
     SpaceRow,
 )
-from crdtsync.wire.change import Kind, Order
+from crdtsync.wire.change import Order
 from crdtsync.wire.codec import unpack
 
 _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
@@ -419,7 +419,8 @@ _IDS_MAX = 500
 def _scanned_row(row: tuple[Any, ...]) -> ScannedRow:
     number, key, hlc, writer, seq, n, kind, sub, attrs, agent, fate, value, seen = row
     order = (int.from_bytes(hlc, "big"), writer, seq, n)
-    if kind != Kind.TEXT or writing_operation(kind, sub, unpack(attrs) if attrs else {}) != "text":
+    is_edit = rules_of(kind).written.is_edit and writing_operation(kind, sub, unpack(attrs) if attrs else None).is_edit
+    if not is_edit:
         return ScannedRow(number, key, order, is_edit=False)
     return ScannedRow(number, key, order, True, agent, fate, value, seen)
 

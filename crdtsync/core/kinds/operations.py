@@ -1,0 +1,96 @@
+"""What agents, events and history call an operation, and what an event of it tells: one record an operation.
+
+An agent asks for ``discard``. The change then holds an :class:`~crdtsync.wire.change.Op` without a value, whose kind is
+set. Whoever tells of it later (an event, a line of history, an explanation) has that ``Op`` alone, and needs the word
+``discard`` again, and how to get at the element that is gone. Both stand in the record :data:`~.sets.DISCARD`, and
+:func:`crdtsync.core.kinds.registry.operation_of` finds the record of an ``Op``.
+
+The records here belong to no kind, or to every one; each kind's own stand in its module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+from crdtsync.core.crdt.expiry import EXPIRE
+from crdtsync.wire.change import Change, Op
+
+RESOLVED_ATTR = "resolved"
+"""The attribute of the first operation of a resolution: what follows tells readers a whole value, not news of it."""
+TRIMMED_ATTR = "trimmed"
+"""The attribute of a trim that names elements one by one. Others are known by their bound."""
+
+Fields = Mapping[str, Any]
+"""Fields of an event or of a line of history, as agents get them."""
+
+
+class Tells(Enum):
+    """What the event of an operation says of the key's value."""
+
+    WHOLE = auto()
+    """All of it, whatever the key held before: ``set``."""
+    GONE = auto()
+    """Nothing is left of it: ``delete``, ``expire``. If something is left, the event shows that."""
+    PART = auto()
+    """A part of it that is new: ``add``, ``merge``, ``text``."""
+    ELEMENT = auto()
+    """The same of an element that is told in any case, even after an event that shows it already: ``append``."""
+    PART_GONE = auto()
+    """Which part of it is gone: ``discard``, ``drop``."""
+    FEWER = auto()
+    """That parts of it are gone, and not which: ``trim``."""
+    RESULT = auto()
+    """The value that has come out: ``incr``, ``reset``."""
+    REWRITE = auto()
+    """The value that has come out: ``resolve``, ``compact``. All operations but the first look like any others."""
+
+
+WRITES_ENTRY = (Tells.WHOLE, Tells.PART, Tells.ELEMENT, Tells.RESULT)
+"""What the operations of a rewrite look like, but for the first, where they write an entry."""
+
+
+def last_value(ops: Sequence[Op]) -> bytes | None:
+    """What was written, as it is."""
+    return ops[-1].value
+
+
+def no_value(_ops: Sequence[Op]) -> None:
+    """For operations whose value follows from all of the key's entries alone."""
+
+
+def nothing_beside(_change: Change, _first: int, _ops: Sequence[Op]) -> Fields:
+    """Nothing but what every event tells."""
+    return {}
+
+
+class Operation(NamedTuple):
+    """One operation, as it is told."""
+
+    name: str
+    """In events and in history; a request may be called otherwise."""
+    tells: Tells
+    value: Callable[[Sequence[Op]], bytes | None] = last_value
+    """What its event hands over, as msgpack, of the operations of a change that it stands for."""
+    beside: Callable[[Change, int, Sequence[Op]], Fields] = nothing_beside
+    """What its event tells beside that: of a change, the number of the first operation, and the operations."""
+    is_joined: bool = False
+    """Whether adjacent ones of one key in one change are one event: an agent asked for them as one."""
+    event: str = "set"
+    """The name of its event."""
+    is_edit: bool = False
+    """Whether those of one author that follow each other are one line of history."""
+
+    def goes_on_with(self, other: Operation) -> bool:
+        """Whether ``other``, just after this one in a change and on the same key, is told with it."""
+        if self.tells is Tells.REWRITE:
+            return other.tells in WRITES_ENTRY or other in (self, DELETE)
+        return self.is_joined and other == self
+
+
+SET = Operation("set", Tells.WHOLE)
+DELETE = Operation("delete", Tells.GONE, is_joined=True, event="delete")
+EXPIRED = Operation(EXPIRE, Tells.GONE, is_joined=True, event="expired")
+TRIM = Operation("trim", Tells.FEWER, is_joined=True)
+RESOLVE = Operation("resolve", Tells.REWRITE, no_value)
