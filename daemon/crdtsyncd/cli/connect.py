@@ -51,28 +51,6 @@ def keys_with_prefix(context: click.Context, prefix: str, count_max: int) -> lis
     return []
 
 
-def whole_entry(client: Client, key: str) -> Entry | None:
-    """The entry of a key, also of a log, set or map that is too long for one reply; that one has no version then, and
-    no siblings.
-    """
-    from crdtsync.errors import TooLarge
-
-    try:
-        return client.entry(key)
-    except TooLarge:
-        from dataclasses import replace
-
-        listed = next(iter(client.entries(key, limit=1, values=False)), None)
-        if listed is None or listed.key != key:
-            return None  # deleted meanwhile
-        if listed.kind == "map":
-            return replace(listed, value={f.name: f.value for f in client.fields(key)}, version=None, siblings=[])
-        read = {"log": client.log, "set": client.members}.get(listed.kind)
-        if read is None:
-            raise
-        return replace(listed, value=read(key), version=None, siblings=[])
-
-
 def all_conflicts(client: Client, prefix: str) -> Iterator[Entry]:
     """All entries with siblings under a prefix, page by page."""
     start: str | None = None

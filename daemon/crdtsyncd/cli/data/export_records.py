@@ -7,13 +7,20 @@ import cannot set, such as author and time, is there for people to read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from crdtsyncd.cli.connect import whole_entry
-from crdtsyncd.cli.data import json_values
+from crdtsyncd.cli.data.kinds import (
+    INFORMATION,
+    KEY_BYTES_MAX,
+    KINDS,
+    OPTIONS,
+    Shape,
+    fingerprint,
+    is_field,
+    whole_entry,
+)
 from crdtsyncd.cli.show import output
 from crdtsyncd.wording import rfc3339
 
@@ -25,12 +32,8 @@ if TYPE_CHECKING:
 
     from crdtsync.client import Client, Entry
 
-KEY_BYTES_MAX = 1024
 TEXT_PART_CHARS = 128 * 1024
 """Of a text that is too long for one edit, what is written at a time: a text as a whole has no limit."""
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
-OPTIONS = ("confidence", "meta", "ttl")
-INFORMATION = ("agent", "node", "time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,37 +67,18 @@ class Record:
         return fingerprint(self.kind, [variant.content for variant in self.variants])
 
 
-def fingerprint(kind: str, contents: list[Value]) -> tuple[str, list[str]]:
-    """Kind and values so that 1, 1.0 and True differ; only the elements of a log have an order."""
-    shown = [json_values.dumps(content, sort_keys=kind == "set") for content in contents]
-    return kind, shown if kind == "log" else sorted(shown)
-
-
-def contents(entry: Entry) -> list[Value]:
-    """The values of a key as :class:`Record` counts them."""
-    siblings = [one.value if one.field is None else [one.field, one.value] for one in entry.siblings]
-    if entry.kind in _LISTS:
-        return [*entry.value, *siblings]
-    if entry.kind == "map":
-        return [*(list(field) for field in entry.value.items()), *siblings]
-    return [entry.value, *siblings]
-
-
-_LISTS = ("log", "set")
-
-
 def exported(entry: Entry) -> str:
     """The line for a key."""
     fields: dict[str, object] = {"key": entry.key, "kind": entry.kind, **_details(entry)}
     siblings = [sibling for sibling in entry.siblings if sibling.kind == entry.kind]
-    if siblings and "siblings" in KINDS[entry.kind][2]:
+    if siblings and KINDS[entry.kind].has_siblings:
         fields["siblings"] = [_details(sibling) for sibling in siblings]
     return output.record(fields)
 
 
 def left_out(entry: Entry) -> list[Entry]:
     """Siblings that no import could write: of other kinds than the winner, and texts."""
-    has_place = "siblings" in KINDS[entry.kind][2]
+    has_place = KINDS[entry.kind].has_siblings
     return [sibling for sibling in entry.siblings if sibling.kind != entry.kind or not has_place]
 
 
@@ -107,20 +91,8 @@ def _details(entry: Entry) -> dict[str, object]:
     return {**of_map, "value": entry.value, **present}
 
 
-def _is_field(text: str) -> bool:
-    return 0 < len(_utf8(text)) <= KEY_BYTES_MAX and _CONTROL.search(text) is None
-
-
 def _is_key(text: str) -> bool:
-    return _is_field(text) and text[0] != "_"
-
-
-def _utf8(text: str) -> bytes:
-    """Nothing for what JSON can write and UTF-8 cannot: half of a surrogate pair."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return b""
+    return is_field(text) and text[0] != "_"
 
 
 def _is_number(value: Value) -> bool:
@@ -134,26 +106,12 @@ _CHECKS: Mapping[str, tuple[str, Callable[[Value], bool]]] = {
     "siblings": ("a list of objects", lambda value: isinstance(value, list) and all(type(v) is dict for v in value)),
     "field": (
         f"a string of 1 to {KEY_BYTES_MAX} bytes without control characters",
-        lambda value: isinstance(value, str) and _is_field(value),
+        lambda value: isinstance(value, str) and is_field(value),
     ),
     "key": (
         f"a string of 1 to {KEY_BYTES_MAX} bytes without control characters that does not begin with _",
         lambda value: isinstance(value, str) and _is_key(value),
     ),
-}
-
-# Kind → what its value must be, and which fields it may have beside key, kind and value.
-KINDS: Mapping[str, tuple[str, Callable[[Value], bool], tuple[str, ...]]] = {
-    "register": ("any value", lambda _: True, (*OPTIONS, *INFORMATION, "siblings")),
-    "counter": ("a whole number of 64 bits", lambda value: type(value) is int, INFORMATION),
-    "set": ("a list", lambda value: isinstance(value, list), INFORMATION),
-    "map": (
-        f"an object whose names have 1 to {KEY_BYTES_MAX} bytes and no control characters",
-        lambda value: isinstance(value, dict) and all(map(_is_field, value)),
-        (*INFORMATION, "siblings"),
-    ),
-    "log": ("a list", lambda value: isinstance(value, list), INFORMATION),
-    "text": ("a string", lambda value: isinstance(value, str), INFORMATION),
 }
 
 
@@ -164,22 +122,22 @@ def record_of(line: Line) -> Record:
     kind = fields.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise line.wrong(f'"kind" must be one of {", ".join(KINDS)}')
-    wanted, fits, others = KINDS[kind]
-    _check_fields(line, fields, ("key", "kind", "value", *others))
-    if not fits(fields["value"]):
-        raise line.wrong(f'the "value" of a {kind} must be {wanted}')
+    _check_fields(line, fields, ("key", "kind", "value", *KINDS[kind].fields))
+    if not KINDS[kind].fits(fields["value"]):
+        raise line.wrong(f'the "value" of a {kind} must be {KINDS[kind].wanted}')
     record = Record(line, fields["key"], kind, _variants(line, kind, fields))
     for variant in record.variants:
-        for part in _parts(variant.value) if kind == "text" else [variant.value]:
+        for part in [variant.value] if KINDS[kind].is_batched else _parts(variant.value):
             _check_storable(line, part)
     return record
 
 
 def _variants(line: Line, kind: str, fields: dict[str, Value]) -> tuple[Variant, ...]:
-    if kind in _LISTS:
+    shape = KINDS[kind].shape
+    if shape is Shape.LIST:
         return tuple(Variant(element) for element in fields["value"])
     siblings = fields.get("siblings", [])
-    if kind == "map":
+    if shape is Shape.FIELDS:
         for sibling in siblings:
             _check_fields(line, sibling, ("field", "value", *INFORMATION))
             _require(line, sibling, "field")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from crdtsyncd.cli.connect import whole_entry
 from crdtsyncd.cli.data import json_values
-from crdtsyncd.cli.data.export_records import TEXT_PART_CHARS, Record, Variant, contents, fingerprint
+from crdtsyncd.cli.data.export_records import TEXT_PART_CHARS, Record, Variant
+from crdtsyncd.cli.data.kinds import KINDS, Write, contents, fingerprint, whole_entry, without_what_is_there
 
 from crdtsync.errors import TooLarge, VersionMismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from crdtsync.client import Client, Entry, Text
 
@@ -21,21 +21,7 @@ BATCH_WRITES_MAX = 500
 BATCH_BYTES_MAX = 1024 * 1024  # of JSON, which is not much shorter than what is sent
 PART_BYTES_MAX = 7 * 512 * 1024  # as it is sent, of a key that is alone in its batch; a change may have 4 MiB
 ATTEMPTS_MAX = 8
-STEP_MAX = 1 << 53  # of a counter
 _WRITE_BYTES = 128  # of a change, beside key, value and meta
-
-# Kinds of which a read policy says which of several values comes first.
-_RANKED = ("register", "map")
-# What a write has seen when it shall supersede nothing of what the key holds.
-SEEN_NOTHING = "?"
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """One write of a batch: the method of the client's batch, and what with."""
-
-    method: str
-    arguments: dict[str, Any]  # Any: the arguments of that method
 
 
 @dataclass(slots=True)
@@ -49,10 +35,10 @@ class Importer:
     def write(self, records: Iterable[Record]) -> Iterator[Record]:
         """Write all records in batches; yields the last record of each batch that is done."""
         for chunk in chunks(records):
-            if chunk[0].kind == "text":
-                self._write_text(chunk[0])
-            else:
+            if KINDS[chunk[0].kind].is_batched:
                 self._write_chunk(chunk)
+            else:
+                self._write_text(chunk[0])
             yield chunk[-1]
 
     def _write_chunk(self, records: list[Record]) -> None:
@@ -87,7 +73,7 @@ class Importer:
     def _in_order(self, record: Record) -> Record:
         """The last write of several wins, so the winner is written last, unless the key is read by who was first."""
         places = {variant.field for variant in record.variants}
-        if record.kind not in _RANKED or len(record.variants) == len(places):
+        if not KINDS[record.kind].is_ranked or len(record.variants) == len(places):
             return record
         schema = self.client.schema(record.key)
         is_first = schema is not None and schema.policy == "first"
@@ -119,113 +105,32 @@ def outcome_of(record: Record, held: Entry | None, policy: str) -> str:
         return "created" if record.variants else "unchanged"
     if fingerprint(held.kind, contents(held)) == record.fingerprint:
         return "unchanged"
-    if policy == "sibling" and held.kind == record.kind != "text":
+    if policy == "sibling" and held.kind == record.kind and KINDS[record.kind].is_batched:
         return "added"
     return "replaced" if policy == "set" else "skipped"
 
 
 def _create(record: Record, _: Entry | None) -> list[Write]:
-    return _CREATIONS[record.kind](record)
+    create = KINDS[record.kind].create
+    assert create is not None
+    return create(record)
 
 
 def _replace(record: Record, held: Entry | None) -> list[Write]:
     assert held is not None
-    if all(one.kind == record.kind for one in (held, *held.siblings)) and record.kind in _CHANGES:
-        return _CHANGES[record.kind](record, held)
+    change = KINDS[record.kind].change
+    if change is not None and all(one.kind == record.kind for one in (held, *held.siblings)):
+        return change(record, held)
     deletion = Write("delete", {"key": record.key, "seen": held.version})
     return [deletion, *_create(record, None)]
 
 
 def _add(record: Record, held: Entry | None) -> list[Write]:
     assert held is not None
-    if record.kind == "register":
-        return _sets(record, {"seen": SEEN_NOTHING})
-    if record.kind in ("set", "map"):  # nothing of them can be there twice
-        there = fingerprints(held.kind, contents(held))
-        new = tuple(v for v in record.variants if not there.issuperset(fingerprints(record.kind, [v.content])))
-        record = replace(record, variants=new)
-    return _create(record, None)
-
-
-def _appends(record: Record) -> list[Write]:
-    return [Write("append", {"key": record.key, "value": variant.value}) for variant in record.variants]
-
-
-def _adds(record: Record) -> list[Write]:
-    return [Write("add", {"key": record.key, "value": variant.value}) for variant in record.variants]
-
-
-def _change_of_set(record: Record, held: Entry) -> list[Write]:
-    """Add what is missing and discard what is too much."""
-    wanted = fingerprints("set", [variant.value for variant in record.variants])
-    gone = [element for element in held.value if not wanted.issuperset(fingerprints("set", [element]))]
-    discards = [Write("discard", {"key": record.key, "value": element, "seen": held.version}) for element in gone]
-    return [*discards, *_add(record, held)]
-
-
-def _steps(key: str, difference: int) -> list[Write]:
-    """A counter is changed by steps, of which one has a limit; an absent one also comes to be by a step of 0."""
-    steps = [STEP_MAX if difference > 0 else -STEP_MAX] * (abs(difference) // STEP_MAX)
-    rest = difference - sum(steps)
-    return [Write("incr", {"key": key, "n": n}) for n in (*steps, *([rest] if rest or not steps else []))]
-
-
-def _merges(record: Record, first: Mapping[str, str | None]) -> list[Write]:
-    """Fields of a map, of several values of one the winner last; ``first`` is what the first write of a field has
-    seen, if it is not nothing.
-    """
-    left = dict(first)
-    return [
-        Write("merge", {"key": record.key, "fields": {v.field: v.value}, "seen": left.pop(v.field or "", SEEN_NOTHING)})
-        for v in reversed(record.variants)
-    ]
-
-
-def _change_of_map(record: Record, held: Entry) -> list[Write]:
-    """Write the fields that differ, and drop what is too much."""
-    there, wanted = _by_field(contents(held)), _by_field([variant.content for variant in record.variants])
-    drops = [Write("drop", {"key": record.key, "field": f, "seen": held.version}) for f in there if f not in wanted]
-    differing = {field for field in wanted if wanted[field] != there.get(field)}
-    changed = replace(record, variants=tuple(v for v in record.variants if v.field in differing))
-    return [*drops, *_merges(changed, dict.fromkeys(differing, held.version))]
-
-
-def _by_field(contents: list[Any]) -> dict[str, list[str]]:
-    """The values of each field of a map, in no order of their own."""
-    fields: dict[str, list[str]] = {}
-    for name, value in contents:
-        fields.setdefault(name, []).append(json_values.dumps(value))
-    return {name: sorted(found) for name, found in fields.items()}
-
-
-def fingerprints(kind: str, contents: list[Any]) -> set[str]:
-    """The distinct values among some."""
-    return set(fingerprint(kind, contents)[1])
-
-
-def _sets(record: Record, first: dict[str, Any]) -> list[Write]:
-    """The register with its siblings: the winner is written last, for the latest write wins."""
-    contexts = [first, *({"seen": SEEN_NOTHING} for _ in record.variants[1:])]
-    return [
-        Write("set", {"key": record.key, "value": variant.value, **variant.options, **context})
-        for variant, context in zip(reversed(record.variants), contexts, strict=True)
-    ]
-
-
-# How a key comes to be, by its kind, and how one of the same kind is made what a record says by small changes.
-_CREATIONS: dict[str, Callable[[Record], list[Write]]] = {
-    "register": lambda record: _sets(record, {"if_absent": True}),
-    "counter": lambda record: _steps(record.key, record.variants[0].value),
-    "set": _adds,
-    "map": lambda record: _merges(record, {}),
-    "log": _appends,
-}
-_CHANGES: dict[str, Callable[[Record, Entry], list[Write]]] = {
-    "register": lambda record, held: _sets(record, {"seen": held.version}),
-    "counter": lambda record, held: _steps(record.key, record.variants[0].value - held.value),
-    "set": _change_of_set,
-    "map": _change_of_map,
-}
+    kind = KINDS[record.kind]
+    if kind.add is not None:
+        return kind.add(record)
+    return _create(without_what_is_there(record, held) if kind.is_unique else record, None)
 
 
 def _nothing(_: Record, __: Entry | None) -> list[Write]:
@@ -252,8 +157,8 @@ def chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
     for record in records:
         count, size = len(record.variants) + 1, sum(map(_size_bytes, record.variants))
         is_full = writes + count > BATCH_WRITES_MAX or size_bytes + size > BATCH_BYTES_MAX
-        is_apart = record.kind == "text" or record.key in keys
-        if group and (is_full or is_apart or group[-1].kind == "text"):
+        is_apart = not KINDS[record.kind].is_batched or record.key in keys
+        if group and (is_full or is_apart or not KINDS[group[-1].kind].is_batched):
             yield group
             group, keys, writes, size_bytes = [], set(), 0, 0
         group.append(record)

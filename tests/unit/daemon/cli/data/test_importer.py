@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 from crdtsyncd.cli.data.export_records import Record, Variant
-from crdtsyncd.cli.data.importer import BATCH_BYTES_MAX, BATCH_WRITES_MAX, Importer, Write, chunks, outcome_of, parts
+from crdtsyncd.cli.data.importer import BATCH_BYTES_MAX, BATCH_WRITES_MAX, Importer, chunks, outcome_of, parts
+from crdtsyncd.cli.data.kinds import Write
 from crdtsyncd.cli.data.ndjson import Line
 
 from crdtsync.client import Client, Entry, Schema

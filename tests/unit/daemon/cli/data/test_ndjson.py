@@ -7,8 +7,9 @@ import json
 
 import pytest
 from crdtsyncd.cli.data import ndjson
-from crdtsyncd.cli.data.batch_lines import OPERATIONS, Operation, operation_of
+from crdtsyncd.cli.data.batch_lines import Operation, operation_of
 from crdtsyncd.cli.data.export_records import Variant, record_of
+from crdtsyncd.cli.data.kinds import OPERATIONS
 from crdtsyncd.cli.errors import CommandFailed
 
 
@@ -82,7 +83,7 @@ def test_operations(fields, operation):
 @pytest.mark.parametrize(
     "fields, said",
     [
-        ({"key": "k"}, '"op" must be one of set, append, incr, reset, add, discard, merge, drop, resolve, del, trim'),
+        ({"key": "k"}, '"op" must be one of set, incr, reset, add, discard, merge, drop, append, trim, resolve, del'),
         ({"op": ["set"]}, '"op" must be one of'),
         ({"op": "set", "key": "k"}, '"value" is missing'),
         ({"op": "set", "value": 1}, '"key" is missing'),

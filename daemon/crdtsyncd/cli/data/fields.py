@@ -1,0 +1,76 @@
+"""What a field of a line may hold, in a batch file: the fields that operations of several kinds have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from crdtsyncd.cli.data.json_values import Value
+
+REQUIRED = True
+OPTIONAL = False
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What one field of a line may hold."""
+
+    required: bool
+    wanted: str
+    fits: Callable[[Value], bool]
+
+
+def is_str(value: Value) -> bool:
+    """Whether JSON has a string there."""
+    return isinstance(value, str)
+
+
+def is_count(value: Value) -> bool:
+    """Whether JSON has a whole number from 0 on there."""
+    return type(value) is int and value >= 0
+
+
+def is_object(value: Value) -> bool:
+    """Whether JSON has an object there."""
+    return isinstance(value, dict)
+
+
+def _is_part(value: Value) -> bool:
+    return type(value) in (int, float) and 0 <= value <= 1
+
+
+def _is_ttl(value: Value) -> bool:
+    return isinstance(value, str) or (type(value) in (int, float) and value > 0)
+
+
+KEY = Field(REQUIRED, "a string", is_str)
+VALUE = Field(REQUIRED, "any value", lambda _: True)
+VERSION = Field(OPTIONAL, "a version", is_str)
+IF_VERSION = {"if_version": VERSION}
+CONDITIONS = {**IF_VERSION, "if_absent": Field(OPTIONAL, "true or false", lambda value: isinstance(value, bool))}
+REMOVAL = {**IF_VERSION, "seen": VERSION}
+TTL = Field(OPTIONAL, "a duration such as 30s, or seconds", _is_ttl)
+RANK = {
+    "confidence": Field(OPTIONAL, "a number from 0 to 1", _is_part),
+    "meta": Field(OPTIONAL, "an object", is_object),
+}
+
+Operations = dict[str, tuple[str, "Mapping[str, Field]"]]
+"""Operation → the method of the client's batch and its fields, by the names that both have."""
+
+OF_ANY_KIND: Operations = {
+    "resolve": (
+        "resolve",
+        {
+            "key": KEY,
+            "take": Field(OPTIONAL, "the dot of a value", is_str),
+            "value": Field(OPTIONAL, "any value", lambda _: True),
+            "merge": Field(OPTIONAL, "true", lambda value: value is True),
+            **REMOVAL,
+        },
+    ),
+    "del": ("delete", {"key": KEY, **REMOVAL}),
+}

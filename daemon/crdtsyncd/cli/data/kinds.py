@@ -1,0 +1,347 @@
+"""What export, import and batch know of each kind: the one table. A new kind is one more line of it.
+
+A counter, for example: an export writes its number; an import checks that it is one, makes a new key by an ``incr`` of
+it, and an old one what it should be by an ``incr`` of the difference; a line of a batch may say ``incr`` or ``reset``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+from crdtsyncd.cli.data import json_values
+from crdtsyncd.cli.data.fields import (
+    CONDITIONS,
+    IF_VERSION,
+    KEY,
+    OF_ANY_KIND,
+    OPTIONAL,
+    RANK,
+    REMOVAL,
+    REQUIRED,
+    TTL,
+    VALUE,
+    VERSION,
+    Field,
+    Operations,
+    is_count,
+    is_object,
+    is_str,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from crdtsyncd.cli.data.export_records import Record
+    from crdtsyncd.cli.data.json_values import Value
+
+    from crdtsync.client import Client, Entry
+
+KEY_BYTES_MAX = 1024
+STEP_MAX = 1 << 53  # of a counter
+SEEN_NOTHING = "?"
+"""What a write has seen when it shall supersede nothing of what the key holds."""
+OPTIONS = ("confidence", "meta", "ttl")
+INFORMATION = ("agent", "node", "time")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write of a batch: the method of the client's batch, and what with."""
+
+    method: str
+    arguments: dict[str, Any]  # Any: the arguments of that method
+
+
+class Shape(Enum):
+    """How the value of a key is made up."""
+
+    ONE = auto()
+    """One value, and perhaps siblings of it."""
+    LIST = auto()
+    """Elements."""
+    FIELDS = auto()
+    """Fields with a value each, and perhaps siblings in some of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind."""
+
+    wanted: str
+    """What the value in a line of an export must be."""
+    fits: Callable[[Value], bool]
+    """Whether it is."""
+    fields: tuple[str, ...] = INFORMATION
+    """Which fields such a line may have beside key, kind and value."""
+    shape: Shape = Shape.ONE
+    is_ordered: bool = False
+    """Whether the order of the elements is part of the value."""
+    is_unique: bool = False
+    """Whether nothing can be there twice."""
+    is_ranked: bool = False
+    """Whether a read policy says which of several values comes first."""
+    create: Callable[[Record], list[Write]] | None = None
+    """The writes that make an absent key; None: it is a text, which is edited and not written in batches."""
+    change: Callable[[Record, Entry], list[Write]] | None = None
+    """The writes that make of a key of this kind what a record says; None: it is deleted and made anew."""
+    add: Callable[[Record], list[Write]] | None = None
+    """The writes that put a record beside what the key holds, if others than those that make it."""
+    read_parts: Callable[[Client, str], Value] | None = None
+    """Reads a value that is too long for one reply."""
+    operations: Operations = field(default_factory=dict)
+    """What a line of a batch may do to it."""
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether an import writes it in batches, with others."""
+        return self.create is not None
+
+    @property
+    def has_siblings(self) -> bool:
+        """Whether a line has a place for siblings."""
+        return "siblings" in self.fields
+
+
+def is_field(text: str) -> bool:
+    """Whether the name of a field is one that can be stored."""
+    return 0 < len(_utf8(text)) <= KEY_BYTES_MAX and _CONTROL.search(text) is None
+
+
+def _utf8(text: str) -> bytes:
+    """Nothing for what JSON can write and UTF-8 cannot: half of a surrogate pair."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return b""
+
+
+# -- what a key holds ----------------------------------------------------------------------------------------
+
+
+def fingerprint(kind: str, contents: list[Value]) -> tuple[str, list[str]]:
+    """Kind and values so that 1, 1.0 and True differ, in order where that is part of the value."""
+    rules = KINDS.get(kind, UNKNOWN)
+    is_sorted = rules.is_unique and rules.shape is Shape.LIST  # elements are equal however their keys are ordered
+    shown = [json_values.dumps(content, sort_keys=is_sorted) for content in contents]
+    return kind, shown if rules.is_ordered else sorted(shown)
+
+
+def fingerprints(kind: str, contents: list[Value]) -> set[str]:
+    """The distinct values among some."""
+    return set(fingerprint(kind, contents)[1])
+
+
+def contents(entry: Entry) -> list[Value]:
+    """The values of a key, as the variants of a record are counted."""
+    siblings = [one.value if one.field is None else [one.field, one.value] for one in entry.siblings]
+    shape = KINDS.get(entry.kind, UNKNOWN).shape
+    if shape is Shape.LIST:
+        return [*entry.value, *siblings]
+    if shape is Shape.FIELDS:
+        return [*(list(pair) for pair in entry.value.items()), *siblings]
+    return [entry.value, *siblings]
+
+
+def whole_entry(client: Client, key: str) -> Entry | None:
+    """The entry of a key, also of one that is too long for one reply; that one has no version then, and no siblings."""
+    from crdtsync.errors import TooLarge
+
+    try:
+        return client.entry(key)
+    except TooLarge:
+        listed = next(iter(client.entries(key, limit=1, values=False)), None)
+        if listed is None or listed.key != key:
+            return None  # deleted meanwhile
+        read_parts = KINDS.get(listed.kind, UNKNOWN).read_parts
+        if read_parts is None:
+            raise
+        return replace(listed, value=read_parts(client, key), version=None, siblings=[])
+
+
+# -- registers -----------------------------------------------------------------------------------------------
+
+
+def _sets(record: Record, first: dict[str, Any]) -> list[Write]:
+    """The register with its siblings: the winner is written last, for the latest write wins."""
+    contexts = [first, *({"seen": SEEN_NOTHING} for _ in record.variants[1:])]
+    return [
+        Write("set", {"key": record.key, "value": variant.value, **variant.options, **context})
+        for variant, context in zip(reversed(record.variants), contexts, strict=True)
+    ]
+
+
+_REGISTER = Kind(
+    "any value",
+    lambda _: True,
+    (*OPTIONS, *INFORMATION, "siblings"),
+    is_ranked=True,
+    create=lambda record: _sets(record, {"if_absent": True}),
+    change=lambda record, held: _sets(record, {"seen": held.version}),
+    add=lambda record: _sets(record, {"seen": SEEN_NOTHING}),
+    operations={"set": ("set", {"key": KEY, "value": VALUE, "ttl": TTL, **RANK, **CONDITIONS, "seen": VERSION})},
+)
+
+# -- counters ------------------------------------------------------------------------------------------------
+
+
+def _steps(key: str, difference: int) -> list[Write]:
+    """A counter is changed by steps, of which one has a limit; an absent one also comes to be by a step of 0."""
+    steps = [STEP_MAX if difference > 0 else -STEP_MAX] * (abs(difference) // STEP_MAX)
+    rest = difference - sum(steps)
+    return [Write("incr", {"key": key, "n": n}) for n in (*steps, *([rest] if rest or not steps else []))]
+
+
+def _is_step(value: Value) -> bool:
+    return type(value) is int and abs(value) <= STEP_MAX
+
+
+_STEP = Field(OPTIONAL, "a whole number from -2^53 to 2^53", _is_step)
+
+
+_COUNTER = Kind(
+    "a whole number of 64 bits",
+    lambda value: type(value) is int,
+    create=lambda record: _steps(record.key, record.variants[0].value),
+    change=lambda record, held: _steps(record.key, record.variants[0].value - held.value),
+    operations={
+        "incr": (
+            "incr",
+            {"key": KEY, "n": _STEP, **CONDITIONS},
+        ),
+        "reset": ("reset", {"key": KEY, **IF_VERSION}),
+    },
+)
+
+# -- sets ----------------------------------------------------------------------------------------------------
+
+
+def _adds(record: Record) -> list[Write]:
+    return [Write("add", {"key": record.key, "value": variant.value}) for variant in record.variants]
+
+
+def _change_of_set(record: Record, held: Entry) -> list[Write]:
+    """Add what is missing and discard what is too much."""
+    wanted = fingerprints("set", [variant.value for variant in record.variants])
+    gone = [element for element in held.value if not wanted.issuperset(fingerprints("set", [element]))]
+    discards = [Write("discard", {"key": record.key, "value": element, "seen": held.version}) for element in gone]
+    return [*discards, *_adds(without_what_is_there(record, held))]
+
+
+_SET = Kind(
+    "a list",
+    lambda value: isinstance(value, list),
+    shape=Shape.LIST,
+    is_unique=True,
+    create=_adds,
+    change=_change_of_set,
+    read_parts=lambda client, key: client.members(key),
+    operations={
+        "add": ("add", {"key": KEY, "value": VALUE, **CONDITIONS}),
+        "discard": ("discard", {"key": KEY, "value": VALUE, **REMOVAL}),
+    },
+)
+
+# -- maps ----------------------------------------------------------------------------------------------------
+
+
+def _merges(record: Record, first: Mapping[str, str | None]) -> list[Write]:
+    """Fields of a map, of several values of one the winner last; ``first`` is what the first write of a field has
+    seen, if it is not nothing.
+    """
+    left = dict(first)
+    return [
+        Write("merge", {"key": record.key, "fields": {v.field: v.value}, "seen": left.pop(v.field or "", SEEN_NOTHING)})
+        for v in reversed(record.variants)
+    ]
+
+
+def _change_of_map(record: Record, held: Entry) -> list[Write]:
+    """Write the fields that differ, and drop what is too much."""
+    there, wanted = _by_field(contents(held)), _by_field([variant.content for variant in record.variants])
+    drops = [Write("drop", {"key": record.key, "field": f, "seen": held.version}) for f in there if f not in wanted]
+    differing = {field for field in wanted if wanted[field] != there.get(field)}
+    changed = replace(record, variants=tuple(v for v in record.variants if v.field in differing))
+    return [*drops, *_merges(changed, dict.fromkeys(differing, held.version))]
+
+
+def _by_field(contents: list[Any]) -> dict[str, list[str]]:
+    """The values of each field of a map, in no order of their own."""
+    fields: dict[str, list[str]] = {}
+    for name, value in contents:
+        fields.setdefault(name, []).append(json_values.dumps(value))
+    return {name: sorted(found) for name, found in fields.items()}
+
+
+_MAP = Kind(
+    f"an object whose names have 1 to {KEY_BYTES_MAX} bytes and no control characters",
+    lambda value: isinstance(value, dict) and all(map(is_field, value)),
+    (*INFORMATION, "siblings"),
+    shape=Shape.FIELDS,
+    is_unique=True,
+    is_ranked=True,
+    create=lambda record: _merges(record, {}),
+    change=_change_of_map,
+    read_parts=lambda client, key: {field.name: field.value for field in client.fields(key)},
+    operations={
+        "merge": (
+            "merge",
+            {"key": KEY, "fields": Field(REQUIRED, "an object", is_object), **CONDITIONS, "seen": VERSION, **RANK},
+        ),
+        "drop": ("drop", {"key": KEY, "field": Field(REQUIRED, "the name of a field", is_str), **REMOVAL}),
+    },
+)
+
+# -- logs and texts ------------------------------------------------------------------------------------------
+
+
+def _appends(record: Record) -> list[Write]:
+    return [Write("append", {"key": record.key, "value": variant.value}) for variant in record.variants]
+
+
+_LOG = Kind(
+    "a list",
+    lambda value: isinstance(value, list),
+    shape=Shape.LIST,
+    is_ordered=True,
+    create=_appends,
+    read_parts=lambda client, key: client.log(key),
+    operations={
+        "append": ("append", {"key": KEY, "value": VALUE, **CONDITIONS}),
+        "trim": (
+            "trim",
+            {"key": KEY, "keep": Field(REQUIRED, "a number of elements from 0 on", is_count), **IF_VERSION},
+        ),
+    },
+)
+
+_TEXT = Kind("a string", lambda value: isinstance(value, str))
+
+# -- all of them ---------------------------------------------------------------------------------------------
+
+KINDS: Mapping[str, Kind] = {
+    "register": _REGISTER,
+    "counter": _COUNTER,
+    "set": _SET,
+    "map": _MAP,
+    "log": _LOG,
+    "text": _TEXT,
+}
+
+UNKNOWN = Kind("of a kind that this version does not know", lambda _: False)
+
+OPERATIONS: Mapping[str, tuple[str, Mapping[str, Field]]] = {
+    **{name: operation for kind in KINDS.values() for name, operation in kind.operations.items()},
+    **OF_ANY_KIND,
+}
+"""What a line of a batch may say."""
+
+
+def without_what_is_there(record: Record, held: Entry) -> Record:
+    """A record without the values that a key of its kind holds already."""
+    there = fingerprints(held.kind, contents(held))
+    new = tuple(v for v in record.variants if not there.issuperset(fingerprints(record.kind, [v.content])))
+    return replace(record, variants=new)
