@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.simulator.agents import COUNTERS, LOGS, MAPS, MIXED, REGISTERS, SETS, TEXTS
 from tests.simulator.histories import run_history
+from tests.simulator.kinds import COUNTERS, LOGS, MAPS, MIXED, REGISTERS, SETS, TEXTS
 from tests.simulator.player import SKEWS_MS, TINY_CAPS, Player
 from tests.simulator.world import World
 

@@ -8,10 +8,11 @@ from random import Random
 
 import pytest
 
-from tests.simulator.agents import MAPS, MIXED, REGISTERS, TEXTS, Agent, Read
+from tests.simulator.agents import Agent, Read
 from tests.simulator.cases import Sub
 from tests.simulator.histories import finish
 from tests.simulator.hosts import Host
+from tests.simulator.kinds import MAPS, MIXED, REGISTERS, TEXTS
 from tests.simulator.player import SKEWS_MS, WEIGHTS, Player
 from tests.simulator.resolving import Resolving
 from tests.simulator.world import World

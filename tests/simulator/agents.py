@@ -13,22 +13,15 @@ from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.tokens import decode_dot, decode_token, decode_version, encode_dot
 from tests.simulator.cases import Sub
+from tests.simulator.kinds import KIND_OF, OPERATIONS, TEXTS
+from tests.simulator.kinds.base import Learns, check
 from tests.simulator.model import Value, groups, identity, require, shown
-from tests.simulator.policies import PREFIX, RANKED, UNDECLARED, Schema, best_first, ranks_lower, value_number
+from tests.simulator.policies import PREFIX, RANKED, UNDECLARED, Schema, best_first, ranks_lower
 from tests.simulator.sessions import Keeping, is_here
 
 if TYPE_CHECKING:
     from tests.simulator.hosts import Host
     from tests.simulator.world import World
-
-REGISTERS = ("r/1", "r/2", "r/3")
-LOGS = ("log/1", "log/2")
-TEXTS = ("text/1", "text/2")
-COUNTERS = ("counter/1", "counter/2")
-SETS = ("set/1", "set/2")
-MAPS = ("map/1", "map/2")
-MIXED = "mixed"
-KEYS = (*REGISTERS, *LOGS, *TEXTS, *COUNTERS, *SETS, *MAPS, MIXED)
 
 
 @dataclass
@@ -262,12 +255,12 @@ class Agent:
         """Whether a schema refuses a write because it ranks lower than what readers are shown."""
         model = self.home.model
         policy, refuse_lower = model.schema(sub.key)
-        if not refuse_lower or sub.operation not in ("set", "merge"):
+        ranked = OPERATIONS[sub.operation].ranked
+        if not refuse_lower or ranked is None:
             return False
         live = model.live(sub.key, self.world.now(self.home).wall_ms)
-        written = {None: sub.content} if sub.operation == "set" else sub.content
-        kind = Kind.REGISTER if sub.operation == "set" else Kind.MAP
-        for field_, content in written.items():
+        kind = KIND_OF[sub.operation].kind
+        for field_, content in ranked(sub).items():
             same = [value for value in live if value.kind == kind and value.sub == field_]
             later = Value(Dot(0, 0, 0), sub.key, kind, 1 << 64, content, confidence=sub.confidence)  # type: ignore[arg-type]
             if same and ranks_lower(policy, best_first(policy, same)[0], later):
@@ -278,38 +271,15 @@ class Agent:
         if sub.operation == "schema_set":
             pattern = {"pattern": sub.key.removeprefix(PREFIX)}
             return {**pattern, "remove": True} if sub.content is None else {**pattern, **sub.content}
-        args: dict[str, Any] = {"key": sub.key}
-        if sub.operation in ("set", "append"):
-            sub.content = value_number(self.world.next_number())
-        match sub.operation:
-            case "set" | "append" | "add" | "discard":
-                args["value"] = pack(sub.content)
-            case "trim":
-                args["keep"] = sub.keep
-            case "incr":
-                args["by"] = sub.content
-            case "merge":
-                sub.content = {name: value_number(self.world.next_number()) for name in sub.content}
-                args["fields"] = {name: pack(value) for name, value in sub.content.items()}
-            case "drop":
-                args["field"] = sub.content
-            case "resolve":
-                args |= self._resolution(sub)
+        operation = OPERATIONS[sub.operation]
+        args: dict[str, Any] = {"key": sub.key, **operation.arguments(sub, self.world.next_number)}
         if sub.ttl_ms is not None:
             args["ttl"] = sub.ttl_ms
         if sub.confidence is not None:
             args["confidence"] = sub.confidence
-        if sub.operation not in ("trim", "compact"):
+        if operation.has_context:
             self._add_context(sub, args)
         return args
-
-    def _resolution(self, sub: Sub) -> dict[str, Any]:
-        if sub.take is not None:
-            return {"take": encode_dot(sub.take)}
-        if sub.content is None:
-            return {"merge": True}
-        sub.content = self.world.next_number()
-        return {"value": pack(sub.content)}
 
     def _add_context(self, sub: Sub, args: dict[str, Any]) -> None:
         if sub.operation == "set" and sub.mode == "if_absent":
@@ -324,7 +294,7 @@ class Agent:
             args["seen"] = "?"
             return
         sub.shown, sub.others = read.shown, read.others
-        if sub.operation in ("set", "reset") and sub.mode == "if_version":
+        if OPERATIONS[sub.operation].is_conditional and sub.mode == "if_version":
             args["if_version"] = read.version
             return
         sub.mode = "seen"
@@ -389,7 +359,11 @@ class Agent:
             self._is_held_here(request)
             self._check_concern(request)
         else:
-            require(all(sub.operation in MAY_DO_NOTHING for sub in request.subs), "acknowledged, not done:", request)
+            require(
+                all(OPERATIONS[sub.operation].may_do_nothing for sub in request.subs),
+                "acknowledged, not done:",
+                request,
+            )
             require(request.must is None or request.may_wait, "acknowledged, not done:", request.must)
         self.token, self.last = result["token"], request.change
         results = result["results"] if request.name == "batch" else [result]
@@ -426,23 +400,23 @@ class Agent:
 
     def _learn(self, request: Request, sub: Sub, part: dict[str, Any]) -> None:
         if request.change is not None or not (request.may_wait or "again" in request.args):
-            _check_reply(sub, part)
+            check(sub, OPERATIONS[sub.operation], part)
         version = part.get("version")
-        match sub.operation:
-            case "delete":
+        match OPERATIONS[sub.operation].learns:
+            case Learns.ABSENCE:
                 if sub.key in self.memory:
                     self.memory[sub.key] = Read(None)
-            case "append" | "incr" | "reset" | "add" if sub.key in self.memory:
+            case Learns.PART if sub.key in self.memory:
                 if version is None:
                     self.forget(sub.key)
                 else:
                     self._remember(request, sub, version, sub.others, sub.shown)
-            case "merge" | "resolve" if request.informed and version is not None:
+            case Learns.CHOICE if request.informed and version is not None:
                 self._remember(request, sub, version, sub.others, sub.shown)
-            case "set" | "text" if request.informed and version is not None:
+            case Learns.VALUE if request.informed and version is not None:
                 others = sub.others if sub.mode in ("seen", "if_version") else frozenset()
                 self._remember(request, sub, version, others)
-            case "set" if sub.mode != "blind":
+            case Learns.VALUE if sub.operation == "set" and sub.mode != "blind":
                 self.memory.pop(sub.key, None)
 
     def _remember(
@@ -555,27 +529,3 @@ def _comparable(result: Any) -> Any:
     if isinstance(plain.get("siblings"), list):
         plain["siblings"] = [_comparable(sibling) for sibling in plain["siblings"]]
     return plain
-
-
-MAY_DO_NOTHING = ("delete", "trim", "discard", "drop", "reset", "resolve", "compact", "schema_set")
-
-
-def _check_reply(sub: Sub, part: dict[str, Any]) -> None:
-    """What a write's reply says of before and after."""
-    what = (f"the reply to {sub.operation} of {sub.key} says", part, "where it was", sub)
-    match sub.operation:
-        case "set" if "replaced" in part:
-            require((part["replaced"] and decode_dot(part["replaced"]["dot"])) == sub.replaced, *what)
-        case "merge" if "replaced" in part:
-            replaced = {name: decode_dot(one["dot"]) for name, one in (part["replaced"] or {}).items()}
-            require(replaced == sub.replaced, *what)
-        case "incr":
-            require(part["value"] == sub.after, *what)
-        case "reset":
-            require(part["value"] == sub.before, *what)
-        case "add":
-            require(part["added"] == (not sub.before) and part["length"] == sub.after, *what)
-        case "discard":
-            require(part["existed"] == sub.existed and part["length"] == sub.after, *what)
-        case "drop" | "delete":
-            require(part["existed"] == sub.existed, *what)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.core.background.trimming import IDLE_INTERVAL_S
 from tests.simulator import images
-from tests.simulator.agents import KEYS, Agent
+from tests.simulator.agents import Agent
 from tests.simulator.bounds import check_digest
 from tests.simulator.disks import check_bounds, check_disk
+from tests.simulator.kinds import KEYS
 from tests.simulator.model import require
 from tests.simulator.pasts import check_history
 

@@ -13,7 +13,7 @@ from random import Random
 from typing import NamedTuple, Protocol, Self
 
 from crdtsync.core.background.retention_caps import Caps
-from tests.simulator.agents import KEYS
+from tests.simulator.kinds import KEYS
 from tests.simulator.model import Broken
 from tests.simulator.nemesis import TROUBLE
 from tests.simulator.player import SKEWS_MS, TINY_CAPS, WEIGHTS, Player

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from tests.simulator import images
-from tests.simulator.agents import REGISTERS, Agent
+from tests.simulator.agents import Agent
 from tests.simulator.cases import Sub
+from tests.simulator.kinds import REGISTERS
 from tests.simulator.mirrors import MirrorWatcher
 from tests.simulator.watchers import Watcher
 

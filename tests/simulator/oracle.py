@@ -15,7 +15,8 @@ from crdtsync.causality import Dot
 from crdtsync.wire.change import Change, Kind, Op
 from crdtsync.wire.codec import unpack
 from tests.simulator.cases import Case, Sub, named
-from tests.simulator.judges import JUDGES, rewrite
+from tests.simulator.kinds import OPERATIONS
+from tests.simulator.kinds.text import rewrite
 from tests.simulator.model import (
     Broken,
     ChangeId,
@@ -61,7 +62,7 @@ class Oracle:
             case = self._case(known, model, change, now_ms, {sub.key for sub in request.subs})
             for sub in request.subs:
                 case.begin(sub)
-                JUDGES[sub.operation](case)
+                OPERATIONS[sub.operation].judge(case)
             require(not case.ops, where, "has operations that nobody asked for:", [*case.ops])
         for op in change.ops:
             self._note_element(op)
@@ -122,7 +123,7 @@ class Oracle:
         try:
             for sub in request.subs:
                 case.begin(sub)
-                JUDGES[sub.operation](case)
+                OPERATIONS[sub.operation].judge(case)
         except Broken as broken:
             return broken
         return None

@@ -17,7 +17,8 @@ from crdtsync.core.reads.operations import Reader
 from crdtsync.core.storage.interface import PastRow
 from crdtsync.wire.change import Kind
 from crdtsync.wire.tokens import encode_dot
-from tests.simulator.agents import KEYS
+from tests.simulator.kinds import ALL, KEYS, OPERATIONS
+from tests.simulator.kinds.base import End, SimulatedKind
 from tests.simulator.model import Effect, Known, Value, groups, identity, in_order, require
 from tests.simulator.policies import PREFIX
 
@@ -25,16 +26,7 @@ if TYPE_CHECKING:
     from tests.simulator.hosts import Host
     from tests.simulator.world import World
 
-_ENDS = {
-    "delete": Fate.DELETED,
-    "discard": Fate.DELETED,
-    "drop": Fate.DELETED,
-    "trim": Fate.TRIMMED,
-    "expire": Fate.EXPIRED,
-}
-_ONE_OF_SEVERAL = frozenset({"set", "merge"})
-_UNSURE = frozenset({"resolve", "rewrite"})
-"""Operations of which the oracle does not know what they keep."""
+_FATES = {End.DELETED: Fate.DELETED, End.TRIMMED: Fate.TRIMMED, None: Fate.EXPIRED}
 
 
 @dataclass
@@ -89,8 +81,8 @@ def _begun(known: Known, effect: Effect, found: dict[Dot, Told]) -> Told:
     removed = [found[dot].value for dot in effect.removed]
     is_blind: bool | None = None  # its host's clock, not the time of the change, says what of it had expired
     if all(value.ttl_ms is None for value in removed):
-        is_blind = effect.mode == "blind" and effect.by in _ONE_OF_SEVERAL and bool(removed)
-    return Told(effect.added, known, None if effect.by in _UNSURE else effect.removed, is_blind)
+        is_blind = effect.mode == "blind" and _end_of(effect) is End.CHOSEN and bool(removed)
+    return Told(effect.added, known, None if _end_of(effect) is End.UNSURE else effect.removed, is_blind)
 
 
 def _lives(known: Known, value: Value) -> bool:
@@ -98,14 +90,15 @@ def _lives(known: Known, value: Value) -> bool:
 
 
 def _end(world: World, known: Known, effect: Effect, gone: list[Told]) -> None:
-    if effect.by in _ENDS:
-        _settle(known, gone, Fate.DELETED if effect.by == "delete" else _ENDS[effect.by])
+    end = _end_of(effect)
+    if end in _FATES:
+        _settle(known, gone, _FATES[end])
         return
     _settle(known, [told for told in gone if not _lives(known, told.value)], Fate.EXPIRED)
     alive = [told for told in gone if _lives(known, told.value)]
-    if effect.by in _UNSURE:
+    if end is End.UNSURE:
         _settle(known, alive, Fate.REPLACED, Fate.LOST)
-    elif effect.by not in _ONE_OF_SEVERAL:
+    elif end is End.REPLACED:
         _settle(known, alive, Fate.REPLACED)
     elif len(alive) == 1:
         is_lost = effect.mode == "blind" and _author(world, alive[0].writing) != _author(world, known)
@@ -117,6 +110,13 @@ def _end(world: World, known: Known, effect: Effect, gone: list[Told]) -> None:
             return
         _settle(known, [told for told in alive if told.value.dot in kept], Fate.REPLACED)
         _settle(known, [told for told in alive if told.value.dot not in kept], Fate.LOST)
+
+
+def _end_of(effect: Effect) -> End | None:
+    """None: a daemon has removed what had expired."""
+    if effect.by == "expire":
+        return None
+    return End.UNSURE if effect.by == "rewrite" else OPERATIONS[effect.by].end
 
 
 def _is_ranked(world: World) -> bool:
@@ -138,7 +138,11 @@ def _kept(effect: Effect, values: list[Value]) -> set[Dot]:
 
 
 def _identity(value: Value) -> str:
-    return identity(value.content) if value.kind in (Kind.REGISTER, Kind.MAP) else str(value.dot)
+    return identity(value.content) if _of(value.kind).is_by_content else str(value.dot)
+
+
+def _of(kind: int) -> SimulatedKind:
+    return next(known for known in ALL.values() if known.kind == kind)
 
 
 def _author(world: World, known: Known) -> tuple[str, str]:

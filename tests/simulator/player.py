@@ -7,8 +7,9 @@ from random import Random
 from typing import Any
 
 from crdtsync.core.background.retention_caps import Caps
-from tests.simulator.agents import COUNTERS, KEYS, LOGS, MAPS, MIXED, REGISTERS, SETS, TEXTS, Agent
+from tests.simulator.agents import Agent
 from tests.simulator.cases import Sub
+from tests.simulator.kinds import ALL, COUNTERS, KEYS, LOGS, MAPS, MIXED, REGISTERS, TEXTS
 from tests.simulator.nemesis import Nemesis
 from tests.simulator.policies import PATTERNS, POLICIES, PREFIX, REFUSING
 from tests.simulator.world import World
@@ -16,15 +17,8 @@ from tests.simulator.world import World
 DAY_MS = 24 * 3600 * 1000
 SKEWS_MS = (0, 4_000, -3_600_000, 60_000)
 TINY_CAPS = (Caps(2_000, 7 * DAY_MS, 2_000, 7 * DAY_MS), Caps(600, 3_600_000, 600, 3_600_000))
-KEYS_OF = {"register": REGISTERS, "log": LOGS, "text": TEXTS, "counter": COUNTERS, "set": SETS, "map": MAPS}
 KINDS = ("register", "register", "log", "counter", "set", "map", "text")
-BATCHED = (*REGISTERS, *LOGS, *COUNTERS, *SETS, *MAPS, MIXED)
-STEPS = (1, 1, 5, -3, 1000)
-ELEMENTS = (1, 1.0, True, "a", {"b": 1, "a": [None, -1]}, {"a": [None, -1], "b": 1}, "long " * 100)
-FIELDS = ("f", "g", "\u00fc")
-PLAIN_CHANCE = 0.7
-"""Of a register's writes: those that say nothing but key and value, for which daemons have a short way."""
-CONFIDENCES = (None, None, 0.0, 0.5, 0.5, 1.0)
+BATCHED = tuple(key for key in KEYS if key not in TEXTS)
 
 
 class Player(Nemesis):
@@ -61,7 +55,7 @@ class Player(Nemesis):
         if kind == "text" and self.chance(0.85):
             agent.edit(key, int(self.draw() * 100), self.chance(0.3))
             return
-        sub = Sub(self.pick(("delete", "compact")), key) if kind == "text" else self._sub(key, kind)
+        sub = ALL[kind].draw(self, key) if kind == "text" else self._sub(key, kind)
         options: dict[str, Any] = {"strict": True} if self.chance(0.1) else {}
         agent.write([sub], **options, **({"w": 2} if self.chance(0.06) else {}))
 
@@ -103,32 +97,12 @@ class Player(Nemesis):
         return self.find([agent for agent in self.world.agents if agent.conn is not None])
 
     def _kind(self, key: str) -> str:
-        return self.pick(KINDS) if key == MIXED else next(kind for kind, keys in KEYS_OF.items() if key in keys)
+        return self.pick(KINDS) if key == MIXED else next(kind for kind in ALL.values() if key in kind.keys).name
 
     def _sub(self, key: str, kind: str) -> Sub:
         if self.chance(0.15):
             return Sub("delete", key)
-        match kind:
-            case "log":
-                return Sub("trim", key, keep=int(self.draw() * 4)) if self.chance(0.25) else Sub("append", key)
-            case "counter":
-                mode = self.pick(("blind", "blind", "if_version"))
-                return (
-                    Sub("reset", key, mode)
-                    if self.chance(self.reset_chance)
-                    else Sub("incr", key, content=self.pick(STEPS))
-                )
-            case "set":
-                return Sub(self.pick(("add", "add", "discard")), key, content=self.pick(ELEMENTS))
-            case "map":
-                if self.chance(0.25):
-                    return Sub("drop", key, content=self.pick(FIELDS))
-                fields = {self.pick(FIELDS): 0 for _ in range(1 + int(self.draw() * 3))}
-                return Sub("merge", key, content=fields, confidence=self.pick(CONFIDENCES))
-        mode = self.pick(("blind", "blind", "blind", "blind", "if_version", "if_absent"))
-        ttl_ms = 1 + int(self.draw() * 5000) if self.chance(0.1) else None
-        ranked = Sub("set", key, mode, ttl_ms=ttl_ms, confidence=self.pick(CONFIDENCES))
-        return Sub("set", key) if self.chance(PLAIN_CHANCE) else ranked
+        return ALL[kind].draw(self, key)
 
     def read(self) -> None:
         agent = self._agent()

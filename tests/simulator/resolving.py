@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.wire.tokens import decode_dot, decode_version
-from tests.simulator.agents import TEXTS, Agent, Read, Request
+from tests.simulator.agents import Agent, Read, Request
 from tests.simulator.cases import Sub
+from tests.simulator.kinds import TEXTS
 from tests.simulator.model import require
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Dot, covers
@@ -10,6 +9,8 @@ from crdtsync.core.interface import AgentClosed, AgentFlow, AgentFrame, AgentOpe
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.tokens import decode_dot, decode_token
+from tests.simulator.kinds import ALL
+from tests.simulator.kinds.base import UNKNOWN
 from tests.simulator.model import groups, identity, require, shown
 
 if TYPE_CHECKING:
@@ -140,29 +141,15 @@ class Watcher:
                 require(_plain(content) == wanted, what, content, "and there is", wanted)
 
 
-UNKNOWN = object()
-"""What can be told by looking at the key alone: events say what changed, not what it made of a text."""
-
-_PARTS: dict[tuple[str, str], Callable[[Any, Any], Any]] = {
-    ("add", "set"): lambda content, value: [*content, value],
-    ("discard", "set"): lambda content, value: [item for item in content if identity(item) != identity(value)],
-    ("merge", "map"): lambda content, value: {**content, **value},
-    ("drop", "map"): lambda content, value: {name: item for name, item in content.items() if name != value},
-    ("append", "log"): lambda content, value: [*content, value],
-    ("trim", "log"): lambda content, value: UNKNOWN,
-    ("text", "text"): lambda content, value: UNKNOWN,
-}
-_EMPTY: dict[str, Any] = {"set": [], "map": {}, "log": []}
-
-
 def _after(before: tuple[str, Any] | None, event: dict[str, Any]) -> tuple[str, Any]:
     """What a key holds after an event: its kind and its value."""
     kind, packed = event["kind"], event["value"]
     value = UNKNOWN if packed is None else unpack(packed)
-    change = _PARTS.get((event["op"], kind)) if event["event"] == "set" else None
+    operation = ALL[kind].operations.get(event["op"])
+    change = operation.told if operation is not None and event["event"] == "set" else None
     if change is None:
         return kind, UNKNOWN if kind == "text" else value
-    content = before[1] if before is not None and before[0] == kind else _EMPTY.get(kind)
+    content = before[1] if before is not None and before[0] == kind else ALL[kind].empty
     if content is UNKNOWN or (value is UNKNOWN and event["op"] == "discard"):
         return kind, UNKNOWN
     return kind, change(content, value)

@@ -10,8 +10,8 @@ from crdtsync.core.kinds import counter, register
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.text import join
 from crdtsync.core.watch.change_watch import Watches
-from tests.simulator.agents import COUNTERS, MAPS, REGISTERS, SETS, TEXTS
 from tests.simulator.faults.planting import Patches, fault
+from tests.simulator.kinds import COUNTERS, MAPS, REGISTERS, SETS, TEXTS
 
 
 @fault("where it saw", keys=COUNTERS[:1], steps=200)

@@ -18,8 +18,8 @@ from crdtsync.core.peers.connections import Contacts
 from crdtsync.core.sync.protocol import Sync
 from crdtsync.core.text.document_cache import Documents
 from crdtsync.core.waiting.write_concern import Concern
-from tests.simulator.agents import REGISTERS, TEXTS
 from tests.simulator.faults.planting import Patches, fault
+from tests.simulator.kinds import REGISTERS, TEXTS
 
 
 @fault("ought to hold", is_troubled=True)

@@ -10,8 +10,8 @@ from crdtsync.core.history.recorder import Past
 from crdtsync.core.replica import replica
 from crdtsync.core.storage.interface import RemovalRow
 from crdtsync.wire.codec import pack
-from tests.simulator.agents import REGISTERS
 from tests.simulator.faults.planting import Patches, fault
+from tests.simulator.kinds import REGISTERS
 
 
 @fault("that it was blind", keys=REGISTERS)

@@ -7,8 +7,8 @@ from crdtsync.core.background.trimming import Retention
 from crdtsync.core.fast_turn import ShortTurns
 from crdtsync.core.waiting.wait_queue import Waits
 from crdtsync.wire.tokens import VERSION_PREFIX, version_text
-from tests.simulator.agents import REGISTERS
 from tests.simulator.faults.planting import Patches, short_fault
+from tests.simulator.kinds import REGISTERS
 
 
 @short_fault("where its author had seen", keys=REGISTERS)

@@ -8,8 +8,8 @@ from crdtsync.core.background.trimming import Retention
 from crdtsync.core.replica import snapshot_merge
 from crdtsync.core.replica.snapshot import difference
 from crdtsync.core.sync.snapshot_server import Giver, _Open
-from tests.simulator.agents import REGISTERS
 from tests.simulator.faults.planting import Patches, fault
+from tests.simulator.kinds import REGISTERS
 
 
 def merging(patch: Patches, change):

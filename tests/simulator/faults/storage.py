@@ -5,9 +5,9 @@ from __future__ import annotations
 from crdtsyncd.storage.database import Store
 
 from crdtsync.core.interface import Ready
-from tests.simulator.agents import REGISTERS
 from tests.simulator.faults.planting import Patches, fault
 from tests.simulator.hosts import Host
+from tests.simulator.kinds import REGISTERS
 from tests.simulator.world import World
 
 
