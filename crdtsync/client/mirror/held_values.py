@@ -12,6 +12,7 @@ from msgpack import packb
 
 from crdtsync.client.session.read_memory import NOTHING_STORED
 from crdtsync.client.values.encoding import decode
+from crdtsync.client.values.kinds import KINDS, UNKNOWN
 from crdtsync.client.values.results import Fields, entry_from_wire
 from crdtsync.client.values.version_merge import both
 from crdtsync.errors import InvalidEncoding, TooLarge, Unresolved
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 HELD_BYTES = 400
 """About what a key takes beside its name and value."""
 _PART_BYTES = 60
-
-_INSTEAD = {"log": "log", "set": "members", "map": "fields"}
 
 
 class Held:
@@ -96,7 +95,7 @@ class Held:
     def _check(self) -> None:
         if self.is_too_large:
             kind = self.fields["kind"]
-            instead = _INSTEAD.get(kind, "get")
+            instead = KINDS.get(kind, UNKNOWN).read_in_parts or "get"
             raise TooLarge(f"this {kind} is too large for a mirror: read it from the daemon, with {instead}")
 
     def _decoded(self) -> Any:
@@ -221,12 +220,12 @@ class HeldMap(_InParts):
         return {name: parts[name] for name in sorted(parts)}
 
 
-_KINDS: dict[str, Callable[[Fields], Held]] = {"log": HeldLog, "set": HeldSet, "map": HeldMap}
+_IN_PARTS: dict[str, Callable[[Fields], Held]] = {held.kind: held for held in (HeldLog, HeldSet, HeldMap)}
 
 
 def held_from_wire(fields: Fields) -> Held:
     """What the daemon tells of a key as a whole."""
-    return _KINDS.get(fields["kind"], Held)(fields)
+    return _IN_PARTS.get(fields["kind"], Held)(fields)
 
 
 def _packed_bytes(fields: Fields) -> int:

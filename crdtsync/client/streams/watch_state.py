@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.client.protocol.frames import ERROR, EVENTS, HELLO_ID, RESULT, encode_request
 from crdtsync.client.protocol.seen_point import Horizon
 from crdtsync.client.streams.resume import Standing
+from crdtsync.client.values.kinds import KINDS, PARTS, UNKNOWN
 from crdtsync.client.values.results import Event, event_from_wire
 from crdtsync.errors import from_wire
 
@@ -121,19 +122,11 @@ def remember(memory: ReadMemory, event: Event, point: str | None = None) -> None
         return
     if event.event in ("delete", "expired"):
         memory.read(event.key, None)
-    elif event.version is None:
         return
-    elif event.kind == "register" or (event.kind in _IN_PARTS and _is_whole(event) and event.value is not None):
-        memory.read(event.key, event.version)
-    elif event.kind in _IN_PARTS and not _is_whole(event):
+    kind = KINDS.get(event.kind or "", UNKNOWN)
+    if event.version is None or not kind.is_read_by_events:
+        return
+    if kind.parts and event.event != "conflict" and event.op in PARTS:
         memory.saw(event.key, event.version, point)
-
-
-_IN_PARTS = ("counter", "set", "map")
-"""Kinds of which an event tells one part. Who follows a log or a text does not hold the whole of it by that."""
-_PARTS = ("incr", "reset", "add", "merge")
-"""Operations whose version covers that part alone; of others it covers the value that the event shows."""
-
-
-def _is_whole(event: Event) -> bool:
-    return event.event == "conflict" or event.op not in _PARTS
+    elif event.value is not None or not kind.parts:
+        memory.read(event.key, event.version)
