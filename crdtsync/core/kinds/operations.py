@@ -47,7 +47,8 @@ class Tells(Enum):
     """The value that has come out: ``resolve``, ``compact``. All operations but the first look like any others."""
 
 
-WRITES_ENTRY = (Tells.WHOLE, Tells.PART, Tells.ELEMENT, Tells.RESULT)
+_REWRITE = Tells.REWRITE  # a member of an Enum takes longer to look up than all that is done with it here
+_WRITES_ENTRY = (Tells.WHOLE, Tells.PART, Tells.ELEMENT, Tells.RESULT)
 """What the operations of a rewrite look like, but for the first, where they write an entry."""
 
 
@@ -60,20 +61,15 @@ def no_value(_ops: Sequence[Op]) -> None:
     """For operations whose value follows from all of the key's entries alone."""
 
 
-def nothing_beside(_change: Change, _first: int, _ops: Sequence[Op]) -> Fields:
-    """Nothing but what every event tells."""
-    return {}
-
-
 class Operation(NamedTuple):
-    """One operation, as it is told."""
+    """One operation, as it is told. There is one record of each: they are compared by ``is``."""
 
     name: str
     """In events and in history; a request may be called otherwise."""
     tells: Tells
     value: Callable[[Sequence[Op]], bytes | None] = last_value
     """What its event hands over, as msgpack, of the operations of a change that it stands for."""
-    beside: Callable[[Change, int, Sequence[Op]], Fields] = nothing_beside
+    beside: Callable[[Change, int, Sequence[Op]], Fields] | None = None
     """What its event tells beside that: of a change, the number of the first operation, and the operations."""
     is_joined: bool = False
     """Whether adjacent ones of one key in one change are one event: an agent asked for them as one."""
@@ -84,9 +80,9 @@ class Operation(NamedTuple):
 
     def goes_on_with(self, other: Operation) -> bool:
         """Whether ``other``, just after this one in a change and on the same key, is told with it."""
-        if self.tells is Tells.REWRITE:
-            return other.tells in WRITES_ENTRY or other in (self, DELETE)
-        return self.is_joined and other == self
+        if self.tells is _REWRITE:
+            return other.tells in _WRITES_ENTRY or other is self or other is DELETE
+        return self.is_joined and other is self
 
 
 SET = Operation("set", Tells.WHOLE)

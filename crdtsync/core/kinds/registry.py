@@ -56,5 +56,5 @@ def writing_operation(kind: int, sub: str | None, attrs: Mapping[str, Any] | Non
     """The same of one that writes a value, as it can be told from the entry that it left."""
     if attrs and attrs.get(RESOLVED_ATTR):
         return RESOLVE
-    rules = rules_of(kind)
+    rules = KINDS.get(kind, UNKNOWN)
     return rules.written if sub is None else rules.written_to.get(sub, rules.written)

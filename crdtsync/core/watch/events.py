@@ -31,6 +31,9 @@ from crdtsync.wire.tokens import Version, encode_dot, encode_version, version_te
 
 Event = dict[str, Any]
 
+_GONE, _PART, _ELEMENT, _PART_GONE = Tells.GONE, Tells.PART, Tells.ELEMENT, Tells.PART_GONE
+_WHOLE, _RESULT, _REWRITE = Tells.WHOLE, Tells.RESULT, Tells.REWRITE
+
 FRAME_BYTES_MAX = 1024 * 1024
 EVENT_BYTES_MAX = AGENT_FRAME_BYTES_MAX - 1024
 """Of one event: beyond that it is told without what may be long, whatever made it so."""
@@ -72,17 +75,18 @@ def units_of(change: Change) -> list[Unit]:
 
 
 def _event(replica: Replica, change: Change, name: str, unit: Unit) -> Event:
-    return {
+    key, operation, first, ops = unit
+    event: Event = {
         "event": name,
-        "key": unit.key,
-        "kind": kind_name(unit.ops[-1].kind),
-        "value": unit.operation.value(unit.ops),
-        "op": unit.operation.name,
+        "key": key,
+        "kind": kind_name(ops[-1].kind),
+        "value": operation.value(ops),
+        "op": operation.name,
         "agent": change.agent,
         "node": replica.node_of(change.writer),
         "time": hlc_ms(change.hlc),
-        **unit.operation.beside(change, unit.first, unit.ops),
     }
+    return event if operation.beside is None else {**event, **operation.beside(change, first, ops)}
 
 
 def live_event(replica: Replica, applied: Applied, unit: Unit, now_ms: int, ahead: set[str]) -> Event | None:
@@ -102,23 +106,23 @@ def live_event(replica: Replica, applied: Applied, unit: Unit, now_ms: int, ahea
     live = replica.entries.live(unit.key, now_ms)
     groups = siblings(replica.entries, live)
     event = _event(replica, applied.change, "set", unit) | {"op": operation.name}
-    if not live and operation == EXPIRED:
+    if not live and operation is EXPIRED:
         return event | {"event": EXPIRED.event, "value": None}
     if not live:
         return event | {"event": DELETE.event}
-    is_ahead = unit.key in ahead and tells is not Tells.ELEMENT
+    is_ahead = unit.key in ahead and tells is not _ELEMENT
     if is_ahead or not _follows(replica, unit, operation, groups[0], now_ms):
         ahead.add(unit.key)
-        has_part = tells is Tells.PART_GONE or (is_ahead and tells is Tells.PART)
+        has_part = tells is _PART_GONE or (is_ahead and tells is _PART)
         event |= _newest(replica, groups) | {"op": "state" if has_part else operation.name}
-    elif tells is Tells.RESULT:
+    elif tells is _RESULT:
         event |= _state_value(replica, groups[0])
-    elif tells is Tells.PART_GONE and event["value"] is None and removed:
+    elif tells is _PART_GONE and event["value"] is None and removed:
         event["value"] = removed[-1].value
     if len(groups) > 1:
         ahead.add(unit.key)
         return event | _conflict(replica, groups)
-    if shown and tells is not Tells.REWRITE and not is_ahead:
+    if shown and tells is not _REWRITE and not is_ahead:
         event |= _handed_over([entry.dot for entry in shown], applied.change.hlc)
     return event
 
@@ -148,9 +152,9 @@ def plain_live_event(replica: Replica, applied: Applied, token: str) -> bytes | 
 def _follows(replica: Replica, unit: Unit, operation: Operation, winner: Sibling, now_ms: int) -> bool:
     """Whether a key's value follows from its value before and the operation."""
     last = unit.ops[-1]
-    if operation.tells in (Tells.GONE, Tells.REWRITE) or winner[-1].kind != last.kind:
+    if operation.tells in (_GONE, _REWRITE) or winner[-1].kind != last.kind:
         return False
-    if operation.tells is not Tells.PART_GONE:
+    if operation.tells is not _PART_GONE:
         return True
     parts = replica.entries.of_sub(unit.key, last.sub or "")
     return not any(entry.kind == last.kind and not entry.is_expired(now_ms) for entry in parts)
@@ -158,7 +162,7 @@ def _follows(replica: Replica, unit: Unit, operation: Operation, winner: Sibling
 
 def past_event(replica: Replica, change: Change, unit: Unit) -> Event | None:
     """An event told from the log alone: what happened, without what it did to siblings. None: the log does not say."""
-    if unit.operation.tells in (Tells.RESULT, Tells.REWRITE):
+    if unit.operation.tells in (_RESULT, _REWRITE):
         return None
     event = _event(replica, change, unit.operation.event, unit)
     dots = [Dot(change.writer, change.seq, n) for n, op in enumerate(unit.ops, unit.first) if op.value_hash is not None]
@@ -185,12 +189,12 @@ def upshot(replica: Replica, unit: Unit, now_ms: int) -> Upshot:
     live = entries.live(unit.key, now_ms)
     tells = unit.operation.tells
     if not live:
-        return Upshot.WHOLE if tells is Tells.GONE else Upshot.UNKNOWN
-    if tells is Tells.RESULT or is_conflict(entries, live):
+        return Upshot.WHOLE if tells is _GONE else Upshot.UNKNOWN
+    if tells is _RESULT or is_conflict(entries, live):
         return Upshot.UNKNOWN
     if not _follows(replica, unit, unit.operation, live, now_ms):
         return Upshot.UNKNOWN
-    return Upshot.WHOLE if tells is Tells.WHOLE else Upshot.FOLLOWS
+    return Upshot.WHOLE if tells is _WHOLE else Upshot.FOLLOWS
 
 
 def hidden_event(replica: Replica, entry: Entry, now_ms: int) -> Event:
