@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.causality import Dot
 from crdtsync.core.history.query import decode_order, history_of_key, rows_of_key
 from crdtsync.core.history.recorder import decode_seen
-from crdtsync.core.history.removal_reason import Fate
+from crdtsync.core.history.removal_reason import RemovalReason
 from crdtsync.core.reads.operations import Reader
 from crdtsync.core.storage.interface import PastRow
 from crdtsync.wire.change import Kind
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.simulator.hosts import Host
     from tests.simulator.world import World
 
-_FATES = {End.DELETED: Fate.DELETED, End.TRIMMED: Fate.TRIMMED, None: Fate.EXPIRED}
+_REASONS = {End.DELETED: RemovalReason.DELETED, End.TRIMMED: RemovalReason.TRIMMED, None: RemovalReason.EXPIRED}
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Told:
     seen: frozenset[Dot] | None  # None: the oracle does not know
     is_blind: bool | None
     ended_by: Known | None = None
-    fates: frozenset[Fate] = frozenset()
+    reasons: frozenset[RemovalReason] = frozenset()
 
 
 def check_history(world: World, host: Host) -> None:
@@ -60,7 +60,9 @@ def check_history(world: World, host: Host) -> None:
         for row in rows:
             _check_row(host, row, expected[row.entry.dot])
         lost = [row.entry.dot for row in rows_of_key(reader, key, None, is_lost=True)]
-        require(lost == [row.entry.dot for row in rows if row.fate == Fate.LOST], host.name, "lists as lost", lost)
+        require(
+            lost == [row.entry.dot for row in rows if row.fate == RemovalReason.LOST], host.name, "lists as lost", lost
+        )
         _check_pages(world, host, reader, key, rows)
 
 
@@ -91,25 +93,25 @@ def _lives(known: Known, value: Value) -> bool:
 
 def _end(world: World, known: Known, effect: Effect, gone: list[Told]) -> None:
     end = _end_of(effect)
-    if end in _FATES:
-        _settle(known, gone, _FATES[end])
+    if end in _REASONS:
+        _settle(known, gone, _REASONS[end])
         return
-    _settle(known, [told for told in gone if not _lives(known, told.value)], Fate.EXPIRED)
+    _settle(known, [told for told in gone if not _lives(known, told.value)], RemovalReason.EXPIRED)
     alive = [told for told in gone if _lives(known, told.value)]
     if end is End.UNSURE:
-        _settle(known, alive, Fate.REPLACED, Fate.LOST)
+        _settle(known, alive, RemovalReason.REPLACED, RemovalReason.LOST)
     elif end is End.REPLACED:
-        _settle(known, alive, Fate.REPLACED)
+        _settle(known, alive, RemovalReason.REPLACED)
     elif len(alive) == 1:
         is_lost = effect.mode == "blind" and _author(world, alive[0].writing) != _author(world, known)
-        _settle(known, alive, Fate.LOST if is_lost else Fate.REPLACED)
+        _settle(known, alive, RemovalReason.LOST if is_lost else RemovalReason.REPLACED)
     elif alive:
         kept = _kept(effect, [told.value for told in alive])
         if _is_ranked(world):  # by a read policy that a host may not have heard of yet
-            _settle(known, alive, Fate.REPLACED, Fate.LOST)
+            _settle(known, alive, RemovalReason.REPLACED, RemovalReason.LOST)
             return
-        _settle(known, [told for told in alive if told.value.dot in kept], Fate.REPLACED)
-        _settle(known, [told for told in alive if told.value.dot not in kept], Fate.LOST)
+        _settle(known, [told for told in alive if told.value.dot in kept], RemovalReason.REPLACED)
+        _settle(known, [told for told in alive if told.value.dot not in kept], RemovalReason.LOST)
 
 
 def _end_of(effect: Effect) -> End | None:
@@ -124,9 +126,9 @@ def _is_ranked(world: World) -> bool:
     return any(effect.key.startswith(PREFIX) for known in world.oracle.changes.values() for effect in known.effects)
 
 
-def _settle(known: Known, ended: Iterable[Told], *fates: Fate) -> None:
+def _settle(known: Known, ended: Iterable[Told], *reasons: RemovalReason) -> None:
     for told in ended:
-        told.ended_by, told.fates = known, frozenset(fates)
+        told.ended_by, told.reasons = known, frozenset(reasons)
 
 
 def _kept(effect: Effect, values: list[Value]) -> set[Dot]:
@@ -165,7 +167,7 @@ def _check_row(host: Host, row: PastRow, told: Told) -> None:
     else:
         assert told.ended_by is not None
         require(row.removal.dot[:2] == told.ended_by.id, *where, "that it was removed by", row.removal.dot)
-        require(row.fate in told.fates, *where, "that it was", row.fate, "and it was", told.fates)
+        require(row.fate in told.reasons, *where, "that it was", row.fate, "and it was", told.reasons)
         require(row.removal.hlc == told.ended_by.hlc, *where, "another time of its removal")
 
 

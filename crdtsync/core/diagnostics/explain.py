@@ -18,7 +18,7 @@ from crdtsync.core.diagnostics.explain_reasons import FINDERS
 from crdtsync.core.diagnostics.explain_subject import Here, Host, Item, arrival, holders, reason
 from crdtsync.core.diagnostics.remote_lag import knowing_far
 from crdtsync.core.history.query import rows_of_key
-from crdtsync.core.history.removal_reason import Fate
+from crdtsync.core.history.removal_reason import RemovalReason
 from crdtsync.core.kinds.values import describe, inline_value, policy_of, siblings
 from crdtsync.core.reads.operations import Reader
 from crdtsync.core.storage.interface import PastRow
@@ -97,7 +97,7 @@ def _state(here: Here) -> tuple[str, str, Item]:
         trimmed = here.replica.past.floor
         more = "; history does not reach back for ever, so it may have been deleted long ago" if trimmed else ""
         return "never", f"no write of this key has come to this node{more}", {}
-    fate = Fate(last.fate).name.lower() if last.fate is not None else "removed"
+    fate = RemovalReason(last.fate).name.lower() if last.fate is not None else "removed"
     state = fate if fate in ("expired", "deleted", "trimmed") else "deleted"
     if last.removal is None:
         summary = "it was removed on another node; by whom is not known here, for a snapshot brought that"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Writer, hlc_ms
 from crdtsync.core.crdt.entries import order_of
-from crdtsync.core.history.removal_reason import Fate
+from crdtsync.core.history.removal_reason import RemovalReason
 from crdtsync.core.kinds.registry import rules_of, writing_operation
 from crdtsync.core.kinds.values import kind_name
 from crdtsync.core.storage.interface import PastRow
@@ -34,7 +34,7 @@ HISTORY_BYTES_MAX = 1024 * 1024
 
 Item = dict[str, Any]
 LIVE = "live"
-_FATES = {fate.value: fate.name.lower() for fate in Fate}
+_REASONS = {reason.value: reason.name.lower() for reason in RemovalReason}
 
 
 def history_of_key(reader: Reader, key: str, before: Order | None, limit: int, *, is_lost: bool) -> Item:
@@ -75,12 +75,12 @@ def page(replica: Replica, items: list[Item], place: Order | None) -> Item:
 def rows_of_key(reader: Reader, key: str, before: Order | None, *, is_lost: bool) -> Iterator[PastRow]:
     """All that is known of ``key``, newest first; dead rows are read from disk as they are needed."""
     past = reader.replica.past
-    buried = [
+    unsaved = [
         row
-        for row in past.buried.get(key, ())
-        if (before is None or row.entry.order < before) and (not is_lost or row.fate == Fate.LOST)
+        for row in past.unsaved.get(key, ())
+        if (before is None or row.entry.order < before) and (not is_lost or row.fate == RemovalReason.LOST)
     ]
-    recent = [iter(sorted(buried, key=_order, reverse=True))]
+    recent = [iter(sorted(unsaved, key=_order, reverse=True))]
     if not is_lost:
         recent.append(_living(reader, key, before))
     known = (row._replace(seen=past.seen(row.entry)) for row in merge_sorted(*recent, key=_order, reverse=True))
@@ -141,7 +141,7 @@ def describe_past(reader: Reader, row: PastRow) -> Item:
 def _fate(reader: Reader, row: PastRow) -> str | None:
     if row.position == 0:
         return "expired" if row.entry.is_expired(reader.now_ms) else LIVE
-    return None if row.fate is None else _FATES.get(row.fate)
+    return None if row.fate is None else _REASONS.get(row.fate)
 
 
 def _describe_removal(reader: Reader, row: PastRow) -> Item | None:
@@ -167,7 +167,7 @@ def is_same_edit(item: Item, row: PastRow, node_of: Callable[[Writer], str]) -> 
     return (
         operation.is_edit
         and item["op"] == operation.name
-        and row.fate == Fate.REPLACED
+        and row.fate == RemovalReason.REPLACED
         and item["key"] == entry.key
         and item["agent"] == entry.agent
         and item.get("document") == rules_of(entry.kind).history_fields(entry).get("document")

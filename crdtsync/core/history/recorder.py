@@ -1,7 +1,11 @@
-"""What a replica remembers of what is no longer alive: what is written down when something is removed.
+"""Writes down what a replica removes, so that history can tell of it.
 
-The rows go to disk with the commit under way. Until then ``buried`` holds what has died since the last commit (what its
-entries had ``seen`` is looked up when asked for), so that a reader who is answered within the same turn misses nothing.
+Ann sets a key and Bob overwrites it. Ann's entry leaves the live state; the recorder adds a row to the commit under
+way that says when it went, by which operation, and why (:mod:`crdtsync.core.history.removal_reason`).
+
+The row is on disk only after that commit. A reader may ask for the history of the key before: so the recorder keeps
+what was removed since the last commit in ``unsaved`` too. What such an entry had ``seen`` is looked up when somebody
+asks for it.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, merge
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.history.removal_reason import Fate, fates_of
+from crdtsync.core.history.removal_reason import RemovalReason, removal_reasons
 from crdtsync.core.kinds.operations import TRIM
 from crdtsync.core.kinds.registry import operation_of
 from crdtsync.core.storage.interface import PastRow, Removal, RemovalRow, RemovedRow, pack_vector
@@ -62,7 +66,7 @@ def decode_seen(packed: bytes) -> Seen:
     return Seen(dots, None, isinstance(plain, dict))
 
 
-class Past:
+class HistoryRecorder:
     """Of one replica. ``floor`` is the vector below which history no longer tells all, ``since_ms`` the time since
     when it does: 0 if nothing is missing.
     """
@@ -70,26 +74,26 @@ class Past:
     def __init__(self, replica: Replica, ledger: Ledger, floor: VersionVector, since_ms: int) -> None:
         self.floor = floor
         self.since_ms = since_ms
-        self.buried: dict[str, list[PastRow]] = {}
+        self.unsaved: dict[str, list[PastRow]] = {}
         self._replica = replica
         self._ledger = ledger
 
     # -- while changes are applied -----------------------------------------------------------------------------
 
-    def bury(self, change: Change, n: int, removed: Sequence[Entry], position: int, now_ms: int) -> None:
+    def record_removed(self, change: Change, n: int, removed: Sequence[Entry], position: int, now_ms: int) -> None:
         """Operation ``n`` of a change has removed these entries, and names perhaps others that were gone already."""
         batch, op = self._ledger.batch, change.ops[n]
         operation = operation_of(op).name
         if removed:
-            fates = fates_of(
+            reasons = removal_reasons(
                 change, n, removed, lambda entry: self.is_same_author(entry, change), self._replica.entries.policy_of
             )
-            operation = TRIM.name if fates[0] == Fate.TRIMMED else operation
+            operation = TRIM.name if reasons[0] == RemovalReason.TRIMMED else operation
             removal = Removal(Dot(change.writer, change.seq, n), change.hlc, change.agent, operation)
-            buried = self.buried.setdefault(op.key, [])
-            for entry, fate in zip(removed, fates, strict=True):
-                buried.append(PastRow(entry, None, position, fate, removal))
-                batch.removed_rows.append(RemovedRow(entry.row, position, now_ms, n, fate))
+            unsaved = self.unsaved.setdefault(op.key, [])
+            for entry, reason in zip(removed, reasons, strict=True):
+                unsaved.append(PastRow(entry, None, position, reason, removal))
+                batch.removed_rows.append(RemovedRow(entry.row, position, now_ms, n, reason))
         removes, hlc = pack(flat_removes(op.removes)), change.hlc.to_bytes(8, "big")
         batch.removals.append(
             RemovalRow(
@@ -99,24 +103,24 @@ class Past:
         )  # fmt: skip
 
     def replaced(self, change: Change, dot: Dot, gone: Entry, position: int, now_ms: int) -> bytes:
-        """As :meth:`bury`, of the first operation of a change, which puts a register's value in the place of the one
+        """As :meth:`record_removed`, of the first operation of a change, which puts a register's value in the place of the one
         that the key held. Returns what :func:`seen_by` says of it.
         """
         batch, op = self._ledger.batch, change.ops[0]
         hlc, agent, removes = change.hlc, change.agent, pack([*gone.dot])
-        fate = Fate.LOST if op.blind and not self.is_same_author(gone, change) else Fate.REPLACED
+        reason = RemovalReason.LOST if op.blind and not self.is_same_author(gone, change) else RemovalReason.REPLACED
         removal = new_row(Removal, (dot, hlc, agent, _SET))
-        self.buried.setdefault(op.key, []).append(new_row(PastRow, (gone, None, position, fate, removal)))
-        batch.removed_rows.append(new_row(RemovedRow, (gone.row, position, now_ms, 0, fate)))
+        self.unsaved.setdefault(op.key, []).append(new_row(PastRow, (gone, None, position, reason, removal)))
+        batch.removed_rows.append(new_row(RemovedRow, (gone.row, position, now_ms, 0, reason)))
         row = (self._replica.id, op.key, *dot, removes, position, now_ms, hlc.to_bytes(8, "big"), agent, _SET)
         batch.removals.append(new_row(RemovalRow, row))
         return _BLINDLY + removes if op.blind else removes
 
-    def bury_unknown(self, gone: Iterable[Entry], position: int, now_ms: int) -> None:
+    def record_removed_elsewhere(self, gone: Iterable[Entry], position: int, now_ms: int) -> None:
         """These have been removed elsewhere: a snapshot does not tell by whom."""
-        buried, removed_rows = self.buried.setdefault, self._ledger.batch.removed_rows
+        unsaved_of, removed_rows = self.unsaved.setdefault, self._ledger.batch.removed_rows
         for entry in gone:
-            buried(entry.key, []).append(new_row(PastRow, (entry, None, position, None, None)))
+            unsaved_of(entry.key, []).append(new_row(PastRow, (entry, None, position, None, None)))
             removed_rows.append(new_row(RemovedRow, (entry.row, position, now_ms, None, None)))
 
     def cut(self, floor: VersionVector, time_ms: int) -> None:
@@ -126,8 +130,8 @@ class Past:
         self._ledger.batch.history_floors.append((pack_vector(self.floor), self.since_ms, self._replica.id))
 
     def committed(self) -> None:
-        """All that was buried is on disk."""
-        self.buried.clear()
+        """All that was removed is on disk."""
+        self.unsaved.clear()
 
     # -- for readers -------------------------------------------------------------------------------------------
 

@@ -1,8 +1,16 @@
-"""What becomes of a value that something removes: replaced, lost, deleted, expired or trimmed.
+"""Why a value was removed: replaced, lost, deleted, expired or trimmed.
 
-A value is *lost* when it goes without having become part of what came after it: somebody wrote over it who had not
-read it, or of several values at once another one was chosen. Nothing here touches the live state: it is what history
-says of it.
+Ann and Bob both read the key ``goal``. Ann sets it to 1; Bob, who has not seen that, sets it to 2 over it. Nobody chose
+to drop Ann's 1, so its reason is *lost*, and people can find it under that name. Had Bob read the 1 before, the reason
+would be *replaced*.
+
+A value is lost when nobody chose to drop it. There are three cases:
+
+- another author overwrote it blindly, that is without having read it;
+- a write kept another one of several siblings;
+- a write kept none of the siblings, and by the key's read policy readers had not been shown this one.
+
+Nothing here touches the live state: this is what history says of it.
 """
 
 from __future__ import annotations
@@ -20,7 +28,7 @@ from crdtsync.core.kinds.values import grouped
 from crdtsync.wire.change import Change, Op, RemoveRange
 
 
-class Fate(IntEnum):
+class RemovalReason(IntEnum):
     """How a value ended. The numbers are in databases."""
 
     REPLACED = 1
@@ -30,7 +38,7 @@ class Fate(IntEnum):
     TRIMMED = 5
 
 
-_REPLACED, _LOST = Fate.REPLACED, Fate.LOST
+_REPLACED, _LOST = RemovalReason.REPLACED, RemovalReason.LOST
 
 IsOwn = Callable[[Entry], bool]
 """Whether an entry was written by the author of the change in question, who then knew it."""
@@ -38,8 +46,10 @@ IsOwn = Callable[[Entry], bool]
 PolicyOf = Callable[[str], Policy]
 
 
-def fates_of(change: Change, n: int, removed: Sequence[Entry], is_own: IsOwn, policy_of: PolicyOf) -> list[Fate]:
-    """What becomes of the entries that operation ``n`` of a change has removed; ``policy_of``: a key's read policy."""
+def removal_reasons(
+    change: Change, n: int, removed: Sequence[Entry], is_own: IsOwn, policy_of: PolicyOf
+) -> list[RemovalReason]:
+    """Why operation ``n`` of a change has removed these entries; ``policy_of``: a key's read policy."""
     op = change.ops[n]
     if n == 0 and op.attrs is None and op.value_hash is not None and len(removed) == 1 and removed[0].attrs is None:
         return [_LOST if op.blind and not is_own(removed[0]) else _REPLACED]  # as below, and nearly always
@@ -52,19 +62,20 @@ def fates_of(change: Change, n: int, removed: Sequence[Entry], is_own: IsOwn, po
         kept: Collection[Dot] = () if op.blind and not is_own(values[0]) else (values[0].dot,)
     else:
         kept = _kept(change, op, is_resolution, values, policy_of)
+    alive = [_REPLACED if entry.dot in kept else _LOST for entry in removed]
     return [
-        Fate.EXPIRED if entry.is_expired(now_ms) else Fate.REPLACED if entry.dot in kept else Fate.LOST
-        for entry in removed
+        RemovalReason.EXPIRED if entry.is_expired(now_ms) else reason
+        for entry, reason in zip(removed, alive, strict=True)
     ]
 
 
-def _removal(op: Op) -> Fate:
+def _removal(op: Op) -> RemovalReason:
     attrs = op.attrs or {}
     if attrs.get(EXPIRED_ATTR):
-        return Fate.EXPIRED
+        return RemovalReason.EXPIRED
     if attrs.get(TRIMMED_ATTR) or (isinstance(op.removes, RemoveRange) and op.removes.bound is not None):
-        return Fate.TRIMMED
-    return Fate.DELETED
+        return RemovalReason.TRIMMED
+    return RemovalReason.DELETED
 
 
 def _is_resolution(change: Change, n: int) -> bool:

@@ -1,4 +1,25 @@
-"""The kinds of values: each module holds one kind's write operations and how its value is read.
+"""The kinds of keys: register, counter, set, map, log, text. Each module says how one is written, read and told.
 
-Merging knows nothing of this: it looks at dots alone.
+Merging knows nothing of kinds: it looks at dots alone (:mod:`crdtsync.core.crdt.entries`). A kind gives the entries of
+a key their meaning. Two ``incr`` of Ann and Bob, for example, are two entries of one key; the module ``counter`` adds
+them up, and says that the second does not replace the first.
+
+Where to begin:
+
+- ``base``: :class:`~.base.Rules`, all that the rest of the core knows of a kind: how entries form values, its requests,
+  what its events tell, what history shows of it, when its values are in conflict, how a long one is read in parts;
+- ``register``: the shortest kind that has siblings; ``counter``: one that has none;
+- ``registry``: the table of all kinds, and which operation an :class:`~crdtsync.wire.change.Op` of a change is;
+- ``operations``: what agents, events and history call an operation, and what its event tells;
+- ``values``: from the entries of a key to what a reader sees: winner, siblings, version.
+
+``arguments`` checks what requests share, ``rank_check`` refuses a write that ranks too low under the key's schema.
+
+A new kind takes a number in ``Kind`` (:mod:`crdtsync.wire.change`), a module here with its ``RULES``, a line in
+``registry``, and for each request a line in :mod:`crdtsync.core.access.requirements`. Outside of the core it takes a
+line in :mod:`crdtsync.client.values.kinds`, methods of the client, a line in ``crdtsyncd.cli.data.kinds``, and a module
+in ``tests/simulator/kinds``.
+
+This room may import ``text``, ``storage``, ``crdt`` and below. It knows replicas and drafts by type alone: they are
+handed in.
 """

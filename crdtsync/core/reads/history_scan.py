@@ -16,7 +16,7 @@ from crdtsync.causality import Dot, VersionVector, Writer, hlc_ms
 from crdtsync.core.access.rules import Grant
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.history.query import Item, describe_past, is_same_edit, join_edits, page
-from crdtsync.core.history.removal_reason import Fate
+from crdtsync.core.history.removal_reason import RemovalReason
 from crdtsync.core.kinds.arguments import Arguments
 from crdtsync.core.reads.operations import Reader, page_limit
 from crdtsync.core.replica.replica import Replica
@@ -63,7 +63,7 @@ class _Edits(NamedTuple):
         """Whether a row is the next edit."""
         last = self.newest
         return (
-            last.fate == Fate.REPLACED
+            last.fate == RemovalReason.REPLACED
             and (last.key, last.agent, last.value) == (row.key, row.agent, row.value)
             and node_of(dot_of(last.order).writer) == node_of(dot_of(row.order).writer)
         )
@@ -227,7 +227,7 @@ class HistoryScan:
         past = self.replica.past
         if self.replica.entries.holds(entry):
             return PastRow(entry, past.seen(entry))
-        for row in past.buried.get(entry.key, ()):
+        for row in past.unsaved.get(entry.key, ()):
             if row.entry is entry:
                 return row._replace(seen=past.seen(entry))
         hlc, writer, seq, n = entry.order

@@ -16,7 +16,7 @@ from crdtsync.core.crdt.causal_gate import CausalGate, blocker
 from crdtsync.core.crdt.entries import Entries, Entry
 from crdtsync.core.crdt.schemas import Schemas
 from crdtsync.core.history.arrival_log import Arrivals
-from crdtsync.core.history.recorder import NOTHING_SEEN, Past, seen_by
+from crdtsync.core.history.recorder import NOTHING_SEEN, HistoryRecorder, seen_by
 from crdtsync.core.replica.snapshot import ReadDocument, Snapshot
 from crdtsync.core.replica.snapshot_staging import Staging
 from crdtsync.core.storage.interface import ChangeRow, EntryRow, SpaceRow, Storage
@@ -91,7 +91,7 @@ class Replica:
         self.position = row.position
         self.floor = row.floor
         self.trimmed_position = row.trimmed_position
-        self.past = Past(self, ledger, row.history_floor, row.history_since_ms)
+        self.past = HistoryRecorder(self, ledger, row.history_floor, row.history_since_ms)
         self.pins: set[int] = set()  # log positions of snapshots in transfer: what comes after is not trimmed
         self.origins: dict[Writer, tuple[str, str]] = {}
         self._node = node
@@ -336,7 +336,7 @@ class Replica:
         removed: list[Entry] = []
         if op.removes:
             removed = self.entries.remove(op.key, op.removes)
-            self.past.bury(change, n, removed, position, now_ms)
+            self.past.record_removed(change, n, removed, position, now_ms)
         entry: Entry | None = None
         dot = Dot(change.writer, change.seq, n)
         if op.value_hash is not None:

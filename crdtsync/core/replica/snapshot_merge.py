@@ -67,7 +67,7 @@ def merge_snapshot(replica: Replica, taken: Taking, now_ms: int) -> Merged:
             for dot, _ in states
         )
     replica.staging.adopt(taken, found.come)
-    replica.past.bury_unknown(found.gone, position, now_ms)
+    replica.past.record_removed_elsewhere(found.gone, position, now_ms)
     replica.entries.exchange(found.gone, found.incoming, found.digest, found.whole)
     replica.texts.note_merged_markers(found.come, found.gone)
     replica.schemas.note_entries((*found.come, *found.gone))

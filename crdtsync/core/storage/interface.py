@@ -510,7 +510,7 @@ class Storage(Protocol):
     def log_stats(self, space: int) -> dict[str, int]:
         """``log_changes``, ``log_bytes``, ``history_bytes`` and ``document_bytes`` of a space."""
 
-    def is_buried(self, space: int, key: str, dot: Dot) -> bool:
+    def is_removal_known(self, space: int, key: str, dot: Dot) -> bool:
         """Whether history knows that this entry was removed."""
 
     def all_log_stats(self) -> dict[int, dict[str, int]]:

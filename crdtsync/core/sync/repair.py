@@ -66,9 +66,9 @@ def _missing(replica: Replica, taken: Taking) -> tuple[list[Entry], list[Entry]]
     for dot, entry in sorted(taken.entries.items()):
         if dot in held or dot.seq > replica.vector.get(dot.writer, 0):
             continue
-        buried = any(row.entry.dot == dot for row in replica.past.buried.get(entry.key, ()))
-        is_buried = buried or replica.storage.is_buried(replica.id, entry.key, dot)
-        (removed if is_buried else lost).append(entry)
+        is_unsaved = any(row.entry.dot == dot for row in replica.past.unsaved.get(entry.key, ()))
+        is_removal_known = is_unsaved or replica.storage.is_removal_known(replica.id, entry.key, dot)
+        (removed if is_removal_known else lost).append(entry)
     return lost, removed
 
 
@@ -122,7 +122,7 @@ def remove(replica: Replica, entries: Iterable[tuple[str, Dot]], now_ms: int) ->
     for key, dot in entries:
         gone += replica.entries.remove(key, (dot,))
     if gone:
-        replica.past.bury_unknown(gone, replica.advance_position(), now_ms)
+        replica.past.record_removed_elsewhere(gone, replica.advance_position(), now_ms)
         replica.texts.note_merged_markers([], gone)
         replica.schemas.note_entries(gone)
     return Merged(set(), [], gone, [], kept=True)

@@ -339,7 +339,7 @@ class Reads:
             found += [_past_row(row) for row in rows.fetchall()]
         return found
 
-    def is_buried(self, space: int, key: str, dot: Dot) -> bool:
+    def is_removal_known(self, space: int, key: str, dot: Dot) -> bool:
         found = self._one(
             "SELECT 1 FROM history INDEXED BY history_by_key WHERE space = ? AND key = ? "
             "AND writer = ? AND seq = ? AND n = ? LIMIT 1",

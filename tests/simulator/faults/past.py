@@ -6,7 +6,7 @@ from crdtsyncd.storage.reads import Reads
 
 from crdtsync.core.crdt.entries import order_of
 from crdtsync.core.history import recorder, removal_reason
-from crdtsync.core.history.recorder import Past
+from crdtsync.core.history.recorder import HistoryRecorder
 from crdtsync.core.replica import replica
 from crdtsync.core.storage.interface import RemovalRow
 from crdtsync.wire.codec import pack
@@ -21,7 +21,7 @@ def blind_writes_are_not_marked(patch: Patches):
 
 @fault("and it was", keys=REGISTERS)
 def an_author_does_not_know_its_own_values(patch: Patches):
-    patch.setattr(Past, "is_same_author", lambda self, entry, change: False)
+    patch.setattr(HistoryRecorder, "is_same_author", lambda self, entry, change: False)
 
 
 @fault("and it was", keys=REGISTERS[:1])
@@ -41,5 +41,5 @@ def the_removal_is_not_found(patch: Patches):
 
 @fault("and ought to tell")
 def what_dies_is_not_told(patch: Patches):
-    patch.setattr(Past, "bury_unknown", lambda *_: None)
+    patch.setattr(HistoryRecorder, "record_removed_elsewhere", lambda *_: None)
     patch.setattr(Reads, "dead", lambda *_args, **_kwargs: [])
