@@ -13,9 +13,9 @@ from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.tokens import decode_dot, decode_token, decode_version, encode_dot
 from tests.simulator.cases import Sub
-from tests.simulator.kinds import KIND_OF, OPERATIONS, TEXTS
+from tests.simulator.kinds import KIND_OF, OPERATIONS, TEXTS, shown
 from tests.simulator.kinds.base import Learns, check
-from tests.simulator.model import Value, groups, identity, require, shown
+from tests.simulator.model import Value, groups, identity, require
 from tests.simulator.policies import PREFIX, RANKED, UNDECLARED, Schema, best_first, ranks_lower
 from tests.simulator.sessions import Keeping, is_here
 

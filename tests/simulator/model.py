@@ -6,7 +6,7 @@ a sum; what a reset takes away is a set of increments too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -225,23 +225,6 @@ def _groups(ordered: list[Value]) -> list[list[Value]]:
     return [*found.values()]
 
 
-def shown(group: list[Value]) -> Any:
-    """What a reader gets for one of the groups. Not for a text."""
-    return _SHOWN.get(group[-1].kind, _newest)(group)
-
-
-def _newest(group: list[Value]) -> Any:
-    return group[-1].content
-
-
-def _fields(group: list[Value]) -> dict[str | None, Any]:
-    return {value.sub: value.content for value in sorted(group, key=lambda value: str(value.sub))}
-
-
-def _all(group: list[Value]) -> list[Any]:
-    return [value.content for value in group]
-
-
 def count(values: Iterable[Value]) -> int:
     """The value of a counter: all increments but those that a reset has seen."""
     tallies = [value.content for value in values if value.kind == Kind.COUNTER]
@@ -254,15 +237,6 @@ def elements(values: Iterable[Value]) -> list[Any]:
     """The elements of a set, in the order of their newest entries."""
     newest = {identity(value.content): value for value in in_order(values) if value.kind == Kind.SET}
     return [value.content for value in in_order(newest.values())]
-
-
-_SHOWN: Mapping[int, Callable[[list[Value]], Any]] = {
-    Kind.COUNTER: count,
-    Kind.SET: elements,
-    Kind.MAP: _fields,
-    Kind.LOG: _all,
-}
-"""What the values of a kind are put together to, where that is not the newest of them."""
 
 
 def identity(value: Any) -> str:

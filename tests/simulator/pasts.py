@@ -17,8 +17,8 @@ from crdtsync.core.reads.operations import Reader
 from crdtsync.core.storage.interface import PastRow
 from crdtsync.wire.change import Kind
 from crdtsync.wire.tokens import encode_dot
-from tests.simulator.kinds import ALL, KEYS, OPERATIONS
-from tests.simulator.kinds.base import End, SimulatedKind
+from tests.simulator.kinds import KEYS, OPERATIONS, kind_of
+from tests.simulator.kinds.base import End
 from tests.simulator.model import Effect, Known, Value, groups, identity, in_order, require
 from tests.simulator.policies import PREFIX
 
@@ -140,11 +140,7 @@ def _kept(effect: Effect, values: list[Value]) -> set[Dot]:
 
 
 def _identity(value: Value) -> str:
-    return identity(value.content) if _of(value.kind).is_by_content else str(value.dot)
-
-
-def _of(kind: int) -> SimulatedKind:
-    return next(known for known in ALL.values() if known.kind == kind)
+    return identity(value.content) if kind_of([value]).is_by_content else str(value.dot)
 
 
 def _author(world: World, known: Known) -> tuple[str, str]:

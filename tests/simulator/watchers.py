@@ -9,9 +9,9 @@ from crdtsync.core.interface import AgentClosed, AgentFlow, AgentFrame, AgentOpe
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.tokens import decode_dot, decode_token
-from tests.simulator.kinds import ALL
+from tests.simulator.kinds import ALL, shown
 from tests.simulator.kinds.base import UNKNOWN
-from tests.simulator.model import groups, identity, require, shown
+from tests.simulator.model import groups, identity, require
 
 if TYPE_CHECKING:
     from tests.simulator.agents import Request

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from crdtsync.causality import Dot, Writer
 from crdtsync.wire.change import Kind
 from tests.simulator.cases import Case, Sub, named
-from tests.simulator.model import require
+from tests.simulator.model import Value, require
 
 T = TypeVar("T")
 
@@ -99,6 +99,11 @@ class Operation:
     """What a watcher makes of what it held and the value of an event; None: the event shows all."""
 
 
+def newest(group: list[Value]) -> Any:
+    """The value of a kind of which only one is shown."""
+    return group[-1].content
+
+
 @dataclass(frozen=True)
 class SimulatedKind:
     """One kind."""
@@ -108,6 +113,8 @@ class SimulatedKind:
     draw: Callable[[Chooser, str], Sub]
     """A write to a key, but for deletions."""
     operations: Mapping[str, Operation] = field(default_factory=dict)
+    shown: Callable[[list[Value]], Any] = newest
+    """What a reader gets for the values that are one; not of a text."""
     empty: Any = None
     """What a watcher holds before it is told anything."""
     is_by_content: bool = False

@@ -73,4 +73,4 @@ RESET = Operation(
     may_do_nothing=True,
     is_conditional=True,
 )
-COUNTER = SimulatedKind(Kind.COUNTER, KEYS, draw, {"incr": INCR, "reset": RESET})
+COUNTER = SimulatedKind(Kind.COUNTER, KEYS, draw, {"incr": INCR, "reset": RESET}, shown=count)

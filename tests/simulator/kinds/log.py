@@ -8,6 +8,7 @@ from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
 from tests.simulator.cases import Case, Sub, check_value, named
 from tests.simulator.kinds.base import UNKNOWN, Chooser, End, Learns, Operation, SimulatedKind, remove
+from tests.simulator.model import Value
 from tests.simulator.policies import value_number
 
 KEYS = ("log/1", "log/2")
@@ -39,8 +40,12 @@ def _keep(sub: Sub, _number: Any) -> dict[str, Any]:
     return {"keep": sub.keep}
 
 
+def _all(group: list[Value]) -> list[Any]:
+    return [value.content for value in group]
+
+
 APPEND = Operation(_append, _arguments, learns=Learns.PART, told=lambda content, value: [*content, value])
 TRIM = Operation(
     _trim, _keep, end=End.TRIMMED, may_do_nothing=True, has_context=False, told=lambda content, value: UNKNOWN
 )
-LOG = SimulatedKind(Kind.LOG, KEYS, draw, {"append": APPEND, "trim": TRIM}, empty=[])
+LOG = SimulatedKind(Kind.LOG, KEYS, draw, {"append": APPEND, "trim": TRIM}, shown=_all, empty=[])

@@ -9,7 +9,7 @@ from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import decode_dot
 from tests.simulator.cases import Case, Sub, check_value, named
 from tests.simulator.kinds.base import CONFIDENCES, Chooser, End, Learns, Operation, SimulatedKind, existed, remove
-from tests.simulator.model import in_order, require
+from tests.simulator.model import Value, in_order, require
 from tests.simulator.policies import value_number
 
 KEYS = ("map/1", "map/2")
@@ -73,6 +73,10 @@ def _without(content: Any, value: Any) -> Any:
     return {name: item for name, item in content.items() if name != value}
 
 
+def _shown(group: list[Value]) -> dict[str | None, Any]:
+    return {value.sub: value.content for value in sorted(group, key=lambda value: str(value.sub))}
+
+
 MERGE = Operation(
     _merge,
     _fields,
@@ -83,4 +87,4 @@ MERGE = Operation(
     told=lambda content, value: {**content, **value},
 )
 DROP = Operation(_drop, _field, existed, End.DELETED, may_do_nothing=True, told=_without)
-MAP = SimulatedKind(Kind.MAP, KEYS, draw, {"merge": MERGE, "drop": DROP}, empty={}, is_by_content=True)
+MAP = SimulatedKind(Kind.MAP, KEYS, draw, {"merge": MERGE, "drop": DROP}, _shown, empty={}, is_by_content=True)

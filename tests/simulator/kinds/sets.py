@@ -8,7 +8,7 @@ from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
 from tests.simulator.cases import Case, Sub, check_value, named
 from tests.simulator.kinds.base import Chooser, End, Learns, Operation, SimulatedKind, remove
-from tests.simulator.model import Value, identity
+from tests.simulator.model import Value, elements, identity
 
 KEYS = ("set/1", "set/2")
 ELEMENTS = (1, 1.0, True, "a", {"b": 1, "a": [None, -1]}, {"a": [None, -1], "b": 1}, "long " * 100)
@@ -60,4 +60,4 @@ def _without(content: Any, value: Any) -> Any:
 
 ADD = Operation(_add, _arguments, _was_added, learns=Learns.PART, told=lambda content, value: [*content, value])
 DISCARD = Operation(_discard, _arguments, _was_discarded, End.DELETED, may_do_nothing=True, told=_without)
-SET = SimulatedKind(Kind.SET, KEYS, draw, {"add": ADD, "discard": DISCARD}, empty=[])
+SET = SimulatedKind(Kind.SET, KEYS, draw, {"add": ADD, "discard": DISCARD}, shown=elements, empty=[])
