@@ -42,7 +42,7 @@ def test_a_seed_says_all_that_happens() -> None:
 
 def test_hosts_whose_clocks_differ_may_differ_in_what_has_expired(monkeypatch: pytest.MonkeyPatch) -> None:
     """One still has two values where a schema wants them resolved, and refuses to choose; the other shows the one."""
-    monkeypatch.setattr("tests.simulator.player.PLAIN_CHANCE", 0.0)
+    monkeypatch.setattr("tests.simulator.kinds.register.PLAIN_CHANCE", 0.0)
     world = play(plan_history(357, steps=60).only({41, 50, 54}))
     assert world.counts["refused unresolved"] == 1
 
