@@ -1,4 +1,9 @@
-"""The causal gate: changes that came before what they depend on wait here, within bounds."""
+"""The causal gate: changes that came before what they depend on wait here, within bounds.
+
+Bob's change 2.1 answers Ann's 1.7, and reaches this host first, since Ann's host is slow. It must not be applied yet: a
+reader would see an answer without a question, and 2.1 may remove an entry that is not there. The gate files it under
+1.7, and hands it out when 1.7 is applied. Then it may have to wait for something else.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,13 @@
 """The live entries of one space: an observed-remove map without tombstones.
 
-A put adds an entry under a new dot and removes the entries that its author had seen; a delete only removes. A
-removed dot leaves nothing behind: a replica whose version vector covers a dot that it does not hold knows that it
-is gone (ORSWOT: Bieniusa et al., 2012; delta CRDTs: Almeida et al., 2018). Nothing here looks at what kind a key
-is.
+Ann sets ``k``: the entry 1.1.0. Bob, who has read that, sets it: the entry 2.1.0, and the write names 1.1.0 as seen. A
+replica that gets Bob's change removes 1.1.0 and adds 2.1.0. If Ann's host is asked later whether it lacks 1.1.0, it
+does not need to have kept a note of it: its version vector covers 1.1.0, and it holds no such entry, so the entry is
+gone.
+
+The rules: a put adds an entry under a new dot and removes the entries that its author had seen; a delete only removes;
+a removed dot leaves nothing behind (ORSWOT: Bieniusa et al., 2012; delta CRDTs: Almeida et al., 2018). Nothing here
+looks at what kind a key is.
 """
 
 from __future__ import annotations

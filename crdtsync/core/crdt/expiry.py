@@ -1,7 +1,8 @@
 """What expires when: the entries of a replica that have a time to live.
 
-Readers stop seeing an entry when their own node's clock says so: it is *hidden*. It is deleted by one node alone, see
-:mod:`crdtsync.core.background.expiry_reaper`.
+Two things happen to an entry that expires. Readers stop seeing it when their own node's clock says so: it is *hidden*.
+And one node alone deletes it, by a change that all others get (:mod:`crdtsync.core.background.expiry_reaper`): if every
+node did, each entry would cost as many changes as there are nodes.
 """
 
 from __future__ import annotations

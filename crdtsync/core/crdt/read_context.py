@@ -1,7 +1,10 @@
 """What the author of a write had seen, and what the write therefore removes.
 
+Ann reads ``k``, which has the siblings 2.1.0 and 3.1.0, and sets it. Before her write comes in, Dave's 4.1.0 does. Her
+write removes 2.1.0 and 3.1.0, and not 4.1.0, which she never saw.
+
 The rule behind every write: *it supersedes what its author had seen*, not what this daemon happens to hold. What the
-author had seen arrives as ``seen``; a write without it is blind and replaces the winner only, as a plain SET would.
+author had seen arrives as ``seen``. A write without it is blind: it replaces the winner only, as a plain SET would.
 """
 
 from __future__ import annotations

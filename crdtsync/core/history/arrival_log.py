@@ -1,7 +1,7 @@
 """Over which peer each change came, and when: for people who ask why a node has what it has.
 
-Changes of one writer mostly come in a row over one peer, so what is kept is runs of them. It is kept in memory alone:
-of what came before this daemon was started nothing is known.
+Changes of one writer mostly come in a row over one peer. So the log holds runs, such as "1.5 to 1.90 over beta, from
+10:02 on", and not changes. It is in memory alone: nothing is known of what came before this daemon was started.
 """
 
 from __future__ import annotations

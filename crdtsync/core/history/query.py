@@ -1,7 +1,8 @@
-"""What was written to a key, by whom, having seen what, and what became of it: newest first, page by page.
+"""The request ``history`` for one key: its values, newest first, page by page.
 
-The live entries come from memory, the dead ones from disk, and those that died in this turn from what is about to go
-there. So a page costs what is on it, however much there is.
+Each line says what was written, by whom, having seen what, and what became of it. The live entries come from memory,
+the dead ones from disk, and those that were removed in this turn from what is about to go to disk. So a page costs what
+is on it, however much history there is. Edits of a text that one author made in a row are one line.
 """
 
 from __future__ import annotations

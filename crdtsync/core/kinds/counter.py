@@ -1,11 +1,19 @@
 """Counter: whole numbers added up from many sides, with a reset that loses none of them.
 
-Each writer keeps one entry with its running totals, ``[up, down]``. The entry's *name* is the dot of the writer's
-first increment: that one has no ``sub``, the later ones carry the name there. Totals of one name count once, by their
-maximum, so that an entry that was written anew (see ``resolve``) is not counted twice.
+The problem: Ann counts 2 on one host and Bob 3 on another, at once. A register would keep both as siblings; a counter
+must show 5. And when Carol, who has seen Ann's 2 alone, resets it, Bob's 3 must stay.
 
-A *reset* is an entry with ``sub`` "reset" that records, by name, the totals that it saw. What is recorded is taken off,
-by the maximum of all resets: two at once take off what both saw once, and increments that neither had seen stay.
+So each writer keeps one entry with its own running totals, ``[up, down]``: Ann's says ``[2, 0]``, Bob's ``[3, 0]``, and
+the value is the sum. Carol's reset is an entry of its own, with ``sub`` "reset", that records what she saw: ``{Ann's
+name: [2, 0]}``. What is recorded is taken off: 3 is left.
+
+The rules:
+
+- The *name* of an entry of totals is the dot of the writer's first increment. That one has no ``sub``; the later ones
+  carry the name there.
+- Totals of one name count once, by their maximum. An entry that was written anew (see ``resolve``) is therefore not
+  counted twice.
+- What resets recorded is taken off by the maximum of all of them. Two resets at once take off once what both saw.
 """
 
 from __future__ import annotations

@@ -1,4 +1,12 @@
-"""Log: elements in causal order. Everything that is appended stays until it is trimmed."""
+"""Log: elements in causal order. Everything that is appended stays until it is trimmed.
+
+An element is an entry. Its place follows from hybrid time, writer and number, so that all hosts have one order; what
+Ann appends after reading Bob's element stands after it.
+
+A trim removes the oldest elements. It names them by a range, all up to a place in the log, and not one by one, since
+they may be thousands. Where the key holds entries of other kinds too, a range would take them with it: then, and for
+elements of the same batch, the trim names dots.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Map: per field a register. Values that were written to one field at once are siblings of that field."""
+"""Map: per field a register. Values that were written to one field at once are siblings of that field.
+
+Ann merges ``{"goal": 1, "by": "ann"}`` and Bob ``{"goal": 2}`` at once. The map has three entries, whose ``sub`` is the
+field. Nobody contradicts Ann about ``by``; ``goal`` has two values, of which the newest (or the one that the key's read
+policy puts first) is shown in the map, and the other is a sibling: a :class:`~.base.FieldSibling`.
+"""
 
 from __future__ import annotations
 

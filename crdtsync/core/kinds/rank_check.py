@@ -1,4 +1,8 @@
-"""Refusing a later write that ranks lower than what readers are shown, where a schema asks for it."""
+"""Refuses a write that ranks lower than what readers are shown, if the key's schema asks for that.
+
+With the read policy ``max`` a key that holds 7 goes on to show 7 after a ``set`` of 5: the 5 would lie beside it,
+unseen. A schema with ``refuse_lower`` makes that ``set`` an error, which shows the author what the key holds.
+"""
 
 from __future__ import annotations
 

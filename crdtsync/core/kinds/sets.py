@@ -1,6 +1,10 @@
 """Set: an entry per element. Adding wins over discarding what the discarder had not seen.
 
-An element's identity is its value as canonical msgpack, in the entry's ``sub``: equal elements of many authors are one.
+Ann adds ``{"a": 1, "b": 2}``, and Bob adds ``{"b": 2, "a": 1}`` on another host: that is one element, in two entries.
+Carol, who has read Ann's alone, discards it: Ann's entry goes, Bob's stays, and so the element is still there.
+
+An element's identity is its value as canonical msgpack, with the keys of maps in order. The entry has it in its
+``sub``; of a long element it has the hash.
 """
 
 from __future__ import annotations

@@ -1,4 +1,12 @@
-"""Text: a Yjs document that every edit changes. The key's entries are markers that name the document."""
+"""Text: a Yjs document that every edit changes. The key's entries are markers that name the document.
+
+Ann's first edit makes a document; its name is the dot of that edit. Bob's edit names the document and takes the place
+of Ann's marker, so that the key mostly holds one entry, however long the text is. The edits themselves are rows of the
+document (:mod:`crdtsync.core.text`), and Yjs merges them.
+
+If Ann and Bob both make the text ``notes`` at once, on two hosts, there are two documents, and their markers are
+siblings. ``resolve`` with ``merge`` makes one document of them (:mod:`crdtsync.core.text.join`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""From entries to what a reader sees: one winner, its siblings, versions."""
+"""From the entries of a key to what a reader sees: one winner, its siblings, a version.
+
+A key with the entries 2.1.0 (Bob's) and 3.1.0 (Carol's) of kind register has two values. The kind's ``split`` makes
+groups of entries, one group a value; the key's read policy puts one of them first, the winner; :func:`version_of` names
+what a reader knows who was handed some of them.
+
+A key may hold entries of several kinds, if two hosts wrote it first at once. Then the kind of the newest entry comes
+first.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,11 @@
 """What a commit did to a key that holds many parts, told as the parts alone: to watchers that hold the rest.
 
-A copy of the key as it was before the commit becomes exactly what the key is after it. Where that takes more than a
-few parts to say, nothing is said, and the whole is told instead.
+A log has 10,000 elements and gets one more: to send the log again would be a megabyte. A watcher that mirrors it is
+sent the element and the new length instead.
+
+The rule: a copy of the key as it was before the commit becomes exactly what the key is after it. Where that takes more
+than a few parts to say, the whole is told instead. What the parts of a kind are stands in its rules
+(:attr:`crdtsync.core.kinds.base.Rules.partial`).
 """
 
 from __future__ import annotations
