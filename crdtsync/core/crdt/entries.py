@@ -227,8 +227,8 @@ class Entries:
     """Live entries by key, each key's in causal order, with an incremental digest of the whole.
 
     The digest is the sum of the entries' hashes modulo 2**128 (AdHash: Bellare and Micciancio, 1997): equal sets
-    have equal digests, in whatever order they came about, and an update costs O(1). ``plural`` are the keys with
-    several entries, ``mixed`` those whose entries are of several kinds, ``absent`` those with hidden entries alone.
+    have equal digests, in whatever order they came about, and an update costs O(1). ``keys_with_several`` have
+    several entries, ``keys_of_mixed_kinds`` entries of several kinds, ``keys_all_hidden`` hidden entries alone.
     ``policy_of`` tells a key's read policy to those who show it.
     """
 
@@ -241,9 +241,9 @@ class Entries:
         self._new: list[str] = []  # keys that may be missing from `_sorted`; it may hold some that are gone
         self._expiring: dict[str, int] = {}  # for each key with a time to live: when the first of its entries expires
         self.expiry = Expiry()
-        self.absent: set[str] = set()
-        self.plural: set[str] = set()
-        self.mixed: set[str] = set()
+        self.keys_all_hidden: set[str] = set()
+        self.keys_with_several: set[str] = set()
+        self.keys_of_mixed_kinds: set[str] = set()
         self.count = 0
         self._digest = 0
         self._unsummed: list[Entry] = []  # loaded, and not in `_digest` yet, though some may have been removed since
@@ -302,17 +302,17 @@ class Entries:
             self._note_new(entry.key)
         else:
             self._add_beside(held, entry)
-        if self.absent:
-            self.absent.discard(entry.key)
+        if self.keys_all_hidden:
+            self.keys_all_hidden.discard(entry.key)
         if entry.attrs is not None and (expires_ms := entry.expires_ms()) is not None:
             self.expiry.add(entry, expires_ms)
             self._expiring[entry.key] = min(expires_ms, self._expiring.get(entry.key, expires_ms))
         self.count += 1
 
     def _add_beside(self, held: list[Entry], entry: Entry) -> None:
-        self.plural.add(entry.key)
+        self.keys_with_several.add(entry.key)
         if held[-1].kind != entry.kind:
-            self.mixed.add(entry.key)
+            self.keys_of_mixed_kinds.add(entry.key)
         large = self._large.get(entry.key)
         if large is not None:
             large.add(entry)
@@ -348,7 +348,7 @@ class Entries:
         else:
             dots = {entry.dot for entry in gone}
             left = self._keys[key] = [entry for entry in held if entry.dot not in dots]
-        if key in self.plural:
+        if key in self.keys_with_several:
             self._recheck(key, left)
         if key in self._expiring:
             self._recheck_expiry(key, left, gone)
@@ -382,12 +382,12 @@ class Entries:
 
     def _recheck(self, key: str, left: list[Entry]) -> None:
         if len(left) < 2:
-            self.plural.discard(key)
-        if key in self.mixed:
+            self.keys_with_several.discard(key)
+        if key in self.keys_of_mixed_kinds:
             large = self._large.get(key)
             kinds = {entry.kind for entry in left} if large is None else large.kinds
             if len(kinds) < 2:
-                self.mixed.discard(key)
+                self.keys_of_mixed_kinds.discard(key)
 
     def _recheck_expiry(self, key: str, left: list[Entry], gone: list[Entry]) -> None:
         lasting = True
@@ -405,9 +405,9 @@ class Entries:
 
     def _recheck_absent(self, key: str, held: list[Entry]) -> None:
         if held and all(entry.hidden for entry in held):
-            self.absent.add(key)
+            self.keys_all_hidden.add(key)
         else:
-            self.absent.discard(key)
+            self.keys_all_hidden.discard(key)
 
     def expire(self, now_ms: int, count_max: int | None = None) -> list[Entry]:
         """Hide what has expired since the last call; returns these entries, ``count_max`` at most if given."""
@@ -419,7 +419,7 @@ class Entries:
     def unexpire(self, now_ms: int) -> list[Entry]:
         """Show again what is hidden, if the clock has been set back; returns these entries."""
         back = self.expiry.take_back(now_ms)
-        self.absent.difference_update(entry.key for entry in back)
+        self.keys_all_hidden.difference_update(entry.key for entry in back)
         return back
 
     def exchange(self, gone: Iterable[Entry], come: Incoming, digest: int, whole: int | None = None) -> None:
@@ -443,7 +443,7 @@ class Entries:
             if len(entries) > 1:
                 self._settle(key, entries)
         self._keys.update(fresh)
-        self.absent.difference_update(fresh)
+        self.keys_all_hidden.difference_update(fresh)
         self._resort = True
         self.count += sum(map(len, fresh.values()))
         if whole is None:
@@ -472,9 +472,9 @@ class Entries:
     def _settle(self, key: str, entries: list[Entry]) -> None:
         """Note what is to be known of a key that comes with several entries at once."""
         entries.sort(key=order_of)
-        self.plural.add(key)
+        self.keys_with_several.add(key)
         if len({entry.kind for entry in entries}) > 1:
-            self.mixed.add(key)
+            self.keys_of_mixed_kinds.add(key)
         if len(entries) > SMALL_ENTRIES_MAX:
             self._large[key] = KeyEntries(entries)
 
@@ -538,7 +538,7 @@ class Entries:
             key = self._sorted[at]
             if not key.startswith(prefix):
                 return
-            if key in self._keys and (hidden or key not in self.absent):
+            if key in self._keys and (hidden or key not in self.keys_all_hidden):
                 yield key
             at += 1
 

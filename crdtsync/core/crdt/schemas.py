@@ -198,7 +198,7 @@ class Schemas:
         pattern = _pattern_of(schema_key)
         if pattern is None:
             return
-        plural = self._entries.plural
+        plural = self._entries.keys_with_several
         if pattern.is_exact:
             found: Iterable[str] = [pattern.text] if pattern.text in plural else ()
         else:

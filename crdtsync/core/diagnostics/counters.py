@@ -30,10 +30,10 @@ class Counts:
                 self.changes_made += 1
             else:
                 self.changes_received += 1
-            if entries.plural:
+            if entries.keys_with_several:
                 for effect in item.effects:
                     added = effect.added
-                    if added is not None and added.key in entries.plural and added.key[0] != "_":
+                    if added is not None and added.key in entries.keys_with_several and added.key[0] != "_":
                         self.conflicts += is_conflicting(entries, added)
 
     def described(self) -> dict[str, Any]:
@@ -46,4 +46,4 @@ def is_conflicting(entries: Entries, entry: Entry) -> bool:
 
     What several authors build together (counters, sets, logs, texts) is no conflict; in a map, values of one field are.
     """
-    return entry.key in entries.mixed or rules_of(entry.kind).is_conflicting(entries, entry)
+    return entry.key in entries.keys_of_mixed_kinds or rules_of(entry.kind).is_conflicting(entries, entry)

@@ -117,12 +117,12 @@ def _agents(node: Node, conns: Container[int]) -> list[dict[str, Any]]:
 def _space(node: Node, replica: Replica, stats: Mapping[str, int]) -> dict[str, Any]:
     entries = replica.entries
     # Schemas that two hosts declared at once are shown by `schema show`; `conflicts` does not list them.
-    listed = (key for key in entries.plural if not key.startswith(RESERVED_PREFIX))
+    listed = (key for key in entries.keys_with_several if not key.startswith(RESERVED_PREFIX))
     conflicting = sum(1 for key in listed if is_conflict(entries, entries.live(key, node.now_ms)))
     return {
         "name": replica.name,
         "epoch": replica.epoch,
-        "keys": len(entries) - len(entries.absent) - sum(1 for _ in entries.keys(RESERVED_PREFIX)),
+        "keys": len(entries) - len(entries.keys_all_hidden) - sum(1 for _ in entries.keys(RESERVED_PREFIX)),
         "entries": entries.count - entries.expiry.hidden_count,
         "siblings": conflicting,
         "version_vector": {str(writer): seq for writer, seq in sorted(replica.vector.items())},

@@ -147,7 +147,7 @@ def _of_spaces(node: Node) -> Iterator[Usage]:
     replicas = node.replicas.items()
     early = ((size_bytes, name) for name, replica in replicas if (size_bytes := replica.gate.size_bytes))
     yield fullest("early_changes", early, causal_gate.BYTES_MAX, "bytes", BUFFER)
-    plural = ((name, replica) for name, replica in replicas if replica.entries.plural)
+    plural = ((name, replica) for name, replica in replicas if replica.entries.keys_with_several)
     schemas = ((len(replica.schemas), name) for name, replica in replicas)
     yield fullest("schemas", schemas, schema_operations.SCHEMAS_MAX, "schemas", LIMIT)
     yield Usage("spaces", node.spaces.named_count(), spaces.SPACES_MAX, "spaces", LIMIT)
@@ -190,9 +190,13 @@ class Crowds:
 def most_siblings(replica: Replica) -> tuple[int, str]:
     """The register with the most concurrent values, if there are not too many to look at."""
     entries = replica.entries
-    if len(entries.plural) > KEYS_LOOKED_AT_MAX:
+    if len(entries.keys_with_several) > KEYS_LOOKED_AT_MAX:
         return 0, ""
-    held = ((len(entries.held(key)), key) for key in entries.plural if entries.held(key)[-1].kind == Kind.REGISTER)
+    held = (
+        (len(entries.held(key)), key)
+        for key in entries.keys_with_several
+        if entries.held(key)[-1].kind == Kind.REGISTER
+    )
     return max(held, default=(0, ""))
 
 

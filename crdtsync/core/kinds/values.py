@@ -44,7 +44,7 @@ def siblings(entries: Entries, live: list[Entry], policy: Policy | None = None) 
     if len(live) < 2:
         return [live] if live else []
     key = live[0].key
-    if key in entries.mixed:
+    if key in entries.keys_of_mixed_kinds:
         return grouped(live, policy or entries.policy_of(key))
     if rules_of(live[0].kind).split is None:
         return [live]
@@ -92,7 +92,7 @@ def is_conflict(entries: Entries, live: list[Entry]) -> bool:
     """Whether there is more than one value."""
     if len(live) < 2:
         return False
-    if live[0].key in entries.mixed:
+    if live[0].key in entries.keys_of_mixed_kinds:
         return len(grouped(live)) > 1
     split = rules_of(live[0].kind).split
     return split is not None and len(split(live)) > 1

@@ -163,7 +163,9 @@ def _living(reader: Reader, prefix: str, start: str) -> Iterator[str]:
 def _conflicting(reader: Reader, prefix: str, start: str) -> Iterator[str]:
     """Conflicts are few: among the keys with several entries alone, not among all."""
     entries = reader.replica.entries
-    plural = sorted(key for key in entries.plural if key > start and key.startswith(prefix) and is_told(key, prefix))
+    plural = sorted(
+        key for key in entries.keys_with_several if key > start and key.startswith(prefix) and is_told(key, prefix)
+    )
     return (key for key in plural if reader.may_read(key) and is_conflict(entries, entries.live(key, reader.now_ms)))
 
 

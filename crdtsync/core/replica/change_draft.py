@@ -85,7 +85,7 @@ class Draft:
         """Whether the entries of ``key`` are of several kinds."""
         self._settle()
         drafted = self._keys.get(key)
-        return key in self.replica.entries.mixed if drafted is None else len(drafted.kinds) > 1
+        return key in self.replica.entries.keys_of_mixed_kinds if drafted is None else len(drafted.kinds) > 1
 
     def summary(self, key: str, make: Callable[[], S]) -> S:
         """What ``make`` works out from all entries of ``key`` that a reader sees."""

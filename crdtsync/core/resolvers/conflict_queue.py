@@ -153,7 +153,7 @@ class Docket:
     def rescan(self) -> None:
         """Look at all keys that may have conflicts, in slices."""
         self.recheck()
-        self._scan = list(self._replica.entries.plural)
+        self._scan = list(self._replica.entries.keys_with_several)
         self._is_over = False
 
     def recheck(self) -> None:
@@ -179,7 +179,7 @@ class Docket:
 
     def touched(self, keys: Iterable[str]) -> None:
         """These keys have changed."""
-        plural = self._replica.entries.plural
+        plural = self._replica.entries.keys_with_several
         for key in keys:
             if key in self._cases or (key in plural and self._matching(key)):
                 self._todo[key] = None

@@ -48,7 +48,7 @@ class TextEdits:
         for marker in markers:
             self._documents.named(marker)
         entries = self._replica.entries
-        self.due = {key for key in entries.plural if entries.held(key)[-1].kind == Kind.TEXT}
+        self.due = {key for key in entries.keys_with_several if entries.held(key)[-1].kind == Kind.TEXT}
 
     # -- edits -------------------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class TextEdits:
         """
         if added is not None and added.kind == Kind.TEXT:
             self._documents.named(added)
-            if added.key in self._replica.entries.plural:
+            if added.key in self._replica.entries.keys_with_several:
                 self._touched.add(added.key)
         for entry in removed:
             if entry.kind == Kind.TEXT:

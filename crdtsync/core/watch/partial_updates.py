@@ -28,7 +28,7 @@ WHOLE_ENTRIES_MAX = 8
 def part_of(entries: Entries, key: str, effects: Sequence[Effect]) -> Part | None:
     """What all these effects on ``key`` came to, as fields of an event; None: the whole must be told."""
     held = entries.held(key)
-    if len(held) <= WHOLE_ENTRIES_MAX or key in entries.mixed or entries.is_expiring(key):
+    if len(held) <= WHOLE_ENTRIES_MAX or key in entries.keys_of_mixed_kinds or entries.is_expiring(key):
         return None
     kind = held[-1].kind
     partial = rules_of(kind).partial

@@ -56,12 +56,24 @@ def test_adding_and_removing_are_inverse(kept, passing):
     dots = {e.dot for e in kept}
     passing = [e for e in passing if e.dot not in dots]
     store = filled(kept)
-    before = (store.digest, store.count, len(store), set(store.plural), {key: [*store.held(key)] for key in KEYS})
+    before = (
+        store.digest,
+        store.count,
+        len(store),
+        set(store.keys_with_several),
+        {key: [*store.held(key)] for key in KEYS},
+    )
     for each in passing:
         store.add(each)
     for each in passing:
         assert store.remove(each.key, (each.dot,)) == [each]
-    assert (store.digest, store.count, len(store), set(store.plural), {key: store.held(key) for key in KEYS}) == before
+    assert (
+        store.digest,
+        store.count,
+        len(store),
+        set(store.keys_with_several),
+        {key: store.held(key) for key in KEYS},
+    ) == before
 
 
 @given(ENTRIES, st.integers(0, 99), st.integers(1, 4), st.sampled_from([0, 3, 99]))
@@ -80,7 +92,11 @@ def test_what_is_loaded_at_once_is_as_what_came_one_by_one(entries, seed, slice_
             else:
                 store.add(step)
         loaded.sum_up(slice_entries)
-        assert (loaded.count, loaded.plural, [*loaded.keys()]) == (expected.count, expected.plural, [*expected.keys()])
+        assert (loaded.count, loaded.keys_with_several, [*loaded.keys()]) == (
+            expected.count,
+            expected.keys_with_several,
+            [*expected.keys()],
+        )
         assert [loaded.held(key) for key in KEYS] == [expected.held(key) for key in KEYS]
     assert loaded.digest == expected.digest
     assert loaded.is_summed
@@ -119,12 +135,12 @@ def test_plural_and_mixed_tell_the_truth(entries):
     for each in Random(1).sample(entries, len(entries)):
         for key in KEYS:
             held = store.held(key)
-            assert (key in store.plural) == (len(held) > 1)
-            assert key in store.mixed or len({e.kind for e in held}) < 2
+            assert (key in store.keys_with_several) == (len(held) > 1)
+            assert key in store.keys_of_mixed_kinds or len({e.kind for e in held}) < 2
         store.remove(each.key, (each.dot,))
     assert store.digest == store.count == len(store) == 0
-    assert not store.plural
-    assert not store.mixed
+    assert not store.keys_with_several
+    assert not store.keys_of_mixed_kinds
 
 
 @given(ENTRIES)
@@ -273,8 +289,13 @@ def test_keys_with_many_entries_are_as_those_with_few(entries, all_removes, seed
         assert gone == done(few, step)
         held = few.held("k")
         assert many.held("k") == held
-        assert (many.digest, many.count, many.plural, len(many)) == (few.digest, few.count, few.plural, len(few))
-        assert ("k" in many.mixed) == ("k" in few.mixed)
+        assert (many.digest, many.count, many.keys_with_several, len(many)) == (
+            few.digest,
+            few.count,
+            few.keys_with_several,
+            len(few),
+        )
+        assert ("k" in many.keys_of_mixed_kinds) == ("k" in few.keys_of_mixed_kinds)
         for sub in ("x", "y", "reset", "none"):
             assert sorted(map(id, many.of_sub("k", sub))) == sorted(map(id, few.of_sub("k", sub)))
         assert many.subs("k") == few.subs("k")

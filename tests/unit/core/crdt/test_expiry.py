@@ -503,11 +503,17 @@ def test_nothing_is_left_of_keys_that_are_gone():
     for n in range(10_000, 11_000):
         entries.add(entry(n, f"k{n}", 1))
     assert len(entries.expire(2)) == 1000
-    assert len(entries.absent) == 1000
+    assert len(entries.keys_all_hidden) == 1000
     for n in range(10_000, 11_000):
         entries.remove(f"k{n}", (Dot(Writer(1), n, 0),))
     left = entries.expiry
-    assert (len(left), left.hidden, left.hidden_count, entries.absent, entries._expiring) == (0, {}, 0, set(), {})
+    assert (len(left), left.hidden, left.hidden_count, entries.keys_all_hidden, entries._expiring) == (
+        0,
+        {},
+        0,
+        set(),
+        {},
+    )
     assert len(left._waiting._heap) == len(left._waiting._items) == 0
 
 

@@ -144,7 +144,7 @@ class History:
         assert {entry.dot for entry in replica.entries.all()} == added - removed
         assert replica.entries.digest == sum(entry.digest for entry in replica.entries.all()) % (1 << 128)
         assert replica.entries.count == len(added - removed)
-        assert replica.entries.plural == {key for key in KEYS if len(replica.entries.held(key)) > 1}
+        assert replica.entries.keys_with_several == {key for key in KEYS if len(replica.entries.held(key)) > 1}
         for key in KEYS:
             held = replica.entries.held(key)
             assert [e.order for e in held] == sorted(e.order for e in held)
