@@ -12,6 +12,7 @@ How the rest joins on, in the order in which bytes come in:
 - ``change`` is the change, its hash and its codec
 - ``peer`` is the room of what daemons say to each other
 - ``yjs`` is the room of the encoding that texts bring along: the updates of Yjs
+- ``requests`` is the table of all that agents can ask, which both sides must agree on
 - ``patterns`` reads patterns of keys, such as ``plan/**``
 
 The strings that users hold on to are here too, for they must mean the same on every host and after an upgrade:

@@ -14,6 +14,7 @@ Modules:
 - ``packer``: one msgpack packer for all of this process
 - ``durations``: seconds or timedelta to milliseconds
 - ``results``: entries, events, items of a log, members, fields, schemas, edits of a text
+- ``kinds``: what the client knows of each kind beside its methods
 - ``write_result``: what a write gives back
 - ``listing``: a list with the point that it shows
 - ``version_merge``: versions of what was read of a key in parts, put together

@@ -103,8 +103,8 @@ class HistoryRecorder:
         )  # fmt: skip
 
     def replaced(self, change: Change, dot: Dot, gone: Entry, position: int, now_ms: int) -> bytes:
-        """As :meth:`record_removed`, of the first operation of a change, which puts a register's value in the place of the one
-        that the key held. Returns what :func:`seen_by` says of it.
+        """As :meth:`record_removed`, of the first operation of a change, which puts a register's value in the place of
+        the one that the key held. Returns what :func:`seen_by` says of it.
         """
         batch, op = self._ledger.batch, change.ops[0]
         hlc, agent, removes = change.hlc, change.agent, pack([*gone.dot])

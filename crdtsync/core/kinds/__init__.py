@@ -8,7 +8,8 @@ Where to begin:
 
 - ``base``: :class:`~.base.Rules`, all that the rest of the core knows of a kind: how entries form values, its requests,
   what its events tell, what history shows of it, when its values are in conflict, how a long one is read in parts;
-- ``register``: the shortest kind that has siblings; ``counter``: one that has none;
+- ``register``: the shortest kind that has siblings; ``counter``: one that has none; then ``sets``, ``maps``, ``log``,
+  ``text``;
 - ``registry``: the table of all kinds, and which operation an :class:`~crdtsync.wire.change.Op` of a change is;
 - ``operations``: what agents, events and history call an operation, and what its event tells;
 - ``values``: from the entries of a key to what a reader sees: winner, siblings, version.
@@ -16,7 +17,7 @@ Where to begin:
 ``arguments`` checks what requests share, ``rank_check`` refuses a write that ranks too low under the key's schema.
 
 A new kind takes a number in ``Kind`` (:mod:`crdtsync.wire.change`), a module here with its ``RULES``, a line in
-``registry``, and for each request a line in :mod:`crdtsync.core.access.requirements`. Outside of the core it takes a
+``registry``, and for each request a line in :mod:`crdtsync.wire.requests`. Outside of the core it takes a
 line in :mod:`crdtsync.client.values.kinds`, methods of the client, a line in ``crdtsyncd.cli.data.kinds``, and a module
 in ``tests/simulator/kinds``.
 

@@ -1,8 +1,8 @@
 """What daemons say to each other: each message one class, with its bytes both ways and its specification.
 
-Open first: :mod:`~crdtsync.wire.peer.messages`. Its docstring is the protocol: frames, the life of a connection, order,
-checks. ``decode_message`` there turns bytes into a message, and ``message.encode()`` turns a message into bytes. The
-node decides what a message *means*: :mod:`crdtsync.core.sync.protocol` has one handler for each class.
+Open first: ``messages`` (:mod:`crdtsync.wire.peer.messages`). Its docstring is the protocol: frames, the life of a
+connection, order, checks. ``decode_message`` there turns bytes into a message, and ``message.encode()`` turns a message
+into bytes. The node decides what a message *means*: :mod:`crdtsync.core.sync.protocol` has one handler for each class.
 
 For example, host-a sends ``Changes`` of :mod:`~crdtsync.wire.peer.changes`, and host-b answers with ``Ack`` of the same
 module. The messages by subject:
