@@ -271,11 +271,6 @@ class Node:
             self.sync.outbox.closes.append((event.conn, error.message))
             self._calm_until_s = self._short.until_s = 0.0
             return
-        if self.sync.took_plainly:
-            self._calm_until_s = 0.0
-            self._applied.setdefault(applied[0].space, []).extend(applied)
-            self._restless.add(applied[0].space)
-            return
         has_merged = False
         for name, merged in self.sync.transfers.taker.take_merges():
             has_merged = True

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, Hlc, VersionVector, Writer, flatten
 from crdtsync.errors import InvalidEncoding, TooLarge
@@ -41,6 +41,7 @@ from crdtsync.wire.limits import (
 )
 
 FORMAT = 1
+KIND_MAX = 1 << 16
 HASH_BYTES = 16
 SHORT_HASH_BYTES = 8
 NO_HASH = bytes(HASH_BYTES)
@@ -239,16 +240,20 @@ def _change(fields: list[Any], values: list[Any]) -> Change:
         raise ValueError("idempotency id")
     if len(_bytes(prev_hash)) != HASH_BYTES:
         raise ValueError("previous hash")
+    if type(writer) is not int or type(seq) is not int or type(hlc) is not int:
+        raise TypeError("writer, number and clock are integers")
+    if not (0 < writer <= WRITER_MAX and 0 < seq <= SEQ_MAX and 0 <= hlc <= HLC_MAX):
+        raise ValueError(f"{shown(writer)}, {shown(seq)} and {shown(hlc)} are no writer, number and clock")
     remaining = iter(values)
     ops = tuple([_op(plain, remaining) for plain in plain_ops])
     if next(remaining, None) is not None:
         raise ValueError("more values than operations")
     return Change(
-        Writer(_bounded(writer, 1, WRITER_MAX)),
-        _bounded(seq, 1, SEQ_MAX),
-        _deps(deps),
+        cast("Writer", writer),
+        seq,
+        () if deps == [] else _deps(deps),
         prev_hash,
-        Hlc(_bounded(hlc, 0, HLC_MAX)),
+        cast("Hlc", hlc),
         agent,
         idempotency,
         ops,
@@ -282,7 +287,9 @@ def _op(plain: list[Any], values: Any) -> Op:
         raise ValueError("value flag")
     blind = len(plain) > 6 and plain[6] is True
     dots = () if removes is None else _removes(removes)
-    op: Op = new_row(Op, (key, sub, _bounded(kind, 0, 1 << 16), value, hashed, dots, attrs, blind))
+    if type(kind) is not int or not 0 <= kind <= KIND_MAX:
+        raise ValueError("kind")
+    op: Op = new_row(Op, (key, sub, kind, value, hashed, dots, attrs, blind))
     return op
 
 
@@ -314,8 +321,6 @@ def _removes(plain: Any) -> tuple[Dot, ...] | RemoveRange:
 
 
 def _deps(flat: Any) -> tuple[Dep, ...]:
-    if flat == []:
-        return ()
     if len(flat) % 3 or len(flat) > 3 * CHANGE_DEPS_MAX:
         raise ValueError("deps")
     return tuple([_dep(flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3)])

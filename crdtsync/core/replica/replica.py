@@ -32,7 +32,7 @@ from crdtsync.wire.peer.snapshot import WriterRow
 if TYPE_CHECKING:
     from random import Random
 
-_REGISTER = int(Kind.REGISTER)
+_REGISTER, _TEXT = int(Kind.REGISTER), int(Kind.TEXT)
 
 RECENT_HASHES_MAX = 4096
 """How many hashes of changes below the heads are kept in memory to check the deps of arriving changes: this many, or
@@ -209,50 +209,57 @@ class Replica:
         while todo:
             candidate = todo.pop()
             try:
-                if self._is_repeat(candidate):
-                    continue
-                waits_for = blocker(candidate, self.vector)
-                if self.barred and (self.id, candidate.writer, candidate.seq) in self.barred:
-                    waits_for = candidate.writer, candidate.seq
-                if waits_for is not None:
-                    kept = self.gate.hold(candidate, waits_for) and kept
-                    continue
-                self._check_chain(candidate)
+                done, was_kept = self._take(candidate, now_ms)
             except ForkDetected:
                 if candidate is asked:
                     raise
                 kept = False  # somebody else sent it ahead, and it was wrong: the right one must be asked for
                 continue
-            document = self.texts.unknown_document(candidate)
-            if document is not None:
-                kept = kept and self.unknown is None
-                self.unknown = (candidate, document)
-                continue
-            self.witness(candidate.hlc, self.node_of(candidate.writer), now_ms)
-            applied.append(self.apply(candidate, now_ms, own=False))
-            todo.extend(reversed(self.gate.release(candidate.writer, candidate.seq)))
+            kept = kept and was_kept
+            if done is not None:
+                applied.append(done)
+                if not self.gate.is_empty:
+                    todo.extend(reversed(self.gate.release(candidate.writer, candidate.seq)))
         return applied, kept
+
+    def _take(self, change: Change, now_ms: int) -> tuple[Applied | None, bool]:
+        """Apply one change, or keep it until it can be applied; False: there was no room to keep it.
+
+        :raises ForkDetected: it contradicts a change that this replica holds.
+        """
+        writer, seq = change.writer, change.seq
+        if seq <= self.vector.get(writer, 0):
+            self.check_head(writer, seq, change.short_hash)
+            return None, True
+        waits_for = blocker(change, self.vector)
+        if self.barred and (self.id, writer, seq) in self.barred:
+            waits_for = writer, seq
+        if waits_for is not None:
+            return None, self.gate.hold(change, waits_for)
+        if change.prev_hash != self.hashes.get(writer, NO_HASH):
+            raise self.fork(writer, seq)
+        for dep in change.deps:
+            self.check_head(dep.writer, dep.seq, dep.short_hash)
+        document = self.texts.unknown_document(change)
+        if document is not None:
+            kept = self.unknown is None
+            self.unknown = (change, document)
+            return None, kept
+        if not self.clock.witness(change.hlc, now_ms):
+            self._clock_ahead(self.node_of(change.writer))
+        return self.apply(change, now_ms, own=False), True
 
     def witness(self, hlc: int, whose: str, now_ms: int) -> None:
         """Take over somebody's clock, unless it is too far ahead of this node's."""
         if not self.clock.witness(hlc, now_ms):
-            self.alarms.raise_once(
-                "clock_ahead",
-                self.name,
-                f"space {self.name}: the clock of {whose} is over 24 h ahead of this node's; check the clocks of both",
-            )
+            self._clock_ahead(whose)
 
-    def _is_repeat(self, change: Change) -> bool:
-        if change.seq > self.vector.get(change.writer, 0):
-            return False
-        self.check_head(change.writer, change.seq, change.short_hash)
-        return True
-
-    def _check_chain(self, change: Change) -> None:
-        if change.prev_hash != self.hashes.get(change.writer, NO_HASH):
-            raise self.fork(change.writer, change.seq)
-        for dep in change.deps:
-            self.check_head(dep.writer, dep.seq, dep.short_hash)
+    def _clock_ahead(self, whose: str) -> None:
+        self.alarms.raise_once(
+            "clock_ahead",
+            self.name,
+            f"space {self.name}: the clock of {whose} is over 24 h ahead of this node's; check the clocks of both",
+        )
 
     def check_head(self, writer: Writer, seq: int, short_hash: bytes, stored: bool = False) -> None:
         """Compare a change that somebody names with the one that is held under that number, if it is.
@@ -341,7 +348,7 @@ class Replica:
         dot = Dot(change.writer, change.seq, n)
         if op.value_hash is not None:
             value = op.value
-            if op.kind == Kind.TEXT:
+            if op.kind == _TEXT:
                 value = self.texts.apply(dot, op, position, change, own)
             entry = self._add_entry(dot, op, value, change)
         self.texts.note_markers(entry, removed, position, dot, change.agent)

@@ -19,7 +19,6 @@ Modules:
 - ``protocol``: what each message means; which spaces sync on which connection; what a turn sends
 - ``change_feed``: sends each peer the changes that it lacks, in causal order, within its credit; relays
 - ``acks``: what each side has on disk, credit, asking again for what was dropped
-- ``fast_receive``: the message that comes most (changes that set one register each), taken in in one go
 - ``snapshot_messages``: what a message about a snapshot means for the giver or the taker
 - ``snapshot_server``: when a snapshot is offered, and giving it away part by part
 - ``snapshot_client``: whom to ask, taking in part by part, resuming, giving up, merging at the end

@@ -24,7 +24,6 @@ from crdtsync.core.storage.interface import Storage
 from crdtsync.core.sync.acks import Acknowledger
 from crdtsync.core.sync.change_feed import RELAY_DELAY_S, Feeder
 from crdtsync.core.sync.divergence_check import Comparer
-from crdtsync.core.sync.fast_receive import CHANGES_HEADS, take_plainly
 from crdtsync.core.sync.snapshot_messages import Transfers
 from crdtsync.errors import ForkDetected, InvalidEncoding, PeerError
 from crdtsync.wire.change import Change
@@ -66,9 +65,6 @@ class Sync:
     it: no change, no frontier, no digest. What syncs on a connection is in ``link.spaces``, and only that.
     """
 
-    IS_SHORT = True
-    """Whether plain changes take the short way, which does the same."""
-
     def __init__(
         self,
         identity: Identity,
@@ -95,9 +91,6 @@ class Sync:
         self._check_due_s = 0.0
         self.heard_ack = False
         """Whether the last message was an acknowledgement that changed nothing but what a peer is known to have."""
-        self.took_plainly = False
-        """Whether it was one of plain changes, see :mod:`crdtsync.core.sync.fast_receive`."""
-        self.is_short = self.IS_SHORT
         self._is_hurried = False
         self.transfers = Transfers(replicas, storage, alarms, random, log, self.links, self.outbox.send, now_s)
         self.mesh = Meshwork(
@@ -152,14 +145,10 @@ class Sync:
 
         :raises PeerError: the connection must be closed, with this reason.
         """
-        self.heard_ack = self.took_plainly = False
+        self.heard_ack = False
         link = self.links.get(conn)
         if link is None:
             return []
-        if data[:2] in CHANGES_HEADS and link.hello is not None and self.is_short and not self.read_only:
-            taken = take_plainly(self, link, data, now_s, now_ms)
-            if taken is not None:
-                return taken
         try:
             message = decode_message(data)
         except InvalidEncoding as error:
@@ -249,15 +238,16 @@ class Sync:
         try:
             for body in message.bodies:
                 change = replica.codec.decode(body)
+                writer, seq = change.writer, change.seq
                 self._came(link, replica, change, now_ms)
                 done, kept = replica.receive(change, now_ms)
-                applied.extend(done)
+                applied += done
                 if replica.unknown is not None:
                     kept = self._seek_document(link, here, replica, applied, now_s, now_ms) and kept
-                if change.seq <= replica.vector.get(change.writer, 0):
-                    here.ack_writers.add(change.writer)  # a repeat too: who sent it does not know that it is here
-                if change.seq > here.known.get(change.writer, 0):
-                    here.known[change.writer] = change.seq
+                if seq <= replica.vector.get(writer, 0):
+                    here.ack_writers.add(writer)  # a repeat too: who sent it does not know that it is here
+                if seq > here.known.get(writer, 0):
+                    here.known[writer] = seq
                 if not kept:
                     self._acks.want(link, replica.name, now_s)
         except InvalidEncoding as error:
@@ -274,12 +264,13 @@ class Sync:
         self._acks.owe(link, now_s, is_patient)
 
     def _came(self, link: Link, replica: Replica, change: Change, now_ms: int) -> None:
-        is_new = change.seq > replica.vector.get(change.writer, 0) and not replica.gate.holds(change.writer, change.seq)
-        origin = change.origin or replica.origins.get(change.writer)
+        writer, seq = change.writer, change.seq
+        is_new = seq > replica.vector.get(writer, 0) and not replica.gate.holds(writer, seq)
+        origin = change.origin or replica.origins.get(writer)
         if origin is not None:
             self.mesh.relaying.came(link, replica.name, origin[0], is_new=is_new)
         if is_new:
-            replica.arrivals.note(change.writer, change.seq, link.peer_node, now_ms)
+            replica.arrivals.note(writer, seq, link.peer_node, now_ms)
         self.received_count += 1
 
     def _seek_document(

@@ -29,6 +29,9 @@ TORN_BYTES_MAX = 16 * 1024 * 1024
 """Of other replicas' states of documents that are to be written anew; what is beyond waits for the next comparison."""
 
 
+_TEXT = int(Kind.TEXT)
+
+
 class TextEdits:
     """Of one replica. ``due`` are keys of which a text may have edits to be brought over from other documents; ``torn``
     documents that are to be written anew, as another replica holds them.
@@ -59,7 +62,7 @@ class TextEdits:
         """
         done: list[Dot] = []
         for n, op in enumerate(change.ops):
-            if op.kind != Kind.TEXT or op.value is None:
+            if op.kind != _TEXT or op.value is None:
                 continue
             named, update = check_marker(unpack(op.value))
             document = named or Dot(change.writer, change.seq, n)
@@ -74,7 +77,7 @@ class TextEdits:
     def unknown_document(self, change: Change) -> Dot | None:
         """A document that the change edits and that is not held here at all, if there is one."""
         for op in change.ops:
-            if op.kind != Kind.TEXT or op.value is None:
+            if op.kind != _TEXT or op.value is None:
                 continue
             try:
                 document, _ = check_marker(unpack(op.value))

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from crdtsync.core.agents.desk import Desk
-from crdtsync.core.sync.protocol import Sync
 from crdtsync.core.watch.change_watch import Watches
 from tests.simulator.clusters.player import plan_cluster
 from tests.simulator.histories import run_history
@@ -125,7 +124,7 @@ def _play_cluster(seed: int) -> None:
 def planted(fault: Fault) -> Iterator[None]:
     """The code under test has that fault."""
     patches = Patches()
-    for has_short_ways in (Desk, Sync, Watches):
+    for has_short_ways in (Desk, Watches):
         patches.setattr(has_short_ways, "IS_SHORT", fault.is_short)
     try:
         fault.plant(patches)

@@ -75,7 +75,7 @@ class Twin:
     def __init__(self, fleet: Fleet, directory: str, *, is_short: bool) -> None:
         self.machine = Machine(fleet, "a", fleet.directory / directory)
         node = self.machine.node
-        node.desk.is_short = node.sync.is_short = node.desk.watches.is_short = is_short
+        node.desk.is_short = node.desk.watches.is_short = is_short
         for replica in node.replicas.values():
             replica._random = Random(5)
         self.told: dict[tuple[int, int], Any] = {}
@@ -341,21 +341,12 @@ def test_plain_changes_of_peers_do_take_the_short_way_to_watchers() -> None:
             told.watch("ann", "", states=False)
             told.turn()
             told.turn()
-            node = told.short.machine.node
             for key, replaces, made, together in (
                 ("a", "held", "", 1), ("a", "held", "blind", 1), ("b", "nothing", "ahead", 1), ("a", "nothing", "", 3)
             ):  # fmt: skip
-                long = mock.Mock(wraps=node.sync.changes)
-                whole, rest = (
-                    mock.patch.dict(node.sync._handlers, {Changes: long}),
-                    mock.patch.object(node.sync, "changes", long),
-                )
-                with whole, rest:
-                    told.peer(key, replaces, made, together)
+                told.peer(key, replaces, made, together)
                 with mock.patch("crdtsync.core.watch.change_watch.live_event", wraps=live_event) as general:
                     told.turn()
-                assert long.called == (together > 1)
-                assert node.sync.took_plainly == (not long.called)
                 of_both = 2 * together if together > 1 else together
                 assert general.call_count == of_both, "one twin knows no short way"
         finally:
