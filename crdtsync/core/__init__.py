@@ -61,7 +61,8 @@ Modules here:
 - ``interface``: the events that go in, and ``Ready``
 - ``fast_turn``: the turn that brings nothing but plain writes, cut short
 - ``replay``: changes that were acknowledged and fit into no table, taken in again as if from a peer
-- ``identity``, ``alarms``: who this node is; what a person should know until it clears
+- ``identity``: who this node is
+- ``alarms``, ``alarm_catalogue``: the alarms that are raised; all that there are, with what they mean
 
 Rooms, top to bottom; each may import the rooms below it and never one above (``pyproject.toml`` holds the order):
 

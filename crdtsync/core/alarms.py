@@ -1,17 +1,23 @@
-"""What a person should know: alarms, each raised once and logged, shown in the status until it clears."""
+"""The alarms that are raised: each is logged once, and shown in the status until it clears."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from crdtsync.core.alarm_catalogue import Alarm
+
 ALARM_KEYS_MAX = 100
 """Of which an alarm remembers that it is about them; with more, it may be about any."""
 
 
-class Alarm(NamedTuple):
-    """``code`` is for programs, ``message`` for people; ``since_ms`` in ms since 1970 UTC. ``keys``: about which it is,
-    None: about any.
+class Raised(NamedTuple):
+    """An alarm that is raised.
+
+    :param code: for programs
+    :param message: for people
+    :param since_ms: in ms since 1970 UTC
+    :param keys: which ones it is about; None: about any
     """
 
     code: str
@@ -36,41 +42,44 @@ class Alarms:
         self.now_ms = 0
         self.raised_count = 0
         self._log = log
-        self._raised: dict[tuple[str, str], Alarm] = {}
+        self._raised: dict[tuple[str, str], Raised] = {}
 
-    def raise_once(self, code: str, scope: str, message: str, keys: Collection[str] | None = None) -> None:
+    def raise_once(self, alarm: Alarm, scope: str, message: str, keys: Collection[str] | None = None) -> None:
         """Raise an alarm, unless it is raised already: then it is about these ``keys`` too."""
-        raised = self._raised.get((code, scope))
+        raised = self._raised.get((alarm.code, scope))
         if raised is not None:
-            self._raised[code, scope] = raised._replace(keys=_united(raised.keys, keys))
+            self._raised[alarm.code, scope] = raised._replace(keys=_united(raised.keys, keys))
         elif len(self._raised) < self.ALARMS_MAX:
-            self._raised[code, scope] = Alarm(code, message, self.now_ms, _united(frozenset(), keys))
+            self._raised[alarm.code, scope] = Raised(alarm.code, message, self.now_ms, _united(frozenset(), keys))
             self.raised_count += 1
-            self._log("alarm", level="error", code=code, message=message)
+            self._log("alarm", level="error", code=alarm.code, message=message)
 
-    def raise_now(self, code: str, scope: str, message: str, keys: Collection[str] | None = None) -> None:
-        """Raise an alarm whose figures change, or renew its message."""
-        self.raise_once(code, scope, message, keys)
-        raised = self._raised.get((code, scope))
-        if raised is not None and raised.message != message:
-            self._raised[code, scope] = raised._replace(message=message)
+    def set(self, alarm: Alarm, scope: str, message: str, keys: Collection[str] | None = None) -> None:
+        """Raise an alarm or renew its message; clear the alarm if the message is empty."""
+        if not message:
+            self.clear(alarm, scope)
+            return
+        self.raise_once(alarm, scope, message, keys)
+        raised = self._raised.get((alarm.code, scope))
+        if raised is not None:
+            self._raised[alarm.code, scope] = raised._replace(message=message)
 
     def journal(self, event: str, **fields: object) -> None:
         """Log what happened, each time that it does."""
         self._log(event, level="warning", **fields)
 
-    def clear(self, code: str, scope: str) -> None:
+    def clear(self, alarm: Alarm, scope: str) -> None:
         """The reason for an alarm is gone."""
-        if self._raised.pop((code, scope), None) is not None:
-            self._log("alarm_cleared", code=code, scope=scope)
+        if self._raised.pop((alarm.code, scope), None) is not None:
+            self._log("alarm_cleared", code=alarm.code, scope=scope)
 
-    def of(self, scope: str) -> list[Alarm]:
+    def of(self, scope: str) -> list[Raised]:
         """Those of one scope."""
-        return [alarm for (_, of), alarm in sorted(self._raised.items()) if of == scope]
+        return [raised for (_, of), raised in sorted(self._raised.items()) if of == scope]
 
-    def raised(self) -> list[Alarm]:
+    def raised(self) -> list[Raised]:
         """All that are raised, in order of code and scope."""
-        return [alarm for _, alarm in sorted(self._raised.items())]
+        return [raised for _, raised in sorted(self._raised.items())]
 
 
 def _united(one: frozenset[str] | None, other: Collection[str] | None) -> frozenset[str] | None:

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from crdtsync.core.agents.cluster_requests import Chore, ChoreDone
 from crdtsync.core.agents.connection import Reply
+from crdtsync.core.alarm_catalogue import Alarm
 from crdtsync.core.cluster.admission import Reach
 from crdtsync.core.cluster.membership import Membership
-from crdtsync.core.cluster.node_alarms import LetIn, Misled, NoMetrics, NotJoined, NotListening, NotMerged
+from crdtsync.core.cluster.node_alarms import LetIn, Misled
 from crdtsync.core.storage.interface import Batch
 from crdtsync.wire.peer.joining import Join
 
@@ -108,6 +109,14 @@ class DiskSpace:
 
 
 @dataclass(frozen=True, slots=True)
+class HostAlarm:
+    """What only the caller sees is wrong, such as a port that another program has. An empty message: that is over."""
+
+    alarm: Alarm
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class LookAtUsage:
     """It is time to look how full everything is, and to raise alarms; ``disk``: what there is to say of that."""
 
@@ -159,12 +168,9 @@ Event = (
     | JoinAsked
     | Reach
     | Misled
-    | NotJoined
-    | NotMerged
     | LetIn
-    | NoMetrics
-    | NotListening
     | ChoreDone
+    | HostAlarm
     | LookAtUsage
     | TakeBack
     | Tick

@@ -17,13 +17,14 @@ from crdtsync.core.agents.cluster_requests import ChoreDone, ClusterDesk
 from crdtsync.core.agents.connection import Agent, Follows, Reply, User
 from crdtsync.core.agents.desk import Desk
 from crdtsync.core.agents.host_requests import Service, serve
+from crdtsync.core.alarm_catalogue import DISK_FILLING, NO_SPACE
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.background.expiry_reaper import Reaper
 from crdtsync.core.background.retention_caps import DEFAULT_CAPS, Caps
 from crdtsync.core.background.text_maintenance import TextKeeper
 from crdtsync.core.background.trimming import Retention
 from crdtsync.core.cluster.admission import Fleet, Reach
-from crdtsync.core.cluster.node_alarms import FleetNews, LetIn, Misled, NoMetrics, NotJoined, NotListening, NotMerged
+from crdtsync.core.cluster.node_alarms import FalseAddresses, LetIn, Misled
 from crdtsync.core.cluster.records import Cluster
 from crdtsync.core.cluster.spaces import ALWAYS, Spaces
 from crdtsync.core.diagnostics.counters import Counts
@@ -41,6 +42,7 @@ from crdtsync.core.interface import (
     DialState,
     DiskSpace,
     Event,
+    HostAlarm,
     JoinAsked,
     JoinOpened,
     LookAtUsage,
@@ -118,7 +120,7 @@ class Node:
         self.retention = Retention(storage, caps, now.mono_s)
         self.sync = Sync(identity, self.replicas, storage, self.alarms, random, log, self.now_s, self.spaces)
         self.fleet = Fleet(self, identity, storage, random, log)
-        self.fleet_news = FleetNews(self.alarms, identity.node)
+        self.false_addresses = FalseAddresses(identity.node)
         self.cluster_desk = ClusterDesk(self.fleet, self.data)
         self.resolvers = Registry(self)
         self.guard = Guard(self, limits)
@@ -142,13 +144,10 @@ class Node:
             JoinOpened: lambda event: self.fleet.join_opened(event.conn),
             JoinAsked: lambda event: self.fleet.join_asked(event.conn, event.join, event.pin, event.is_signed),
             Reach: self._reached,
-            Misled: self.fleet_news.misled,
-            NotJoined: self.fleet_news.not_joined,
-            NotMerged: self.fleet_news.not_merged,
+            Misled: self.false_addresses.misled,
             LetIn: self.fleet.let_in,
-            NoMetrics: self.fleet_news.no_metrics,
-            NotListening: self.fleet_news.not_listening,
             ChoreDone: self.cluster_desk.done,
+            HostAlarm: lambda event: self.alarms.set(event.alarm, "", event.message),
             LookAtUsage: self._look_at_usage,
             TakeBack: lambda event: take_back(self, event.space, event.body),
             Tick: self._tick,
@@ -317,16 +316,10 @@ class Node:
     def _disk_space(self, event: DiskSpace) -> None:
         self.read_only = event.reason
         self.sync.set_read_only(bool(event.reason), self.now_s)
-        if event.reason:
-            self.alarms.raise_now("no_space", "", event.reason)
-        else:
-            self.alarms.clear("no_space", "")
+        self.alarms.set(NO_SPACE, "", event.reason)
 
     def _look_at_usage(self, event: LookAtUsage) -> None:
-        if event.disk:
-            self.alarms.raise_now("disk_filling", "", event.disk)
-        else:
-            self.alarms.clear("disk_filling", "")
+        self.alarms.set(DISK_FILLING, "", event.disk)
         self._usage_alarms.look([*pressing(self), *self._shell_usages()])
 
     def _tick(self, _event: Tick) -> None:

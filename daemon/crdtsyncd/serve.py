@@ -25,8 +25,9 @@ from crdtsyncd.storage.database import Store
 from crdtsyncd.storage.disk_guard import make_room_to_start
 from crdtsyncd.telemetry import event_log
 
-from crdtsync.core.cluster.node_alarms import NoMetrics
+from crdtsync.core.alarm_catalogue import NO_METRICS
 from crdtsync.core.identity import LOOPBACK_CLUSTER
+from crdtsync.core.interface import HostAlarm
 from crdtsync.errors import ConfigError, CrdtSyncError
 from crdtsync.wire.invites import CLUSTER_BYTES
 
@@ -172,7 +173,9 @@ class Service:
         from crdtsyncd.telemetry.metrics_http import MetricsServer
 
         spaces, driver = self._config.metrics_spaces, self._driver
-        server = MetricsServer(lambda: driver.exposition(spaces), lambda reason: driver.feed(NoMetrics(reason)))
+        server = MetricsServer(
+            lambda: driver.exposition(spaces), lambda reason: driver.feed(HostAlarm(NO_METRICS, reason))
+        )
         await server.start(address)
         return server
 

@@ -11,21 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crdtsyncd.doctor.running_daemon import REMEDIES
 from crdtsyncd.loop import process_usage
 from crdtsyncd.telemetry.commit_histogram import Durations
 from crdtsyncd.telemetry.prometheus import exposition
 from crdtsyncd.telemetry.turn_times import TurnTimes
 
+from crdtsync.core import alarm_catalogue
+from crdtsync.core.alarm_catalogue import ALARMS, CRITICAL, NEAR_LIMIT
 from crdtsync.core.diagnostics import usage
 from crdtsync.core.diagnostics.usage import Usage
 
 ROOT = Path(__file__).resolve().parents[2]
-ALARMS_PAGE = (ROOT / "docs" / "reference" / "alarms.md").read_text()
 METRICS_PAGE = (ROOT / "docs" / "reference" / "metrics.md").read_text()
 TROUBLESHOOT_PAGE = (ROOT / "docs" / "how-to" / "troubleshoot.md").read_text()
 DASHBOARD = json.loads((ROOT / "monitoring" / "dashboard.json").read_text())
 ALERTS = (ROOT / "monitoring" / "alerts.yml").read_text()
+CATALOGUE = ALARMS.values()
 
 SUFFIXES = re.compile(r"_(bucket|sum|count|created)$")
 
@@ -73,18 +74,6 @@ def first_cells(text: str, beginning: str = "") -> set[str]:
     return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
 
 
-def alarm_codes() -> set[str]:
-    """The codes of all alarms that the source raises."""
-    places = (ROOT / "crdtsync" / "core", ROOT / "daemon" / "crdtsyncd")
-    source = "".join(path.read_text() for place in places for path in place.rglob("*.py"))
-    return set(re.findall(r"raise_(?:once|now)\(\s*\"(\w+)\"", source))
-
-
-def explained_alarms() -> set[str]:
-    """The codes of all alarms that the page explains."""
-    return set(re.findall(r"^## (\w+)$", ALARMS_PAGE, re.MULTILINE))
-
-
 def test_every_figure_is_documented_and_no_other():
     documented = {
         name
@@ -119,7 +108,7 @@ def test_the_alert_rules_ask_for_what_exists():
 
 
 def test_every_alert_names_a_section_that_helps():
-    sections = {("alarms", code) for code in [*explained_alarms(), "{{ $labels.code }}"]}
+    sections = {("alarms", code) for code in [*ALARMS, "{{ $labels.code }}"]}
     sections |= {("troubleshoot", title) for title in re.findall(r"^### (.*)$", TROUBLESHOOT_PAGE, re.MULTILINE)}
     named = re.findall(r"See (alarms|troubleshoot): (.*?)\.\"", ALERTS)
     assert len(named) == ALERTS.count("- alert:")
@@ -138,19 +127,44 @@ def test_prometheus_accepts_rules_and_figures():
         assert done.returncode == 0, done.stderr
 
 
-def test_every_alarm_is_explained_and_has_a_remedy():
-    codes = alarm_codes()
-    assert {"fork", "near_limit", "no_space"} <= codes
-    assert explained_alarms() == codes
-    assert set(REMEDIES) == codes
+def test_every_alarm_of_the_catalogue_is_raised_somewhere():
+    places = (ROOT / "crdtsync" / "core", ROOT / "daemon" / "crdtsyncd")
+    files = {file for place in places for file in place.rglob("*.py")} - {Path(alarm_catalogue.__file__)}
+    source = "".join(file.read_text() for file in files)
+    assert [alarm.code for alarm in CATALOGUE if not re.search(rf"\(\s*(\w+\.)?{alarm.code.upper()}\b", source)] == []
+
+
+def test_every_alarm_of_the_catalogue_has_its_words_its_name_and_its_place():
+    for alarm in CATALOGUE:
+        assert alarm.means
+        assert alarm.remedy
+        assert "\n" not in alarm.remedy
+        assert getattr(alarm_catalogue, alarm.code.upper()) is alarm
+    assert list(ALARMS) == sorted(ALARMS)
+
+
+def test_an_alert_rule_has_the_severity_of_the_alarms_that_it_names():
+    critical = set()
+    for rule in ALERTS.split("- alert:")[1:]:
+        expression, severity = re.findall(r"^ +expr: (.*)$|severity: (\w+)", rule, re.MULTILINE)
+        expression, severity = expression[0], severity[1]
+        named = {code for names in re.findall(r'code=~?"(.*?)"', expression) for code in names.split("|")}
+        assert named <= ALARMS.keys()
+        assert {ALARMS[code].severity for code in named} <= {severity}, expression
+        if severity == CRITICAL:
+            critical |= named | set(re.findall(r"See alarms: (\w+)\.", rule))
+    assert critical == {alarm.code for alarm in CATALOGUE if alarm.severity == CRITICAL}
+
+
+def test_the_alert_rule_for_all_other_alarms_leaves_out_those_with_a_rule_of_their_own():
+    (left_out,) = re.findall(r'crdtsync_alarm_raised\{code!~"(.*?)"\}', ALERTS)
+    named = re.findall(r'crdtsync_alarm_raised\{code=~?"(.*?)"\}', ALERTS)
+    assert set(left_out.split("|")) == {code for names in named for code in names.split("|")} | {"near_limit"}
 
 
 def test_every_bound_that_may_be_near_is_explained():
     source = inspect.getsource(usage) + inspect.getsource(process_usage)
     found = re.findall(r'(?:fullest|Usage)\(\s*"(\w+)",.*?(LIMIT|BUFFER|CAP)\)', source, re.DOTALL)
     wanted = {name for name, kind in found if kind != "CAP"}
-    section = ALARMS_PAGE.partition("\n## near_limit")[2].partition("\n## ")[0]
-    explained = {
-        name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
-    }
-    assert explained == wanted
+    explained = [name for names in NEAR_LIMIT.by_name for name in names.split(", ")]
+    assert sorted(explained) == sorted(wanted)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 _ROLE = re.compile(r":\w+:`~?([^`]+)`")
 _LITERAL = re.compile(r"``(.+?)``", re.DOTALL)
-_SENTENCE_END = re.compile(r"(?<=[.!?]) +(?=[A-Z`*])")
+_SENTENCE_END = re.compile(r"(?<=[.!?]) +(?=[A-Z`*\[])")
 _FIELD = re.compile(r"^:param (\w+): (.*(?:\n {4}.*)*)$", re.MULTILINE)
 _FIRST_FIELD = re.compile(r"^:\w+.*:", re.MULTILINE)
 _RULE = re.compile(r"^=+( +=+)+$")

@@ -23,8 +23,7 @@ Modules:
 - ``invite_addresses``: whether an address in an invite could lead anybody here, by its form
 - ``member_list``: the rows of ``cluster members``
 - ``node_names``: what nodes are called, for people
-- ``node_alarms``: what the daemon tells of finding others and being found: joining, addresses, listeners,
-  certificates
+- ``node_alarms``: what the daemon tells of this node's place: let in, addresses that lead astray, certificates
 - ``space_records``: what a record of a space says: epoch, and which nodes may hold it; pure
 - ``spaces``: makes and closes replicas as the records say; who may hold what
 - ``archives``: what was dropped, how long it stays, and its end

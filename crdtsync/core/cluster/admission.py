@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from crdtsync.core import alarm_catalogue
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.cluster.invite_addresses import check_invite_address
 from crdtsync.core.cluster.invites import Invitations
@@ -139,7 +140,9 @@ class Fleet:
     def told_removed(self, reason: str) -> None:
         """A member says that this node was removed while it was away: it will hear nothing else of the cluster."""
         self._told_removed = reason
-        self._host.alarms.raise_once("removed", "", f"this node is no member of its cluster any more: {reason}")
+        self._host.alarms.raise_once(
+            alarm_catalogue.REMOVED, "", f"this node is no member of its cluster any more: {reason}"
+        )
 
     def others(self) -> list[Member]:
         """All other members."""
@@ -171,7 +174,9 @@ class Fleet:
             self._log("member_removed", level="warning", node=node, name=gone.name, by=gone.by)
         if self._identity.node in self.membership.removed:
             reason = self.membership.removed[self._identity.node].reason
-            self._host.alarms.raise_once("removed", "", f"this node is no member of its cluster any more: {reason}")
+            self._host.alarms.raise_once(
+                alarm_catalogue.REMOVED, "", f"this node is no member of its cluster any more: {reason}"
+            )
         self._check_name()
         self.cut()
 
@@ -180,13 +185,13 @@ class Fleet:
         namesake = self.membership.namesake(self._identity.node, self._identity.name) if self.is_member else ""
         if namesake:
             self._host.alarms.raise_once(
-                "same_name",
+                alarm_catalogue.SAME_NAME,
                 "",
                 f"the member {namesake[:12]} is called {self._identity.name} too: commands that name it fit both; "
                 "give one of the two another node_name, and restart it",
             )
         else:
-            self._host.alarms.clear("same_name", "")
+            self._host.alarms.clear(alarm_catalogue.SAME_NAME, "")
 
     def cut(self) -> None:
         """Close the connections of those who may no longer be here."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from crdtsync.core.alarm_catalogue import ARCHIVED_WRITES
 from crdtsync.core.storage.interface import ArchivePurge, ArchiveRow, SpaceRow
 from crdtsync.wire.limits import archive_of
 
@@ -83,7 +84,7 @@ class Archives:
     def report_unseen(self, replica: Replica, unseen: int) -> None:
         """Writes that who dropped a space had not seen: their authors must learn where they are."""
         self._host.alarms.raise_once(
-            "archived_writes",
+            ARCHIVED_WRITES,
             f"{replica.name}@{replica.epoch}",
             f"space {replica.name}: it was dropped by a node that had not seen {unseen:,} of the changes held here; "
             f"they are in this node's archive {replica.name}@{replica.epoch} for "
@@ -143,7 +144,7 @@ class Archives:
         if self._opened is not None and self._opened.id == row.space:
             self._opened = None
         del self.rows[row.space]
-        self._host.alarms.clear("archived_writes", f"{row.name}@{row.epoch}")
+        self._host.alarms.clear(ARCHIVED_WRITES, f"{row.name}@{row.epoch}")
 
     def _over(self) -> set[int]:
         """Those that are too old, or too much, the oldest first."""

@@ -1,9 +1,10 @@
-"""What the shell tells of being found and finding others: joining, addresses that cannot be had or lead astray."""
+"""What the daemon tells of its place in the cluster: let in, addresses that lead astray, a certificate that expires."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from crdtsync.core.alarm_catalogue import CERTIFICATE_EXPIRES
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.cluster.membership import Membership, written
 
@@ -11,20 +12,6 @@ RENEWAL_MS = 90 * 24 * 3600 * 1000
 """So long before its certificate expires, a node begins to change its key by itself."""
 EXPIRY_ALARM_MS = 30 * 24 * 3600 * 1000
 """From then on it waits no longer for members that do not know its new key; and if it could not do that, says so."""
-
-
-@dataclass(frozen=True, slots=True)
-class NotJoined:
-    """This node has not joined by the invite of its settings, and why; no reason: it has, or is to no longer."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class NotMerged:
-    """Where what this node held lies that has not come along into the cluster; empty: nowhere."""
-
-    place: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +26,6 @@ class LetIn:
 
 
 @dataclass(frozen=True, slots=True)
-class NoMetrics:
-    """Why the figures cannot be asked for at the address of the settings; no reason: they can."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class NotListening:
-    """Why this node does not accept peers where it was told to by a command; no reason: it does."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Misled:
     """At an address that a member says is its own, another one answers: ``found``, which may be this node."""
 
@@ -61,41 +34,12 @@ class Misled:
     found: str
 
 
-class FleetNews:
-    """See the module's description. Of each member the last false address is known until it has another."""
+class FalseAddresses:
+    """Addresses at which another node answers; of each member the last one is known until it has another."""
 
-    def __init__(self, alarms: Alarms, node: str) -> None:
-        self._alarms = alarms
+    def __init__(self, node: str) -> None:
         self._node = node
         self._misled: dict[str, Misled] = {}
-
-    def not_joined(self, event: NotJoined) -> None:
-        """Raise the alarm, or clear it; the reason may have become another."""
-        self._alarms.clear("not_joined", "")
-        if event.reason:
-            self._alarms.raise_once("not_joined", "", f"this node has not joined by its invite: {event.reason}")
-
-    def not_merged(self, event: NotMerged) -> None:
-        """The same of what has stayed behind."""
-        if event.place:
-            what = f"what this node held before it joined is not all in the cluster: the rest is in {event.place}"
-            self._alarms.raise_once("not_all_merged", "", what)
-        else:
-            self._alarms.clear("not_all_merged", "")
-
-    def no_metrics(self, event: NoMetrics) -> None:
-        """Raise the alarm, or clear it."""
-        if event.reason:
-            self._alarms.raise_now("no_metrics", "", event.reason)
-        else:
-            self._alarms.clear("no_metrics", "")
-
-    def not_listening(self, event: NotListening) -> None:
-        """Raise the alarm, or clear it."""
-        if event.reason:
-            self._alarms.raise_now("not_listening", "", f"{event.reason}. It is tried again")
-        else:
-            self._alarms.clear("not_listening", "")
 
     def misled(self, event: Misled) -> None:
         """Remember for the status that an address leads to another member."""
@@ -125,6 +69,6 @@ def tell_expiry(alarms: Alarms, expires_ms: int, now_ms: int) -> None:
     elif expires_ms and expires_ms < now_ms + EXPIRY_ALARM_MS:
         message = f"the certificate of this node expires on {date}: renew it, or no member lets it connect from then on"
     if all(alarm.message != message for alarm in alarms.of("") if alarm.code == "certificate_expires"):
-        alarms.clear("certificate_expires", "")
+        alarms.clear(CERTIFICATE_EXPIRES, "")
     if message:
-        alarms.raise_once("certificate_expires", "", message)
+        alarms.raise_once(CERTIFICATE_EXPIRES, "", message)

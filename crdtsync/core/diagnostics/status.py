@@ -157,7 +157,7 @@ def _peer(node: Node, peer: Peer, replicas: Mapping[str, Replica]) -> dict[str, 
     acked = {name: peer.acked.get(name, {}) for name in replicas if node.spaces.may_hold(name, peer.node)}
     dial = _dial_of(node, peer)
     via = "" if link is not None else node.sync.mesh.reach.via(peer.node)
-    misled = "" if link is not None else node.fleet_news.misled_by(peer.node, node.fleet.membership)
+    misled = "" if link is not None else node.false_addresses.misled_by(peer.node, node.fleet.membership)
     away = "down" if misled else _unlinked_state(node, dial)
     state = "connected" if link is not None else "indirect" if via else away
     if via:  # what it has is asked for only while somebody waits for it

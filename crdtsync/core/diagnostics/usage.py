@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crdtsync.core.access import record_cleanup
 from crdtsync.core.access.records import ACCESS, AGENTS
 from crdtsync.core.agents.watch_requests import WATCHES_PER_AGENT_MAX
+from crdtsync.core.alarm_catalogue import NEAR_LIMIT
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.cluster import archives, spaces
 from crdtsync.core.crdt import causal_gate
@@ -221,10 +222,10 @@ class UsageAlarms:
             looks = self._looks[usage.name] = self._looks.get(usage.name, 0) + 1 if usage.percent >= threshold else 0
             if not looks and usage.name in self._raised:
                 self._raised.discard(usage.name)
-                self._alarms.clear("near_limit", usage.name)
+                self._alarms.clear(NEAR_LIMIT, usage.name)
             elif looks >= (BUFFER_LOOKS_MIN if usage.kind == BUFFER else 1) and usage.name not in self._raised:
                 self._raised.add(usage.name)
-                self._alarms.raise_once("near_limit", usage.name, _sentence(usage))
+                self._alarms.raise_once(NEAR_LIMIT, usage.name, _sentence(usage))
 
 
 def _sentence(usage: Usage) -> str:

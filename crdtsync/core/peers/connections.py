@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from crdtsync.causality import Frontier
+from crdtsync.core.alarm_catalogue import COPIED_NODE
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.identity import Identity
 from crdtsync.core.peers.outbox import Outbox
@@ -133,7 +134,7 @@ class Contacts:
         peer.replaced_s.append(link.since_s)
         if len(peer.replaced_s) >= COPIES_REPLACEMENTS_MIN:
             self._alarms.raise_once(
-                "copied_node",
+                COPIED_NODE,
                 peer.node,
                 f"two daemons seem to run as node {peer.name} ({peer.node[:12]}), from copies of one data directory: "
                 "stop one, clear its data directory, and start it again",

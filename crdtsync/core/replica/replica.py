@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import WRITER_MAX, Dot, Frontier, HybridClock, VersionVector, Writer
+from crdtsync.core.alarm_catalogue import CLOCK_AHEAD
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.crdt.causal_gate import CausalGate, blocker
 from crdtsync.core.crdt.entries import Entries, Entry
@@ -256,7 +257,7 @@ class Replica:
 
     def _clock_ahead(self, whose: str) -> None:
         self.alarms.raise_once(
-            "clock_ahead",
+            CLOCK_AHEAD,
             self.name,
             f"space {self.name}: the clock of {whose} is over 24 h ahead of this node's; check the clocks of both",
         )

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from crdtsync.causality import Dot
+from crdtsync.core.alarm_catalogue import CONFLICT_UNRESOLVED
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.crdt.timer_heap import Timeline
@@ -360,7 +361,7 @@ class Docket:
             return
         self._alarmed.add(key)
         self._host.alarms.raise_once(
-            "conflict_unresolved",
+            CONFLICT_UNRESOLVED,
             self._scope(key),
             f"space {self._space}: {key!r} has had several values for {UNRESOLVED_S / 60:.0f} minutes, and no resolver "
             "that there is for it has settled that: see crdtsync conflicts, and settle it with crdtsync resolve",
@@ -376,7 +377,7 @@ class Docket:
         self._handle(key, None)
         if key in self._alarmed:
             self._alarmed.discard(key)
-            self._host.alarms.clear("conflict_unresolved", self._scope(key))
+            self._host.alarms.clear(CONFLICT_UNRESOLVED, self._scope(key))
 
     def _scope(self, key: str) -> str:
         return f"{self._space} {key}"

@@ -15,6 +15,7 @@ from heapq import nsmallest
 from typing import NamedTuple
 
 from crdtsync.causality import Dot, Writer
+from crdtsync.core.alarm_catalogue import RESOLVERS_DISAGREE
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.crdt.timer_heap import Timeline
@@ -96,7 +97,7 @@ class Rounds:
         self._holds[key] = now_s + self.wait_s(key, rounds)
         if rounds >= ROUNDS_ALARM:
             self._alarms.raise_once(
-                "resolvers_disagree",
+                RESOLVERS_DISAGREE,
                 self._scope(key),
                 f"space {self._space}: resolvers have answered {rounds} times in a row for {key!r}, each time against "
                 "another's answer: make them agree, or let one of them go",
@@ -137,7 +138,7 @@ class Rounds:
         self._told.pop(key, None)
         self._holds.pop(key, None)
         self._forget.discard(key)
-        self._alarms.clear("resolvers_disagree", self._scope(key))
+        self._alarms.clear(RESOLVERS_DISAGREE, self._scope(key))
 
     def close(self) -> None:
         """Nobody is left to contradict."""

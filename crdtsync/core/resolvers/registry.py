@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
+from crdtsync.core.alarm_catalogue import RESOLVER_FAILED
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.crdt.timer_heap import Timeline
 from crdtsync.core.identity import Identity
@@ -181,7 +182,7 @@ class Registry:
             error = "it said to be done and the conflict is there as it was"
         if error is None:
             resolver.answered += 1
-            self._host.alarms.clear("resolver_failed", _scope(resolver))
+            self._host.alarms.clear(RESOLVER_FAILED, _scope(resolver))
         else:
             self._failed(resolver, resolver_key, error[:REASON_CHARS_MAX])
         return {"settled": settled}
@@ -200,7 +201,7 @@ class Registry:
                 docket.close()
                 del self._dockets[resolver.space]
             if not any(_scope(one) == _scope(resolver) for one in self):
-                self._host.alarms.clear("resolver_failed", _scope(resolver))
+                self._host.alarms.clear(RESOLVER_FAILED, _scope(resolver))
             self._is_changed = True
         if not of_conn:
             self._by_conn.pop(conn, None)
@@ -291,7 +292,7 @@ class Registry:
         alarms, text = self._host.alarms, resolver.pattern.text
         alarms.journal("resolver_failed", space=resolver.space, pattern=text, agent=resolver.agent, key=key, reason=why)
         alarms.raise_once(
-            "resolver_failed",
+            RESOLVER_FAILED,
             _scope(resolver),
             f"space {resolver.space}: the resolver for {text!r} of {resolver.agent} failed on {key!r}: {why}",
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from crdtsync.core.alarm_catalogue import DIVERGENCE
 from crdtsync.core.sync.acks import cut_of, digest_of
 from crdtsync.core.text.digest import texts_digest
 from crdtsync.wire.peer.comparing import Digests
@@ -63,7 +64,7 @@ class Comparer:
         self._own.pop(name, None)
         self._repairs = {key: found for key, found in self._repairs.items() if key[0] != name}
         if self._differing.pop(name, None):
-            self._alarms.clear("divergence", name)
+            self._alarms.clear(DIVERGENCE, name)
 
     def reload(self) -> None:
         """The replicas have been read anew from disk."""
@@ -147,9 +148,7 @@ class Comparer:
         """A peer holds the same changes and another state."""
         assert link.hello is not None
         name, peer = replica.name, link.hello
-        self._alarms.raise_once(
-            "divergence", name, f"space {name}: {peer.name} holds the same changes but another state"
-        )
+        self._alarms.raise_once(DIVERGENCE, name, f"space {name}: {peer.name} holds the same changes but another state")
         self._differing.setdefault(name, set()).add(peer.node)
         if not self.is_on or not (link.takes(Digests) and link.takes(Take)):
             return
@@ -169,5 +168,5 @@ class Comparer:
         differing.discard(link.peer_node)
         if not differing:
             del self._differing[name]
-            self._alarms.clear("divergence", name)
+            self._alarms.clear(DIVERGENCE, name)
             self._log("divergence_over", space=name)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from crdtsync.causality import Frontier
+from crdtsync.core.alarm_catalogue import FORK, alarm_of
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.identity import Identity
 from crdtsync.core.peers.connections import HELLO_SPACES_MAX, PEERS_KNOWN_MAX, Contacts
@@ -470,11 +471,13 @@ class Sync:
         here = link.spaces.get(stop.space)
         if here is not None:
             here.stopped = True
-            self.alarms.raise_once(stop.code, stop.space, f"{link.hello.name} stopped syncing: {stop.message}")
+            self.alarms.raise_once(
+                alarm_of(stop.code), stop.space, f"{link.hello.name} stopped syncing: {stop.message}"
+            )
 
     def _forked(self, link: Link, space: str, error: ForkDetected) -> None:
         link.spaces[space].stopped = True
-        self.alarms.raise_once("fork", space, error.message)
+        self.alarms.raise_once(FORK, space, error.message)
         self.outbox.send(link, Stop(space, error.code, error.message))
 
     # -- for others of this node -----------------------------------------------------------------------------

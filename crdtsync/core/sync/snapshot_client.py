@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from crdtsync.causality import Dot, VersionVector, covers, merge
+from crdtsync.core.alarm_catalogue import SNAPSHOT_REFUSED
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.peers.peer_state import Link, SpaceLink
 from crdtsync.core.replica.replica import Replica
@@ -342,7 +343,7 @@ class Taker:
                 there.ack_writers |= merged.advanced
                 other.ack_due_s = now_s
         merge(here.known, taking.vector)
-        self._alarms.clear("snapshot_refused", replica.name)
+        self._alarms.clear(SNAPSHOT_REFUSED, replica.name)
         self.merges.append((replica.name, merged))
         self._log(
             "snapshot_taken",
@@ -377,7 +378,7 @@ class Taker:
         name = next((hello.name for hello in hellos if hello.node == node), node)
         self._log("snapshot_refused", level="warning", space=space, peer=name, reason=reason)
         self._alarms.raise_once(
-            "snapshot_refused", space, f"space {space}: could not take the snapshot of {name}: {reason}"
+            SNAPSHOT_REFUSED, space, f"space {space}: could not take the snapshot of {name}: {reason}"
         )
         self._refused_until_s = {key: due_s for key, due_s in self._refused_until_s.items() if due_s > now_s}
         self._refused_until_s[space, node] = now_s + REFUSED_S

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import covers, merge, missing
+from crdtsync.core.alarm_catalogue import BEHIND_LOG
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.peers.peer_state import Link, Serving, SpaceLink
 from crdtsync.core.replica.replica import Replica
@@ -104,7 +105,7 @@ class Giver:
             assert link.hello is not None
             here.offered, here.stopped = False, True
             self._alarms.raise_once(
-                "behind_log",
+                BEHIND_LOG,
                 replica.name,
                 f"space {replica.name}: {link.hello.name} lacks changes that this node's log no longer holds, and its "
                 "version of crdtsyncd takes no snapshots: upgrade it",

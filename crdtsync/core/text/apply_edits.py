@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot, Writer
+from crdtsync.core.alarm_catalogue import EDIT_SKIPPED
 from crdtsync.core.storage.interface import DocumentDrop, DocumentStateRow, DocumentTrim, DocumentUpdateRow
 from crdtsync.core.text.marker import UNKNOWN_WRITER, check_marker
 from crdtsync.core.text.yjs_library import NO_CHANGE
@@ -125,7 +126,7 @@ class TextEdits:
             space=replica.name, key=op.key, dot=encode_dot(dot), node=node, agent=change.agent, reason=error.message,
         )  # fmt: skip
         replica.alarms.raise_once(
-            "edit_skipped",
+            EDIT_SKIPPED,
             replica.name,
             f"space {replica.name}: skipped an edit of the text {op.key!r} by {node}: {error.message}; "
             "the log of this daemon lists all",

@@ -14,8 +14,8 @@ Modules:
 - ``ports``: the addresses of the settings: can they be had, can they be reached
 - ``running_daemon``: alarms, peers and clocks, as the daemon says
 
-To add a check: a function that yields findings in the module of its subject, and its call in ``examine``. To add an
-alarm: its remedy in ``running_daemon``.
+To add a check: a function that yields findings in the module of its subject, and its call in ``examine``. What to do
+about an alarm stands in :mod:`crdtsync.core.alarm_catalogue`.
 
 May import: every room of the daemon below it (see :mod:`crdtsyncd`), and the public client.
 """

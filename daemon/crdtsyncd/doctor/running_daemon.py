@@ -9,44 +9,18 @@ from typing import Any
 from crdtsyncd.doctor.finding import Finding, ok, problem, warning
 from crdtsyncd.wording import ago, counted, moment, span
 
+from crdtsync.core.alarm_catalogue import alarm_of
+
 SKEW_MS_MAX = 2000
 SILENT_S_MAX = 45.0
 """What lacks something confirms it at once, and is asked every 10 seconds whether it is there."""
-REMEDIES = {
-    "archived_writes": "read them with --space NAME@EPOCH, and write again what is wanted of them",
-    "behind_log": "upgrade the peer that the message names, so that it takes a snapshot",
-    "clock_ahead": "set the clock of the node that the message names: sudo timedatectl set-ntp true",
-    "disk_filling": "free some space on that disk before writes are refused",
-    "divergence": "the nodes mend it by themselves; if it lasts, report it with the logs of both",
-    "edit_skipped": "see in the log which key and which agent it was: journalctl --unit crdtsyncd | grep edit_skipped",
-    "fork": "a disk went back in time: see docs/reference/alarms.md, under fork",
-    "journal_given_up": "wait until the peers have given back what they hold, and look for what they did not have",
-    "conflict_unresolved": "look at it with crdtsync conflicts, and settle it with crdtsync resolve",
-    "copied_node": "stop one of the two daemons that run from copies of one data directory, and remove its copy",
-    "certificate_expires": "while connected, crdtsync cluster rotate-key; else crdtsync cluster join INVITE",
-    "removed": "if this host is to come back: stop its daemon, move its data directory away, and join it as a new node",
-    "near_limit": "see docs/reference/alarms.md, under near_limit, for what to do about each",
-    "not_all_merged": "import the files that the message names, and remove them: see docs/reference/alarms.md",
-    "not_joined": "do what the reason says; a new invite comes from a member: crdtsync cluster invite",
-    "no_metrics": "see who has the port: ss -ltnp; or choose another for metrics_listen, and restart the daemon",
-    "not_listening": "see who has the port: ss -ltnp; or listen elsewhere: crdtsync cluster init --listen HOST:PORT",
-    "no_space": "free some space on that disk; writes go on by themselves",
-    "quarantined": "keep a copy of the data directory and report it with the log: see docs/reference/alarms.md",
-    "resolver_failed": "correct the resolver; the log says why: journalctl --unit crdtsyncd | grep resolver_failed",
-    "resolvers_disagree": "make the resolvers of that key agree, or let one of them go",
-    "same_name": "give one of the two another node_name, and restart its daemon",
-    "snapshot_refused": "upgrade the older of the two nodes; if both are of one version, report it with both logs",
-}
-"""What to do about an alarm; a test sees that none is missing here and in docs/reference/alarms.md."""
-
-_UNKNOWN = "see docs/reference/alarms.md; a newer daemon may know alarms that this command does not"
 
 
 def examine_status(status: dict[str, Any]) -> Iterator[Finding]:
     """Alarms, peers, clocks."""
     for alarm in status["alarms"]:
         since = f" (since {ago(moment(alarm['since']))})"
-        yield problem(alarm["code"], alarm["message"] + since, REMEDIES.get(alarm["code"], _UNKNOWN))
+        yield problem(alarm["code"], alarm["message"] + since, alarm_of(alarm["code"]).remedy)
     if not status["alarms"]:
         yield ok("alarms", "none")
     for peer in status["peers"]:

@@ -9,6 +9,7 @@ from crdtsyncd.storage.database import Store
 from crdtsyncd.storage.journal.quarantine import Kept
 from crdtsyncd.telemetry.event_log import log
 
+from crdtsync.core.alarm_catalogue import JOURNAL_GIVEN_UP, QUARANTINED
 from crdtsync.core.interface import Now, Ready, TakeBack, Tick
 from crdtsync.core.node import Node
 from crdtsync.core.replay import decoded, is_held, replica_of
@@ -30,7 +31,7 @@ def take_back(node: Node, store: Store, now: Callable[[], Now], let_out: Callabl
         pass  # memory was read anew, so what had come before waits no more: from the beginning, without that one
     look(node, store)
     if store.is_given_up:
-        node.alarms.raise_once("journal_given_up", "", GIVEN_UP)
+        node.alarms.raise_once(JOURNAL_GIVEN_UP, "", GIVEN_UP)
 
 
 def _fails(node: Node, store: Store, now: Callable[[], Now], let_out: Callable[[Ready], None]) -> bool:
@@ -61,9 +62,9 @@ def look(node: Node, store: Store) -> None:
         quarantine.release(lambda kept: is_held(node, kept.space, kept.writer, kept.seq))
     sentence, keys = _sentence(node, store) if quarantine.count else ("", None)
     if any(alarm.code == "quarantined" and alarm.message != sentence for alarm in node.alarms.raised()):
-        node.alarms.clear("quarantined", "")
+        node.alarms.clear(QUARANTINED, "")
     if sentence:
-        node.alarms.raise_once("quarantined", "", sentence, keys)
+        node.alarms.raise_once(QUARANTINED, "", sentence, keys)
 
 
 def _sentence(node: Node, store: Store) -> tuple[str, list[str] | None]:

@@ -24,9 +24,11 @@ from crdtsyncd.telemetry.event_log import log
 from websockets.asyncio.server import Server
 
 from crdtsync.core.agents.cluster_requests import Chore, ChoreDone
+from crdtsync.core.alarm_catalogue import NOT_LISTENING
 from crdtsync.core.cluster.admission import LISTEN_META, Reach, pack_told
 from crdtsync.core.cluster.membership import Membership, known_as, written
-from crdtsync.core.cluster.node_alarms import EXPIRY_ALARM_MS, RENEWAL_MS, LetIn, NotListening
+from crdtsync.core.cluster.node_alarms import EXPIRY_ALARM_MS, RENEWAL_MS, LetIn
+from crdtsync.core.interface import HostAlarm
 from crdtsync.errors import ConfigError, CrdtSyncError, DaemonUnavailable, InvalidRequest, Refused
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.invites import Invite
@@ -137,7 +139,7 @@ class Fleet:
         reason = "; ".join(failed.values())
         if reason != self._unheard:
             self._unheard = reason
-            self._driver.feed(NotListening(reason))
+            self._driver.feed(HostAlarm(NOT_LISTENING, f"{reason}. It is tried again" if reason else ""))
 
     async def _listen(self, address: str) -> bool:
         """Listen on an address; False if that is done already."""

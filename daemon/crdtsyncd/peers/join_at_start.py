@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsyncd.telemetry.event_log import log
 
-from crdtsync.core.cluster.node_alarms import NotJoined, NotMerged
+from crdtsync.core.alarm_catalogue import NOT_ALL_MERGED, NOT_JOINED
+from crdtsync.core.interface import HostAlarm
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, Refused
 from crdtsync.wire.invites import decode_invite
 
@@ -82,7 +83,8 @@ class JoinAtStart:
             log("join_failed" if may_pass else "join_refused", level="warning" if may_pass else "error", reason=reason)
         if reason != self._told:
             self._told = reason
-            self._driver.feed(NotJoined(reason))
+            said = f"this node has not joined by its invite: {reason}" if reason else ""
+            self._driver.feed(HostAlarm(NOT_JOINED, said))
 
     async def _merge(self) -> None:
         """As ``crdtsync cluster join --merge`` does it, by that very command: it is long, and blocks.
@@ -112,8 +114,9 @@ class JoinAtStart:
 def tell_left(config: Config, driver: Driver) -> None:
     """Whether a join has left something behind that is not in the cluster."""
     with suppress(OSError):  # it is asked again; that the disk fails is for others to say
-        left = sorted(str(place) for place in config.data_dir.glob(EXPORTS))
-        driver.feed(NotMerged(", ".join(left)))
+        left = ", ".join(sorted(str(place) for place in config.data_dir.glob(EXPORTS)))
+        what = f"what this node held before it joined is not all in the cluster: the rest is in {left}"
+        driver.feed(HostAlarm(NOT_ALL_MERGED, what if left else ""))
 
 
 def _error_in(told: bytes) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import pytest
 from crdtsync.client.operations.agent_keys import new_agent, new_agent_key
 from crdtsync.core.access.requirements import NEEDED, Right
 from crdtsync.core.agents.connection import User
+from crdtsync.core.alarm_catalogue import EDIT_SKIPPED
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.errors import NoSpace
 from crdtsync.wire.agent_keys import decode_agent_key, encode_agent_key
@@ -287,7 +288,7 @@ def test_what_may_not_be_read_is_neither_listed_nor_counted(machine, root):
 
 def test_an_explanation_names_no_other_key(machine, root):
     agent = keyed(root, read="open/**")
-    machine.node.alarms.raise_once("edit_skipped", "default", "the text secret/1")
+    machine.node.alarms.raise_once(EDIT_SKIPPED, "default", "the text secret/1")
     assert "secret" in str(root.ask("explain", key="open/1"))
     assert "secret" not in str(agent.ask("explain", key="open/1"))
     assert "quarantine" in str(agent.ask("explain", key="open/1"))
@@ -298,7 +299,7 @@ def test_status_shows_no_figures_of_what_may_not_be_read(machine, root):
     agent = keyed(root, read="open/**")
     root.ask("space_create", name="team")
     grant(root, "agent:critic", "read", space="team")
-    machine.node.alarms.raise_once("edit_skipped", "", "secret/1")
+    machine.node.alarms.raise_once(EDIT_SKIPPED, "", "secret/1")
     status = agent.ask("status")
     assert [space["name"] for space in status["spaces"]] == ["team"]
     assert [(one["name"], one["who"]) for one in status["agents"]] == [("critic", "agent:critic")]

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from crdtsync.core.agents.connection import User
+from crdtsync.core.alarm_catalogue import NOT_ALL_MERGED, NOT_JOINED
 from crdtsync.core.cluster.admission import JOINING_CONNECTIONS_MAX, MEMBERS, REMOVED, Reach
 from crdtsync.core.cluster.membership import Member, Removed, written
-from crdtsync.core.cluster.node_alarms import EXPIRY_ALARM_MS, Misled, NotJoined, NotMerged
-from crdtsync.core.interface import DialState
+from crdtsync.core.cluster.node_alarms import EXPIRY_ALARM_MS, Misled
+from crdtsync.core.interface import DialState, HostAlarm
 from crdtsync.core.peers.peer_state import Peer
 from crdtsync.wire.invites import Invite
 from crdtsync.wire.limits import CLUSTER_SPACE
@@ -131,14 +132,14 @@ def test_the_status_says_who_answers_at_the_address_of_another(machine: Machine)
 
 
 def test_why_a_node_has_not_joined_is_an_alarm_with_the_latest_reason(machine: Machine):
-    machine.step(NotJoined("nobody answers"))
+    machine.step(HostAlarm(NOT_JOINED, "nobody answers"))
     assert messages(machine)["not_joined"].endswith("nobody answers")
-    machine.step(NotJoined("the invite has expired"))
+    machine.step(HostAlarm(NOT_JOINED, "the invite has expired"))
     assert messages(machine)["not_joined"].endswith("the invite has expired")
-    machine.step(NotMerged("/data/crdtsync-merge-x"))
+    machine.step(HostAlarm(NOT_ALL_MERGED, "/data/crdtsync-merge-x"))
     assert "/data/crdtsync-merge-x" in messages(machine)["not_all_merged"]
-    machine.step(NotJoined(""))
-    machine.step(NotMerged(""))
+    machine.step(HostAlarm(NOT_JOINED, ""))
+    machine.step(HostAlarm(NOT_ALL_MERGED, ""))
     assert messages(machine) == {}
 
 

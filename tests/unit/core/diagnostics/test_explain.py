@@ -11,6 +11,7 @@ import pytest
 
 from crdtsync.causality import Writer
 from crdtsync.core.agents.connection import User
+from crdtsync.core.alarm_catalogue import EDIT_SKIPPED, QUARANTINED
 from crdtsync.core.alarms import ALARM_KEYS_MAX
 from crdtsync.core.cluster.admission import Reach
 from crdtsync.core.diagnostics.remote_lag import FAR_WAIT_S
@@ -222,19 +223,19 @@ def test_after_a_fork_it_says_that_syncing_has_stopped(pair):
 
 def test_what_is_set_aside_says_so(pair):
     alarms = pair["a"].node.alarms
-    alarms.raise_once("quarantined", "", "2 changes are set aside")
+    alarms.raise_once(QUARANTINED, "", "2 changes are set aside")
     assert reason(pair["a"], "quarantine")["alarm"] == "quarantined", "of which keys is not known"
 
 
 def test_what_is_set_aside_of_other_keys_does_not_concern_this_one(pair):
     alarms = pair["a"].node.alarms
-    alarms.raise_now("quarantined", "", "a change is set aside", keys=["k", "l"])
+    alarms.set(QUARANTINED, "", "a change is set aside", keys=["k", "l"])
     assert [codes(pair["a"], key) for key in ("k", "l", "m")] == [["quarantine"], ["quarantine"], []]
-    alarms.raise_once("edit_skipped", "default", "skipped an edit of m", keys=["m"])
-    alarms.raise_once("edit_skipped", "default", "skipped an edit of n", keys=["n"])
+    alarms.raise_once(EDIT_SKIPPED, "default", "skipped an edit of m", keys=["m"])
+    alarms.raise_once(EDIT_SKIPPED, "default", "skipped an edit of n", keys=["n"])
     assert [codes(pair["a"], key) for key in ("m", "n", "o")] == [["quarantine"], ["quarantine"], []]
     for number in range(ALARM_KEYS_MAX):
-        alarms.raise_once("edit_skipped", "default", "and another", keys=[f"x{number}"])
+        alarms.raise_once(EDIT_SKIPPED, "default", "and another", keys=[f"x{number}"])
     assert codes(pair["a"], "o") == ["quarantine"], "of too many keys it is not remembered which"
 
 
@@ -273,7 +274,7 @@ def test_who_may_read_one_key_is_not_told_which_others_an_alarm_names(pair):
     root = pair["a"].agent("root", user=User(0, (0,), is_local=False))
     key = root.ask("agent_create", name="critic")["key"]
     root.ask("access_grant", who="agent:critic", right="read", pattern="k")
-    pair["a"].node.alarms.raise_once("edit_skipped", "default", "skipped an edit of the text 'secret'")
+    pair["a"].node.alarms.raise_once(EDIT_SKIPPED, "default", "skipped an edit of the text 'secret'")
     found = pair["a"].agent("critic", key=key).ask("explain", key="k")
     assert [reason["code"] for reason in found["reasons"]] == ["quarantine"]
     assert "secret" not in str(found)

@@ -9,6 +9,8 @@ from crdtsyncd.cli.commands.node.doctor import fitted
 from crdtsyncd.doctor.finding import ok, warning
 from crdtsyncd.doctor.running_daemon import examine_status
 
+from crdtsync.core.alarm_catalogue import NO_SPACE, alarm_of
+
 PATH = "/a/very/long/path/that/is/to/be/copied/as/it/is/crdtsync.db"
 FINDING = warning("data", f"others may look into {PATH}, past all access-rights", f"sudo chmod go-rwx {PATH}")
 
@@ -41,3 +43,14 @@ def test_a_peer_that_is_connected_and_says_nothing_is_told():
 
 def test_without_a_terminal_each_is_one_line():
     assert [len(fitted(finding, None)) for finding in (ok("disk", "free " * 100), FINDING)] == [1, 2]
+
+
+def test_an_alarm_comes_with_its_remedy_also_if_only_a_newer_daemon_knows_it():
+    def remedy(code):
+        alarm = {"code": code, "message": "why", "since": 1000 * time.time()}
+        found = next(examine_status({"alarms": [alarm], "spaces": [], "peers": []}))
+        return found.check, found.remedy
+
+    assert remedy("no_space") == ("no_space", NO_SPACE.remedy)
+    assert remedy("of_tomorrow") == ("of_tomorrow", alarm_of("of_tomorrow").remedy)
+    assert "newer daemon" in alarm_of("of_tomorrow").remedy

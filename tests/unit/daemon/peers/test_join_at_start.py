@@ -12,7 +12,8 @@ import pytest
 from crdtsyncd.peers import join_at_start
 from crdtsyncd.peers.join_at_start import JoinAtStart, tell_left
 
-from crdtsync.core.cluster.node_alarms import NotJoined, NotMerged
+from crdtsync.core.alarm_catalogue import NOT_ALL_MERGED, NOT_JOINED
+from crdtsync.core.interface import HostAlarm
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, Refused
 from crdtsync.wire.invites import Invite, encode_invite
 
@@ -39,9 +40,9 @@ class Stage:
     def refuses_to_join(self, _invite: Invite) -> str | None:
         return self.holds.pop(0) if self.holds else None
 
-    def feed(self, event: NotJoined | NotMerged) -> None:
-        assert isinstance(event, NotJoined)
-        self.told.append(event.reason)
+    def feed(self, event: HostAlarm) -> None:
+        assert event.alarm is NOT_JOINED
+        self.told.append(event.message.removeprefix("this node has not joined by its invite: "))
 
     async def join(self, _invite: Invite) -> None:
         self.asked += 1
@@ -131,7 +132,7 @@ async def test_merging_is_done_by_the_command_and_judged_by_its_error(
 
 
 def test_what_a_join_left_behind_is_told_until_it_is_gone(tmp_path: Any) -> None:
-    told: list[NotMerged] = []
+    told: list[HostAlarm] = []
     config: Any = SimpleNamespace(data_dir=tmp_path)
     driver: Any = SimpleNamespace(feed=told.append)
     place = tmp_path / "crdtsync-merge-x"
@@ -139,4 +140,6 @@ def test_what_a_join_left_behind_is_told_until_it_is_gone(tmp_path: Any) -> None
     tell_left(config, driver)
     place.rmdir()
     tell_left(config, driver)
-    assert told == [NotMerged(str(place)), NotMerged("")]
+    assert [event.alarm for event in told] == [NOT_ALL_MERGED, NOT_ALL_MERGED]
+    assert told[0].message.endswith(f"the rest is in {place}")
+    assert told[1].message == ""
