@@ -27,6 +27,20 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in escaped)
 
 
+def with_table(text: str, made: str) -> str:
+    """A page with one of its tables made anew: the one with the same head.
+
+    :raises ValueError: the page has none or several.
+    """
+    head = made.partition("\n")[0]
+    lines = text.splitlines()
+    if lines.count(head) != 1:
+        raise ValueError(f"{lines.count(head)} tables begin with {head}: there must be one")
+    first = lines.index(head)
+    end = next((at for at in range(first, len(lines)) if not lines[at].startswith("|")), len(lines))
+    return "\n".join([*lines[:first], made, *lines[end:]]) + "\n"
+
+
 def inline(text: str) -> str:
     """A piece of a docstring, on one line."""
     return _LITERAL.sub(r"`\1`", _ROLE.sub(r"`\1`", " ".join(text.split())))

@@ -11,6 +11,7 @@ Modules:
 
 - ``event_log``: structured logs
 - ``log_rate_limit``: how many lines somebody may cause who is not let in
+- ``metric_catalogue``: every metric: its name, type, labels and meaning, and where its value is
 - ``prometheus``: the metrics as text
 - ``metrics_http``: ``GET /metrics`` on loopback
 - ``metrics_privacy``: which spaces the metrics name, for any process of the machine can ask
@@ -19,8 +20,8 @@ Modules:
 - ``turn_times``: how long the event loop is held, by what, and in which stage of a turn
 - ``slow_turns``: tells the log of each turn that held the loop for too long
 
-To add a metric: its figure in the node's status (``crdtsync.core.diagnostics.status``), its line in ``prometheus``,
-and its row in the page on metrics in ``docs``; a test compares.
+To add a metric: its figure in the node's status (``crdtsync.core.diagnostics.status``), its entry in
+``metric_catalogue``, and a test.
 
 May import: ``service``, ``config``, ``wording``, and ``crdtsync``.
 """

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-Fields = Mapping[str, Any]  # Any: parts of the status object
+from crdtsyncd.telemetry.metric_catalogue import SUMMED, Fields
 
 UNNAMED = "_other"
 """Stands for all that are not named. No space can be called so."""
-_NOT_SUMMED = ("name", "epoch", "checkpoint_age_s")
 
 
 def with_names(status: Fields, is_named: Callable[[str], bool]) -> Fields:
@@ -31,7 +30,7 @@ def _summed(spaces: Iterable[Fields]) -> Fields:
     total: dict[str, Any] = {"name": UNNAMED}
     for space in spaces:
         for field, figure in space.items():
-            if field not in _NOT_SUMMED and isinstance(figure, int):
+            if field in SUMMED and isinstance(figure, int):
                 total[field] = total.get(field, 0) + figure
     return total
 

@@ -504,6 +504,19 @@ def test_messages_about_unknown_spaces_are_ignored(fleet):
     assert a.agent().set("k", 1)
 
 
+def test_a_peer_that_stops_for_a_reason_of_its_own_raises_an_alarm_with_its_code(fleet):
+    a = fleet["a"]
+    stranger = Stranger(a, spaces={"default": (0, {})})
+    stranger.say(Stop("default", "of_tomorrow", "why"))
+    a.turn()
+    assert stranger.reason is None
+    assert a.alarms == {"of_tomorrow"}
+    a.restart()
+    Stranger(a, spaces={"default": (0, {})}).say(Stop("default", "fork", "why"))
+    a.turn()
+    assert a.alarms == {"fork"}
+
+
 def test_a_clock_from_beyond_a_day_is_applied_and_alarmed_and_not_taken_over(fleet):
     a = fleet["a"]
     ann = a.agent()

@@ -1,0 +1,23 @@
+"""The table of metrics, from :mod:`crdtsyncd.telemetry.metric_catalogue`; the page's other words are by hand."""
+
+from __future__ import annotations
+
+from crdtsyncd.telemetry.metric_catalogue import METRICS, PREFIX, Metric
+
+from tools.reference import ROOT, page
+from tools.reference.markdown import table, with_table
+
+PAGE = ROOT / "docs/reference/metrics.md"
+
+
+@page("docs/reference/metrics.md", is_marked=False)
+def metrics() -> str:
+    """The page as it should be."""
+    rows = table(("metric", "labels", "meaning"), (_row(metric) for metric in METRICS))
+    return with_table(PAGE.read_text(encoding="utf-8"), rows)
+
+
+def _row(metric: Metric) -> tuple[str, str, str]:
+    labels = (*metric.labels, "le") if metric.type == "histogram" else metric.labels
+    text = f"a histogram of {metric.help}" if metric.type == "histogram" else metric.help
+    return f"`{PREFIX}{metric.name}`", ", ".join(f"`{label}`" for label in labels), text + metric.more
