@@ -1,8 +1,8 @@
 """Every error that users of crdtsync can meet: one root, split by whose turn it is to act.
 
 An error that crosses the agent socket is a *code* and a *message*; :func:`from_wire` turns it back into
-the exception on the client's side. The table of exception, code and exit status in ``docs/reference/errors.md`` is
-checked against :data:`ERRORS_BY_CODE`.
+the exception on the client's side. The table in ``docs/reference/errors.md`` is made from :data:`ERRORS_BY_CODE`, with
+words by hand about what to do.
 """
 
 from __future__ import annotations

@@ -41,6 +41,12 @@ def with_table(text: str, made: str) -> str:
     return "\n".join([*lines[:first], made, *lines[end:]]) + "\n"
 
 
+def last_cells(text: str) -> dict[str, str]:
+    """What the last column of a page's tables says, by the first cell of the row."""
+    rows = [re.split(r"(?<!\\)\|", line) for line in text.splitlines() if line.startswith("| ")]
+    return {row[1].strip(): row[-2].strip().replace("\\|", "|") for row in rows}
+
+
 def inline(text: str) -> str:
     """A piece of a docstring, on one line."""
     return _LITERAL.sub(r"`\1`", _ROLE.sub(r"`\1`", " ".join(text.split())))

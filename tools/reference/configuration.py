@@ -1,0 +1,53 @@
+"""The table of settings: names, options and defaults from the daemon's ``Config``; the meanings are by hand.
+
+A new setting gets a row with its description. Who writes better words into the row keeps them.
+"""
+
+from __future__ import annotations
+
+import click
+from crdtsyncd import main
+from crdtsyncd.config.model import Config
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from tools.reference import ROOT, page
+from tools.reference.markdown import last_cells, table, with_table
+
+PAGE = ROOT / "docs/reference/configuration.md"
+MIB = 1024 * 1024
+
+COMPUTED = {
+    "data_dir": "`$XDG_STATE_HOME/crdtsync` (`~/.local/state/crdtsync`)",
+    "socket": (
+        "`$XDG_RUNTIME_DIR/crdtsync/agent.sock`; without that variable `/run/crdtsync/agent.sock` for root, "
+        "`agent.sock` in the state directory for others"
+    ),
+    "node_name": "the host's name, made to fit",
+}
+"""Defaults that depend on the machine."""
+
+
+@page("docs/reference/configuration.md", is_marked=False)
+def configuration() -> str:
+    """The page as it should be."""
+    text = PAGE.read_text(encoding="utf-8")
+    kept = last_cells(text)
+    rows = (
+        (f"`{name}`", _options(name), _default(name, field), kept.get(f"`{name}`", field.description or ""))
+        for name, field in Config.model_fields.items()
+    )
+    return with_table(text, table(("setting", "option", "default", "meaning"), rows))
+
+
+def _options(name: str) -> str:
+    options = [option for option in main.cli.params if isinstance(option, click.Option) and option.name == name]
+    return ", ".join(f"`{option.opts[0]}`" for option in options)
+
+
+def _default(name: str, field: FieldInfo) -> str:
+    value = field.default
+    if value is PydanticUndefined:
+        return COMPUTED[name]
+    text = f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    return f"{text} ({value // MIB} MiB)" if isinstance(value, int) and value and value % MIB == 0 else text
