@@ -281,7 +281,9 @@ RESOLVER_FAILED = _alarm(
 RESOLVERS_DISAGREE = _alarm(
     "resolvers_disagree",
     WARNING,
-    means="two resolvers keep answering each other's answers for one key.",
+    means="""resolvers keep answering each other's answers for one key: four rounds in a row, and no agent wrote in
+    between. From the third round on, each host waits before it asks again: up to 8 seconds, then 16, 32, … up to an
+    hour.""",
     do="""make them agree, or stop one of them; `crdtsync status` lists them. The alarm ends when the key has had no
     conflict for 30 seconds.""",
     remedy="make the resolvers of that key agree, or let one of them go",

@@ -14,7 +14,7 @@ Modules:
 
 - ``registry``: the resolvers attached to this node, their requests and their time limits
 - ``conflict_queue``: the conflicts of one space: whose turn, and when
-- ``disagreements``: answers that contradict each other, and how long to wait before the next
+- ``backoff``: how long to wait where resolvers answer nothing but answers
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``replica``, ``peers`` (what
 other nodes say of their resolvers is in ``peers.resolver_gossip``), ``kinds`` and ``crdt``. For users,

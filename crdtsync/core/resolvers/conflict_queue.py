@@ -21,7 +21,7 @@ from crdtsync.core.kinds.operations import RESOLVED_ATTR
 from crdtsync.core.kinds.values import describe_key, is_conflict, packed_value
 from crdtsync.core.peers.resolver_gossip import Ahead, ResolverNews
 from crdtsync.core.replica.replica import Applied, Replica
-from crdtsync.core.resolvers.disagreements import Rounds
+from crdtsync.core.resolvers.backoff import Backoff
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.patterns import Pattern
 
@@ -111,7 +111,7 @@ class Docket:
         self._waiting: dict[Pattern, OrderedDict[str, None]] = {}
         self._times: Timeline[str] = Timeline()
         self._progress_s: dict[str, float] = {}
-        self._rounds = Rounds(host.identity.node, space, host.alarms)
+        self._backoff = Backoff(host.identity.node, space, host.alarms)
         self._alarmed: set[str] = set()
         self._is_over = False
         self._is_changed = False
@@ -149,7 +149,7 @@ class Docket:
         """Nobody is left to ask."""
         for key in list(self._cases):
             self._settle(key)
-        self._rounds.close()
+        self._backoff.close()
 
     def rescan(self) -> None:
         """Look at all keys that may have conflicts, in slices."""
@@ -172,7 +172,7 @@ class Docket:
             answered = {op.key for op in change.ops if op.attrs and op.attrs.get(RESOLVED_ATTR)}
             for key in filter(self._matching, answered):
                 removed = [entry for effect in item.effects if effect.op.key == key for entry in effect.removed]
-                self._rounds.answered(key, change, removed, self._host.now_s)
+                self._backoff.answered(key, change, removed, self._host.now_s)
             if answered:
                 origin = replica.origins.get(change.writer)
                 if origin is not None and origin[0] != self._host.identity.node:
@@ -232,20 +232,15 @@ class Docket:
             key = self._scan.pop()
             if key not in self._cases and self._matching(key):
                 self._look(key)
-        while (quiet := self._rounds.due(now_s)) is not None:
-            if quiet in self._cases:
-                continue
-            if quiet in self._todo:
-                del self._todo[quiet]
-                self._look(quiet)
+        while (quiet := self._backoff.due(now_s)) is not None:
             if quiet not in self._cases:
-                self._rounds.forget(quiet)
+                self._backoff.forget(quiet)
 
     def deadline_s(self, now_s: float, may_ask: bool) -> float | None:
         """When there is something to do by itself."""
         if self._todo or self._scan or (may_ask and self._can_ask()):
             return now_s
-        return min((due for due in (self._times.next_due(), self._rounds.next_due()) if due is not None), default=None)
+        return min((due for due in (self._times.next_due(), self._backoff.next_due()) if due is not None), default=None)
 
     def waiting_count(self, pattern: Pattern) -> int:
         """How many conflicts wait for a resolver of this pattern."""
@@ -262,7 +257,6 @@ class Docket:
         matching = self._matching(key) if is_conflict(replica.entries, live) else []
         case = self._cases.get(key)
         if not matching:
-            self._rounds.take_hold(key)
             if case is not None:
                 self._settle(key)
             return
@@ -275,17 +269,17 @@ class Docket:
             case.asked = None
         dots = frozenset(entry.dot for entry in live)
         if dots != case.dots:
-            self._news(case, dots)
-        case.hold_s = max(case.hold_s, self._rounds.take_hold(key))
+            self._news(key, case, dots)
         self._plan(key, case, matching)
 
-    def _news(self, case: Case, dots: frozenset[Dot]) -> None:
+    def _news(self, key: str, case: Case, dots: frozenset[Dot]) -> None:
         """The conflict is another one than it was."""
         if case.dots and not case.dots <= dots:
             case.since_s = self._host.now_s  # not only grown: somebody is at work
         case.dots = dots
         case.failed.clear()
         case.attempts, case.retry_s = 0, 0.0
+        case.hold_s = self._backoff.hold_s(key, dots, self._host.now_s)
 
     def _plan(self, key: str, case: Case, matching: list[Pattern]) -> None:
         """Who is to be asked, and when."""
@@ -370,7 +364,7 @@ class Docket:
     def _settle(self, key: str) -> None:
         """There is no conflict any more, or nobody for it."""
         self._cases.pop(key).asked = None
-        self._rounds.settled(key, self._host.now_s)
+        self._backoff.settled(key, self._host.now_s)
         for waiting in self._waiting.values():
             waiting.pop(key, None)
         self._times.discard(key)

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from crdtsync.core.resolvers import conflict_queue, disagreements
+from crdtsync.core.resolvers import backoff, conflict_queue
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.peer.resolvers import RESOLVERS, Resolvers
 from tests.unit.core.fleet import Fleet, Machine, Stranger, fleet_of
@@ -402,12 +402,12 @@ def test_resolvers_that_never_agree_are_slowed_down_and_named(name, request, mon
         fleet.sync()
         if not any(asked):
             fleet.pass_time(3600)  # all are asked again at one time: the worst that there is
-    assert rounds <= len(machines) * disagreements.ROUNDS_ALARM
+    assert rounds <= len(machines) * backoff.ROUNDS_ALARM
     assert any("'plan/goal'" in alarm.message for alarm in machines[0].node.alarms.raised())
     fleet.sync()
     machines[0].agent("person").do("resolve", key="plan/goal", value=pack("enough"))
     fleet.sync()
-    fleet.pass_time(disagreements.SETTLED_S - 1)
+    fleet.pass_time(backoff.SETTLED_S - 1)
     fleet.sync()
     assert "resolvers_disagree" in machines[0].alarms
     fleet.pass_time(2)
@@ -426,9 +426,9 @@ def test_after_a_contradiction_each_node_waits_for_another_time(pair):
     for machine in in_order(pair):
         Resolving(machine)
         dockets.append(machine.node.resolvers._dockets["default"])
-    waits = [[docket._rounds.wait_s("k", rounds) for docket in dockets] for rounds in range(1, 17)]
-    assert waits[0] == [0, 0]
-    for number, (one, other) in enumerate(waits[1:], 1):
+    waits = [[docket._backoff.wait_s("k", rounds) for docket in dockets] for rounds in range(17)]
+    assert waits[:3] == [[0, 0]] * 3
+    for number, (one, other) in enumerate(waits[3:], 3):
         assert 0 <= one != other
         assert max(one, other) <= min(3600, 2**number)
 
@@ -438,7 +438,7 @@ def test_answers_of_sides_that_met_are_no_contradictions(pair):
     machines = in_order(pair)
     many = [Resolving(machine) for machine in machines]
     pair.run(0.3)
-    for number in range(2 * disagreements.ROUNDS_ALARM):
+    for number in range(2 * backoff.ROUNDS_ALARM):
         for wire in list(machines[0].wires.values()):
             wire.close()
         pair.run(2)
