@@ -15,8 +15,8 @@ from pathlib import Path
 from crdtsyncd.loop.agent_socket import WRITE_BUFFER_BYTES_MAX
 
 from crdtsync.core.cluster.spaces import SPACES_MAX
-from crdtsync.core.watch.base import DIRTY_KEYS_TOTAL_MAX
 from crdtsync.core.watch.change_watch import DIRTY_KEYS_MAX
+from crdtsync.core.watch.scheduler import DIRTY_KEYS_TOTAL_MAX
 from tests.harness.daemon import PROGRAM, Daemon
 from tests.harness.raw import RawAgent, RawError
 from tests.load.crowd import Crowd, SilentPeer, Writers, make_keys, make_spaces, write_large

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from crdtsync.core.access.records import ACCESS, AGENTS, QUOTAS
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from crdtsync.core.access.authorizer import Guard
     from crdtsync.core.agents.connection import Agent
     from crdtsync.core.agents.desk import Desk
-    from crdtsync.core.watch.change_watch import Watch
-    from crdtsync.core.watch.state_watch import StateWatch
 
 EVERYTHING = Grant([Rule("", check_pattern("**"), Right.ADMIN)])
 
@@ -78,7 +76,7 @@ class Changes:
 
     def _review_watches(self, agent: Agent) -> None:
         desk, guard = self._desk, self._guard
-        for watch in list(self._watches(agent)):
+        for watch in desk.watches.of_conn(agent.conn):
             before, after = watch.limit, guard.limit_of(agent, watch.replica.name)
             if (after or EVERYTHING).reads_all_of(before or EVERYTHING):
                 watch.limit = after
@@ -105,9 +103,6 @@ class Changes:
             if not (after or EVERYTHING).reads_all_of(read.rights or EVERYTHING):
                 self._desk.long_reads.end(agent.conn, request)
                 self._desk.fail(agent.conn, request, NotAllowed(f"{agent.who} may no longer read all of this"))
-
-    def _watches(self, agent: Agent) -> Iterator[Watch | StateWatch]:
-        yield from self._desk.watches.of_conn(agent.conn)
 
     def _review_resolvers(self, agent: Agent) -> None:
         desk = self._desk

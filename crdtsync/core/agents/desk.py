@@ -29,7 +29,7 @@ from crdtsync.core.waiting.session_points import need_in, point_of, shown_at, ve
 from crdtsync.core.waiting.wait_for_changes import later
 from crdtsync.core.waiting.wait_queue import LATER, Done, Wait, Waits, too_many_waits
 from crdtsync.core.waiting.write_concern import Concern, check_possible
-from crdtsync.core.watch.change_watch import Watches
+from crdtsync.core.watch.watches import Watches
 from crdtsync.errors import (
     CrdtSyncError,
     InvalidRequest,

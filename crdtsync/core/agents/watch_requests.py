@@ -9,7 +9,7 @@ from crdtsync.core.agents.space_requests import writable
 from crdtsync.core.kinds.arguments import Arguments
 from crdtsync.core.waiting.session_points import resumed_in
 from crdtsync.core.waiting.wait_queue import LATER
-from crdtsync.core.watch.change_watch import Watch
+from crdtsync.core.watch.change_watch import ChangeWatch
 from crdtsync.core.watch.state_watch import StateWatch, confirm
 from crdtsync.errors import InvalidRequest, QuotaExceeded
 from crdtsync.wire.tokens import encode_token
@@ -51,13 +51,10 @@ class WatchRequests:
         vector, is_dropped = (None, False) if after is None else resumed_in(replica, after)
         begins_at = encode_token([(replica.name, replica.epoch, vector or {})])
         self._desk.answer(agent.conn, request, {"token": begins_at}, stands=True)
-        watch = (StateWatch if args.get("states") else Watch)(agent.conn, request, prefix, replica)
+        watch = (StateWatch if args.get("states") else ChangeWatch)(agent.conn, request, prefix, replica)
         watch.lagged = is_dropped  # a snapshot then begins with a reset
         watch.limit = self._host.guard.limit_of(agent, replica.name)
-        if isinstance(watch, StateWatch):
-            self._desk.watches.mirrors.add(watch, vector)
-        else:
-            self._desk.watches.add(watch, vector, self._host.now_ms)
+        self._desk.watches.add(watch, vector, self._host.now_ms)
         return LATER
 
     def unwatch(self, agent: Agent, _request: int, args: Arguments) -> object:

@@ -1,21 +1,20 @@
 """Watches: every change under a prefix, in causal order, to agents that may be slow.
 
-A watch is fed in one of three ways: from the commit under way (live), from the log (resuming after a token), or as
-the newest state of keys (the first snapshot, what a slow consumer missed, what no change tells). What waits for a slow
-consumer is a set of keys, never a queue of events.
+Example: ann watches ``plan/`` and bob sets ``plan/goal``: she is told who wrote what, with a token that she can go on
+after. If she cannot be told at once, she is told the newest state of the key later. Which of the two, and when, says
+:mod:`crdtsync.core.watch.scheduler`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from crdtsync.causality import VersionVector, covers, merge
+from crdtsync.causality import VersionVector, covers
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.kinds.operations import Tells
 from crdtsync.core.kinds.values import concerned
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.storage.interface import Storage
-from crdtsync.core.watch.base import Send, Watcher, Watchers
 from crdtsync.core.watch.event_size import fitting
 from crdtsync.core.watch.events import (
     Unit,
@@ -32,20 +31,19 @@ from crdtsync.core.watch.events import (
     units_of,
     upshot,
 )
-from crdtsync.core.watch.policy_changes import Reread
-from crdtsync.core.watch.prefix_index import concerns
-from crdtsync.core.watch.state_watch import StateWatch, StateWatches
+from crdtsync.core.watch.prefix_index import Audience, concerns
+from crdtsync.core.watch.scheduler import Scheduler, Send, Watcher
+from crdtsync.wire.change import Change
 from crdtsync.wire.tokens import encode_token
 
 SLICE_KEYS_MAX = 64
 SLICE_CHANGES_MAX = 64
-SLICE_BYTES_MAX = 512 * 1024
 DIRTY_KEYS_MAX = 100_000
 RETOLD_KEYS_MAX = 10_000
 """Keys that a merged snapshot changed: beyond that a watcher of them starts over."""
 
 
-class Watch(Watcher):
+class ChangeWatch(Watcher):
     """One watch of one agent connection, told every change."""
 
     __slots__ = ("retold", "retold_last", "snapshot")
@@ -78,8 +76,8 @@ class Watch(Watcher):
         self.retold.clear()
 
 
-class Watches(Watchers[Watch]):
-    """All watches of a node."""
+class ChangeWatches(Scheduler[ChangeWatch]):
+    """All watches of changes of a node."""
 
     IS_SHORT = True
     """Whether plain changes are told the short way, which comes to the same."""
@@ -87,93 +85,30 @@ class Watches(Watchers[Watch]):
     def __init__(self, storage: Storage, send: Send) -> None:
         super().__init__(storage, send)
         self.is_short = self.IS_SHORT
-        self.mirrors = StateWatches(storage, send)
 
-    def __len__(self) -> int:
-        return super().__len__() + len(self.mirrors)
-
-    def add(self, watch: Watch, after: VersionVector | None, now_ms: int) -> None:
-        """Begin a watch; ``after`` names what the watcher has seen, None sends a snapshot first."""
-        replica = watch.replica
+    def begin(self, watch: ChangeWatch, after: VersionVector | None, now_ms: int) -> None:
+        """Begin a watch; ``after`` names what the watcher has been told, None sends a snapshot first."""
         self._enroll(watch)
+        replica = watch.replica
         if after is None or not covers(after, replica.floor):
             watch.start_over(is_reset=after is not None)
         else:
-            watch.held = after
-            watch.position = self._storage.position_missing(replica.id, after, replica.vector)
-            # It may have expired since the watcher was told of it, and the log does not say so yet.
-            hidden = replica.entries.expiry.hidden_keys(watch.prefix, after)
+            hidden = self._go_on(watch, after)
             self._defer(watch, [key for key in hidden if not replica.entries.live(key, now_ms)])
 
-    def remove(self, conn: int, request: int | None = None) -> None:
-        """End one watch of a connection, or all."""
-        self.mirrors.remove(conn, request)
-        super().remove(conn, request)
+    # -- what happens --------------------------------------------------------------------------------------
 
-    def count(self, conn: int) -> int:
-        """How many watches a connection has."""
-        return super().count(conn) + self.mirrors.count(conn)
-
-    def of_conn(self, conn: int) -> list[Watch | StateWatch]:
-        """The watches of a connection."""
-        return [*self._by_conn.get(conn, {}).values(), *self.mirrors.of_conn(conn)]
-
-    def start_over(self, watch: Watch | StateWatch) -> None:
-        """Tell a watcher everything anew: it may read more than it was told of."""
-        if isinstance(watch, Watch):
-            watch.start_over(is_reset=True)
-            self._behind[watch] = None
-        else:
-            self.mirrors.start_over(watch)
-
-    def missed(self) -> list[tuple[int, int]]:
-        """Connections of watchers that are behind, and how many keys each has still to be told."""
-        return [(watch.conn, len(watch.dirty)) for watch in self._behind]
-
-    def set_blocked(self, conn: int, blocked: bool) -> None:
-        """The connection's consumer is too slow, or has caught up."""
-        self.mirrors.set_blocked(conn, blocked)
-        super().set_blocked(conn, blocked)
-
-    def reload(self, replicas: dict[str, Replica]) -> None:
-        """The replicas have been read anew: start every watch over."""
-        for replica in replicas.values():
-            self.mirrors.reload(replica)
-            super().moved(replica)
-
-    def moved(self, replica: Replica) -> None:
-        """Another replica has taken the place of one: every watch of it starts over."""
-        self.mirrors.moved(replica)
-        super().moved(replica)
-
-    def of_space(self, name: str) -> list[tuple[int, int]]:
-        """Connections and requests of the watches of a space."""
-        return super().of_space(name) + self.mirrors.of_space(name)
-
-    def end(self, name: str) -> list[tuple[int, int]]:
-        """A space is no longer here: end its watches. Returns their connections and requests."""
-        ended = self.of_space(name)
-        for conn, request in ended:
-            self.remove(conn, request)
-        return ended
-
-    # -- feeding -------------------------------------------------------------------------------------------
-
-    def notify(self, name: str, applied: list[Applied], durable: int, now_ms: int) -> None:
-        """Tell the watchers of a space what the commit under way changes."""
-        self.mirrors.notify(name, applied, now_ms)
-        audience = self._by_space.get(name)
-        if not audience:
-            return
-        self._let_in(name, durable)
+    def live(self, audience: Audience[ChangeWatch], applied: Sequence[Applied], durable: int, now_ms: int) -> None:
+        """Tell the live watchers of a space of the commit under way, and have the others miss it."""
         replica = next(iter(audience)).replica
+        self._let_in(replica.name, durable)
         shown = replica.durable_vector()
-        ready: dict[Watch, list[bytes]] = {}
+        ready: dict[ChangeWatch, list[bytes]] = {}
         ahead: set[str] = set()
         for item in applied:
             shown[item.change.writer] = item.change.seq
             units = units_of(item.change)
-            found: dict[Watch, list[int]] = {}
+            found: dict[ChangeWatch, list[int]] = {}
             for number, unit in enumerate(units):
                 for watch in audience.of(unit.key):
                     found.setdefault(watch, []).append(number)
@@ -190,12 +125,12 @@ class Watches(Watchers[Watch]):
 
     def _let_in(self, name: str, durable: int) -> None:
         """Let those go on live that have read the log to its end. To the others it will bring what happens now."""
-        for watch in [watch for watch in self._behind if watch.position is not None and watch.replica.name == name]:
+        for watch in [watch for watch in self.behind if watch.position is not None and watch.replica.name == name]:
             if watch.position is not None and watch.position >= durable and not watch.blocked and not watch.dirty:
                 watch.position = None
-                del self._behind[watch]
+                del self.behind[watch]
 
-    def _tell(self, found: dict[Watch, list[int]], story: _Story, ready: dict[Watch, list[bytes]]) -> None:
+    def _tell(self, found: dict[ChangeWatch, list[int]], story: _Story, ready: dict[ChangeWatch, list[bytes]]) -> None:
         change = story.applied.change
         for watch, numbers in found.items():
             if watch.position is not None or change.seq <= watch.held.get(change.writer, 0):
@@ -207,16 +142,14 @@ class Watches(Watchers[Watch]):
             if told:
                 ready.setdefault(watch, []).append(told)
 
-    def expired(self, name: str, entries: Iterable[Entry], now_ms: int) -> None:
+    def expired(self, name: str, entries: Sequence[Entry], now_ms: int) -> None:
         """Tell the watchers of a space that readers see these entries no longer."""
-        entries = list(entries)
-        self.mirrors.retell(name, {entry.key for entry in entries})
-        audience = self._by_space.get(name)
+        audience = self.audiences.get(name)
         if not audience:
             return
         replica = next(iter(audience)).replica
         token: str | None = None
-        ready: dict[Watch, list[bytes]] = {}
+        ready: dict[ChangeWatch, list[bytes]] = {}
         for key, entry in {entry.key: entry for entry in entries}.items():
             event = b""
             for watch in audience.of(key):
@@ -229,109 +162,42 @@ class Watches(Watchers[Watch]):
         for watch, events in ready.items():
             self._emit(watch, events)
 
-    def reranked(self, replica: Replica, now_ms: int) -> set[str]:
-        """The keys with siblings of which plain reads give something else now, since schemas have changed. To be called
-        before :meth:`notify`, and the keys told after it: copies are then told the commit as a whole.
-        """
-        if not replica.schemas.is_retold:
-            return set()
-        changed, before = replica.schemas.take_retold()
-        if not len(self):
-            return set()
-        reread = Reread(replica, before, now_ms)
-        if len(self.mirrors):
-            self.mirrors.retell(replica.name, reread.shown_otherwise(changed))
-        return reread.read_otherwise(changed)
-
-    def retell(self, name: str, keys: Iterable[str], is_lagging: bool = True) -> None:
-        """Tell the newest state of these keys, which something else than a change of the log has brought about.
-
-        Watchers are told that they lagged, unless nothing that happened to a key was left out.
-        """
-        keys = sorted(keys)  # told in that order
-        if is_lagging:
-            self.mirrors.retell(name, keys)
-        audience = self._by_space.get(name)
-        if not audience:
-            return
-        found: dict[Watch, list[str]] = {}
-        for key in keys:
-            for watch in audience.of(key):
-                found.setdefault(watch, []).append(key)
-        for watch, of_watch in found.items():
+    def retell(self, name: str, keys: Iterable[str], is_lagging: bool) -> None:
+        """Tell the newest state of these keys. ``is_lagging``: something that happened to one has been left out."""
+        for watch, concerned_keys in self._concerned(name, sorted(keys)).items():
             watch.lagged = watch.lagged or is_lagging
-            if len(of_watch) > RETOLD_KEYS_MAX:
+            if len(concerned_keys) > RETOLD_KEYS_MAX:
                 watch.start_over(is_reset=True)
-            self._defer(watch, of_watch)
+            self._defer(watch, concerned_keys)
 
-    def _defer(self, watch: Watch, keys: Sequence[str]) -> None:
+    def _defer(self, watch: ChangeWatch, keys: Sequence[str]) -> None:
         watch.lagged = watch.lagged or watch.blocked
         self._remember(watch, keys, DIRTY_KEYS_MAX)
 
-    def advance(self, durable: Mapping[str, int], now_ms: int) -> None:
-        """Send a slice to each watch that is not live. ``durable``: per space, the log position of the last commit."""
-        self.mirrors.advance(now_ms)
-        for watch in list(self._behind):
-            if watch.blocked:
-                continue
-            if watch.position is not None:
-                self._resume(watch, durable[watch.replica.name], now_ms)
-            else:
-                self._send_state(watch, now_ms)
-            if not watch.is_behind:
-                del self._behind[watch]
+    # -- telling those who are behind ----------------------------------------------------------------------
 
-    def has_more(self) -> bool:
-        """Whether :meth:`advance` has something to do at once."""
-        return super().has_more() or self.mirrors.has_more()
+    @property
+    def slice_max(self) -> tuple[int, int]:
+        """How many keys, and how many changes of the log, are in a slice."""
+        return SLICE_KEYS_MAX, SLICE_CHANGES_MAX
 
-    def _resume(self, watch: Watch, durable: int, now_ms: int) -> None:
-        """Send a slice of the log to a watcher that went on after a token, and at its end what is to be told anew.
-
-        Until that is told too it is not live, and what comes meanwhile comes from the log too: whole, not as a state.
-        """
+    def _past(self, watch: ChangeWatch, change: Change, now_ms: int) -> bytes | None:
         replica = watch.replica
-        if not covers(watch.held, replica.floor):
-            watch.start_over(is_reset=True)  # the log has been cut off below it
-            return
-        after = watch.position
-        assert after is not None
-        rows = self._storage.log(replica.id, after, SLICE_BYTES_MAX, SLICE_CHANGES_MAX)
-        ready: list[bytes] = []
-        for row in rows:
-            watch.position = after = row.position
-            if row.seq <= watch.held.get(row.writer, 0):
-                continue
-            merge(watch.held, {row.writer: row.seq})
-            change = replica.codec.decode(row.body)
-            units = units_of(change)
-            matching = [unit for unit in units if concerns(watch, unit.key) and _is_news(watch, unit, after)]
-            for unit in units:
-                if unit.key[0] == "_":
-                    self._defer(watch, concerned(replica, unit.key, watch.prefix, now_ms))
-            self._note_survivors(watch, matching, now_ms)
-            if watch.scan is not None:
-                break  # too much to tell anew: it starts over
-            events = [event for unit in matching if (event := past_event(replica, change, unit)) is not None]
-            if events:
-                packed = [pack_event(event, watch.token) for event in events]
-                ready.append(
-                    packed[0] if len(units) == 1 else pack_batch(change, replica, fitting(packed), watch.token)
-                )
-        self._emit(watch, ready)
+        units = units_of(change)
+        matching = [unit for unit in units if concerns(watch, unit.key) and _is_news(watch, unit)]
+        for unit in units:
+            if unit.key[0] == "_":
+                self._defer(watch, concerned(replica, unit.key, watch.prefix, now_ms))
+        self._note_survivors(watch, matching, now_ms)
         if watch.scan is not None:
-            return
-        is_cut = len(rows) == SLICE_CHANGES_MAX or sum(len(row.body) for row in rows) >= SLICE_BYTES_MAX
-        watch.retold = {key: position for key, position in watch.retold.items() if position > after}
-        if not is_cut:
-            watch.position = after = max(after, durable)  # a merged snapshot has a place in the log, and no row there
-            if watch.dirty:
-                self._send_state(watch, now_ms)
-        # Not `durable`: of the commit under way this watch was told nothing.
-        if after >= replica.position and not watch.dirty:
-            watch.position = None
+            return None
+        events = [event for unit in matching if (event := past_event(replica, change, unit)) is not None]
+        if not events:
+            return None
+        packed = [pack_event(event, watch.token) for event in events]
+        return packed[0] if len(units) == 1 else pack_batch(change, replica, fitting(packed), watch.token)
 
-    def _note_survivors(self, watch: Watch, units: Iterable[Unit], now_ms: int) -> None:
+    def _note_survivors(self, watch: ChangeWatch, units: Iterable[Unit], now_ms: int) -> None:
         """Where the log does not tell all, the keys are told anew at its end."""
         for unit in units:
             known = upshot(watch.replica, unit, now_ms)
@@ -340,36 +206,51 @@ class Watches(Watchers[Watch]):
             elif known is Upshot.WHOLE:
                 watch.dirty.pop(unit.key, None)
 
-    def _send_state(self, watch: Watch, now_ms: int) -> None:
-        """Send the newest state of some keys: a slice of the snapshot, or of what a slow consumer missed."""
-        ready: list[bytes] = []
-        if watch.lagged and (not watch.snapshot or watch.scan == ""):
-            ready.append(plain_event("reset" if watch.snapshot else "lagged", None))
-            watch.lagged = False
-        size_bytes = 0
-        for key in watch.next_keys(SLICE_KEYS_MAX):
-            if watch.position is not None:
-                watch.retold[key] = watch.retold_last = watch.replica.position
-            event = state_event(watch.replica, key, now_ms, watch.snapshot)
-            if watch.scan is not None and event["event"] != "snapshot":
-                continue  # it has expired just now
-            ready.append(pack_event(event, None if watch.snapshot else watch.token))
-            size_bytes += len(ready[-1])
-            if size_bytes >= SLICE_BYTES_MAX:
-                break
-        if watch.snapshot and watch.scan is None:
-            watch.snapshot = False
-            ready.append(plain_event("snapshot", watch.token))
-        self._emit(watch, ready)
+    def _looked_back(self, watch: ChangeWatch, is_cut: bool, durable: int, now_ms: int) -> None:
+        """At the end of the log tell what is to be told anew.
+
+        Until that is told too the watcher is not live, and what comes meanwhile comes from the log too: whole, not as a
+        state.
+        """
+        assert watch.position is not None
+        after = watch.position
+        watch.retold = {key: position for key, position in watch.retold.items() if position > after}
+        if not is_cut:
+            watch.position = after = max(after, durable)  # a merged snapshot has a place in the log, and no row there
+            if watch.dirty:
+                self._tell_states(watch, now_ms)
+        # Not `durable`: of the commit under way this watch was told nothing.
+        if after >= watch.replica.position and not watch.dirty:
+            watch.position = None
+
+    def _opening(self, watch: ChangeWatch) -> list[bytes]:
+        if not watch.lagged or (watch.snapshot and watch.scan != ""):
+            return []
+        watch.lagged = False
+        return [plain_event("reset" if watch.snapshot else "lagged", None)]
+
+    def _state(self, watch: ChangeWatch, key: str, now_ms: int) -> bytes | None:
+        if watch.position is not None:
+            watch.retold[key] = watch.retold_last = watch.replica.position
+        event = state_event(watch.replica, key, now_ms, watch.snapshot)
+        if watch.scan is not None and event["event"] != "snapshot":
+            return None  # it has expired just now
+        return pack_event(event, None if watch.snapshot else watch.token)
+
+    def _closing(self, watch: ChangeWatch) -> list[bytes]:
+        if not watch.snapshot or watch.scan is not None:
+            return []
+        watch.snapshot = False
+        return [plain_event("snapshot", watch.token)]
 
 
-def _is_news(watch: Watch, unit: Unit, position: int) -> bool:
-    """Whether a watcher that reads the log is to be told of a unit at ``position`` of it.
+def _is_news(watch: ChangeWatch, unit: Unit) -> bool:
+    """Whether a watcher that reads the log is to be told of a unit where it is now.
 
     The state of a key is told as it is in memory, with the commit under way, which the log brings only then. It must
     not go back to what came before that. Elements of logs are all told.
     """
-    return position > watch.retold.get(unit.key, 0) or unit.operation.tells is Tells.ELEMENT
+    return (watch.position or 0) > watch.retold.get(unit.key, 0) or unit.operation.tells is Tells.ELEMENT
 
 
 class _Story:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.causality import VersionVector, covers, merge, missing
+from crdtsync.causality import VersionVector, covers, missing
 from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.values import describe, describe_key, packed_value, policy_of, siblings, version_of
 from crdtsync.core.replica.reader_view import flat, handed_over, value_handed_over
-from crdtsync.core.watch.base import Send, Watcher, Watchers
 from crdtsync.core.watch.events import event_frames
 from crdtsync.core.watch.partial_updates import part_of
-from crdtsync.core.watch.prefix_index import concerns
+from crdtsync.core.watch.prefix_index import Audience, concerns
+from crdtsync.core.watch.scheduler import Scheduler, Send, Watcher
 from crdtsync.errors import InvalidRequest, TooLarge
 from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import encode_token, encode_version
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from crdtsync.core.peers.peer_state import Peer
     from crdtsync.core.replica.replica import Applied, Effect, Replica
     from crdtsync.core.storage.interface import Storage
+    from crdtsync.wire.change import Change
 
 SLICE_KEYS_MAX = 256
 SLICE_CHANGES_MAX = 256
-SLICE_BYTES_MAX = 512 * 1024
 DIRTY_KEYS_MAX = 100_000
 VALUES_BYTES_MAX = 5 * 1024 * 1024
 """Of one key with its siblings, in one event. Beyond that the siblings are told without their values; and the key
@@ -50,7 +50,7 @@ class StateWatch(Watcher):
     __slots__ = ()
 
 
-class StateWatches(Watchers[StateWatch]):
+class StateWatches(Scheduler[StateWatch]):
     """All state watches of a node."""
 
     def __init__(self, storage: Storage, send: Send) -> None:
@@ -58,74 +58,42 @@ class StateWatches(Watchers[StateWatch]):
         self._states: dict[tuple[str, str], bytes] = {}  # of keys, as told in this turn: by space and key
         self._lags: dict[str, tuple[float, dict[str, int]]] = {}
 
-    def add(self, watch: StateWatch, after: VersionVector | None) -> None:
+    def begin(self, watch: StateWatch, after: VersionVector | None, _now_ms: int) -> None:
         """Begin a watch; ``after`` names the state that the watcher holds, None: it holds nothing."""
-        replica = watch.replica
         self._enroll(watch)
+        replica = watch.replica
         watch.held = after or {}
         if after is None or not covers(after, replica.floor) or not covers(replica.vector, after):
             watch.start_over(is_reset=after is not None)
         else:
-            watch.position = self._storage.position_missing(replica.id, after, replica.vector)
-            # It may have expired since the watcher was told of it, and the log does not say so yet.
-            self._defer(watch, replica.entries.expiry.hidden_keys(watch.prefix, after))
-
-    def find(self, conn: int, request: object) -> StateWatch | None:
-        """The watch that a request of a connection began."""
-        return self._by_conn.get(conn, {}).get(request) if isinstance(request, int) else None
-
-    def of_conn(self, conn: int) -> list[StateWatch]:
-        """The watches of a connection."""
-        return list(self._by_conn.get(conn, {}).values())
-
-    def start_over(self, watch: StateWatch) -> None:
-        """Tell a watcher everything anew."""
-        watch.start_over(is_reset=True)
-        self._behind[watch] = None
+            self._defer(watch, self._go_on(watch, after))
 
     def moved(self, replica: Replica) -> None:
         """Another replica has taken the place of one: every watch of it starts over."""
         self._states.clear()
         self._lags.pop(replica.name, None)
         super().moved(replica)
-        for watch in self._by_space.get(replica.name, ()):
+        for watch in self.audiences.get(replica.name, ()):
             watch.needs = {}  # of an epoch that is gone, perhaps
 
-    def reload(self, replica: Replica) -> None:
+    def hold_back(self, replica: Replica) -> None:
         """It has been read anew, after a failed commit. No watcher is told less than what it began with."""
-        self.moved(replica)
-        for watch in self._by_space.get(replica.name, ()):
+        for watch in self.audiences.get(replica.name, ()):
             watch.needs = watch.held
 
-    # -- feeding -------------------------------------------------------------------------------------------
+    # -- what happens --------------------------------------------------------------------------------------
 
-    def notify(self, name: str, applied: Iterable[Applied], now_ms: int) -> None:
+    def live(self, audience: Audience[StateWatch], applied: Sequence[Applied], _durable: int, now_ms: int) -> None:
         """Tell the watchers of a space what the commit under way makes of the keys that it changes, all at once."""
-        audience = self._by_space.get(name)
-        if not audience:
-            return
+        replica = next(iter(audience)).replica
         touched: dict[str, list[Effect]] = {}
         for item in applied:
             for effect in item.effects:
                 touched.setdefault(effect.op.key, []).append(effect)
-        found: dict[StateWatch, list[str]] = {}
-        for key in touched:
-            for watch in audience.of(key):
-                found.setdefault(watch, []).append(key)
-        if found:
-            self._tell(next(iter(audience)).replica, found, touched, now_ms)
-
-    def _tell(
-        self,
-        replica: Replica,
-        found: Mapping[StateWatch, list[str]],
-        touched: Mapping[str, Sequence[Effect]],
-        now_ms: int,
-    ) -> None:
         end = b""
         events: dict[str, bytes] = {}
         frames: dict[tuple[str, int, Grant | None], list[bytes]] = {}  # equal prefixes and rights see equal keys
-        for watch, keys in found.items():
+        for watch, keys in self._concerned(replica.name, touched).items():
             if watch.blocked or watch.is_behind:
                 self._defer(watch, keys)
                 continue
@@ -140,13 +108,15 @@ class StateWatches(Watchers[StateWatch]):
             for data in ready:
                 self._send(watch.conn, data)
 
+    def expired(self, name: str, entries: Sequence[Entry], _now_ms: int) -> None:
+        """Tell the watchers of a space that readers see these entries no longer."""
+        self.retell(name, {entry.key for entry in entries})
+
     def retell(self, name: str, keys: Iterable[str]) -> None:
         """Tell the newest state of these keys, which something else than a change of the log has brought about."""
-        audience = self._by_space.get(name)
-        if audience:
-            for key in sorted(keys):
-                for watch in audience.of(key):
-                    self._defer(watch, [key])
+        for watch, concerned_keys in self._concerned(name, sorted(keys)).items():
+            for key in concerned_keys:
+                self._defer(watch, [key])
 
     def retell_to(self, watch: StateWatch, keys: Iterable[str]) -> None:
         """Tell the newest state of these keys to one who lacks it."""
@@ -155,66 +125,47 @@ class StateWatches(Watchers[StateWatch]):
     def _defer(self, watch: StateWatch, keys: Sequence[str]) -> None:
         self._remember(watch, keys, DIRTY_KEYS_MAX)
 
-    def advance(self, now_ms: int) -> None:
-        """Tell a slice to each watch that is behind."""
-        for watch in list(self._behind):
-            if watch.is_waiting:
-                continue
-            if watch.position is not None:
-                self._look_back(watch)
-            else:
-                self._send_states(watch, now_ms)
-            if not watch.is_behind:
-                del self._behind[watch]
+    # -- telling those who are behind ----------------------------------------------------------------------
+
+    @property
+    def slice_max(self) -> tuple[int, int]:
+        """How many keys, and how many changes of the log, are in a slice."""
+        return SLICE_KEYS_MAX, SLICE_CHANGES_MAX
+
+    def advance(self, durable: Mapping[str, int], now_ms: int) -> None:
+        """Tell a slice to each watch that is not live."""
+        super().advance(durable, now_ms)
         self._states.clear()
 
-    def _look_back(self, watch: StateWatch) -> None:
-        """Read a slice of the log for the keys that changed since the watcher's token.
-
-        What the commit under way and later ones change is deferred as they happen.
+    def _past(self, watch: StateWatch, change: Change, _now_ms: int) -> None:
+        """Note the keys that have changed since the watcher's token. What the commit under way and later ones change is
+        deferred as they happen.
         """
         replica = watch.replica
-        assert watch.position is not None
-        if not covers(watch.held, replica.floor):
-            watch.start_over(is_reset=True)  # the log has been cut off below it
-            return
-        rows = self._storage.log(replica.id, watch.position, SLICE_BYTES_MAX, SLICE_CHANGES_MAX)
-        size_bytes = 0
-        for row in rows:
-            watch.position = row.position
-            size_bytes += len(row.body)
-            if row.seq <= watch.held.get(row.writer, 0):
-                continue
-            merge(watch.held, {row.writer: row.seq})
-            keys = {op.key for op in replica.codec.decode(row.body).ops}
-            # Not those in conflict alone: the log does not tell whether one value was read as a list before, or is now.
-            keys.update(*(replica.schemas.matching(key, watch.prefix) for key in keys if key[0] == "_"))
-            self._defer(watch, sorted(key for key in keys if concerns(watch, key)))
-            if watch.scan is not None:
-                return  # so much has changed that it starts over
-        if len(rows) < SLICE_CHANGES_MAX and size_bytes < SLICE_BYTES_MAX:
+        keys = {op.key for op in change.ops}
+        # Not those in conflict alone: the log does not tell whether one value was read as a list before, or is now.
+        keys.update(*(replica.schemas.matching(key, watch.prefix) for key in keys if key[0] == "_"))
+        self._defer(watch, sorted(key for key in keys if concerns(watch, key)))
+
+    def _looked_back(self, watch: StateWatch, is_cut: bool, _durable: int, _now_ms: int) -> None:
+        if not is_cut:
             watch.position = None
             if not watch.dirty:
-                self._emit(watch, [current_event(replica)])
+                self._emit(watch, [current_event(watch.replica)])
 
-    def _send_states(self, watch: StateWatch, now_ms: int) -> None:
-        ready: list[bytes] = []
-        if watch.lagged:
-            ready.append(pack({"event": "reset", "key": None, "token": None}))
-            watch.lagged = False
-        replica = watch.replica
-        size_bytes = 0
-        for key in watch.next_keys(SLICE_KEYS_MAX):
-            event = self._states.get((replica.name, key))
-            if event is None:
-                event = self._states[replica.name, key] = whole_event(replica, key, now_ms)
-            ready.append(event)
-            size_bytes += len(event)
-            if size_bytes >= SLICE_BYTES_MAX:
-                break
-        if not watch.is_behind:
-            ready.append(current_event(replica))
-        self._emit(watch, ready)
+    def _opening(self, watch: StateWatch) -> list[bytes]:
+        is_reset, watch.lagged = watch.lagged, False
+        return [pack({"event": "reset", "key": None, "token": None})] if is_reset else []
+
+    def _state(self, watch: StateWatch, key: str, now_ms: int) -> bytes:
+        name = watch.replica.name
+        event = self._states.get((name, key))
+        if event is None:
+            event = self._states[name, key] = whole_event(watch.replica, key, now_ms)
+        return event
+
+    def _closing(self, watch: StateWatch) -> list[bytes]:
+        return [] if watch.is_behind else [current_event(watch.replica)]
 
     # -- how fresh it is -----------------------------------------------------------------------------------
 
@@ -306,9 +257,9 @@ def confirm(desk: Desk, conn: int, args: Mapping[str, Any]) -> dict[str, Any]:
 
     The reply comes behind all that was told. ``retell``: keys whose state the watcher wants to be told again.
     """
-    watches = desk.watches.mirrors
-    watch, keys = watches.find(conn, args.get("watch")), args.get("retell", [])
-    if watch is None:
+    watches = desk.watches.states
+    watch, keys = desk.watches.find(conn, args.get("watch")), args.get("retell", [])
+    if not isinstance(watch, StateWatch):
         raise InvalidRequest("watch must be the id of the request that began a watch with states")
     if type(keys) is not list or len(keys) > RETELL_KEYS_MAX or any(type(key) is not str for key in keys):
         raise InvalidRequest(f"retell must be a list of keys, {RETELL_KEYS_MAX:,} at most")

@@ -9,7 +9,7 @@ from crdtsync.core.crdt.schemas import Schemas
 from crdtsync.core.kinds import counter, register
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.text import join
-from crdtsync.core.watch.change_watch import Watches
+from crdtsync.core.watch.watches import Watches
 from tests.simulator.faults.planting import Patches, fault
 from tests.simulator.kinds import COUNTERS, MAPS, REGISTERS, SETS, TEXTS
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from crdtsync.core.agents.desk import Desk
-from crdtsync.core.watch.change_watch import Watches
+from crdtsync.core.watch.change_watch import ChangeWatches
 from tests.simulator.clusters.player import plan_cluster
 from tests.simulator.histories import run_history
 from tests.simulator.model import Broken
@@ -124,7 +124,7 @@ def _play_cluster(seed: int) -> None:
 def planted(fault: Fault) -> Iterator[None]:
     """The code under test has that fault."""
     patches = Patches()
-    for has_short_ways in (Desk, Watches):
+    for has_short_ways in (Desk, ChangeWatches):
         patches.setattr(has_short_ways, "IS_SHORT", fault.is_short)
     try:
         fault.plant(patches)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crdtsync.client.mirror.state import MirrorState
 from crdtsync.client.streams.resume import Standing
-from crdtsync.core.watch.change_watch import Watches
+from crdtsync.core.watch.change_watch import ChangeWatches
 from crdtsync.core.watch.state_watch import StateWatches
 from tests.simulator.faults.planting import Patches, fault
 from tests.simulator.mirrors import MirrorWatcher
@@ -59,22 +59,22 @@ def mirrors_show_what_is_not_whole(patch: Patches):
 
 @fault("a watcher at")
 def slow_watchers_are_forgotten(patch: Patches):
-    patch.setattr("crdtsync.core.watch.change_watch.Watches._defer", lambda self, watch, keys: None)
+    patch.setattr("crdtsync.core.watch.change_watch.ChangeWatches._defer", lambda self, watch, keys: None)
 
 
 @fault("a watcher")
 def resuming_stops_short(patch: Patches):
     """Between the log and the live stream a turn's changes fall through."""
-    resume = Watches._resume
+    look_back = ChangeWatches._look_back
 
     def hasty(self, watch, *arguments):
-        resume(self, watch, *arguments)
+        look_back(self, watch, *arguments)
         watch.position = None
 
-    patch.setattr(Watches, "_resume", hasty)
+    patch.setattr(ChangeWatches, "_look_back", hasty)
     patch.setattr("crdtsync.core.watch.change_watch.SLICE_CHANGES_MAX", 1)
 
 
 @fault("a watcher at")
 def watchers_are_not_told_of_a_snapshot(patch: Patches):
-    patch.setattr(Watches, "retell", lambda self, name, keys, **_: self.mirrors.retell(name, keys))
+    patch.setattr(ChangeWatches, "retell", lambda self, name, keys, is_lagging: None)

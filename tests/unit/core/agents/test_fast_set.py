@@ -75,7 +75,7 @@ class Twin:
     def __init__(self, fleet: Fleet, directory: str, *, is_short: bool) -> None:
         self.machine = Machine(fleet, "a", fleet.directory / directory)
         node = self.machine.node
-        node.desk.is_short = node.desk.watches.is_short = is_short
+        node.desk.is_short = node.desk.watches.changes.is_short = is_short
         for replica in node.replicas.values():
             replica._random = Random(5)
         self.told: dict[tuple[int, int], Any] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from pycrdt import Doc, Text
 
-from crdtsync.core.watch import base, change_watch
+from crdtsync.core.watch import change_watch, scheduler
 from crdtsync.errors import NoSpace
 from crdtsync.wire.change import Change, Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
@@ -405,7 +405,7 @@ def test_what_waits_for_a_slow_watcher_is_bounded(node, monkeypatch):
     ann.delete("gone")
     for n in range(10):
         ann.set(f"k{n}", n)
-    assert len(next(iter(node.node.desk.watches._behind)).dirty) <= 4
+    assert len(next(iter(node.node.desk.watches.changes.behind)).dirty) <= 4
     watcher.flow(blocked=False)
     settle(node)
     told = brief(watcher.told())
@@ -414,7 +414,7 @@ def test_what_waits_for_a_slow_watcher_is_bounded(node, monkeypatch):
 
 
 def test_what_waits_for_many_slow_watchers_is_bounded_in_all(node, monkeypatch):
-    monkeypatch.setattr(base, "DIRTY_KEYS_TOTAL_MAX", 12)
+    monkeypatch.setattr(scheduler, "DIRTY_KEYS_TOTAL_MAX", 12)
     ann = node.agent("ann")
     slow = [watch(node) for _ in range(4)]
     for watcher in slow:
@@ -422,7 +422,7 @@ def test_what_waits_for_many_slow_watchers_is_bounded_in_all(node, monkeypatch):
         watcher.flow(blocked=True)
     ann.set("k0", 0)
     ann.set("k1", 1)
-    behind = node.node.desk.watches._behind
+    behind = node.node.desk.watches.changes.behind
     assert sum(len(watcher.dirty) for watcher in behind) == 8, "a few are remembered"
     for n in range(2, 20):
         ann.set(f"k{n}", n)

@@ -237,7 +237,7 @@ def test_it_shows_what_its_node_holds_whatever_is_done_there_and_elsewhere(seed,
                 fleet.pass_time(rng.choice((0.01, 5.0)))
             fleet.sync()
             for copy in copies:
-                if not copy.machine.node.desk.watches.mirrors.find(copy.conn, 2).blocked:
+                if not copy.machine.node.desk.watches.find(copy.conn, 2).blocked:
                     settle(copy.machine)
                     copy.check()
         for copy in copies:
