@@ -32,7 +32,7 @@ from crdtsync.core.watch.events import (
     upshot,
 )
 from crdtsync.core.watch.prefix_index import Audience, concerns
-from crdtsync.core.watch.scheduler import Scheduler, Send, Watcher
+from crdtsync.core.watch.scheduler import Scheduler, Send, Watcher, concerned_by
 from crdtsync.wire.change import Change
 from crdtsync.wire.tokens import encode_token
 
@@ -164,7 +164,8 @@ class ChangeWatches(Scheduler[ChangeWatch]):
 
     def retell(self, name: str, keys: Iterable[str], is_lagging: bool) -> None:
         """Tell the newest state of these keys. ``is_lagging``: something that happened to one has been left out."""
-        for watch, concerned_keys in self._concerned(name, sorted(keys)).items():
+        found = concerned_by(sorted(keys), self.audiences.get(name) or Audience())
+        for watch, concerned_keys in found.items():
             watch.lagged = watch.lagged or is_lagging
             if len(concerned_keys) > RETOLD_KEYS_MAX:
                 watch.start_over(is_reset=True)

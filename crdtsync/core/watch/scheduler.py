@@ -114,6 +114,15 @@ class Watcher:
 Member = TypeVar("Member", bound=Watcher)
 
 
+def concerned_by(keys: Iterable[str], audience: Audience[Member]) -> dict[Member, list[str]]:
+    """The watchers of an audience, each with those of the keys that it is told of."""
+    found: dict[Member, list[str]] = {}
+    for key in keys:
+        for watch in audience.of(key):
+            found.setdefault(watch, []).append(key)
+    return found
+
+
 class Scheduler(ABC, Generic[Member]):
     """All watchers of one kind on a node. ``audiences``: by space; ``behind``: those that are not live."""
 
@@ -196,16 +205,6 @@ class Scheduler(ABC, Generic[Member]):
         for watch in self.audiences.get(replica.name, ()):
             watch.replica = replica
             self.start_over(watch)
-
-    def _concerned(self, name: str, keys: Iterable[str]) -> dict[Member, list[str]]:
-        """The watchers of a space, each with those of the keys that it is told of."""
-        found: dict[Member, list[str]] = {}
-        audience = self.audiences.get(name)
-        if audience:
-            for key in keys:
-                for watch in audience.of(key):
-                    found.setdefault(watch, []).append(key)
-        return found
 
     # -- telling those who are behind ----------------------------------------------------------------------
 

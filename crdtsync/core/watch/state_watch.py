@@ -17,7 +17,7 @@ from crdtsync.core.replica.reader_view import flat, handed_over, value_handed_ov
 from crdtsync.core.watch.events import event_frames
 from crdtsync.core.watch.partial_updates import part_of
 from crdtsync.core.watch.prefix_index import Audience, concerns
-from crdtsync.core.watch.scheduler import Scheduler, Send, Watcher
+from crdtsync.core.watch.scheduler import Scheduler, Send, Watcher, concerned_by
 from crdtsync.errors import InvalidRequest, TooLarge
 from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import encode_token, encode_version
@@ -85,15 +85,18 @@ class StateWatches(Scheduler[StateWatch]):
 
     def live(self, audience: Audience[StateWatch], applied: Sequence[Applied], _durable: int, now_ms: int) -> None:
         """Tell the watchers of a space what the commit under way makes of the keys that it changes, all at once."""
-        replica = next(iter(audience)).replica
         touched: dict[str, list[Effect]] = {}
         for item in applied:
             for effect in item.effects:
                 touched.setdefault(effect.op.key, []).append(effect)
+        found = concerned_by(touched, audience)
+        if not found:
+            return
+        replica = next(iter(found)).replica
         end = b""
         events: dict[str, bytes] = {}
         frames: dict[tuple[str, int, Grant | None], list[bytes]] = {}  # equal prefixes and rights see equal keys
-        for watch, keys in self._concerned(replica.name, touched).items():
+        for watch, keys in found.items():
             if watch.blocked or watch.is_behind:
                 self._defer(watch, keys)
                 continue
@@ -114,7 +117,8 @@ class StateWatches(Scheduler[StateWatch]):
 
     def retell(self, name: str, keys: Iterable[str]) -> None:
         """Tell the newest state of these keys, which something else than a change of the log has brought about."""
-        for watch, concerned_keys in self._concerned(name, sorted(keys)).items():
+        found = concerned_by(sorted(keys), self.audiences.get(name) or Audience())
+        for watch, concerned_keys in found.items():
             for key in concerned_keys:
                 self._defer(watch, [key])
 

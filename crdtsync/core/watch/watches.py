@@ -145,7 +145,8 @@ class Watches:
     def advance(self, durable: Mapping[str, int], now_ms: int) -> None:
         """Tell a slice to each watch that is not live. ``durable``: per space, the log position of the last commit."""
         for kind in self._kinds:
-            kind.advance(durable, now_ms)
+            if kind.behind:
+                kind.advance(durable, now_ms)
 
     def has_more(self) -> bool:
         """Whether :meth:`advance` has something to do at once."""
