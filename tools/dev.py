@@ -32,6 +32,8 @@ STAMP = VENV / "crdtsync-stamp"
 UV = "uv==0.13.9"
 
 CHECKED_BY_MYPY = ("crdtsync", "daemon/crdtsyncd", "tools", "tests", "benchmarks", "fuzz")
+# Which tests, in pytest's words; a test of tools or of endurance is marked as slow.
+LANES = {"--quick": ["-m", "not slow and not soak"], "--slow": ["-m", "slow and not soak"]}
 CACHES = (
     ".cache",
     ".hypothesis",
@@ -203,8 +205,9 @@ def up(arguments: list[str]) -> NoReturn:
 
 
 def test(arguments: list[str]) -> NoReturn:
-    """Run the tests, all but soak, on all cores; arguments go to pytest (-n 0: in one process)."""
-    _replace(["python", "-m", "pytest", "-n", "auto", "--dist", "worksteal", *arguments], directory=ROOT)
+    """Run the tests, all but soak; --quick: without the slow ones, --slow: those alone; the rest goes to pytest."""
+    chosen = [word for argument in arguments for word in LANES.get(argument, [argument])]
+    _replace(["python", "-m", "pytest", "-n", "auto", "--dist", "worksteal", *chosen], directory=ROOT)
 
 
 def soak(arguments: list[str]) -> NoReturn:

@@ -28,6 +28,7 @@ SHORT = overwrites.Options(
 )
 
 
+@pytest.mark.slow
 async def test_overwrites_leave_no_more_than_their_caps():
     result = await overwrites.run(SHORT, quiet=True)
     assert not result.faults
@@ -37,6 +38,7 @@ async def test_overwrites_leave_no_more_than_their_caps():
         assert reading.hash_rows > 1000
 
 
+@pytest.mark.slow
 async def test_a_new_node_takes_a_snapshot_and_goes_on_with_it_after_a_cut():
     options = new_node.Options(
         keys=10_000, measure_s=0.3, within_s=60, gap_ms_max=20_000, log_bytes_max=CAP_BYTES // 4, timeout_s=100
@@ -169,6 +171,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_measured_and_exits_with_0():
     done = bench("overwrites", "--writes", "600", "--keys", "20", "--nodes", "2", "--sample-writes", "200", "--json")
     assert done.returncode == 0, done.stderr
@@ -178,6 +181,7 @@ def test_the_command_says_what_it_measured_and_exits_with_0():
     assert found["rss_bytes_per_write"].keys() == {"node-0", "node-1"}
 
 
+@pytest.mark.slow
 def test_the_command_says_what_is_wrong_and_exits_with_1():
     done = bench("new-node", "--keys", "200", "--measure", "0.2", "--within", "0.01")
     assert done.returncode == 1

@@ -30,6 +30,7 @@ GRACE_S = 30.0  # systemd takes a tenth of a second; other tests share the machi
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.slow,
     pytest.mark.skipif(bool(lacks()), reason=lacks()),
     pytest.mark.timeout(300),
 ]

@@ -62,6 +62,7 @@ def check_database(data: Path, scratch: Path) -> int:
         store.close()
 
 
+@pytest.mark.slow
 def test_after_20_000_overwrites_there_is_little_on_disk(make_daemon: Callable[..., Daemon], tmp_path: Path) -> None:
     daemon = make_daemon(**CAPS)
     with daemon.raw() as agent:
@@ -91,6 +92,7 @@ def test_after_20_000_overwrites_there_is_little_on_disk(make_daemon: Callable[.
     assert daemon.alarms() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_killed_in_the_middle_of_trims(make_daemon: Callable[..., Daemon], tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)

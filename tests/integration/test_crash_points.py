@@ -10,7 +10,7 @@ import pytest
 
 from tests.crash.harness import can_trace
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(200)]
 ROOT = Path(__file__).parents[2]
 
 

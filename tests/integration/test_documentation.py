@@ -51,6 +51,7 @@ def trial(tmp_path: Path) -> Iterator[Path]:
         fleet.communicate(timeout=30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, steps_min", [("README.md", 2), ("docs/tutorial.md", 35)], ids=["readme", "tutorial"])
 def test_a_page_does_what_it_says(trial: Path, tmp_path: Path, name: str, steps_min: int) -> None:
     shell = Shell(trial / "1.sock", tmp_path)

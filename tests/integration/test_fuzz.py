@@ -24,6 +24,7 @@ from tests.harness import wait_until
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "target,inputs", [("frames", 600), ("peer", 100), ("member", 50), ("joining", 150), ("hostile-edits", 300)]
 )
@@ -44,6 +45,7 @@ def test_a_decoder_takes_what_was_kept_and_some_more(target: str, tmp_path: Path
     assert not totals["finds"]
 
 
+@pytest.mark.slow
 def test_a_database_recovers_from_what_was_kept_and_some_more() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fuzz", "all", "--inputs", "25", "--only", "recovery"],

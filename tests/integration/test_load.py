@@ -16,6 +16,7 @@ from tests.load.run import Scale, run
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.slow
 def test_others_are_served_and_memory_stays_within_its_bound() -> None:
     report = run(Scale(agents=200, silent=40, peers=1, spaces=30, large=6, samples=25))
     assert not report.found, "\n".join([*report.lines, *report.found])
@@ -23,12 +24,14 @@ def test_others_are_served_and_memory_stays_within_its_bound() -> None:
     assert sum("afterwards" in line for line in report.lines) == 4, report.lines
 
 
+@pytest.mark.slow
 def test_rare_slow_commits_are_found() -> None:
     scale = Scale(agents=0, silent=0, peers=0, spaces=0, large=1, samples=100)
     report = run(scale, program=PLANTS["slow-commits"])
     assert any("afterwards: one write in 100 takes" in each for each in report.found), report.lines
 
 
+@pytest.mark.slow
 def test_a_buffer_without_a_bound_is_found() -> None:
     scale = Scale(agents=20, silent=20, peers=0, spaces=0, large=16, samples=1)
     report = run(scale, program=PLANTS["unbounded"])

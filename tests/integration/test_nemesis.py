@@ -21,6 +21,7 @@ pytestmark = [
 SECONDS = 8.0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_some_seconds_of_everything_that_goes_wrong() -> None:
     plan = Plan(
@@ -48,6 +49,7 @@ def test_a_watcher_whose_daemon_is_down_when_it_begins_follows_it_when_it_comes(
         assert watcher.failure is None
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", sorted(PLANTS))
 def test_a_planted_loss_is_found(name: str) -> None:

@@ -22,7 +22,7 @@ from tests.harness.powercut import Call, Disk, trace
 from tests.unit.daemon.counting import counters, counters_by_sum
 
 CUTS = int(os.environ.get("CRDTSYNC_POWER_CUTS", "40"))
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300 + 3 * CUTS)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300 + 3 * CUTS)]
 
 WRITES = 300
 

@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_it_measures_crdtsync_beside_redis(tmp_path: Path) -> None:
     if shutil.which("redis-server") is None and (os.geteuid() != 0 or shutil.which("apt-get") is None):
         pytest.skip("needs redis-server, or root and apt-get to install it")
