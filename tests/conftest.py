@@ -7,8 +7,11 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
+from tests.examples import PROFILES
+
+for profile, count in PROFILES.items():
+    settings.register_profile(profile, max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ci")
 
 # Ignored it is where a shell that is no terminal's starts the tests beside itself, and every process started here would
 # inherit that.

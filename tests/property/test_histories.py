@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from tests.examples import examples
 from tests.simulator.histories import run_history
 from tests.simulator.kinds import COUNTERS, LOGS, MAPS, MIXED, REGISTERS, SETS, TEXTS
 from tests.simulator.player import SKEWS_MS, TINY_CAPS, Player
@@ -139,7 +140,7 @@ class Fleet(RuleBasedStateMachine):
 
 TestFleet = Fleet.TestCase
 TestFleet.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+    examples(40), stateful_step_count=40, suppress_health_check=list(HealthCheck), print_blob=True
 )
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdtsync.differences import edits
+from tests.examples import examples
 
 texts = st.text(st.sampled_from("ab\né𝄞"), max_size=40) | st.text(max_size=30)
 
@@ -17,6 +18,7 @@ def applied(old, changes):
     return old
 
 
+@examples(100)
 @given(texts, texts)
 def test_the_edits_lead_from_one_to_the_other(old, new):
     changes = edits(old, new)
@@ -25,6 +27,7 @@ def test_the_edits_lead_from_one_to_the_other(old, new):
     assert ends == sorted(ends)
 
 
+@examples(100)
 @given(texts)
 def test_what_is_equal_needs_no_edit(text):
     assert edits(text, text) == []

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.patterns import PATTERN_PARTS_MAX, check_pattern, most_specific
+from tests.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -96,6 +97,7 @@ def test_patterns_that_are_alike_go_by_their_text() -> None:
 _PART = st.sampled_from(["a", "b", "", "*", "**"])
 
 
+@examples(100)
 @given(st.lists(_PART, min_size=1, max_size=6), st.lists(st.sampled_from(["a", "b", ""]), min_size=1, max_size=6))
 def test_matching_is_what_the_definition_says(pattern: list[str], parts: list[str]) -> None:
     """Compared with trying every number of parts for every ``**``."""

@@ -12,6 +12,7 @@ from crdtsync.client.text.operations import TextOperations
 from crdtsync.client.text.replica import Replica
 from crdtsync.client.text.replica_cache import Replicas
 from crdtsync.errors import InvalidEncoding, InvalidRequest, InvalidValue, NoSpace, OutcomeUnknown, StaleRead
+from tests.examples import examples
 
 T = 30.0
 WROTE = {"token": "c1.t", "version": "v1.own"}
@@ -252,6 +253,7 @@ def test_an_editor_learns_which_document_it_writes_to(texts, play):
 plain = st.text(st.sampled_from("ab\né𝄞😀"), max_size=12)
 
 
+@examples(100)
 @given(plain, st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), plain), max_size=6))
 def test_edits_count_code_points(content, changes):
     origin = Document(content)
@@ -266,6 +268,7 @@ def test_edits_count_code_points(content, changes):
     assert replica.content == str(replica._text) == str(origin) == content
 
 
+@examples(100)
 @given(plain, plain)
 def test_replacing_all_gives_that_text(old, new):
     origin = Document(old)

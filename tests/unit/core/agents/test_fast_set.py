@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crdtsync.causality import Dot, Hlc, Writer
@@ -22,6 +22,7 @@ from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, VALUE_BYTES_MAX
 from crdtsync.wire.peer.changes import Changes
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.tokens import encode_token
+from tests.examples import examples
 from tests.unit.core.fleet import CODEC, START_MS, Fleet, Machine, fleet_of
 
 AGENTS = ("ann", "ben")
@@ -273,13 +274,13 @@ mostly_of_peers = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(story=st.lists(steps, min_size=1, max_size=30))
 def test_the_short_way_leads_where_the_long_one_does(story: list[tuple[Any, ...]]) -> None:
     tell(story)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(story=st.lists(mostly_of_peers, min_size=4, max_size=16))
 def test_the_short_way_of_what_peers_write_leads_where_the_long_one_does(story: list[tuple[Any, ...]]) -> None:
     tell([("peer", "a", "nothing", "", 1), ("watch", "ann", "", False), *story])

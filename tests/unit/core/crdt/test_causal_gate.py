@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from crdtsync.core.crdt import causal_gate
 from crdtsync.core.crdt.causal_gate import CausalGate, blocker
 from crdtsync.wire.change import Dep
+from tests.examples import examples
 from tests.unit.core.sync.test_sync import chain, change_of
 
 
@@ -92,6 +93,7 @@ def test_many_made_up_writers_do_not_cost_more_than_the_bound(monkeypatch):
     assert len(gate._held) == kept
 
 
+@examples(100)
 @given(st.integers(0, 2**32), st.integers(2, 5))
 def test_any_order_releases_everything_exactly_once_and_causally(seed, writers):
     """Drive it as a replica does: hold what is blocked, release what was waited for, until nothing is left."""

@@ -17,6 +17,7 @@ from crdtsync.causality import Dot
 from crdtsync.core.crdt import entries as entries_module
 from crdtsync.core.crdt.entries import Entries, Entry, KeyEntries, covered_by
 from crdtsync.wire.change import RemoveRange, value_hash
+from tests.examples import examples
 
 KEYS = ["a", "b", "a/b", "ü", "😀", "z"]
 
@@ -45,12 +46,14 @@ def filled(entries):
     return store
 
 
+@examples(100)
 @given(ENTRIES, st.integers(0, 99))
 def test_the_digest_does_not_depend_on_the_order(entries, seed):
     shuffled = Random(seed).sample(entries, len(entries))
     assert filled(entries).digest == filled(shuffled).digest
 
 
+@examples(100)
 @given(ENTRIES, ENTRIES)
 def test_adding_and_removing_are_inverse(kept, passing):
     dots = {e.dot for e in kept}
@@ -76,6 +79,7 @@ def test_adding_and_removing_are_inverse(kept, passing):
     ) == before
 
 
+@examples(100)
 @given(ENTRIES, st.integers(0, 99), st.integers(1, 4), st.sampled_from([0, 3, 99]))
 def test_what_is_loaded_at_once_is_as_what_came_one_by_one(entries, seed, slice_entries, at_once):
     """Whenever its digest is summed up, and whatever comes and goes before that has been done."""
@@ -105,6 +109,7 @@ def test_what_is_loaded_at_once_is_as_what_came_one_by_one(entries, seed, slice_
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "remove", "replace", "ask"]), st.sampled_from(KEYS)), max_size=40)
 
 
+@examples(100)
 @given(STEPS)
 def test_the_digest_is_the_sum_of_all_live_entries_whenever_they_are_hashed(steps):
     """Few may wait to be hashed here, so that some are before anybody asks, and others go unhashed."""
@@ -129,6 +134,7 @@ def test_the_digest_is_the_sum_of_all_live_entries_whenever_they_are_hashed(step
             assert {each.dot for each in chain.from_iterable(map(store.held, KEYS))} == set(live)
 
 
+@examples(100)
 @given(ENTRIES)
 def test_plural_and_mixed_tell_the_truth(entries):
     store = filled(entries)
@@ -143,6 +149,7 @@ def test_plural_and_mixed_tell_the_truth(entries):
     assert not store.keys_of_mixed_kinds
 
 
+@examples(100)
 @given(ENTRIES)
 def test_held_is_in_causal_order(entries):
     store = filled(entries)
@@ -178,6 +185,7 @@ def test_removing_what_is_not_there_does_nothing():
     assert (store.digest, store.count) == (digest, 1)
 
 
+@examples(100)
 @given(ENTRIES, st.dictionaries(st.integers(1, 4), st.integers(1, 6), max_size=3), st.none() | st.integers(0, 20))
 def test_a_range_removes_what_its_vector_covers_up_to_its_bound(entries, vector, place):
     entries = [e for e in entries if e.key == "a"]
@@ -197,6 +205,7 @@ def test_many_dots_are_removed_as_few_are():
     assert covered_by(entries, dots[:3]) == entries[10:13]
 
 
+@examples(100)
 @given(st.lists(st.sampled_from(KEYS), unique=True), st.sampled_from(["", *KEYS]), st.sampled_from(["", *KEYS]))
 def test_keys_by_prefix_after_a_start(keys, prefix, start):
     store = filled([entry((1, n + 1, 0), key) for n, key in enumerate(keys)])
@@ -274,6 +283,7 @@ def done(store, step):
     return store.remove("k", step)
 
 
+@examples(100)
 @given(ONE_KEY, st.lists(REMOVES, max_size=6), st.integers(0, 999), st.sampled_from([0, 1, 64]))
 def test_keys_with_many_entries_are_as_those_with_few(entries, all_removes, seed, singly):
     """The indexes of a long key change nothing that anybody sees."""
@@ -317,6 +327,7 @@ def test_a_copy_is_changed_on_its_own():
     assert store.remove("k", (Dot(1, 5, 0),))
 
 
+@examples(100)
 @given(st.lists(st.tuples(st.sampled_from(["add", "remove", "look"]), st.integers(0, 20)), max_size=60))
 def test_keys_come_in_order_whatever_came_and_went(steps):
     store, wanted, seq = Entries(), set(), 0

@@ -25,6 +25,7 @@ from crdtsync.core.crdt.read_policies import (
 )
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
+from tests.examples import examples
 
 ASCENDING: list[Any] = [
     None,
@@ -135,6 +136,7 @@ _VALUES = st.recursive(
 )
 
 
+@examples(100)
 @given(st.lists(_VALUES, min_size=3, max_size=3))
 def test_any_two_values_can_be_compared_and_the_order_is_one(values: list[Any]) -> None:
     """Total and transitive: otherwise nodes could disagree."""

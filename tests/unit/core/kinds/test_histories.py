@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdtsync.errors import KindMismatch
+from tests.examples import examples
 from tests.unit.core.sites import Site, shuffled, sites
 
 NAMES = ("a", "b", "c")
@@ -100,6 +101,7 @@ def counted(seen: list[tuple[int, Event]], site: Site) -> None:
     assert (site.get() or 0) == sum(steps)
 
 
+@examples(100)
 @given(histories(st.tuples(st.integers(-9, 9)) | st.just("reset")), SEEDS)
 def test_counters_count_what_no_reset_had_seen(steps, seed):
     play(steps, seed, count, counted)
@@ -134,6 +136,7 @@ def is_in_set(seen: list[tuple[int, Event]], site: Site) -> None:
     assert sorted(site.get() or [], key=repr) == sorted(wanted, key=repr)
 
 
+@examples(100)
 @given(histories(st.tuples(st.sampled_from(["add", "add", "discard"]), st.integers(0, 3), st.booleans())), SEEDS)
 def test_sets_hold_what_was_added_and_not_discarded_by_who_had_seen_it(steps, seed):
     play(steps, seed, change_set, is_in_set)
@@ -172,6 +175,7 @@ def has_fields(seen: list[tuple[int, Event]], site: Site) -> None:
     assert len(losers) == (site.ask("get") or {"siblings": 0})["siblings"]
 
 
+@examples(100)
 @given(
     histories(
         st.tuples(st.sampled_from(["merge", "merge", "drop"]), st.sampled_from(["x", "xy", "yxz"]), st.booleans())
@@ -215,6 +219,7 @@ ANYTHING = st.tuples(
 )
 
 
+@examples(100)
 @given(histories(ANYTHING), SEEDS)
 def test_whatever_is_written_to_one_key_everybody_reads_the_same(steps, seed):
     play(steps, seed, change_anything, lambda _seen, _site: None)
@@ -233,6 +238,7 @@ ALONE_AND_BATCHED: dict[str, Callable[[int], Any]] = {
 }
 
 
+@examples(100)
 @given(histories(ANYTHING), st.lists(ANYTHING, max_size=8))
 def test_a_batch_does_what_its_operations_do_one_by_one(steps, ops):
     """What later operations of a batch see is what is there after the earlier ones."""

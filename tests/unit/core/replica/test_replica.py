@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crdtsync.core.text.lineage import document_of
 from crdtsync.wire.change import Kind
+from tests.examples import examples
 from tests.simulator.healing import entries_of
 from tests.simulator.kinds import KEYS
 from tests.simulator.player import Player
@@ -33,7 +34,7 @@ def changes_of_a_history(seed):
     return world
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(seed=st.integers(0, 2**32 - 1), shuffle=st.integers(0, 2**32 - 1))
 def test_any_order_and_any_number_of_times(seed, shuffle):
     world = changes_of_a_history(seed)

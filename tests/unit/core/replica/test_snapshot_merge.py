@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crdtsync.causality import Dot
@@ -34,6 +34,7 @@ from crdtsync.wire.change import Op, RemoveRange, value_hash
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 from crdtsync.wire.peer.snapshot import compressed, decode_part, encode_entries
+from tests.examples import examples
 from tests.unit.core.fleet import CODEC, START_MS
 
 KEYS = ("a", "b", "c")
@@ -173,7 +174,7 @@ COMMANDS = st.lists(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(COMMANDS)
 def test_merging_equals_applying_every_change(commands):
     history = History()

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from crdtsyncd.peers.websocket_frames import Masks, Splitter, message_frame, whole_message
 from crdtsyncd.peers.websocket_peer import Counted
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import CLIENT, SERVER, Event, Protocol, Side, State
+
+from tests.examples import examples
 
 HANDSHAKE = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 MAX_BYTES = 70_000
@@ -95,7 +97,7 @@ def packed(described: tuple[int, int, int, bool, int], side: Side) -> bytes:
 
 
 @SIDES
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(described=frames(), cuts=st.lists(st.floats(0, 1), max_size=6), seed=st.none() | st.integers(0, 99))
 async def test_whatever_comes_in_whatever_pieces_is_read_as_the_library_reads_it(
     side: Side, described: list[tuple[int, int, int, bool, int]], cuts: list[float], seed: int | None

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Annotated, ClassVar, Union, get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crdtsync.causality import SEQ_MAX, WRITER_MAX, Dot
@@ -25,6 +25,7 @@ from crdtsync.wire.peer.fields import Number, Octets, Several, Words
 from crdtsync.wire.peer.meshing import LINKS_MAX, Links
 from crdtsync.wire.peer.messages import FEATURES, MESSAGES, SUBJECTS, decode_message, message_name, type_of
 from crdtsync.wire.peer.resolvers import RESOLVER_TAKEOVER_MS_MAX, RESOLVERS_KEYS_MAX, RESOLVERS_PATTERNS_MAX
+from tests.examples import examples
 
 ITEMS_MAX = 3
 OCTETS_MAX = 64
@@ -122,7 +123,7 @@ def test_well_packed_garbage(plain):
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_any_part_may_hold_anything(cls, data):
     plain = unpack(data.draw(made(cls)).encode())
@@ -155,7 +156,7 @@ def beyond():
 
 
 @pytest.mark.parametrize("cls, name, value", [*beyond()])
-@settings(max_examples=5)
+@examples(5)
 @given(data=st.data())
 def test_a_field_beyond_its_declared_bound_is_refused(cls, name, value, data):
     message = replace(data.draw(made(cls)), **{name: value})
