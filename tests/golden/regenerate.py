@@ -40,7 +40,7 @@ def database() -> str:
     """A small database with some of everything, as SQL. The random ids in it are part of the fixture."""
     from pycrdt import Doc, Text
 
-    from tests.unit.core.fleet import fleet_of
+    from tests.fleet.fleet import fleet_of
 
     with fleet_of("host-a", "host-b") as fleet:
         ann, bob = fleet["host-a"].agent("ann"), fleet["host-b"].agent("bob")

@@ -16,9 +16,11 @@ from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 from crdtsync.wire.peer.messages import decode_message
 from crdtsync.wire.tokens import decode_dot, decode_token, decode_version, encode_dot, encode_token, encode_version
+from tests.fleet.agent import Agent
+from tests.fleet.clock import START_MS
+from tests.fleet.fleet import Fleet, fleet_of
 from tests.golden import examples
 from tests.golden.regenerate import DATABASES, FORMATS, formats
-from tests.unit.core.fleet import START_MS, Fleet, Session, fleet_of
 
 FROZEN = json.loads(FORMATS.read_text())
 CHANGES = FROZEN["changes"]
@@ -129,6 +131,6 @@ def test_it_is_written_on_and_replicated(old: Fleet):
 def test_the_replies_to_old_writes_are_there(old: Fleet):
     machine = old.add("old")
     client, number = machine.store._one("SELECT client, number FROM outcomes ORDER BY number LIMIT 1", ())
-    again = Session(machine, "ann", bytes(client)).ask("append", key="log", value=b"\x63", n=number, again=True)
+    again = Agent(machine, "ann", bytes(client)).ask("append", key="log", value=b"\x63", n=number, again=True)
     assert again["token"]
     assert machine.agent().get("log") == [2, 3, 4]

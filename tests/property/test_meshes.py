@@ -15,7 +15,10 @@ from crdtsync.core.cluster.admission import MEMBERS
 from crdtsync.core.cluster.membership import Member
 from crdtsync.core.interface import Now, Tick
 from crdtsync.core.peers.dial_choice import chosen
-from tests.unit.core.fleet import START_MS, Fleet, Machine, Wire
+from tests.fleet.clock import START_MS
+from tests.fleet.fleet import Fleet
+from tests.fleet.host import Host
+from tests.fleet.wire import Wire
 
 COUNT = 30
 DIALS_ONLY = {"n5", "n6"}
@@ -28,7 +31,7 @@ DELIVERIES_MAX = 1.5
 class SlowWire(Wire):
     """Frames take a while, and stay in order."""
 
-    def put(self, sender: Machine, data: bytes) -> None:
+    def put(self, sender: Host, data: bytes) -> None:
         if self.reason is None:
             at = 1 - self.ends.index(sender)
             self.waiting[at].append(data)
@@ -55,7 +58,7 @@ class Mesh(Fleet):
             machine.turn()
         self.let(2.0)
 
-    def wire_of(self, one: Machine, other: Machine) -> Wire | None:
+    def wire_of(self, one: Host, other: Host) -> Wire | None:
         return next((wire for wire in self.wires if {*wire.ends} == {one, other}), None)
 
     def underway(self, wire: SlowWire, at: int) -> None:
@@ -79,7 +82,7 @@ class Mesh(Fleet):
                 self._set(until_s)
                 return
             self._set(moment_s)
-            awake: dict[Machine, None] = {}
+            awake: dict[Host, None] = {}
             while self.queue and self.queue[0][0] <= moment_s:
                 _, _, wire, at = heappop(self.queue)
                 if wire.reason is None and wire.waiting[at]:

@@ -21,7 +21,9 @@ from crdtsync.core.cluster.spaces import Spaces
 from crdtsync.core.interface import PeerFrame
 from crdtsync.core.sync.protocol import Sync
 from crdtsync.wire.codec import pack
-from tests.unit.core.fleet import Fleet, Machine, Refusal, fleet_of
+from tests.fleet.agent import Refusal
+from tests.fleet.fleet import Fleet, fleet_of
+from tests.fleet.host import Host
 
 HOSTS = ("a", "b", "c", "d")
 NAMES = ("default", "one", "two")
@@ -49,14 +51,14 @@ class History:
         self.fleet = fleet
         self.written: list[Written] = []
         self.heard: defaultdict[str, list[bytes]] = defaultdict(list)
-        step = Machine.step
+        step = Host.step
 
-        def listen(machine: Machine, event: Any) -> None:
+        def listen(machine: Host, event: Any) -> None:
             if isinstance(event, PeerFrame):
                 self.heard[machine.name].append(event.data)
             step(machine, event)
 
-        patch.setattr(Machine, "step", listen)
+        patch.setattr(Host, "step", listen)
 
     def play(self) -> None:
         often = [self.write] * 3
@@ -75,38 +77,38 @@ class History:
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
-    def make(self, machine: Machine, name: str) -> None:
+    def make(self, machine: Host, name: str) -> None:
         ids = [host.node.identity.node for host in self.fleet.machines.values()]
         nodes = self.random.sample(ids, self.random.randint(1, 3)) if self.random.random() < 0.6 else None
         known = {machine.node.identity.node, *machine.node.sync.peers}
         machine.agent().ask("space_create", name=name, nodes=nodes and [node for node in nodes if node in known])
 
-    def drop(self, machine: Machine, name: str) -> None:
+    def drop(self, machine: Host, name: str) -> None:
         if self.random.random() < 0.5:
             machine.agent().ask("space_drop", name=name)
 
-    def write(self, machine: Machine, name: str) -> None:
+    def write(self, machine: Host, name: str) -> None:
         word = self.random.randbytes(8).hex()
         record = machine.node.spaces.record(name)
         machine.agent().do("set", key=word, value=pack(word), space=name)
         assert record is not None
         self.written.append(Written(word, machine.name, name, record))
 
-    def part(self, machine: Machine, name: str) -> None:
+    def part(self, machine: Host, name: str) -> None:
         for wire in [wire for wire in self.fleet.wires if machine in wire.ends and self.random.random() < 0.7]:
             wire.close()
 
-    def meet(self, machine: Machine, name: str) -> None:
+    def meet(self, machine: Host, name: str) -> None:
         other = self.fleet[self.random.choice(HOSTS)]
         if other is not machine and not self.linked(machine, other):
             self.fleet.link(machine.name, other.name)
         self.deliver()
 
-    def restart(self, machine: Machine, name: str) -> None:
+    def restart(self, machine: Host, name: str) -> None:
         if self.random.random() < 0.3:
             machine.restart()
 
-    def wait(self, machine: Machine, name: str) -> None:
+    def wait(self, machine: Host, name: str) -> None:
         self.fleet.pass_time(self.random.random() * 2)
         self.deliver()
 
@@ -119,7 +121,7 @@ class History:
                 wire.deliver(end, self.random.randint(0, 5))
                 end.turn()
 
-    def linked(self, one: Machine, other: Machine) -> bool:
+    def linked(self, one: Host, other: Host) -> bool:
         return any({one, other} == {*wire.ends} for wire in self.fleet.wires)
 
     def heal(self) -> None:
@@ -199,7 +201,7 @@ def older_epochs_are_kept(patch: pytest.MonkeyPatch) -> None:
 def peers_are_not_told_of_new_spaces(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sync, "space_opened", lambda self, replica: None)
     patch.setattr(Sync, "audience_changed", lambda self, replica: None)
-    patch.setattr(Machine, "restart", lambda self: None)
+    patch.setattr(Host, "restart", lambda self: None)
 
 
 def dropped_without_an_archive(patch: pytest.MonkeyPatch) -> None:

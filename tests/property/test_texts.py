@@ -10,8 +10,10 @@ from random import Random
 
 import pytest
 
-from tests.unit.core.fleet import Fleet, Machine, Wire, fleet_of
-from tests.unit.core.texts import Editor, texts_of
+from tests.fleet.editor import Editor, texts_of
+from tests.fleet.fleet import Fleet, fleet_of
+from tests.fleet.host import Host
+from tests.fleet.wire import Wire
 
 WORD = re.compile(r"w\d+x")
 
@@ -120,7 +122,7 @@ def test_no_acknowledged_word_is_lost(names: str, compactors: str, seed: int) ->
         assert all(_is_counted(machine) for machine in fleet.machines.values())
 
 
-def _is_counted(machine: Machine) -> bool:
+def _is_counted(machine: Host) -> bool:
     """Whether the status tells the size of what is stored of documents."""
     (size_bytes,) = machine.store._db.execute(
         "SELECT (SELECT IFNULL(SUM(LENGTH(update_v1)), 0) FROM document_updates) "

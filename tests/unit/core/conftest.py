@@ -8,11 +8,12 @@ import pytest
 
 from crdtsync.core.replica import snapshot, snapshot_staging
 from crdtsync.core.sync import snapshot_server
-from tests.unit.core.fleet import Fleet, Machine, fleet_of
+from tests.fleet.fleet import Fleet, fleet_of
+from tests.fleet.host import Host
 
 
 @pytest.fixture
-def node() -> Iterator[Machine]:
+def node() -> Iterator[Host]:
     """One machine."""
     with fleet_of("a") as fleet:
         yield fleet["a"]

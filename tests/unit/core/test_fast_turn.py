@@ -8,10 +8,11 @@ from crdtsync.core.background.trimming import CHECK_INTERVAL_S
 from crdtsync.core.interface import Now
 from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import encode_token
-from tests.unit.core.fleet import Machine, Session
+from tests.fleet.agent import Agent
+from tests.fleet.host import Host
 
 
-def calm(node: Machine) -> Session:
+def calm(node: Host) -> Agent:
     """An agent whose plain writes are short turns from now on; nobody asks the node again when something is due."""
     ann = node.agent("ann")
     ann.set("k", 1)
@@ -21,7 +22,7 @@ def calm(node: Machine) -> Session:
     return ann
 
 
-def test_who_waits_for_a_write_is_answered_in_its_turn(node: Machine) -> None:
+def test_who_waits_for_a_write_is_answered_in_its_turn(node: Host) -> None:
     ann = calm(node)
     replica = node.replica
     assert replica.writer is not None
@@ -38,7 +39,7 @@ def test_who_waits_for_a_write_is_answered_in_its_turn(node: Machine) -> None:
     assert node.node.was_short
 
 
-def test_what_is_too_old_goes_although_nobody_asks_when_it_is_due(node: Machine) -> None:
+def test_what_is_too_old_goes_although_nobody_asks_when_it_is_due(node: Host) -> None:
     """Planning is put off while there are only short turns: what these bring nearer must not be missed for it."""
     ann = calm(node)
     with mock.patch.object(node.node.retention, "run", wraps=node.node.retention.run) as run:

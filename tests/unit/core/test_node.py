@@ -13,7 +13,8 @@ from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 from crdtsync.wire.peer.changes import Ack, Changes
 from crdtsync.wire.peer.messages import type_of
-from tests.unit.core.fleet import Refusal, Session, Stranger
+from tests.fleet.agent import Agent, Refusal
+from tests.fleet.stranger import Stranger
 from tests.unit.core.sync.test_sync import chain
 
 FULL = NoSpace("this could not be stored, and was not done: the disk is full")
@@ -425,7 +426,7 @@ def test_an_unknown_operation_names_the_known_ones(node):
 
 def test_a_client_that_attaches_again_closes_its_older_connection(node):
     first = node.agent("ann")
-    second = Session(node, "ann", first.client)
+    second = Agent(node, "ann", first.client)
     assert first.closed
     assert second.set("k", 1)
     with pytest.raises(KeyError):
@@ -441,7 +442,7 @@ def test_a_closed_connections_waiting_write_is_not_done_later(pair):
     bob = b.agent("bob")
     bob.write("set", key="k", value=pack(2), seen=version, strict=True, timeout=60_000)
     b.turn()
-    again = Session(b, "bob", bob.client)
+    again = Agent(b, "bob", bob.client)
     pair.link("a", "b")
     pair.run(3)
     assert again.get("k") == 1

@@ -15,7 +15,7 @@ from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
 from crdtsync.core.interface import AgentFrame, AgentOpened, Now, PeerFrame, PeerOpened
 from crdtsync.core.node import Node
 from crdtsync.wire.codec import pack, unpack
-from tests.unit.core.fleet import START_MS
+from tests.fleet.clock import START_MS
 
 NOW = Now(START_MS, 1000.0)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.core.fleet import Stranger
+from tests.fleet.stranger import Stranger
 from tests.unit.core.sync.test_sync import change_of
 
 

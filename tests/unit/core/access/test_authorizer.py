@@ -13,8 +13,9 @@ from crdtsync.errors import NoSpace
 from crdtsync.wire.agent_keys import decode_agent_key, encode_agent_key
 from crdtsync.wire.codec import pack
 from crdtsync.wire.requests import REQUESTS
-from tests.unit.core.fleet import Refusal
-from tests.unit.core.rights import (
+from tests.fleet.agent import Refusal
+from tests.fleet.editor import Editor
+from tests.fleet.rights import (
     STRANGER,
     begin,
     grant,
@@ -26,7 +27,6 @@ from tests.unit.core.rights import (
     revoke,
     root,
 )
-from tests.unit.core.texts import Editor
 
 __all__ = ["machine", "pair", "root"]  # the fixtures
 

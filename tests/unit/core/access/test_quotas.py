@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tests.unit.core.fleet import Refusal
-from tests.unit.core.rights import (
+from tests.fleet.agent import Refusal
+from tests.fleet.rights import (
     ROOT,
     begin,
     keyed,

@@ -7,9 +7,11 @@ import pytest
 from crdtsync.core.access import record_cleanup
 from crdtsync.core.access.records import ACCESS, AGENTS
 from crdtsync.core.cluster.archives import ARCHIVE_AGE_MS_MAX
+from tests.fleet.agent import Agent, Refusal
+from tests.fleet.fleet import Fleet
+from tests.fleet.host import Host
+from tests.fleet.rights import ROOT, grant, machine, pair, refused, revoke, root
 from tests.unit.core.access.test_space_rules import cut
-from tests.unit.core.fleet import Fleet, Machine, Refusal, Session
-from tests.unit.core.rights import ROOT, grant, machine, pair, refused, revoke, root
 
 __all__ = ["machine", "pair", "root"]  # the fixtures
 
@@ -22,11 +24,11 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_cleanup, "AGENTS_MAX", 4)
 
 
-def rules(machine: Machine) -> list[str]:
+def rules(machine: Host) -> list[str]:
     return machine.node.cluster.names(ACCESS)
 
 
-def churn(root: Session, count: int = 4) -> None:
+def churn(root: Agent, count: int = 4) -> None:
     for n in range(count):
         grant(root, f"uid:{n + 1}", "read", "k")
         revoke(root, f"uid:{n + 1}", "k")

@@ -10,7 +10,7 @@ from crdtsync.core.access.records import ACCESS as RULES
 from crdtsync.core.access.records import AGENTS, BUILT_IN, NO_RULE, AccessRecord, AgentRecord
 from crdtsync.core.access.requirements import Right
 from crdtsync.wire.patterns import check_pattern
-from tests.unit.core.rights import (
+from tests.fleet.rights import (
     ROOT,
     grant,
     machine,

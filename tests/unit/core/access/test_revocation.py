@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from crdtsync.wire.codec import pack
-from tests.unit.core.fleet import Refusal
-from tests.unit.core.rights import (
+from tests.fleet.agent import Refusal
+from tests.fleet.rights import (
     ROOT,
     STRANGER,
     begin,

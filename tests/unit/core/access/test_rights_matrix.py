@@ -16,8 +16,10 @@ from crdtsync.core.access.requirements import NEEDED
 from crdtsync.core.agents.connection import User
 from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import encode_token
-from tests.unit.core.fleet import SOMEBODY, Fleet, Machine, Refusal, Session
-from tests.unit.core.rights import STRANGER, grant, machine, pair, revoke, root
+from tests.fleet.agent import SOMEBODY, Agent, Refusal
+from tests.fleet.fleet import Fleet
+from tests.fleet.host import Host
+from tests.fleet.rights import STRANGER, grant, machine, pair, revoke, root
 
 __all__ = ["machine", "pair", "root"]  # the fixtures
 
@@ -89,7 +91,7 @@ def test_every_operation_has_its_row():
 
 
 @pytest.fixture
-def hidden(pair: Fleet, machine: Machine, root: Session) -> Session:
+def hidden(pair: Fleet, machine: Host, root: Agent) -> Agent:
     """The spaces, with something in them. Returns the host's session."""
     pair["b"].agent("there").set("warm", 1)
     pair.sync()
@@ -103,7 +105,7 @@ def hidden(pair: Fleet, machine: Machine, root: Session) -> Session:
     return root
 
 
-def people(machine: Machine, root: Session) -> Iterator[Session]:
+def people(machine: Host, root: Agent) -> Iterator[Agent]:
     """Everybody who may do nothing in these spaces: by the socket's group, by rules, by a key, with nothing at all."""
     grant(root, "uid:2001", "read", "open/**")
     yield machine.agent("group", user=GROUP_MEMBER)
@@ -117,7 +119,7 @@ def people(machine: Machine, root: Session) -> Iterator[Session]:
         yield machine.agent(name, key=key)
 
 
-def answered(session: Session, operation: str, args: Arguments) -> str:
+def answered(session: Agent, operation: str, args: Arguments) -> str:
     """All that an operation answers, with what it takes of time and numbers left out."""
     try:
         return str(session.ask(operation, **args))
@@ -125,7 +127,7 @@ def answered(session: Session, operation: str, args: Arguments) -> str:
         return str(sorted(refusal.fields.items()))
 
 
-def asked_alike(session: Session, operation: str, hidden: str, absent: str) -> Iterator[str]:
+def asked_alike(session: Agent, operation: str, hidden: str, absent: str) -> Iterator[str]:
     """The answers that differ."""
     row = TABLE[operation]
     for one, other in zip(row.forms(hidden), row.forms(absent), strict=True):

@@ -8,8 +8,9 @@ import pytest
 
 from crdtsync.core.access.records import ACCESS, BUILT_IN, NO_RULE, AccessRecord, rule_name
 from crdtsync.core.access.requirements import Right
-from tests.unit.core.fleet import Machine, Refusal, Session
-from tests.unit.core.rights import ROOT, STRANGER, begin, ended, grant, keyed, machine, pair, refused, revoke, root
+from tests.fleet.agent import Agent, Refusal
+from tests.fleet.host import Host
+from tests.fleet.rights import ROOT, STRANGER, begin, ended, grant, keyed, machine, pair, refused, revoke, root
 
 __all__ = ["machine", "pair", "root"]  # the fixtures
 
@@ -22,17 +23,17 @@ def unknown(call: Any, *args: Any, **named: Any) -> dict[str, Any]:
     return caught.value.fields
 
 
-def rules_of(session: Session, space: str) -> list[tuple[str, str, str]]:
+def rules_of(session: Agent, space: str) -> list[tuple[str, str, str]]:
     listed = session.ask("access_list", space=space)["rules"]
     return [(rule["who"], rule["pattern"], rule["right"]) for rule in listed]
 
 
-def cut(machine: Machine) -> None:
+def cut(machine: Host) -> None:
     for wire in list(machine.wires.values()):
         wire.close()
 
 
-def put(machine: Machine, space: str, who: str, record: AccessRecord) -> None:
+def put(machine: Host, space: str, who: str, record: AccessRecord) -> None:
     """Write a rule as another node may have written it."""
     machine.node.cluster.put(ACCESS, rule_name(space, who, "**"), record)
     machine.turn()

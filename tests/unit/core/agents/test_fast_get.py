@@ -11,7 +11,9 @@ from crdtsync.core.agents.connection import User
 from crdtsync.core.cluster.admission import Reach
 from crdtsync.core.interface import AgentFrame
 from crdtsync.wire.codec import pack
-from tests.unit.core.fleet import Machine, Session, fleet_of
+from tests.fleet.agent import Agent
+from tests.fleet.fleet import fleet_of
+from tests.fleet.host import Host
 
 PLAIN: tuple[dict[str, Any], ...] = (
     {"key": "plain"}, {"key": "plain/ü"}, {"key": "plain", "space": "default"}, {"key": "plain", "agent": "bob"},
@@ -24,9 +26,9 @@ OTHERS: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
-def filled(machine: Machine) -> Session:
+def filled(machine: Host) -> Agent:
     """An agent of a node that holds one key of each sort."""
-    agent = Session(machine, "ann", points=True)
+    agent = Agent(machine, "ann", points=True)
     for key in ("plain", "plain/ü", "gone", "two", "some"):
         agent.set(key, "value")
     agent.set("two", "another", seen="?")
@@ -38,7 +40,7 @@ def filled(machine: Machine) -> Session:
     return agent
 
 
-def both_ways(agent: Session, args: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+def both_ways(agent: Agent, args: dict[str, Any]) -> tuple[list[Any], list[Any]]:
     """The frames that one who has read nothing yet is answered with: by the long way, and by the short one."""
     node, found = agent.machine.node, []
     for is_short in (False, True):
@@ -86,9 +88,9 @@ def test_rights_bound_both_ways(pattern: str) -> None:
         filled(fleet["a"])
         fleet["a"].step(Reach(operators=(0,)))
         if pattern:
-            root = Session(fleet["a"], "root", user=User(0))
+            root = Agent(fleet["a"], "root", user=User(0))
             root.ask("access_grant", who="uid:4711", right="read", pattern=pattern)
-        stranger = Session(fleet["a"], "eve", user=User(4711, (), False), points=True)
+        stranger = Agent(fleet["a"], "eve", user=User(4711, (), False), points=True)
         for args in PLAIN:
             long, short = both_ways(stranger, args)
             assert short == long

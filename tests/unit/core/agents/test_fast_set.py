@@ -23,7 +23,9 @@ from crdtsync.wire.peer.changes import Changes
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.tokens import encode_token
 from tests.examples import examples
-from tests.unit.core.fleet import CODEC, START_MS, Fleet, Machine, fleet_of
+from tests.fleet.clock import START_MS
+from tests.fleet.fleet import CODEC, Fleet, fleet_of
+from tests.fleet.host import Host
 
 AGENTS = ("ann", "ben")
 PEER_CONN = 9
@@ -74,7 +76,7 @@ class Twin:
     """A machine on a copy of another one's files, or that one itself."""
 
     def __init__(self, fleet: Fleet, directory: str, *, is_short: bool) -> None:
-        self.machine = Machine(fleet, "a", fleet.directory / directory)
+        self.machine = Host(fleet, "a", fleet.directory / directory)
         node = self.machine.node
         node.desk.is_short = node.desk.watches.changes.is_short = is_short
         for replica in node.replicas.values():
@@ -134,7 +136,7 @@ class Story:
     """What happens to both twins."""
 
     def __init__(self, fleet: Fleet) -> None:
-        original = Machine(fleet, "a", fleet.directory / "long")
+        original = Host(fleet, "a", fleet.directory / "long")
         original.store.close()
         shutil.copytree(fleet.directory / "long", fleet.directory / "short")
         self.fleet = fleet

@@ -20,7 +20,9 @@ from crdtsync.core.interface import DiskSpace
 from crdtsync.core.storage.interface import DocumentSpan, DocumentTrim, OldChange, OldDead, OldRemoval
 from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack, unpack
-from tests.unit.core.fleet import Fleet, Machine, Session, fleet_of
+from tests.fleet.agent import Agent
+from tests.fleet.fleet import Fleet, fleet_of
+from tests.fleet.host import Host
 from tests.unit.daemon.counting import counters, counters_by_sum
 
 DAY_MS = 24 * 3600 * 1000
@@ -124,17 +126,17 @@ def fleet() -> Iterator[Fleet]:
         yield made
 
 
-def overwrite(ann: Session, times: int, key: str = "k") -> None:
+def overwrite(ann: Agent, times: int, key: str = "k") -> None:
     for n in range(times):
         ann.set(key, n)
 
 
-def floor_of_disk(machine: Machine) -> tuple[VersionVector, int, VersionVector]:
+def floor_of_disk(machine: Host) -> tuple[VersionVector, int, VersionVector]:
     row, *_ = machine.store.spaces()
     return row.floor, row.trimmed_position, row.history_floor
 
 
-def check(machine: Machine) -> dict[str, int]:
+def check(machine: Host) -> dict[str, int]:
     """Memory and disk agree, the counters are exact, and the log holds exactly what the floor does not cover."""
     replica = machine.replica
     assert floor_of_disk(machine) == (replica.floor, replica.trimmed_position, replica.past.floor)
@@ -218,7 +220,7 @@ def test_after_a_restart_all_is_as_before(fleet: Fleet) -> None:
     assert before == (
         a.replica.floor, a.replica.trimmed_position, a.replica.past.floor, a.replica.vector, a.replica.writer,
     )  # fmt: skip
-    again = Session(a, "agent", ann.client)
+    again = Agent(a, "agent", ann.client)
     again.number = 49  # long gone from the log
     assert again.do("set", key="k", value=pack("twice"), again=True)["token"]
     assert again.get("k") == 99, "a repeated write was done again"
@@ -349,7 +351,7 @@ def test_a_slow_watch_that_a_trim_overtakes_starts_over(fleet: Fleet) -> None:
 class Editor:
     """Somebody who writes one text, always at its end."""
 
-    def __init__(self, session: Session, key: str = "notes") -> None:
+    def __init__(self, session: Agent, key: str = "notes") -> None:
         self.session = session
         self.key = key
         self.doc: Doc[Text] = Doc(client_id=7)
@@ -450,7 +452,7 @@ def test_a_text_as_a_snapshot_in_transfer_needs_it(fleet: Fleet) -> None:
 # -- older cuts --------------------------------------------------------------------------------------------------------
 
 
-def cut(machine: Machine, vector: VersionVector) -> set[Dot]:
+def cut(machine: Host, vector: VersionVector) -> set[Dot]:
     """The dots that were alive in a cut, as the rows on disk tell it."""
     db = machine.store._db
     held = db.execute("SELECT key, writer, seq, n FROM entries UNION ALL SELECT key, writer, seq, n FROM history")
@@ -468,7 +470,7 @@ def cut(machine: Machine, vector: VersionVector) -> set[Dot]:
     return {dot for key, dot in dots if (key, dot) not in gone}
 
 
-def live(machine: Machine) -> set[Dot]:
+def live(machine: Host) -> set[Dot]:
     entries = machine.replica.entries
     return {entry.dot for key in entries.keys() for entry in entries.held(key)}  # noqa: SIM118
 

@@ -11,7 +11,8 @@ from crdtsync.core.cluster.admission import MEMBERS, Reach
 from crdtsync.core.cluster.invite_addresses import check_invite_address
 from crdtsync.core.cluster.membership import Member
 from crdtsync.errors import InvalidRequest, Refused
-from tests.unit.core.fleet import Fleet, Refusal, fleet_of
+from tests.fleet.agent import Refusal
+from tests.fleet.fleet import Fleet, fleet_of
 
 NO_ADDRESS = ["nonsense", "127.0.0.1", "foo.example:99999", "foo.example:0", "foo.example:", ":7420",
               "::1:7420", "[nonsense]:7420", "[::1", "a b:7420", "-.-..:1", "127.1:7420", "1:2:3",

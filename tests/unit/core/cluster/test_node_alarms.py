@@ -16,14 +16,16 @@ from crdtsync.core.peers.peer_state import Peer
 from crdtsync.wire.invites import Invite
 from crdtsync.wire.limits import CLUSTER_SPACE
 from crdtsync.wire.peer.joining import Admitted, Join, NotAdmitted, decode_join_message, proof_of, secret_key
-from tests.unit.core.fleet import Machine, Refusal, Session, fleet_of
+from tests.fleet.agent import Agent, Refusal
+from tests.fleet.fleet import fleet_of
+from tests.fleet.host import Host
 
 KEY = (("ab" * 32, b"certificate"),)
 SECRET = b"s" * 24
 
 
 @pytest.fixture
-def machine() -> Iterator[Machine]:
+def machine() -> Iterator[Host]:
     with fleet_of("a") as fleet:
         one = fleet["a"]
         one.step(Reach(KEY, ("192.0.2.1:7420",), "", operators=(0,)))
@@ -32,7 +34,7 @@ def machine() -> Iterator[Machine]:
         yield one
 
 
-def root(machine: Machine) -> Session:
+def root(machine: Host) -> Agent:
     return machine.agent("root", user=User(0, (0,), is_local=False))
 
 
@@ -40,14 +42,14 @@ def pin(name: str) -> str:
     return name.encode().hex().ljust(64, "0")
 
 
-def put_member(machine: Machine, name: str, node: str, *addresses: str) -> str:
+def put_member(machine: Host, name: str, node: str, *addresses: str) -> str:
     key = ((pin(node), node.encode()),)
     machine.node.cluster.put(MEMBERS, node, Member(node, name, key, addresses, time_ms=1))
     machine.turn()
     return node
 
 
-def messages(machine: Machine) -> dict[str, str]:
+def messages(machine: Host) -> dict[str, str]:
     return {alarm.code: alarm.message for alarm in machine.node.alarms.raised()}
 
 
@@ -55,7 +57,7 @@ def messages(machine: Machine) -> dict[str, str]:
 
 
 def ask(
-    machine: Machine, name: str, key: str, invite: bytes = b"i" * 12, certificate: bytes = b""
+    machine: Host, name: str, key: str, invite: bytes = b"i" * 12, certificate: bytes = b""
 ) -> Admitted | NotAdmitted:
     """A node asks to join by one and the same invite."""
     node, conn = machine.node, 77
@@ -73,7 +75,7 @@ def ask(
     return answer
 
 
-def test_a_taken_name_is_refused_and_costs_no_use_of_the_invite(machine: Machine):
+def test_a_taken_name_is_refused_and_costs_no_use_of_the_invite(machine: Host):
     machine.node.fleet.invitations.give(b"i" * 12, secret_key(SECRET), 60_000, 1, machine.node.now_ms)
     answer = ask(machine, "a", "one")
     assert isinstance(answer, NotAdmitted)
@@ -83,7 +85,7 @@ def test_a_taken_name_is_refused_and_costs_no_use_of_the_invite(machine: Machine
     assert isinstance(ask(machine, "b", "one"), Admitted)  # its answer was lost
 
 
-def test_idle_strangers_keep_nobody_from_joining(machine: Machine):
+def test_idle_strangers_keep_nobody_from_joining(machine: Host):
     machine.node.fleet.invitations.give(b"i" * 12, secret_key(SECRET), 60_000, 1, machine.node.now_ms)
     for conn in range(1000, 1000 + 2 * JOINING_CONNECTIONS_MAX):
         machine.node.fleet.join_opened(conn)
@@ -92,13 +94,13 @@ def test_idle_strangers_keep_nobody_from_joining(machine: Machine):
     assert isinstance(ask(machine, "b", "one"), Admitted)
 
 
-def test_only_who_has_an_invite_learns_which_names_are_taken(machine: Machine):
+def test_only_who_has_an_invite_learns_which_names_are_taken(machine: Host):
     answer = ask(machine, "a", "one")
     assert isinstance(answer, NotAdmitted)
     assert answer.code == "invite_unknown"
 
 
-def test_a_name_that_two_came_to_have_is_an_alarm_until_one_is_gone(machine: Machine):
+def test_a_name_that_two_came_to_have_is_an_alarm_until_one_is_gone(machine: Host):
     other = put_member(machine, "a", "0123456789abcdef")
     assert "0123456789ab is called a too" in messages(machine)["same_name"]
     machine.node.cluster.put(REMOVED, other, Removed(other, "a", ((pin(other), b"x"),), 1, "a"))
@@ -109,12 +111,12 @@ def test_a_name_that_two_came_to_have_is_an_alarm_until_one_is_gone(machine: Mac
 # -- addresses ---------------------------------------------------------------------------------------------------------
 
 
-def last_error(machine: Machine, node: str) -> tuple[str, str]:
+def last_error(machine: Host, node: str) -> tuple[str, str]:
     peer = next(peer for peer in root(machine).ask("status")["peers"] if peer["id"] == node)
     return peer["state"], peer["last_error"]
 
 
-def test_the_status_says_who_answers_at_the_address_of_another(machine: Machine):
+def test_the_status_says_who_answers_at_the_address_of_another(machine: Host):
     node = put_member(machine, "b", "b" * 16, "192.0.2.1:7420", "192.0.2.9:7420")
     put_member(machine, "c", "c" * 16)
     machine.step(Misled(node, "192.0.2.9:7420", "c" * 16))
@@ -131,7 +133,7 @@ def test_the_status_says_who_answers_at_the_address_of_another(machine: Machine)
 # -- joining by the settings -------------------------------------------------------------------------------------------
 
 
-def test_why_a_node_has_not_joined_is_an_alarm_with_the_latest_reason(machine: Machine):
+def test_why_a_node_has_not_joined_is_an_alarm_with_the_latest_reason(machine: Host):
     machine.step(HostAlarm(NOT_JOINED, "nobody answers"))
     assert messages(machine)["not_joined"].endswith("nobody answers")
     machine.step(HostAlarm(NOT_JOINED, "the invite has expired"))
@@ -146,7 +148,7 @@ def test_why_a_node_has_not_joined_is_an_alarm_with_the_latest_reason(machine: M
 # -- removal -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_removed_node_says_so_when_it_is_asked_for_an_invite(machine: Machine):
+def test_a_removed_node_says_so_when_it_is_asked_for_an_invite(machine: Host):
     me = machine.node.identity.node
     machine.node.cluster.put(REMOVED, me, Removed(me, "a", KEY, 1_750_000_000_000, "host-b"))
     machine.turn()
@@ -158,7 +160,7 @@ def test_a_removed_node_says_so_when_it_is_asked_for_an_invite(machine: Machine)
         assert "move its data directory away" in said
 
 
-def test_a_node_that_was_away_believes_a_member_that_says_so(machine: Machine):
+def test_a_node_that_was_away_believes_a_member_that_says_so(machine: Host):
     node = put_member(machine, "b", "b" * 16, "192.0.2.9:7420")
     machine.step(DialState("wss://192.0.2.9:7420", "removed", "a was removed from this cluster by b"))
     assert last_error(machine, node) == ("refused", "a was removed from this cluster by b")
@@ -208,7 +210,7 @@ def test_a_clock_that_was_never_compared_is_not_said_to_be_right():
 # -- certificates ------------------------------------------------------------------------------------------------------
 
 
-def test_the_alarm_of_a_certificate_says_when_and_later_that_it_is_over(machine: Machine):
+def test_the_alarm_of_a_certificate_says_when_and_later_that_it_is_over(machine: Host):
     expires_ms = machine.node.now_ms + 10_000
     machine.step(Reach(KEY, (), "", expires_ms=expires_ms, operators=(0,)))
     first = messages(machine)["certificate_expires"]
@@ -219,7 +221,7 @@ def test_the_alarm_of_a_certificate_says_when_and_later_that_it_is_over(machine:
     assert messages(machine) == {}
 
 
-def test_who_joins_again_by_its_key_is_known_by_its_new_certificate(machine: Machine):
+def test_who_joins_again_by_its_key_is_known_by_its_new_certificate(machine: Host):
     machine.node.fleet.invitations.give(b"i" * 12, secret_key(SECRET), 60_000, 2, machine.node.now_ms)
     ask(machine, "b", "one")
     ask(machine, "b", "one", certificate=b"renewed")
@@ -227,7 +229,7 @@ def test_who_joins_again_by_its_key_is_known_by_its_new_certificate(machine: Mac
     assert other.keys == ((pin("one"), b"renewed"),)
 
 
-def test_a_new_key_is_used_before_all_know_it_only_if_time_runs_out(machine: Machine):
+def test_a_new_key_is_used_before_all_know_it_only_if_time_runs_out(machine: Host):
     fleet = machine.node.fleet
     me = machine.node.identity.node
     peers = machine.node.sync.peers

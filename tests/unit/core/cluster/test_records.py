@@ -11,7 +11,9 @@ from crdtsync.core.cluster.records import RecordType
 from crdtsync.core.interface import DiskSpace
 from crdtsync.errors import NoSpace
 from crdtsync.wire.limits import CLUSTER_SPACE
-from tests.unit.core.fleet import Fleet, Machine, Refusal, fleet_of
+from tests.fleet.agent import Refusal
+from tests.fleet.fleet import Fleet, fleet_of
+from tests.fleet.host import Host
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,12 @@ def fleet() -> Iterator[Fleet]:
         yield found
 
 
-def put(machine: Machine, name: str, colour: str) -> None:
+def put(machine: Host, name: str, colour: str) -> None:
     machine.node.cluster.put(LIGHTS, name, Light(colour, (machine.name,)))
     machine.turn()
 
 
-def get(machine: Machine, name: str) -> Light | None:
+def get(machine: Host, name: str) -> Light | None:
     return machine.node.cluster.get(LIGHTS, name)
 
 

@@ -13,7 +13,10 @@ from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.changes import Changes, Want
 from crdtsync.wire.peer.hello import Hello
-from tests.unit.core.fleet import Fleet, Machine, Refusal, Stranger, fleet_of
+from tests.fleet.agent import Refusal
+from tests.fleet.fleet import Fleet, fleet_of
+from tests.fleet.host import Host
+from tests.fleet.stranger import Stranger
 
 
 @pytest.fixture
@@ -22,15 +25,15 @@ def fleet() -> Iterator[Fleet]:
         yield found
 
 
-def make(machine: Machine, name: str = "team", **args: Any) -> Any:
+def make(machine: Host, name: str = "team", **args: Any) -> Any:
     return machine.agent("maker").ask("space_create", name=name, **args)
 
 
-def drop(machine: Machine, name: str = "team") -> Any:
+def drop(machine: Host, name: str = "team") -> Any:
     return machine.agent("dropper").ask("space_drop", name=name)
 
 
-def names(machine: Machine) -> list[str]:
+def names(machine: Host) -> list[str]:
     """The spaces that the status of a node shows."""
     return [space["name"] for space in machine.agent().ask("status")["spaces"]]
 
@@ -40,7 +43,7 @@ def part(fleet: Fleet, *ends: str) -> None:
         wire.close()
 
 
-def read(machine: Machine, key: str, space: str = "team") -> Any:
+def read(machine: Host, key: str, space: str = "team") -> Any:
     return machine.agent().get(key, space=space)
 
 
@@ -355,7 +358,7 @@ def test_what_cannot_be_dropped(fleet, name, code):
 # -- archives --------------------------------------------------------------------------------------------------------
 
 
-def rows_of(machine: Machine, space: int) -> int:
+def rows_of(machine: Host, space: int) -> int:
     tables = ("changes", "entries", "history", "removals", "heads", "origins", "own_writers", "change_hashes")
     count = "SELECT COUNT(*) FROM {} WHERE space = ?"
     return sum(machine.store._db.execute(count.format(table), (space,)).fetchone()[0] for table in tables)
@@ -531,7 +534,7 @@ def test_a_turn_looks_only_at_spaces_that_have_something_to_do(fleet, monkeypatc
 MARKER = b"marker-of-the-secret-space"
 
 
-def disk_of(machine: Machine) -> bytes:
+def disk_of(machine: Host) -> bytes:
     files = [path for path in machine.directory.rglob("*") if path.is_file()]
     return b"".join(path.read_bytes() for path in files)
 
@@ -543,14 +546,14 @@ def test_not_one_byte_of_it_reaches_another_node_by_any_path(monkeypatch):
     monkeypatch.setattr(snapshot_server, "MISSING_CHANGES_MIN", 3)
     with fleet_of("a", "b", "c", linked=True) as fleet:
         heard: dict[str, list[bytes]] = {"b": [], "c": []}
-        deliver = Machine.step
+        deliver = Host.step
 
-        def listen(machine: Machine, event: Any) -> None:
+        def listen(machine: Host, event: Any) -> None:
             if hasattr(event, "data") and machine.name in heard:
                 heard[machine.name].append(event.data)
             deliver(machine, event)
 
-        monkeypatch.setattr(Machine, "step", listen)
+        monkeypatch.setattr(Host, "step", listen)
         make(fleet["a"], nodes=["a", "b"])
         fleet.sync()
         text = MARKER.decode()

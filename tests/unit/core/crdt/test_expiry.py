@@ -13,25 +13,29 @@ from crdtsync.core.crdt.entries import Entries, Entry
 from crdtsync.errors import NoSpace
 from crdtsync.wire.change import Change, Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
-from tests.unit.core.fleet import CODEC, START_MS, Fleet, Machine, Session, Stranger
+from tests.fleet.agent import Agent
+from tests.fleet.clock import START_MS
+from tests.fleet.fleet import CODEC, Fleet
+from tests.fleet.host import Host
+from tests.fleet.stranger import Stranger
 from tests.unit.core.watch.test_change_watch import brief, settle, watch
 
 TAKEOVER_S = EXPIRY_TAKEOVER_MS / 1000
 
 
-def deletions(machine: Machine) -> list[Change]:
+def deletions(machine: Host) -> list[Change]:
     """The changes in a node's log that delete what has expired."""
     rows = machine.store.log(machine.replica.id, 0, 1 << 30, 1 << 20)
     changes = [machine.replica.codec.decode(row.body) for row in rows]
     return [change for change in changes if any((op.attrs or {}).get("expired") for op in change.ops)]
 
 
-def rows(machine: Machine) -> int:
+def rows(machine: Host) -> int:
     """How many entries the database holds."""
     return len(list(machine.store.entries(machine.replica.id)))
 
 
-def count(session: Session) -> tuple[int, int, int]:
+def count(session: Agent) -> tuple[int, int, int]:
     """Keys, entries and siblings as the status tells them."""
     (space,) = session.ask("status")["spaces"]
     return space["keys"], space["entries"], space["siblings"]
@@ -44,7 +48,7 @@ def part(fleet: Fleet, name: str) -> None:
     fleet.sync()
 
 
-def told(watchers: list[Session]) -> list[list[tuple[Any, ...]]]:
+def told(watchers: list[Agent]) -> list[list[tuple[Any, ...]]]:
     return [brief(watcher.told()) for watcher in watchers]
 
 

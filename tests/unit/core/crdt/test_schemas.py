@@ -15,7 +15,7 @@ from crdtsync.errors import InvalidRequest, KindMismatch, QuotaExceeded, RanksLo
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.tokens import encode_dot
-from tests.unit.core.sites import Site, sites
+from tests.fleet.replicas import Site, sites
 
 
 def declare(site: Site, pattern: str, policy: str | None, **more: Any) -> dict[str, Any]:

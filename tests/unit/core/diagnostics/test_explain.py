@@ -23,11 +23,15 @@ from crdtsync.core.peers.peer_state import Peer
 from crdtsync.wire.change import Dep
 from crdtsync.wire.peer.changes import Ack, Changes, SpaceAck
 from crdtsync.wire.peer.probes import PROBES, Probed
-from tests.unit.core.fleet import START_MS, Fleet, Machine, Refusal, Stranger
+from tests.fleet.agent import Refusal
+from tests.fleet.clock import START_MS
+from tests.fleet.fleet import Fleet
+from tests.fleet.host import Host
+from tests.fleet.stranger import Stranger
 from tests.unit.core.sync.test_sync import chain, change_of
 
 
-def explained(machine: Machine, key: str = "k", **args: Any) -> dict[str, Any]:
+def explained(machine: Host, key: str = "k", **args: Any) -> dict[str, Any]:
     session = machine.agent("asker")
     request = session.send("explain", key=key, **args)
     machine.turn()
@@ -37,11 +41,11 @@ def explained(machine: Machine, key: str = "k", **args: Any) -> dict[str, Any]:
     return found
 
 
-def codes(machine: Machine, key: str = "k", **args: Any) -> list[str]:
+def codes(machine: Host, key: str = "k", **args: Any) -> list[str]:
     return [reason["code"] for reason in explained(machine, key, **args)["reasons"]]
 
 
-def reason(machine: Machine, code: str, key: str = "k") -> dict[str, Any]:
+def reason(machine: Host, code: str, key: str = "k") -> dict[str, Any]:
     (found,) = [one for one in explained(machine, key)["reasons"] if one["code"] == code]
     return dict(found)
 

@@ -9,7 +9,9 @@ import pytest
 
 from crdtsync.core.diagnostics.remote_lag import FAR_WAIT_S
 from crdtsync.core.interface import DiskSpace
-from tests.unit.core.fleet import Fleet, Machine, Session, fleet_of
+from tests.fleet.agent import Agent
+from tests.fleet.fleet import Fleet, fleet_of
+from tests.fleet.host import Host
 
 
 @pytest.fixture
@@ -24,7 +26,7 @@ def line() -> Iterator[Fleet]:
         yield fleet
 
 
-def answer(session: Session, operation: str, **args: Any) -> Any:
+def answer(session: Agent, operation: str, **args: Any) -> Any:
     """What a request is answered once others have spoken."""
     request = session.send(operation, **args)
     waited_s = 0.0
@@ -34,7 +36,7 @@ def answer(session: Session, operation: str, **args: Any) -> Any:
     return session.result(request)
 
 
-def far_peer(machine: Machine, **args: Any) -> dict[str, Any]:
+def far_peer(machine: Host, **args: Any) -> dict[str, Any]:
     peers = answer(machine.agent("asker"), "status", **args)["peers"]
     (found,) = [peer for peer in peers if peer["name"] == "c"]
     return dict(found)

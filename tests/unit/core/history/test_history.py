@@ -13,8 +13,9 @@ from crdtsync.core.reads.sliced import LongReads
 from crdtsync.errors import NoSpace
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
-from tests.unit.core.fleet import Refusal, fleet_of
-from tests.unit.core.texts import Editor
+from tests.fleet.agent import Refusal
+from tests.fleet.editor import Editor
+from tests.fleet.fleet import fleet_of
 
 
 def history(session: Any, key: str = "k", **args: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from crdtsync.core.kinds.counter import INCREMENT_MAX, TOTAL_MAX, Tally
 from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge, VersionMismatch
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
-from tests.unit.core.sites import Site, sites
+from tests.fleet.replicas import Site, sites
 
 
 def counted(site: Site) -> int:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from crdtsync.errors import KindMismatch
 from tests.examples import examples
-from tests.unit.core.sites import Site, shuffled, sites
+from tests.fleet.replicas import Site, shuffled, sites
 
 NAMES = ("a", "b", "c")
 ELEMENTS = ["x", 1, {"b": 1, "a": [None]}, "y" * 300]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.core.sites import sites
+from tests.fleet.replicas import sites
 
 
 def test_a_session_that_saw_everything_appends_thousands_and_still_knows_them():

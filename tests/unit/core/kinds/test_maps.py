@@ -9,7 +9,7 @@ from crdtsync.errors import InvalidRequest, InvalidValue, KindMismatch, TooLarge
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX
-from tests.unit.core.sites import sites
+from tests.fleet.replicas import sites
 
 
 def test_a_merge_writes_its_fields_and_leaves_the_others():

@@ -10,7 +10,7 @@ from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge, TooManySibli
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX
-from tests.unit.core.sites import Site, sites
+from tests.fleet.replicas import Site, sites
 
 
 def conflict_of_registers() -> tuple[Site, Site]:

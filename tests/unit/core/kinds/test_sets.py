@@ -11,7 +11,7 @@ from crdtsync.core.kinds.sets import NAMED_BYTES_MAX, element_of, identity_of
 from crdtsync.errors import InvalidRequest, InvalidValue, KindMismatch, TooLarge, VersionMismatch
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
-from tests.unit.core.sites import sites
+from tests.fleet.replicas import sites
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
 SCALARS = st.none() | st.booleans() | NUMBERS | st.text() | st.binary()

@@ -12,7 +12,7 @@ from crdtsync.core.reads import operations
 from crdtsync.core.text.document import Document
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.codec import pack, unpack
-from tests.unit.core.fleet import Refusal
+from tests.fleet.agent import Refusal
 
 
 def test_absent(node):

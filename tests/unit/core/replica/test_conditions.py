@@ -8,7 +8,7 @@ import pytest
 from pycrdt import Doc, Text
 
 from crdtsync.wire.codec import pack, unpack
-from tests.unit.core.fleet import Refusal
+from tests.fleet.agent import Refusal
 
 
 def text_update(content):

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from crdtsync.core.text.lineage import document_of
 from crdtsync.wire.change import Kind
 from tests.examples import examples
+from tests.fleet.fleet import fleet_of
 from tests.simulator.healing import entries_of
 from tests.simulator.kinds import KEYS
 from tests.simulator.player import Player
 from tests.simulator.world import World
-from tests.unit.core.fleet import fleet_of
 
 
 def texts_of(replica):

@@ -35,7 +35,8 @@ from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 from crdtsync.wire.peer.snapshot import compressed, decode_part, encode_entries
 from tests.examples import examples
-from tests.unit.core.fleet import CODEC, START_MS
+from tests.fleet.clock import START_MS
+from tests.fleet.fleet import CODEC
 
 KEYS = ("a", "b", "c")
 NODES = 3

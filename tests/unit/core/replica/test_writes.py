@@ -6,8 +6,8 @@ import pytest
 
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX, VALUE_BYTES_MAX
-from tests.unit.core.fleet import Refusal
-from tests.unit.core.transcripts import play
+from tests.fleet.agent import Refusal
+from tests.fleet.transcript import play
 
 SCENARIOS = {
     "a blind write replaces the winner, as a plain SET would, and says what it was": """
@@ -434,9 +434,9 @@ def test_a_retry_after_a_restart_is_not_a_second_write(node):
     first = agent.append("l", 1)
     client = agent.client
     node.restart()
-    from tests.unit.core.fleet import Session
+    from tests.fleet.agent import Agent
 
-    later = Session(node, "agent", client)
+    later = Agent(node, "agent", client)
     again = later.ask("append", key="l", value=pack(1), n=1, again=True)
     assert again["token"] == first["token"]
     assert later.get("l") == [1]

@@ -7,8 +7,8 @@ import pytest
 from crdtsync.core.resolvers import conflict_queue, registry
 from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack
-from tests.unit.core.fleet import Refusal
-from tests.unit.core.resolving import TAKEOVER_S, Resolving, conflict, settle, values_of
+from tests.fleet.agent import Refusal
+from tests.fleet.resolver import TAKEOVER_S, Resolving, conflict, settle, values_of
 
 
 def test_a_conflict_is_asked_with_all_that_is_known_of_it(node):

@@ -11,12 +11,14 @@ import pytest
 from crdtsync.core.resolvers import backoff, conflict_queue
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.peer.resolvers import RESOLVERS, Resolvers
-from tests.unit.core.fleet import Fleet, Machine, Stranger, fleet_of
-from tests.unit.core.resolving import TAKEOVER_S, Resolving, conflict, in_order, values_of
+from tests.fleet.fleet import Fleet, fleet_of
+from tests.fleet.host import Host
+from tests.fleet.resolver import TAKEOVER_S, Resolving, conflict, in_order, values_of
+from tests.fleet.stranger import Stranger
 
 
 @pytest.fixture
-def three() -> Iterator[tuple[Fleet, list[Machine]]]:
+def three() -> Iterator[tuple[Fleet, list[Host]]]:
     """Three connected machines by node id, and their fleet."""
     with fleet_of("a", "b", "c", linked=True) as fleet:
         yield fleet, in_order(fleet)
@@ -139,7 +141,7 @@ def test_two_sides_ask_one_each_and_their_answers_are_a_conflict_that_is_asked_o
 # -- sides that meet ---------------------------------------------------------------------------------------------------
 
 
-def cut_off(machine: Machine) -> None:
+def cut_off(machine: Host) -> None:
     for wire in list(machine.wires.values()):
         wire.close()
 

@@ -11,11 +11,12 @@ from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.sync.divergence_check import QUIET_S, REPAIR_WAIT_S
 from crdtsync.core.text.lineage import by_document
 from crdtsync.wire.change import Kind
-from tests.unit.core.fleet import Fleet, Machine
-from tests.unit.core.snapshots import events, trim
+from tests.fleet.fleet import Fleet
+from tests.fleet.host import Host
+from tests.fleet.snapshots import events, trim
 
 
-def lose(machine: Machine, key: str) -> None:
+def lose(machine: Host, key: str) -> None:
     """The fault: the values of a key go from memory and disk, and no change says so."""
     replica = machine.replica
     gone = replica.entries.remove(key, tuple(entry.dot for entry in replica.entries.held(key)))
@@ -115,14 +116,14 @@ def test_both_have_lost_something(pair: Fleet) -> None:
     assert len(digests(pair)) == 1
 
 
-def text_of(machine: Machine, key: str) -> str:
+def text_of(machine: Host, key: str) -> str:
     answer = machine.agent().ask("text_read", key=key)
     doc: Doc[Text] = Doc()
     doc.apply_update(answer["update"])
     return str(doc.get("text", type=Text))
 
 
-def edit(machine: Machine, key: str, text: str) -> None:
+def edit(machine: Host, key: str, text: str) -> None:
     doc: Doc[Text] = Doc()
     doc.get("text", type=Text).insert(0, text)
     machine.agent("ann").do("text_apply", key=key, document=None, update=doc.get_update())
@@ -219,7 +220,7 @@ def test_a_space_that_is_never_quiet_keeps_no_other_from_being_compared(pair: Fl
     assert comparer._take_due(2.0 + QUIET_S) == ["busy"]
 
 
-def continued(machine: Machine, key: str, text: str, client: int = 7, root_name: str = "text") -> None:
+def continued(machine: Host, key: str, text: str, client: int = 7, root_name: str = "text") -> None:
     """An edit on top of what there is, under the name of that client of Yjs."""
     answer = machine.agent().ask("text_read", key=key)
     doc: Doc[Text] = Doc(client_id=client)
@@ -283,7 +284,7 @@ def test_torn_texts_with_formats_become_a_conflict(pair: Fleet) -> None:
         assert sorted(found) == ["bold by a", "bold by b"]
 
 
-def held(machine: Machine) -> list[Entry]:
+def held(machine: Host) -> list[Entry]:
     return machine.replica.entries.held("notes")
 
 

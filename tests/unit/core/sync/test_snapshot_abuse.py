@@ -16,8 +16,9 @@ from crdtsync.wire.peer.changes import Stop, Want
 from crdtsync.wire.peer.messages import decode_message
 from crdtsync.wire.peer.snapshot import decode_part, part_hash
 from crdtsync.wire.peer.transfer import SNAPSHOTS, Offer, Part, Take
-from tests.unit.core.fleet import CODEC, Stranger, fleet_of
-from tests.unit.core.snapshots import agree, begun, fill, state, trim
+from tests.fleet.fleet import CODEC, fleet_of
+from tests.fleet.snapshots import agree, begun, fill, state, trim
+from tests.fleet.stranger import Stranger
 from tests.unit.core.sync.test_sync import chain, change_of
 
 # -- given away --------------------------------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from crdtsync.core.text.lineage import document_of
 from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.snapshot import part_hash
 from crdtsync.wire.peer.transfer import Offer, Part, Take
-from tests.unit.core.fleet import CODEC, Stranger
-from tests.unit.core.snapshots import agree, events, fill, trim
+from tests.fleet.fleet import CODEC
+from tests.fleet.snapshots import agree, events, fill, trim
+from tests.fleet.stranger import Stranger
 from tests.unit.core.sync.test_snapshot_abuse import give, giver_of, rewritten
 from tests.unit.core.sync.test_sync import change_of
 

@@ -18,8 +18,9 @@ from crdtsync.errors import CrdtSyncError, NoSpace
 from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.messages import decode_message
 from crdtsync.wire.peer.transfer import Offer, Part
-from tests.unit.core.fleet import Stranger, fleet_of
-from tests.unit.core.snapshots import agree, begun, events, fill, trim
+from tests.fleet.fleet import fleet_of
+from tests.fleet.snapshots import agree, begun, events, fill, trim
+from tests.fleet.stranger import Stranger
 
 # -- who takes one -----------------------------------------------------------------------------------------------------
 

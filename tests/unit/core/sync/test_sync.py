@@ -23,7 +23,9 @@ from crdtsync.wire.peer.changes import Ack, Changes, SpaceAck, Stop, Want
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.meshing import Links
 from crdtsync.wire.peer.messages import decode_message
-from tests.unit.core.fleet import CODEC, START_MS, Stranger, fleet_of
+from tests.fleet.clock import START_MS
+from tests.fleet.fleet import CODEC, fleet_of
+from tests.fleet.stranger import Stranger
 
 
 def change_of(writer, seq, deps=(), prev_hash=bytes(16), value=b"\x01", key="k", codec=CODEC, hlc=START_MS << 16):

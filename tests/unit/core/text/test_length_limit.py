@@ -9,9 +9,11 @@ from crdtsync.core.watch import event_size, events
 from crdtsync.errors import TooLarge
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import TEXT_BYTES_MAX
-from tests.unit.core.fleet import Fleet, Machine, Refusal
+from tests.fleet.agent import Refusal
+from tests.fleet.editor import Editor, texts_of
+from tests.fleet.fleet import Fleet
+from tests.fleet.host import Host
 from tests.unit.core.text.test_texts import heal
-from tests.unit.core.texts import Editor, texts_of
 from tests.unit.core.watch.test_change_watch import watch
 from tests.unit.core.watch.test_state_watch import Copy, settle
 
@@ -24,7 +26,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crdtsync.core.text.length_limit.TEXT_BYTES_MAX", 1000)
 
 
-def grow(machine: Machine, monkeypatch: pytest.MonkeyPatch, parts: int) -> None:
+def grow(machine: Host, monkeypatch: pytest.MonkeyPatch, parts: int) -> None:
     """Type so many parts, as could be done before there was a bound."""
     with monkeypatch.context() as patched:
         patched.setattr("crdtsync.core.text.length_limit.TEXT_BYTES_MAX", 1 << 40)
@@ -37,7 +39,7 @@ def grow(machine: Machine, monkeypatch: pytest.MonkeyPatch, parts: int) -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_an_edit_that_makes_a_text_too_long_is_refused(node: Machine) -> None:
+def test_an_edit_that_makes_a_text_too_long_is_refused(node: Host) -> None:
     editor = Editor(node)
     editor.append("é" * 500)
     with pytest.raises(Refusal, match=r"the text 't' would have 1,001 bytes of UTF-8; at most 1,000") as refused:
@@ -50,14 +52,14 @@ def test_an_edit_that_makes_a_text_too_long_is_refused(node: Machine) -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_a_new_text_has_the_same_bound(node: Machine) -> None:
+def test_a_new_text_has_the_same_bound(node: Host) -> None:
     with pytest.raises(Refusal, match="would have 1,001 bytes"):
         Editor(node).append("x" * 1001)
     assert texts_of(node) == []
 
 
 @pytest.mark.usefixtures("short")
-def test_so_have_all_edits_of_a_batch_together(node: Machine) -> None:
+def test_so_have_all_edits_of_a_batch_together(node: Host) -> None:
     first, second, third = fresh_updates("x" * 1200, b"seed", 400)
     ann = node.agent("ann")
 
@@ -97,7 +99,7 @@ def test_edits_of_two_hosts_may_add_up_to_more_and_can_be_shortened(pair: Fleet)
     assert texts_of(pair["a"]) == ["longeer" + text[300:]]
 
 
-def test_the_longest_text_can_be_told_and_compacted(node: Machine) -> None:
+def test_the_longest_text_can_be_told_and_compacted(node: Host) -> None:
     copy, editor = Copy(node), Editor(node)
     while (left := TEXT_BYTES_MAX - len(editor.replica.content)) > 0:
         editor.append("x" * min(left, PART_CHARS))
@@ -113,9 +115,7 @@ def test_the_longest_text_can_be_told_and_compacted(node: Machine) -> None:
 # -- texts beyond it -------------------------------------------------------------------------------------------------
 
 
-def test_a_text_too_long_for_a_frame_breaks_no_mirror_and_no_watch(
-    node: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_too_long_for_a_frame_breaks_no_mirror_and_no_watch(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     ann = node.agent("ann")
     ann.set("small", 1)
     copy, watcher = Copy(node), watch(node)
@@ -142,7 +142,7 @@ def test_a_text_too_long_for_a_frame_breaks_no_mirror_and_no_watch(
     assert copy.state["t"] == "short"
 
 
-def test_one_that_fits_into_a_reply_stays_readable(node: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_fits_into_a_reply_stays_readable(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside the values that it has as siblings, in a mirror and a watch it does not."""
     grow(node, monkeypatch, 10)
     assert len(unpack(node.agent("ann").ask("get", key="t")["value"])) == 10 * PART_CHARS

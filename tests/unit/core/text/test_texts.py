@@ -19,18 +19,22 @@ from crdtsync.core.text.yjs_library import fresh_updates
 from crdtsync.wire.change import NO_HASH, Change, Kind, Op, value_hash
 from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import decode_dot
-from tests.unit.core.fleet import CODEC, START_MS, Fleet, Machine, Refusal, Stranger, fleet_of
-from tests.unit.core.texts import Editor, texts_of
+from tests.fleet.agent import Refusal
+from tests.fleet.clock import START_MS
+from tests.fleet.editor import Editor, texts_of
+from tests.fleet.fleet import CODEC, Fleet, fleet_of
+from tests.fleet.host import Host
+from tests.fleet.stranger import Stranger
 
 SHORT_LOG = Caps(log_bytes_max=1, log_age_ms_max=10_000, history_bytes_max=1, history_age_ms_max=10_000)
 
 
-def stored(machine: Machine, document: str | Dot) -> bool:
+def stored(machine: Host, document: str | Dot) -> bool:
     dot = decode_dot(document) if isinstance(document, str) else document
     return machine.store.document_exists(1, dot)
 
 
-def document_bytes(machine: Machine) -> int:
+def document_bytes(machine: Host) -> int:
     """What the status says, which must be what is there."""
     rows = machine.store._db.execute(
         "SELECT (SELECT IFNULL(SUM(LENGTH(update_v1)), 0) FROM document_updates) "
@@ -142,7 +146,7 @@ def test_a_document_is_kept_from_its_deletion_on_not_from_its_last_edit(caps_fle
     assert not stored(machine, document)
 
 
-def test_a_document_is_not_dropped_by_the_commit_that_deletes_it(node: Machine) -> None:
+def test_a_document_is_not_dropped_by_the_commit_that_deletes_it(node: Host) -> None:
     document = decode_dot(Editor(node).append("old")["document"])
     node.agent().write("delete", key="t")
     assert not node.replica.documents.is_named(document)
@@ -157,7 +161,7 @@ def test_a_document_is_not_dropped_by_the_commit_that_deletes_it(node: Machine) 
 
 @pytest.fixture
 def caps_fleet() -> Iterator[Fleet]:
-    """Machine a, whose log reaches back 10 seconds."""
+    """Host a, whose log reaches back 10 seconds."""
     with fleet_of("a", caps=SHORT_LOG._replace(log_bytes_max=1 << 30)) as fleet:
         yield fleet
 
@@ -180,7 +184,7 @@ def duo() -> Iterator[Fleet]:
         yield fleet
 
 
-def merge(machine: Machine, **args: Any) -> Any:
+def merge(machine: Host, **args: Any) -> Any:
     return machine.agent("merger").do("resolve", key="t", merge=True, **args)
 
 
@@ -272,7 +276,7 @@ def test_merging_again_changes_nothing(duo: Fleet) -> None:
 # -- compaction ----------------------------------------------------------------------------------------------------
 
 
-def test_compacting_keeps_the_text_and_not_the_size(node: Machine) -> None:
+def test_compacting_keeps_the_text_and_not_the_size(node: Host) -> None:
     editor = Editor(node)
     editor.append("the text, añ😀")
     bloat(editor)
@@ -285,7 +289,7 @@ def test_compacting_keeps_the_text_and_not_the_size(node: Machine) -> None:
     assert texts_of(node) == ["the text, añ😀"]
 
 
-def test_a_compact_text_stays_as_it_is(node: Machine) -> None:
+def test_a_compact_text_stays_as_it_is(node: Host) -> None:
     editor = Editor(node)
     document = editor.append("short")["document"]
     done = editor.compact()
@@ -293,7 +297,7 @@ def test_a_compact_text_stays_as_it_is(node: Machine) -> None:
     assert done["bytes_before"] == done["bytes_after"]
 
 
-def test_a_long_text_is_compacted_in_parts(node: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_text_is_compacted_in_parts(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crdtsync.core.text.join.CHUNK_CHARS_MAX", 10)
     editor = Editor(node)
     editor.append("0123456789" * 20)
@@ -304,7 +308,7 @@ def test_a_long_text_is_compacted_in_parts(node: Machine, monkeypatch: pytest.Mo
     assert len(node.replica.entries.held("t")) == 2
 
 
-def test_a_text_with_formats_is_not_compacted(node: Machine) -> None:
+def test_a_text_with_formats_is_not_compacted(node: Host) -> None:
     session = node.agent()
     doc: Doc[Text] = Doc()
     doc.get("text", type=Text).insert(0, "bold", {"bold": True})
@@ -313,12 +317,12 @@ def test_a_text_with_formats_is_not_compacted(node: Machine) -> None:
         session.do("text_compact", key="t")
 
 
-def test_compacting_nothing_is_refused(node: Machine) -> None:
+def test_compacting_nothing_is_refused(node: Host) -> None:
     with pytest.raises(Refusal, match="there is no text"):
         node.agent().do("text_compact", key="t")
 
 
-def test_an_agent_that_has_not_heard_of_it_goes_on_editing(node: Machine) -> None:
+def test_an_agent_that_has_not_heard_of_it_goes_on_editing(node: Host) -> None:
     """Positions keep meaning the text as it last read it."""
     late, other = Editor(node), Editor(node)
     late.append("one two three")
@@ -519,7 +523,7 @@ def test_an_idle_bulky_text_is_compacted_by_itself(pair: Fleet) -> None:
     assert texts_of(pair["b"]) == ["the text"]
 
 
-def test_a_large_text_that_is_not_bloated_is_left_alone(node: Machine) -> None:
+def test_a_large_text_that_is_not_bloated_is_left_alone(node: Host) -> None:
     editor = Editor(node)
     editor.append("x" * (BULKY_BYTES_MIN + 1))
     before = dict(node.replica.vector)
@@ -527,7 +531,7 @@ def test_a_large_text_that_is_not_bloated_is_left_alone(node: Machine) -> None:
     assert node.replica.vector == before
 
 
-def test_documents_leave_memory_when_nobody_uses_them(node: Machine) -> None:
+def test_documents_leave_memory_when_nobody_uses_them(node: Host) -> None:
     editor = Editor(node)
     editor.append("text")
     assert len(node.replica.documents) == 1
@@ -540,7 +544,7 @@ def test_documents_leave_memory_when_nobody_uses_them(node: Machine) -> None:
 # -- batches -------------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_may_edit_what_it_has_written(node: Machine) -> None:
+def test_a_batch_may_edit_what_it_has_written(node: Host) -> None:
     editor = Editor(node)
     first = editor.replica.edit([(0, 0, "one")])
     second = editor.replica.edit([(3, 3, " two")])
@@ -554,7 +558,7 @@ def test_a_batch_may_edit_what_it_has_written(node: Machine) -> None:
     assert texts_of(node, "u") == []
 
 
-def test_a_batch_does_not_replace_what_it_edits(node: Machine) -> None:
+def test_a_batch_does_not_replace_what_it_edits(node: Host) -> None:
     editor = Editor(node)
     editor.append("one")
     update = editor.replica.edit([(0, 0, "x")])
@@ -579,7 +583,7 @@ def changes_with(values: Iterator[bytes], total: int, key: str = "t") -> Iterato
         yield change
 
 
-def test_every_skipped_edit_is_logged_and_leaves_nothing_but_its_marker(node: Machine) -> None:
+def test_every_skipped_edit_is_logged_and_leaves_nothing_but_its_marker(node: Host) -> None:
     eve = Stranger(node)
     garbage = (pack([None, b"\1\1" + bytes([number % 251]) * 9]) for number in count())
     for change in changes_with(garbage, 300):
@@ -618,7 +622,7 @@ def test_a_skipped_edit_does_not_part_the_nodes(pair: Fleet) -> None:
         {"absorbs": {"a": 1}},
     ],
 )
-def test_a_careless_lineage_counts_as_nothing(node: Machine, attrs: dict[str, Any]) -> None:
+def test_a_careless_lineage_counts_as_nothing(node: Host, attrs: dict[str, Any]) -> None:
     editor = Editor(node)
     editor.append("mine")
     eve = Stranger(node)

@@ -8,7 +8,8 @@ from crdtsync.causality import Dot, Writer
 from crdtsync.core.waiting.missing_changes import UNHEARD, UNHEARD_WAIT_S
 from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import Version, decode_token, encode_token, encode_version
-from tests.unit.core.fleet import Refusal, fleet_of
+from tests.fleet.agent import Refusal
+from tests.fleet.fleet import fleet_of
 
 
 def waits(session, request):

@@ -12,7 +12,7 @@ from crdtsync.core.agents import desk
 from crdtsync.core.waiting.wait_queue import Wait, Waits
 from crdtsync.errors import Timeout
 from crdtsync.wire.codec import pack
-from tests.unit.core.fleet import Refusal
+from tests.fleet.agent import Refusal
 
 
 def part_ways(fleet):

@@ -12,19 +12,22 @@ from crdtsync.core.watch import change_watch, scheduler
 from crdtsync.errors import NoSpace
 from crdtsync.wire.change import Change, Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
-from tests.unit.core.fleet import CODEC, Machine, Session, Stranger
+from tests.fleet.agent import Agent
+from tests.fleet.fleet import CODEC
+from tests.fleet.host import Host
+from tests.fleet.stranger import Stranger
 
 HOUR_MS = 3_600_000
 
 
-def watch(machine: Machine, prefix: str = "", **args: object) -> Session:
+def watch(machine: Host, prefix: str = "", **args: object) -> Agent:
     session = machine.agent("watcher")
     session.ask("watch", prefix=prefix, **args)
     settle(machine)
     return session
 
 
-def settle(machine: Machine) -> None:
+def settle(machine: Host) -> None:
     """Turns until the watches have nothing more to say."""
     for _ in range(1000):
         machine.turn()

@@ -11,7 +11,10 @@ from crdtsync.causality import Hlc, Writer
 from crdtsync.core.watch import change_watch
 from crdtsync.wire.change import Change, Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
-from tests.unit.core.fleet import CODEC, START_MS, Fleet, Session, Stranger
+from tests.fleet.agent import Agent
+from tests.fleet.clock import START_MS
+from tests.fleet.fleet import CODEC, Fleet
+from tests.fleet.stranger import Stranger
 from tests.unit.core.watch.test_change_watch import settle, watch
 
 Told = tuple[Any, ...]
@@ -41,7 +44,7 @@ def join(fleet: Fleet) -> None:
     fleet.run(3)
 
 
-def merge(session: Session, key: str, **fields: object) -> Any:
+def merge(session: Agent, key: str, **fields: object) -> Any:
     seen = session.ask("get", key=key)
     args = {} if seen is None else {"seen": seen["version"]}
     return session.do("merge", key=key, fields={name: pack(value) for name, value in fields.items()}, **args)

@@ -9,19 +9,21 @@ import pytest
 from crdtsync.core.watch import change_watch
 from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack, unpack
-from tests.unit.core.fleet import Fleet, Machine, Refusal, Session
-from tests.unit.core.snapshots import events, trim
+from tests.fleet.agent import Agent, Refusal
+from tests.fleet.fleet import Fleet
+from tests.fleet.host import Host
+from tests.fleet.snapshots import events, trim
 from tests.unit.core.watch.test_state_watch import Copy
 
 
-def watch(machine: Machine, prefix: str = "", after: str | None = None) -> Session:
+def watch(machine: Host, prefix: str = "", after: str | None = None) -> Agent:
     session = machine.agent("watcher")
     session.ask("watch", prefix=prefix, after=after)
     settle(machine)
     return session
 
 
-def settle(machine: Machine) -> None:
+def settle(machine: Host) -> None:
     """Turns until the watches have nothing more to say."""
     for _ in range(100):
         machine.turn()
@@ -39,7 +41,7 @@ def brief(told_events: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return told
 
 
-def make_conflict(machine: Machine, *keys: str) -> None:
+def make_conflict(machine: Host, *keys: str) -> None:
     """5, then 9, then 7, none of which had seen another."""
     ann = machine.agent("ann")
     for key in keys:
@@ -47,7 +49,7 @@ def make_conflict(machine: Machine, *keys: str) -> None:
             ann.set(key, value, seen="?")
 
 
-def declare(machine: Machine, pattern: str, policy: str | None) -> str:
+def declare(machine: Host, pattern: str, policy: str | None) -> str:
     """Set a schema, or remove it; the token."""
     what: dict[str, Any] = {"remove": True} if policy is None else {"policy": policy}
     token = machine.agent("admin").do("schema_set", pattern=pattern, **what)["token"]
@@ -56,7 +58,7 @@ def declare(machine: Machine, pattern: str, policy: str | None) -> str:
 
 
 @pytest.fixture
-def ready(node: Machine) -> Machine:
+def ready(node: Host) -> Host:
     """A node with two conflicts, and a key and a log without."""
     make_conflict(node, "k/1", "other")
     ann = node.agent("ann")
@@ -66,7 +68,7 @@ def ready(node: Machine) -> Machine:
     return node
 
 
-def test_a_conflict_is_told_in_the_order_of_the_policy(ready: Machine) -> None:
+def test_a_conflict_is_told_in_the_order_of_the_policy(ready: Host) -> None:
     """And by which policy that is."""
     declare(ready, "**", "max")
     watcher = watch(ready, "k/1")
@@ -81,9 +83,7 @@ def test_a_conflict_is_told_in_the_order_of_the_policy(ready: Machine) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["k/1", "k/*", "**"])
-def test_a_schema_that_comes_after_the_data_tells_the_watchers_of_what_it_concerns(
-    ready: Machine, pattern: str
-) -> None:
+def test_a_schema_that_comes_after_the_data_tells_the_watchers_of_what_it_concerns(ready: Host, pattern: str) -> None:
     """Those keys alone that have something to rank, and nobody lags for it."""
     watcher = watch(ready, "k/")
     watcher.told()
@@ -97,7 +97,7 @@ def test_a_schema_that_comes_after_the_data_tells_the_watchers_of_what_it_concer
     assert brief(watcher.told()) == [("conflict", "k/1", [7, 9, 5])]
 
 
-def test_a_schema_of_other_keys_tells_nothing(ready: Machine) -> None:
+def test_a_schema_of_other_keys_tells_nothing(ready: Host) -> None:
     """Nor does one that is set again."""
     watcher = watch(ready, "k/")
     watcher.told()
@@ -120,7 +120,7 @@ def test_a_schema_of_other_keys_tells_nothing(ready: Machine) -> None:
     ],
 )
 def test_nobody_is_woken_for_a_schema_that_changes_nothing_for_readers(
-    ready: Machine, before: str | None, now: str | None, is_told: bool
+    ready: Host, before: str | None, now: str | None, is_told: bool
 ) -> None:
     """A copy shows whole entries, and is told of another order, too. 5, 9, 7 were written in this order."""
     if before is not None:
@@ -135,7 +135,7 @@ def test_nobody_is_woken_for_a_schema_that_changes_nothing_for_readers(
         copy.check()
 
 
-def test_of_many_schemas_those_alone_count_that_apply(ready: Machine) -> None:
+def test_of_many_schemas_those_alone_count_that_apply(ready: Host) -> None:
     """A key that has one of its own does not look at the others."""
     declare(ready, "k/1", "min")
     watcher = watch(ready)
@@ -145,7 +145,7 @@ def test_of_many_schemas_those_alone_count_that_apply(ready: Machine) -> None:
     assert brief(watcher.told()) == [("conflict", "other", [9, 7, 5])]
 
 
-def test_reserved_keys_are_told_to_those_who_ask_for_them(ready: Machine) -> None:
+def test_reserved_keys_are_told_to_those_who_ask_for_them(ready: Host) -> None:
     """Live, in the snapshot, and from the log."""
     before = ready.agent("ann").set("x", 1)["token"]
     everything, reserved = watch(ready), watch(ready, "_schema/")
@@ -190,7 +190,7 @@ def test_a_schema_in_a_snapshot_tells_too(apart: Fleet) -> None:
     assert brief(watcher.told()) == [("conflict", "k", [9, 7, 5])]
 
 
-def test_who_comes_back_is_told_what_a_schema_has_changed_meanwhile(ready: Machine) -> None:
+def test_who_comes_back_is_told_what_a_schema_has_changed_meanwhile(ready: Host) -> None:
     """No change of the log says so of the key."""
     first = watch(ready, "k/")
     token = first.told()[-1]["token"]
@@ -202,7 +202,7 @@ def test_who_comes_back_is_told_what_a_schema_has_changed_meanwhile(ready: Machi
     assert brief(watch(ready, "k/", after).told()) == []
 
 
-def test_a_slow_watcher_is_told_when_it_can_be(ready: Machine) -> None:
+def test_a_slow_watcher_is_told_when_it_can_be(ready: Host) -> None:
     """As of whatever else it missed."""
     watcher = watch(ready, "k/")
     watcher.told()
@@ -215,7 +215,7 @@ def test_a_slow_watcher_is_told_when_it_can_be(ready: Machine) -> None:
     assert ("conflict", "k/1", [9, 7, 5]) in brief(watcher.told())
 
 
-def test_too_many_keys_at_once_start_the_watcher_over(ready: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_keys_at_once_start_the_watcher_over(ready: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits for it stays bounded."""
     monkeypatch.setattr(change_watch, "RETOLD_KEYS_MAX", 1)
     make_conflict(ready, "k/2")
@@ -228,7 +228,7 @@ def test_too_many_keys_at_once_start_the_watcher_over(ready: Machine, monkeypatc
     assert ("snapshot", "k/1", [9, 7, 5]) in told
 
 
-def test_schemas_are_there_after_a_restart_and_after_a_failed_commit(ready: Machine) -> None:
+def test_schemas_are_there_after_a_restart_and_after_a_failed_commit(ready: Host) -> None:
     """And one that never got to the disk is not."""
     declare(ready, "k/1", "max")
     ready.restart()
@@ -244,7 +244,7 @@ def test_schemas_are_there_after_a_restart_and_after_a_failed_commit(ready: Mach
     assert [event["key"] for event in watcher.told()] == ["k/plain"]
 
 
-def test_a_refused_write_tells_what_is_there(node: Machine) -> None:
+def test_a_refused_write_tells_what_is_there(node: Host) -> None:
     """Over the wire: the code, the current value, and the schema that says so."""
     node.agent("admin").do("schema_set", pattern="best/*", policy="max", refuse_lower=True)
     ann = node.agent("ann")
@@ -256,7 +256,7 @@ def test_a_refused_write_tells_what_is_there(node: Machine) -> None:
     assert fields["current"]["value"] == pack(5)
 
 
-def test_an_unresolved_read_has_no_values_if_those_do_not_fit(node: Machine) -> None:
+def test_an_unresolved_read_has_no_values_if_those_do_not_fit(node: Host) -> None:
     """A reply has a limit; conflicts lists them page by page."""
     node.agent("admin").do("schema_set", pattern="k", policy="manual")
     ann = node.agent("ann")

@@ -26,15 +26,17 @@ from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 from crdtsync.wire.tokens import decode_token
-from tests.unit.core.fleet import Machine, Refusal, Session, fleet_of
+from tests.fleet.agent import Agent, Refusal
+from tests.fleet.fleet import fleet_of
+from tests.fleet.host import Host
 
 MANY = 1 << 40
 
 
-class Copy(Session):
+class Copy(Agent):
     """A connection that mirrors a prefix."""
 
-    def __init__(self, machine: Machine, prefix: str = "", state: MirrorState | None = None) -> None:
+    def __init__(self, machine: Host, prefix: str = "", state: MirrorState | None = None) -> None:
         self.state = MirrorState("default", ReadMemory(), prefix, {}, MANY, MANY) if state is None else state
         self.seen: list[dict] = []
         super().__init__(machine, "mirror")
@@ -83,7 +85,7 @@ class Copy(Session):
             assert decode_token(self.state.token)["default"][1] == replica.vector
 
 
-def settle(machine: Machine) -> None:
+def settle(machine: Host) -> None:
     for _ in range(1000):
         machine.turn()
         if not machine.node.desk.watches.has_more():
@@ -119,7 +121,7 @@ def test_nothing_is_shown_before_all_is_there(node, monkeypatch):
         ann.set(f"k{number}", number)
     lengths: list[int] = []
     state = MirrorState("default", ReadMemory(), "", {}, MANY, MANY)
-    watcher = Session(node, "mirror")
+    watcher = Agent(node, "mirror")
     watcher.received = lambda data: [state.take(tuple(unpack(data[4:]))), lengths.append(len(state))]
     node.step(AgentFrame(watcher.conn, state.request()[4:]))
     node.turn()
@@ -189,7 +191,7 @@ OPERATIONS = ("append", "append", "append", "trim", "add", "add", "discard", "me
               "set", "set", "sibling", "delete", "resolve", "expiring")  # fmt: skip
 
 
-def random_write(rng: Random, agent: Session) -> None:
+def random_write(rng: Random, agent: Agent) -> None:
     """One write of any kind; what is refused is refused."""
     number = rng.randrange(10_000)
     operation = rng.choice(OPERATIONS)
@@ -518,7 +520,7 @@ def test_a_watch_that_is_none_is_not_confirmed(node):
         node.turn()
 
 
-def token(machine: Machine) -> str:
+def token(machine: Host) -> str:
     return machine.agent("reader").ask("scan", prefix="", limit=1)["token"]
 
 

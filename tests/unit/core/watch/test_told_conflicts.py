@@ -9,11 +9,12 @@ import pytest
 from crdtsync.core.watch import event_size
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
-from tests.unit.core.fleet import Machine, Session
+from tests.fleet.agent import Agent
+from tests.fleet.host import Host
 from tests.unit.core.watch.test_change_watch import brief, settle, value_of, watch
 
 
-def conflict(node: Machine, key: str, *values: object) -> Session:
+def conflict(node: Host, key: str, *values: object) -> Agent:
     ann = node.agent("ann")
     for value in values:
         ann.set(key, value, seen="?")
@@ -25,7 +26,7 @@ def values_told(event: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("slow", ["lagged", "resumed"])
-def test_a_conflict_that_arose_while_nobody_looked_is_told_as_one(node: Machine, slow: str) -> None:
+def test_a_conflict_that_arose_while_nobody_looked_is_told_as_one(node: Host, slow: str) -> None:
     """All that a live one has, so that one piece of code handles both."""
     ann = conflict(node, "k", 1)
     watcher, live = watch(node), watch(node)
@@ -46,7 +47,7 @@ def test_a_conflict_that_arose_while_nobody_looked_is_told_as_one(node: Machine,
     assert ann.values("k") == [3]
 
 
-def test_in_a_snapshot_the_siblings_are_told_too(node: Machine) -> None:
+def test_in_a_snapshot_the_siblings_are_told_too(node: Host) -> None:
     """With what each had seen, as anywhere."""
     conflict(node, "k", 1, 2)
     (event, _) = watch(node).told()
@@ -57,7 +58,7 @@ def test_in_a_snapshot_the_siblings_are_told_too(node: Machine) -> None:
 
 
 @pytest.mark.parametrize("how", ["live", "lagged", "snapshot"])
-def test_many_large_siblings_fit_into_one_event(node: Machine, how: str) -> None:
+def test_many_large_siblings_fit_into_one_event(node: Host, how: str) -> None:
     """The first ones come with their values. The version covers those alone: nobody overwrites the rest unseen."""
     watcher = watch(node)
     watcher.told()
@@ -82,7 +83,7 @@ def test_many_large_siblings_fit_into_one_event(node: Machine, how: str) -> None
     assert set(ann.values("k")) == {"mine", *large[: 9 - len(whole)]}
 
 
-def test_what_is_said_about_siblings_is_bounded_too(node: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_said_about_siblings_is_bounded_too(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that do not fit even without a value are counted."""
     ann = node.agent("ann")
     for n in range(9):
@@ -96,7 +97,7 @@ def test_what_is_said_about_siblings_is_bounded_too(node: Machine, monkeypatch: 
     assert event["siblings"][-1]["meta"] is None
 
 
-def test_a_batch_on_keys_with_many_siblings_fits_into_one_event(node: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_on_keys_with_many_siblings_fits_into_one_event(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the batch wrote itself is told; the conflicts that it met are told without their values."""
     keys = [f"k{n}" for n in range(4)]
     for key in keys:
@@ -117,7 +118,7 @@ def test_a_batch_on_keys_with_many_siblings_fits_into_one_event(node: Machine, m
     assert all(event["more"] == 4 and event["version"] is None and not event["siblings"] for event in cut)
 
 
-def test_a_value_that_is_too_large_for_an_event_is_marked(node: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_is_too_large_for_an_event_is_marked(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not null."""
     from crdtsync.core.kinds import base
 

@@ -16,8 +16,7 @@ from crdtsync.core.storage.interface import SpaceRow
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.wire.change import Change, Codec, Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
-
-START_MS = 1_800_000_000_000
+from tests.fleet.clock import START_MS
 
 
 class NoStorage:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from crdtsync.client.text.replica import Replica
-from tests.unit.core.fleet import Machine, Session
+from tests.fleet.agent import Agent
+from tests.fleet.host import Host
 
 
 class Editor:
     """One session's view of one text: positions mean what it last read, plus its own edits."""
 
-    def __init__(self, machine: Machine, key: str = "t", name: str = "agent") -> None:
-        self.session: Session = machine.agent(name)
+    def __init__(self, machine: Host, key: str = "t", name: str = "agent") -> None:
+        self.session: Agent = machine.agent(name)
         self.key = key
         self.replica = Replica(None, None)
 
@@ -49,6 +50,6 @@ class Editor:
         return self.session.do("text_compact", key=self.key)
 
 
-def texts_of(machine: Machine, key: str = "t") -> list[Any]:
+def texts_of(machine: Host, key: str = "t") -> list[Any]:
     """All values of the key on this machine, the winner first."""
     return machine.agent("reader").values(key)

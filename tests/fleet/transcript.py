@@ -19,7 +19,8 @@ import re
 from typing import Any
 
 from crdtsync.wire.codec import pack, unpack
-from tests.unit.core.fleet import Fleet, Refusal, Session, fleet_of
+from tests.fleet.agent import Agent, Refusal
+from tests.fleet.fleet import Fleet, fleet_of
 
 _STEP = re.compile(r"(?P<who>\w+)@(?P<host>\w+) (?P<what>\w+) ?(?P<rest>.*)")
 
@@ -35,9 +36,9 @@ class Stage:
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
-        self.sessions: dict[tuple[str, str], Session] = {}
+        self.sessions: dict[tuple[str, str], Agent] = {}
         self.memory: dict[tuple[str, str], str] = {}
-        self.waiting: dict[str, tuple[Session, int]] = {}
+        self.waiting: dict[str, tuple[Agent, int]] = {}
 
     def play(self, text: str) -> None:
         for number, line in enumerate(text.strip().splitlines(), 1):
@@ -77,28 +78,28 @@ class Stage:
         session = self.sessions.get((who, host)) or self._attach(who, host)
         return getattr(self, f"_{what}")(who, session, rest.split())
 
-    def _attach(self, who: str, host: str) -> Session:
+    def _attach(self, who: str, host: str) -> Agent:
         session = self.sessions[who, host] = self.fleet[host].agent(who)
         return session
 
     # -- writes ----------------------------------------------------------------------------------------------------
 
-    def _set(self, who: str, session: Session, words: list[str]) -> str:
+    def _set(self, who: str, session: Agent, words: list[str]) -> str:
         key, value, *options = words
         args = self._options(who, key, options)
         return self._write(who, session, "set", {"key": key, "value": pack(plain(value)), **args})
 
-    def _delete(self, who: str, session: Session, words: list[str]) -> str:
+    def _delete(self, who: str, session: Agent, words: list[str]) -> str:
         key, *options = words
         return self._write(who, session, "delete", {"key": key, **self._options(who, key, options)})
 
-    def _append(self, who: str, session: Session, words: list[str]) -> str:
+    def _append(self, who: str, session: Agent, words: list[str]) -> str:
         return self._write(who, session, "append", {"key": words[0], "value": pack(plain(words[1]))})
 
-    def _trim(self, who: str, session: Session, words: list[str]) -> str:
+    def _trim(self, who: str, session: Agent, words: list[str]) -> str:
         return self._write(who, session, "trim", {"key": words[0], "keep": int(words[1])})
 
-    def _batch(self, who: str, session: Session, words: list[str]) -> str:
+    def _batch(self, who: str, session: Agent, words: list[str]) -> str:
         """``batch set k 1, append l 2``."""
         ops = []
         for part in " ".join(words).split(", "):
@@ -131,7 +132,7 @@ class Stage:
                 raise AssertionError(f"unknown option {option}")
         return args
 
-    def _write(self, who: str, session: Session, name: str, args: dict[str, Any]) -> str:
+    def _write(self, who: str, session: Agent, name: str, args: dict[str, Any]) -> str:
         request = session.write(name, timeout=5000, **args)
         session.machine.turn()
         if request not in session.replies:
@@ -156,7 +157,7 @@ class Stage:
         replaced = None if result["replaced"] is None else unpack(result["replaced"]["value"])
         return _listed(replaced=replaced, siblings=result["siblings"], behind=result["behind"]) or "ok"
 
-    def _outcome(self, who: str, _session: Session, _words: list[str]) -> str:
+    def _outcome(self, who: str, _session: Agent, _words: list[str]) -> str:
         """Of the request that waited."""
         session, request = self.waiting[who]
         if request not in session.replies:
@@ -167,7 +168,7 @@ class Stage:
 
     # -- reads -----------------------------------------------------------------------------------------------------
 
-    def _get(self, who: str, session: Session, words: list[str]) -> str:
+    def _get(self, who: str, session: Agent, words: list[str]) -> str:
         result = session.ask("get", key=words[0])
         if result is None:
             self.memory[who, words[0]] = "?"
@@ -175,7 +176,7 @@ class Stage:
         self.memory[who, words[0]] = result["version"]
         return shown(unpack(result["value"])) + (f" +{result['siblings']}" if result["siblings"] else "")
 
-    def _all(self, who: str, session: Session, words: list[str]) -> str:
+    def _all(self, who: str, session: Agent, words: list[str]) -> str:
         """Every sibling; has then read them all."""
         entry = session.ask("entry", key=words[0])
         if entry is None:
@@ -183,7 +184,7 @@ class Stage:
         self.memory[who, words[0]] = entry["version"]
         return " ".join(sorted(shown(unpack(part["value"])) for part in (entry, *entry["siblings"])))
 
-    def _peek(self, who: str, session: Session, words: list[str]) -> str:
+    def _peek(self, who: str, session: Agent, words: list[str]) -> str:
         """As ``all``, and nobody remembers having read it."""
         return " ".join(sorted(map(shown, session.values(words[0])))) or "absent"
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from crdtsync.core.resolvers import registry
 from crdtsync.wire.codec import pack, unpack
-from tests.unit.core.fleet import Fleet, Machine
+from tests.fleet.fleet import Fleet
+from tests.fleet.host import Host
 
 TAKEOVER_S = registry.RESOLVER_TAKEOVER_MS / 1000
 
@@ -14,7 +15,7 @@ TAKEOVER_S = registry.RESOLVER_TAKEOVER_MS / 1000
 class Resolving:
     """A resolver that answers when it is told to."""
 
-    def __init__(self, machine: Machine, pattern: str = "**", name: str = "resolver", **args: object) -> None:
+    def __init__(self, machine: Host, pattern: str = "**", name: str = "resolver", **args: object) -> None:
         self.machine = machine
         self.session = machine.agent(name)
         self.id = self.session.send("resolver", pattern=pattern, **args)
@@ -40,7 +41,7 @@ class Resolving:
         return self.done(event["key"])
 
 
-def settle(machine: Machine) -> None:
+def settle(machine: Host) -> None:
     """Turns until nothing is left to be looked at."""
     for _ in range(1000):
         machine.turn()
@@ -50,12 +51,12 @@ def settle(machine: Machine) -> None:
     raise AssertionError("the node never comes to rest")
 
 
-def in_order(fleet: Fleet) -> list[Machine]:
+def in_order(fleet: Fleet) -> list[Host]:
     """The machines, that of the lowest node id first."""
     return sorted(fleet.machines.values(), key=lambda machine: machine.node.identity.node)
 
 
-def conflict(machine: Machine, key: str, *values: object) -> None:
+def conflict(machine: Host, key: str, *values: object) -> None:
     """Siblings of a key, made on one machine: no author has seen another's value."""
     for number, value in enumerate(values):
         machine.agent(f"author-{number}").set(key, value, seen="?")

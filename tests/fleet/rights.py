@@ -10,7 +10,9 @@ import pytest
 from crdtsync.core.access.quotas import Limits
 from crdtsync.core.agents.connection import User
 from crdtsync.core.cluster.admission import Reach
-from tests.unit.core.fleet import Fleet, Machine, Refusal, Session, fleet_of
+from tests.fleet.agent import Agent, Refusal
+from tests.fleet.fleet import Fleet, fleet_of
+from tests.fleet.host import Host
 
 ROOT = User(0, (0,), is_local=False)
 STRANGER = User(2000, (2000,), is_local=False)
@@ -26,16 +28,16 @@ def pair() -> Iterator[Fleet]:
 
 
 @pytest.fixture
-def machine(pair: Fleet) -> Machine:
+def machine(pair: Fleet) -> Host:
     return pair["a"]
 
 
 @pytest.fixture
-def root(machine: Machine) -> Session:
+def root(machine: Host) -> Agent:
     return machine.agent("root", user=ROOT)
 
 
-def keyed(root: Session, name: str = "critic", **rules: str) -> Session:
+def keyed(root: Agent, name: str = "critic", **rules: str) -> Agent:
     """A new agent with rules in the space default, by right."""
     key = root.ask("agent_create", name=name)["key"]
     for right, pattern in rules.items():
@@ -43,11 +45,11 @@ def keyed(root: Session, name: str = "critic", **rules: str) -> Session:
     return root.machine.agent(name, key=key)
 
 
-def grant(root: Session, who: str, right: str, pattern: str = "**", **args: Any) -> Any:
+def grant(root: Agent, who: str, right: str, pattern: str = "**", **args: Any) -> Any:
     return root.ask("access_grant", who=who, right=right, pattern=pattern, **args)
 
 
-def revoke(root: Session, who: str, pattern: str = "**", **args: Any) -> Any:
+def revoke(root: Agent, who: str, pattern: str = "**", **args: Any) -> Any:
     return root.ask("access_revoke", who=who, pattern=pattern, **args)
 
 
@@ -57,14 +59,14 @@ def refused(call: Any, *args: Any, **named: Any) -> dict[str, Any]:
     return caught.value.fields
 
 
-def ended(session: Session, request: int) -> dict[str, Any]:
+def ended(session: Agent, request: int) -> dict[str, Any]:
     """The error that a watch or resolver ended with; its first reply was taken before."""
     status, fields = session.replies.pop(request)
     assert status == 1
     return fields
 
 
-def long(session: Session, operation: str, **args: Any) -> Any:
+def long(session: Agent, operation: str, **args: Any) -> Any:
     """A read that takes several turns."""
     request = session.send(operation, **args)
     while request not in session.replies:
@@ -72,12 +74,12 @@ def long(session: Session, operation: str, **args: Any) -> Any:
     return session.result(request)
 
 
-def begin(session: Session, operation: str, **args: Any) -> int:
+def begin(session: Agent, operation: str, **args: Any) -> int:
     request = session.send(operation, **args)
     session.machine.turn()
     assert session.replies.pop(request)[0] == 0
     return request
 
 
-def limit(machine: Machine, **limits: int) -> None:
+def limit(machine: Host, **limits: int) -> None:
     machine.node.guard.default_limits = Limits(**limits)
