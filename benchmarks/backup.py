@@ -10,7 +10,7 @@ from time import monotonic
 
 import click
 
-from benchmarks.fleet import Fleet
+from benchmarks.daemons import Daemons
 from crdtsync.client import AsyncClient
 
 VALUE_BYTES = 100_000
@@ -54,7 +54,7 @@ def _shown(waits_s: list[float]) -> str:
 async def measure(megabytes: int) -> None:
     """Fill a database, then write with and without a backup beside it."""
     settings = {"log_bytes_max": 64 * 1024 * 1024, "free_bytes_min": 0}
-    async with Fleet(1, settings) as fleet, AsyncClient(socket=fleet[0].socket, agent="bench") as client:
+    async with Daemons(1, settings) as fleet, AsyncClient(socket=fleet[0].socket, agent="bench") as client:
         for number in range(0, megabytes * 10, BATCH):
             async with client.batch() as batch:
                 for offset in range(BATCH):

@@ -17,8 +17,8 @@ import click
 import uvloop
 
 from benchmarks import make_trace, outages, reference, traces, typists
+from benchmarks.daemons import DaemonError, Daemons
 from benchmarks.editor import ClientIds
-from benchmarks.fleet import Fleet, FleetError
 from benchmarks.progress import shown_progress
 from benchmarks.replay import Author, Replay, ReplayError
 from benchmarks.verdict import Verdict, judge
@@ -116,7 +116,7 @@ class Result:
 async def replay(trace: Trace, options: Options, *, quiet: bool = False) -> Result:
     """Replay a trace on a new fleet.
 
-    :raises ReplayError, FleetError: a daemon failed.
+    :raises ReplayError, DaemonError: a daemon failed.
     :raises PlanError: the trace has no place for the outage wanted.
     :raises TimeoutError: it took longer than ``options.timeout_s``.
     """
@@ -126,7 +126,7 @@ async def replay(trace: Trace, options: Options, *, quiet: bool = False) -> Resu
         return await _typed(trace, options, nodes, expected)
     kills = outages.kill_places(trace, options.kills)
     rest = outages.longest_rest(trace, nodes, options.away) if options.away else None
-    async with asyncio.timeout(options.timeout_s), Fleet(nodes, options.settings) as fleet:
+    async with asyncio.timeout(options.timeout_s), Daemons(nodes, options.settings) as fleet:
         shared = Replay(trace, ClientIds(Random(options.seed)))
         authors = {agent: Author(shared, agent, fleet[agent].socket) for agent in range(trace.agents)}
         happenings: list[Coroutine[Any, Any, Outage]] = [
@@ -145,7 +145,7 @@ async def replay(trace: Trace, options: Options, *, quiet: bool = False) -> Resu
 
 async def _typed(trace: Trace, options: Options, nodes: int, expected: str) -> Result:
     session = typists.Session(trace, ClientIds(Random(options.seed)))
-    async with asyncio.timeout(options.timeout_s), Fleet(nodes, options.settings) as fleet:
+    async with asyncio.timeout(options.timeout_s), Daemons(nodes, options.settings) as fleet:
         try:
             verdict = await typists.type_all(session, fleet, expected)
         except BaseExceptionGroup as failures:
@@ -210,7 +210,7 @@ def main(
             raise click.ClickException(
                 f"the replay of {path or 'the made-up trace'} took over {timeout_s:.0f} s"
             ) from None
-        except (traces.TraceError, outages.PlanError, ReplayError, FleetError, CrdtSyncError) as error:
+        except (traces.TraceError, outages.PlanError, ReplayError, DaemonError, CrdtSyncError) as error:
             raise click.ClickException(str(error)) from None
         click.echo(json.dumps(result.to_json()) if as_json else result.to_text())
         equal = equal and result.is_equal

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.fleet import FleetError
+from benchmarks.daemons import DaemonError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from benchmarks.fleet import Daemon
+    from benchmarks.daemons import Daemon
     from crdtsync.client import AsyncClient
 
 MIB = 1024 * 1024
@@ -60,27 +60,27 @@ class Live:
 def rss_bytes(pid: int | None) -> int:
     """Resident memory of a process.
 
-    :raises FleetError: there is no such process, or no ``/proc``.
+    :raises DaemonError: there is no such process, or no ``/proc``.
     """
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
     except OSError as error:
-        raise FleetError(f"cannot read the memory of process {pid}: {error} (this takes Linux's /proc)") from None
+        raise DaemonError(f"cannot read the memory of process {pid}: {error} (this takes Linux's /proc)") from None
     found = next((line for line in status.splitlines() if line.startswith("VmRSS:")), None)
     if found is None:
-        raise FleetError(f"process {pid} has ended")
+        raise DaemonError(f"process {pid} has ended")
     return int(found.split()[1]) * 1024
 
 
 def cpu_s(pid: int | None) -> float:
     """The processor time that a process has taken so far, in seconds; unlike time, it does not count what others do.
 
-    :raises FleetError: there is no such process, or no ``/proc``.
+    :raises DaemonError: there is no such process, or no ``/proc``.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError as error:
-        raise FleetError(f"cannot read the times of process {pid}: {error} (this takes Linux's /proc)") from None
+        raise DaemonError(f"cannot read the times of process {pid}: {error} (this takes Linux's /proc)") from None
     user, system = stat.rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 

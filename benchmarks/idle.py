@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import click
 
-from benchmarks.fleet import Fleet, FleetError
+from benchmarks.daemons import DaemonError, Daemons
 from benchmarks.gauges import MIB, rss_bytes
 from crdtsync.client import AsyncClient
 
@@ -32,7 +32,7 @@ class Idle(NamedTuple):
 
 async def measure(peers: int, agents: int, seconds: float) -> Idle:
     """One daemon with so many peers and attached agents, each of which watches, while nobody writes."""
-    async with Fleet(1 + peers) as fleet, AsyncExitStack() as attached:
+    async with Daemons(1 + peers) as fleet, AsyncExitStack() as attached:
         daemon = fleet[0]
         clients = [
             await attached.enter_async_context(AsyncClient(socket=daemon.socket, agent=f"agent-{number}"))
@@ -66,7 +66,7 @@ async def _connected(client: AsyncClient, peers: int) -> None:
         if len(linked) == peers:
             return
         await asyncio.sleep(0.1)
-    raise FleetError("the daemons did not connect within 60 s")
+    raise DaemonError("the daemons did not connect within 60 s")
 
 
 def _cpu_s(pid: int | None) -> float:

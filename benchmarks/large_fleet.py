@@ -15,8 +15,8 @@ from typing import Any
 
 import click
 
-from benchmarks import fleet as small
-from benchmarks.fleet import Daemon, FleetError
+from benchmarks import daemons as small
+from benchmarks.daemons import Daemon, DaemonError
 from benchmarks.gauges import MIB, percentile
 from crdtsync.client import AsyncClient
 
@@ -77,7 +77,7 @@ class Arrivals:
 async def run(nodes: int, writes: int, rate: float, concerns: int) -> Figures:
     """Begin a cluster of so many, write at random ones of them, and count."""
     async with AsyncExitStack() as stack:
-        hosts = small.Fleet(0)
+        hosts = small.Daemons(0)
         stack.push_async_callback(hosts.clean_up)
         ports = small.free_ports(nodes)
         hosts.daemons = [Member(f"node-{n}", hosts.directory / str(n), port, [], {}) for n, port in enumerate(ports)]
@@ -112,7 +112,7 @@ async def run(nodes: int, writes: int, rate: float, concerns: int) -> Figures:
         )  # fmt: skip
 
 
-async def _found(hosts: small.Fleet) -> float:
+async def _found(hosts: small.Daemons) -> float:
     """Start the daemons and make them one cluster. Returns how much memory the first one takes by itself, in MiB."""
     first, *others = hosts.daemons
     await first.start()
@@ -145,7 +145,7 @@ async def _connected(clients: list[AsyncClient]) -> list[int]:
         if len(links) == len(clients):
             return links
         await asyncio.sleep(1)
-    raise FleetError(f"the daemons did not all find each other within {CONNECT_TIMEOUT_S:.0f} s")
+    raise DaemonError(f"the daemons did not all find each other within {CONNECT_TIMEOUT_S:.0f} s")
 
 
 async def _follow(client: AsyncClient, arrivals: Arrivals) -> None:
@@ -184,7 +184,7 @@ def main(nodes: int, writes: int, rate: float, concerns: int, as_json: bool) -> 
     """Count what a large cluster costs: deliveries of a change, delay until the last node, memory of a peer."""
     try:
         found = asyncio.run(run(nodes, writes, rate, concerns))
-    except FleetError as error:
+    except DaemonError as error:
         raise click.ClickException(str(error)) from None
     if as_json:
         print(json.dumps(asdict(found)))

@@ -20,7 +20,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.fleet import Fleet, FleetError
+from benchmarks.daemons import DaemonError, Daemons
 from benchmarks.gauges import MIB, cpu_s, percentile, rss_bytes
 from crdtsync.client import AsyncClient, Client
 from crdtsync.errors import CrdtSyncError
@@ -28,7 +28,7 @@ from crdtsync.errors import CrdtSyncError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from benchmarks.fleet import Daemon
+    from benchmarks.daemons import Daemon
 
 PREFIX = "key/"
 KEYS = 1000
@@ -93,7 +93,7 @@ class Result:
 async def run(options: Options) -> Result:
     """Measure."""
     result = Result(options)
-    async with Fleet(1) as fleet:
+    async with Daemons(1) as fleet:
         daemon = fleet[0]
         await _write(daemon, KEYS, options)
         result.reading = await asyncio.to_thread(_reading, daemon, options)
@@ -104,7 +104,7 @@ async def run(options: Options) -> Result:
             for count in options.watchers if how != "elsewhere" else options.watchers[-1:]:
                 result.fan_outs.append(await _fan_out(daemon, how, count, options, alone))
     for how in ("nobody", "idle"):
-        async with Fleet(1) as fleet:
+        async with Daemons(1) as fleet:
             result.idle_rss_bytes[how] = await _idle(fleet[0], options, 0 if how == "nobody" else options.idle)
     return result
 
@@ -174,7 +174,7 @@ async def _watchers(daemon: Daemon, how: str, count: int) -> AsyncIterator[list[
     try:
         async with asyncio.timeout(READY_S):
             if await process.stdout.readline() != b"ready\n":
-                raise FleetError("the watchers did not begin")
+                raise DaemonError("the watchers did not begin")
         yield read_bytes
         process.stdin.close()
         async with asyncio.timeout(READY_S):
@@ -250,7 +250,7 @@ def main(as_json: bool, **given: Any) -> None:
     options = Options(**given)
     try:
         result = uvloop.run(run(options))
-    except (FleetError, CrdtSyncError) as error:
+    except (DaemonError, CrdtSyncError) as error:
         raise click.ClickException(str(error)) from None
     if as_json:
         click.echo(json.dumps(result.to_json()))

@@ -23,7 +23,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.fleet import Fleet, FleetError
+from benchmarks.daemons import DaemonError, Daemons
 from benchmarks.gauges import MIB, cpu_s, differences, read, rss_bytes
 from benchmarks.pacing import Latency, Paced
 from benchmarks.progress import shown_progress
@@ -33,7 +33,7 @@ from crdtsync.errors import CrdtSyncError
 from tests.harness.proxy import Network
 
 if TYPE_CHECKING:
-    from benchmarks.fleet import Daemon
+    from benchmarks.daemons import Daemon
     from tests.harness.proxy import Proxy
 
 PREFIX = "key/"
@@ -120,7 +120,7 @@ class Result:
 class Bench:
     """The two daemons and the agents at them."""
 
-    def __init__(self, options: Options, fleet: Fleet, network: Network, *, quiet: bool) -> None:
+    def __init__(self, options: Options, fleet: Daemons, network: Network, *, quiet: bool) -> None:
         self.options = options
         self.fleet = fleet
         self.network = network
@@ -261,13 +261,13 @@ class Bench:
 async def run(options: Options, *, quiet: bool = False) -> Result:
     """Do it all on new daemons.
 
-    :raises FleetError, CrdtSyncError: a daemon failed.
+    :raises DaemonError, CrdtSyncError: a daemon failed.
     :raises TimeoutError: it took longer than ``options.timeout_s``.
     """
     settings: dict[str, object] = {"log_bytes_max": options.log_bytes_max} if options.log_bytes_max else {}
     network = Network()
     try:
-        async with asyncio.timeout(options.timeout_s), Fleet(2, settings) as fleet:
+        async with asyncio.timeout(options.timeout_s), Daemons(2, settings) as fleet:
             bench = Bench(options, fleet, network, quiet=quiet)
             try:
                 await _play(bench)
@@ -401,7 +401,7 @@ def main(as_json: bool, **given: Any) -> None:
         result = uvloop.run(run(options))
     except TimeoutError:
         raise click.ClickException(f"it took over {options.timeout_s:.0f} s") from None
-    except (FleetError, CrdtSyncError) as error:
+    except (DaemonError, CrdtSyncError) as error:
         raise click.ClickException(str(error)) from None
     if as_json:
         click.echo(json.dumps(result.to_json()))

@@ -15,7 +15,7 @@ from crdtsync.client import AsyncClient
 if TYPE_CHECKING:
     from random import Random
 
-    from benchmarks.fleet import Daemon
+    from benchmarks.daemons import Daemon
     from benchmarks.replay import Author, Replay
     from benchmarks.traces import Trace
 

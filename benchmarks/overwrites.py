@@ -21,7 +21,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.fleet import Fleet, FleetError
+from benchmarks.daemons import DaemonError, Daemons
 from benchmarks.gauges import MIB, Live, Reading, differences, live, read, slope
 from benchmarks.progress import shown_progress
 from crdtsync.client import AsyncClient
@@ -200,11 +200,11 @@ class Writer:
 async def run(options: Options, *, quiet: bool = False) -> Result:
     """Do it all on new daemons.
 
-    :raises FleetError, CrdtSyncError: a daemon failed.
+    :raises DaemonError, CrdtSyncError: a daemon failed.
     :raises TimeoutError: it took longer than ``options.timeout_s``.
     """
     result = Result(options)
-    async with asyncio.timeout(options.timeout_s), Fleet(options.nodes, options.settings) as fleet:
+    async with asyncio.timeout(options.timeout_s), Daemons(options.nodes, options.settings) as fleet:
         tally = Tally(options.writes)
         writers = [Writer(i, daemon.socket, options, tally) for i, daemon in enumerate(fleet.daemons)]
         clients = [writer.client for writer in writers]
@@ -230,7 +230,7 @@ async def run(options: Options, *, quiet: bool = False) -> Result:
     return result
 
 
-async def _write(result: Result, fleet: Fleet, writers: list[Writer], tally: Tally) -> None:
+async def _write(result: Result, fleet: Daemons, writers: list[Writer], tally: Tally) -> None:
     start_s = monotonic()
     async with asyncio.TaskGroup() as group:
         group.create_task(_sample(result, fleet, tally))
@@ -240,7 +240,7 @@ async def _write(result: Result, fleet: Fleet, writers: list[Writer], tally: Tal
     result.conflicts = tally.conflicts
 
 
-async def _sample(result: Result, fleet: Fleet, tally: Tally) -> None:
+async def _sample(result: Result, fleet: Daemons, tally: Tally) -> None:
     """Read every daemon after every so many writes."""
     clients = [AsyncClient(daemon.socket, agent="observer", timeout=REQUEST_TIMEOUT_S) for daemon in fleet.daemons]
     step = result.options.sample_writes
@@ -269,7 +269,7 @@ async def _resolve_all(client: AsyncClient) -> None:
             await client.set(entry.key, entry.value, seen=entry.version)
 
 
-async def _compare_with_fresh(result: Result, fleet: Fleet, content: list[tuple[str, Any]]) -> None:
+async def _compare_with_fresh(result: Result, fleet: Daemons, content: list[tuple[str, Any]]) -> None:
     """What a daemon takes up that was only ever given the final content."""
     daemon = fleet.add("fresh")
     await daemon.start()
@@ -413,7 +413,7 @@ def main(as_json: bool, **given: Any) -> None:
         result = uvloop.run(run(options))
     except TimeoutError:
         raise click.ClickException(f"it took over {options.timeout_s:.0f} s") from None
-    except (FleetError, CrdtSyncError) as error:
+    except (DaemonError, CrdtSyncError) as error:
         raise click.ClickException(str(error)) from None
     if as_json:
         click.echo(json.dumps(result.to_json()))

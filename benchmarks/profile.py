@@ -21,7 +21,7 @@ from typing import NamedTuple
 import click
 import uvloop
 
-from benchmarks.fleet import Fleet
+from benchmarks.daemons import Daemons
 from benchmarks.gauges import percentile
 from benchmarks.rivals.processes import cpu_ns
 from crdtsync.client import AsyncClient, Client
@@ -33,7 +33,7 @@ SAMPLES_PER_S = 500
 SHOWN_MAX = 25
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
-Load = Callable[[Fleet, int], Awaitable[list[float]]]
+Load = Callable[[Daemons, int], Awaitable[list[float]]]
 
 
 class Cost(NamedTuple):
@@ -45,15 +45,15 @@ class Cost(NamedTuple):
     client_us: float
 
 
-async def _writes(fleet: Fleet, count: int) -> list[float]:
+async def _writes(fleet: Daemons, count: int) -> list[float]:
     return await asyncio.to_thread(_one_by_one, fleet, lambda client, key: client.set(key, VALUE), count)
 
 
-async def _reads(fleet: Fleet, count: int) -> list[float]:
+async def _reads(fleet: Daemons, count: int) -> list[float]:
     return await asyncio.to_thread(_one_by_one, fleet, lambda client, key: client.get(key), count)
 
 
-def _one_by_one(fleet: Fleet, call: Callable[[Client, str], object], count: int) -> list[float]:
+def _one_by_one(fleet: Daemons, call: Callable[[Client, str], object], count: int) -> list[float]:
     found = []
     with Client(fleet[0].socket) as client:
         client.set("k0", VALUE)
@@ -64,7 +64,7 @@ def _one_by_one(fleet: Fleet, call: Callable[[Client, str], object], count: int)
     return found
 
 
-async def _in_flight(fleet: Fleet, count: int) -> list[float]:
+async def _in_flight(fleet: Daemons, count: int) -> list[float]:
     numbers = iter(range(count))
     found = []
 
@@ -79,7 +79,7 @@ async def _in_flight(fleet: Fleet, count: int) -> list[float]:
     return found
 
 
-async def _events(fleet: Fleet, count: int) -> list[float]:
+async def _events(fleet: Daemons, count: int) -> list[float]:
     found = []
     async with AsyncClient(fleet[0].socket) as near, AsyncClient(fleet[1].socket) as far:
         token = await near.set("ready", 1)
@@ -102,7 +102,7 @@ LOADS: dict[str, tuple[Load, int]] = {
 """Each with how many daemons it takes."""
 
 
-async def measure(fleet: Fleet, load: Load, count: int) -> Cost:
+async def measure(fleet: Daemons, load: Load, count: int) -> Cost:
     """The cost of each of ``count`` operations, at the first daemon."""
     pid = fleet[0].pid
     before_ns, user_before_s, client_before_s = cpu_ns(pid), user_s(pid), process_time()
@@ -172,7 +172,7 @@ def _function(frame: str) -> str:
 
 async def _run(name: str, count: int, rounds: int, stacks: bool) -> None:
     load, daemons = LOADS[name]
-    async with Fleet(daemons) as fleet:
+    async with Daemons(daemons) as fleet:
         await load(fleet, max(KEYS, count // 10))  # caches fill, files grow
         found = sorted([await measure(fleet, load, count) for _ in range(rounds)], key=lambda cost: cost.daemon_us)
         cost = found[len(found) // 2]

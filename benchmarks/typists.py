@@ -21,8 +21,8 @@ from crdtsync.client.text.editor_state import Editing, Incoming
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from benchmarks.daemons import Daemons
     from benchmarks.editor import ClientIds
-    from benchmarks.fleet import Fleet
     from benchmarks.traces import Trace, Transaction
     from crdtsync.client.text.update_queue import Segment
     from crdtsync.client.values.results import Event
@@ -215,7 +215,7 @@ class Typist:
         self.editor.pace.take(wanted)
 
 
-async def type_all(session: Session, fleet: Fleet, expected: str) -> Verdict:
+async def type_all(session: Session, fleet: Daemons, expected: str) -> Verdict:
     """Replay on a fleet that holds nothing yet; what the nodes then hold."""
     clients = [AsyncClient(fleet[agent].socket, agent=author_name(agent)) for agent in range(session.trace.agents)]
     for client in clients:
@@ -241,7 +241,7 @@ async def type_all(session: Session, fleet: Fleet, expected: str) -> Verdict:
     return await _judge(session, fleet, tokens, expected)
 
 
-async def _meet(clients: list[AsyncClient], fleet: Fleet) -> None:
+async def _meet(clients: list[AsyncClient], fleet: Daemons) -> None:
     """Until all nodes are connected and have been for a while: who meets others takes their state, not each update."""
     rounds, taken = 0, -1
     while rounds < QUIET_ROUNDS:
@@ -256,7 +256,7 @@ async def _meet(clients: list[AsyncClient], fleet: Fleet) -> None:
         await asyncio.sleep(0.2)
 
 
-async def _judge(session: Session, fleet: Fleet, tokens: list[str], expected: str) -> Verdict:
+async def _judge(session: Session, fleet: Daemons, tokens: list[str], expected: str) -> Verdict:
     verdict = Verdict(characters=len(expected))
     spaces = []
     for daemon in fleet.daemons:

@@ -12,7 +12,7 @@ from benchmarks.replay import KEY, REQUEST_TIMEOUT_S, Inbox, ReplayError
 from crdtsync.client import AsyncClient
 
 if TYPE_CHECKING:
-    from benchmarks.fleet import Daemon, Fleet
+    from benchmarks.daemons import Daemon, Daemons
     from benchmarks.replay import Replay
 
 _CONTEXT_CHARS = 30
@@ -35,7 +35,7 @@ class Verdict:
     alarms: list[str] = field(default_factory=list)
 
 
-async def judge(replay: Replay, fleet: Fleet, expected: str) -> Verdict:
+async def judge(replay: Replay, fleet: Daemons, expected: str) -> Verdict:
     """Wait until all nodes hold everything, then compare them with each other and with what the text must be."""
     verdict = Verdict(characters=len(expected))
     tokens = replay.newest_tokens()

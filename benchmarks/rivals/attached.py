@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from time import monotonic
 
-from benchmarks.fleet import Daemon, Fleet, FleetError
+from benchmarks.daemons import Daemon, DaemonError, Daemons
 from benchmarks.rivals.measures import KEYS, Figure, Figures
 from crdtsync.client import AsyncClient
 
@@ -21,7 +21,7 @@ LINK_TIMEOUT_S = 60.0
 
 async def measure(agents: int = 200, peers: int = 8) -> Figures:
     """A daemon that is given agents, then peers, while nobody writes."""
-    async with Fleet(1) as fleet, AsyncExitStack() as attached:
+    async with Daemons(1) as fleet, AsyncExitStack() as attached:
         daemon = fleet[0]
         first = await attached.enter_async_context(AsyncClient(daemon.socket, agent="first"))
         for number in range(KEYS):
@@ -49,7 +49,7 @@ async def _attach(daemon: Daemon, attached: AsyncExitStack, count: int) -> None:
         await anext(aiter(watch))
 
 
-async def _connect(fleet: Fleet, client: AsyncClient, count: int) -> None:
+async def _connect(fleet: Daemons, client: AsyncClient, count: int) -> None:
     """Start so many daemons more that dial the first one, and wait until they hold what it holds."""
     for _ in range(count):
         await fleet.add(f"peer-{len(fleet.daemons)}", [f"ws://127.0.0.1:{fleet[0].port}"]).start()
@@ -62,7 +62,7 @@ async def _connect(fleet: Fleet, client: AsyncClient, count: int) -> None:
             await asyncio.sleep(SETTLE_S)
             return
         await asyncio.sleep(0.1)
-    raise FleetError(f"the daemons did not connect within {LINK_TIMEOUT_S:.0f} s")
+    raise DaemonError(f"the daemons did not connect within {LINK_TIMEOUT_S:.0f} s")
 
 
 def _own_bytes(daemon: Daemon) -> int:

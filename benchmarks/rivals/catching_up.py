@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from time import perf_counter
 
-from benchmarks.fleet import Fleet
+from benchmarks.daemons import Daemons
 from benchmarks.rivals.measures import (
     APPENDS_BYTES,
     APPENDS_RATE,
@@ -101,7 +101,7 @@ async def appends(count: int) -> Figures:
 async def _away(before: tuple[int, Write], meanwhile: tuple[int, Write]) -> tuple[float, int]:
     """Seconds and bytes that a daemon takes that was away for the second lot of writes."""
     relay = Relay()
-    async with Fleet(1) as fleet:
+    async with Daemons(1) as fleet:
         await relay.start(fleet[0].port)
         late = fleet.add("late", [f"ws://127.0.0.1:{relay.port}"])
         try:

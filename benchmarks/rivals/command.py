@@ -17,7 +17,7 @@ import click
 import uvloop
 from rich.console import Console
 
-from benchmarks.fleet import FleetError
+from benchmarks.daemons import DaemonError
 from benchmarks.gauges import percentile
 from benchmarks.replay import ReplayError
 from benchmarks.rivals import (
@@ -48,7 +48,7 @@ STORES: dict[str, Callable[[], Store]] = {
 NEEDS = {"redis": "redis-server", "redis-everysec": "redis-server", "etcd": "etcd", "nats": "nats-server"}
 LINES = {line.name.split()[0].rstrip(",").lower(): line for line in DISTANT}
 ASYNC_ONLY = {"nats"}
-FAILURES = (TimeoutError, OSError, ServerError, FleetError, CrdtSyncError)
+FAILURES = (TimeoutError, OSError, ServerError, DaemonError, CrdtSyncError)
 STEP_TIMEOUT_S = 30.0
 """Of one step, and :data:`WRITE_TIMEOUT_S` more for each write in it; nothing may hang the benchmark."""
 WRITE_TIMEOUT_S = 0.05

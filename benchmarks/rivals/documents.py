@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from pycrdt import Doc, Map, YMessageType, create_sync_message, create_update_message, handle_sync_message
 from websockets.asyncio.client import ClientConnection, connect
 
-from benchmarks.fleet import Fleet
+from benchmarks.daemons import Daemons
 from benchmarks.rivals.install import HERE, NODE_MODULES, PYTHON
 from benchmarks.rivals.processes import Process, free_port
 from benchmarks.rivals.stores import Redis
@@ -67,7 +67,7 @@ class CrdtsyncLine:
     async def line(self, directory: Path) -> AsyncIterator[Line]:
         """See :class:`Distant`."""
         del directory
-        async with Fleet(2) as fleet, AsyncClient(fleet[0].socket) as near, AsyncClient(fleet[1].socket) as far:
+        async with Daemons(2) as fleet, AsyncClient(fleet[0].socket) as near, AsyncClient(fleet[1].socket) as far:
             token = await near.set("ready", 1)
             await far.wait(token, timeout=30)
             events = far.watch("k", after=far.last_token)

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import perf_counter
 
 from benchmarks import editing_traces, make_trace, reference, traces
-from benchmarks.fleet import FleetError
+from benchmarks.daemons import DaemonError
 from benchmarks.replay import ReplayError
 from benchmarks.rivals.measures import Figure
 from benchmarks.traces import Trace
@@ -32,7 +32,7 @@ async def measure(paths: Iterable[Path], transactions: int | None = None) -> Fou
 
     Without a trace the made-up session is taken.
 
-    :raises FleetError: a node ended with another text.
+    :raises DaemonError: a node ended with another text.
     :raises ReplayError: an author of a trace went back to an older text, which no editor does.
     """
     took_s = dict.fromkeys((DURABLE, EDITOR, ALONE), 0.0)
@@ -65,5 +65,5 @@ async def _typed(trace: Trace) -> editing_traces.Result:
 async def _replayed(trace: Trace, options: editing_traces.Options) -> editing_traces.Result:
     result = await editing_traces.replay(trace, options, quiet=True)
     if not result.is_equal:
-        raise FleetError(f"{trace.name}: {result.verdict.differences[0]}")
+        raise DaemonError(f"{trace.name}: {result.verdict.differences[0]}")
     return result

@@ -9,7 +9,7 @@ from random import Random
 from statistics import median
 from time import monotonic
 
-from benchmarks.fleet import Daemon, Fleet
+from benchmarks.daemons import Daemon, Daemons
 from benchmarks.gauges import percentile
 from benchmarks.rivals.measures import IN_FLIGHT, KEYS, VALUE, Figure, Figures
 from benchmarks.rivals.processes import cpu_ns, rss_bytes
@@ -38,7 +38,7 @@ def restart_of(keys: int) -> Figure:
 async def measure(many: int = MANY, most: int = MOST, writes: int = 2000, restarts: int = RESTARTS) -> Figures:
     """Fill one daemon with ``many`` keys, then with ``most``; another one has only a few."""
     async with AsyncExitStack() as stack:
-        small, large = [(await stack.enter_async_context(Fleet(1)))[0] for _ in range(2)]
+        small, large = [(await stack.enter_async_context(Daemons(1)))[0] for _ in range(2)]
         async with _client(small) as client:
             await fill(client, 0, KEYS)
         async with _client(large) as client:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from benchmarks.fleet import Fleet
+from benchmarks.daemons import Daemons
 from benchmarks.gauges import live
 from benchmarks.rivals.measures import KEYS, VALUE, Figure, Figures
 from benchmarks.rivals.processes import disk_bytes, rss_bytes
@@ -34,7 +34,7 @@ DISK_LAST = Figure(f"disk after {LAST:,} overwrites", "MB")
 async def measure(first: int = FIRST, last: int = LAST) -> Figures:
     """Overwrite the keys ``first`` times, look, go on to ``last``, look again; and at a new daemon with the end."""
     settings = {"log_bytes_max": CAP_BYTES, "history_bytes_max": CAP_BYTES}
-    async with Fleet(1, settings) as fleet:
+    async with Daemons(1, settings) as fleet:
         daemon = fleet[0]
         async with AsyncClient(daemon.socket, timeout=CALL_TIMEOUT_S) as client:
             await _overwrite(client, 0, first)

@@ -13,7 +13,7 @@ from signal import SIGTERM
 from time import perf_counter
 from typing import Any, Protocol
 
-from benchmarks.fleet import Fleet
+from benchmarks.daemons import Daemons
 from benchmarks.rivals.processes import POLL_S, Process, ServerError, answers, disk_bytes, free_port, rss_bytes
 from crdtsync.client import AsyncClient, Client
 
@@ -86,7 +86,7 @@ class Crdtsync:
     async def start(self, directory: Path) -> None:
         """See :class:`Store`."""
         del directory  # a fleet has one of its own
-        self._fleet = await Fleet(1).__aenter__()
+        self._fleet = await Daemons(1).__aenter__()
 
     async def restart(self, *, kill: bool) -> float:
         """See :class:`Store`."""

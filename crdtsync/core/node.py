@@ -23,7 +23,7 @@ from crdtsync.core.background.expiry_reaper import Reaper
 from crdtsync.core.background.retention_caps import DEFAULT_CAPS, Caps
 from crdtsync.core.background.text_maintenance import TextKeeper
 from crdtsync.core.background.trimming import Retention
-from crdtsync.core.cluster.admission import Fleet, Reach
+from crdtsync.core.cluster.admission import Admission, Reach
 from crdtsync.core.cluster.node_alarms import FalseAddresses, LetIn, Misled
 from crdtsync.core.cluster.records import Cluster
 from crdtsync.core.cluster.spaces import ALWAYS, Spaces
@@ -119,7 +119,7 @@ class Node:
         self._load()
         self.retention = Retention(storage, caps, now.mono_s)
         self.sync = Sync(identity, self.replicas, storage, self.alarms, random, log, self.now_s, self.spaces)
-        self.fleet = Fleet(self, identity, storage, random, log)
+        self.fleet = Admission(self, identity, storage, random, log)
         self.false_addresses = FalseAddresses(identity.node)
         self.cluster_desk = ClusterDesk(self.fleet, self.data)
         self.resolvers = Registry(self)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from crdtsyncd.config.model import Config
-    from crdtsyncd.peers.cluster_runtime import Fleet
+    from crdtsyncd.peers.cluster_runtime import ClusterRuntime
     from crdtsyncd.security.node_key import NodeKey
     from crdtsyncd.telemetry.metrics_http import MetricsServer
 
@@ -99,7 +99,7 @@ class Service:
         self._config = config
         self._driver = driver
         self._reload = reload
-        self._fleet: Fleet | None = None
+        self._fleet: ClusterRuntime | None = None
         self._has_fleet = asyncio.Event()
         self._stop = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -148,10 +148,10 @@ class Service:
                 _remove_socket(config.socket, self._own_socket)
             event_log.log("stopped")
 
-    async def _make_fleet(self) -> Fleet:
+    async def _make_fleet(self) -> ClusterRuntime:
         """Import what peers need, and agents do not, while these are served: it is a third of all imports."""
         found = await asyncio.to_thread(import_module, "crdtsyncd.peers.cluster_runtime")
-        fleet: Fleet = found.Fleet(self._config, self._driver)
+        fleet: ClusterRuntime = found.ClusterRuntime(self._config, self._driver)
         self._has_fleet.set()
         gc_policy.begin()  # which the start was done without
         gc.callbacks.append(self._driver.times.collected)

@@ -26,7 +26,7 @@ EXERCISED = (3, 28, 54, 79)  # together they do everything; where that changes, 
 FIRST_SEED = int(os.environ.get("CRDTSYNC_SEED", "0"))
 
 
-class Fleet(RuleBasedStateMachine):
+class Troubles(RuleBasedStateMachine):
     """Each rule is one thing that can happen; after all of them the fleet heals and is checked."""
 
     def __init__(self) -> None:
@@ -138,8 +138,8 @@ class Fleet(RuleBasedStateMachine):
             self.world.close()
 
 
-TestFleet = Fleet.TestCase
-TestFleet.settings = settings(
+TestTroubles = Troubles.TestCase
+TestTroubles.settings = settings(
     examples(40), stateful_step_count=40, suppress_health_check=list(HealthCheck), print_blob=True
 )
 

@@ -24,7 +24,7 @@ from crdtsync.wire.tokens import decode_token
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
     from crdtsync.core.agents.desk import Desk
-    from crdtsync.core.cluster.admission import Fleet
+    from crdtsync.core.cluster.admission import Admission
     from crdtsync.core.replica.replica import Replica
 
 Arguments = Mapping[str, Any]
@@ -44,7 +44,7 @@ class Host(Protocol):
 
     cluster: Cluster
     replicas: dict[str, Replica]
-    fleet: Fleet
+    fleet: Admission
     desk: Desk
     now_s: float
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from crdtsync.core.cluster.admission import LISTEN_META, Fleet
+from crdtsync.core.cluster.admission import LISTEN_META, Admission
 from crdtsync.core.cluster.invites import INVITE_TTL_MS_DEFAULT
 from crdtsync.core.waiting.wait_queue import LATER
 from crdtsync.errors import CrdtSyncError, InvalidRequest, QuotaExceeded, Refused, to_wire
@@ -59,7 +59,7 @@ Handler = Callable[[Any, int, Arguments], object]
 class ClusterDesk:
     """Answers requests; ``chores`` are for the shell, ``replies`` for agents whose request it has done."""
 
-    def __init__(self, fleet: Fleet, space_data: Callable[[], str]) -> None:
+    def __init__(self, fleet: Admission, space_data: Callable[[], str]) -> None:
         self._fleet = fleet
         self._space_data = space_data
         self._pending: dict[int, tuple[int, int, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from crdtsync.core.access.rules import Grant
     from crdtsync.core.agents.cluster_requests import ClusterDesk
     from crdtsync.core.alarms import Alarms
-    from crdtsync.core.cluster.admission import Fleet
+    from crdtsync.core.cluster.admission import Admission
     from crdtsync.core.cluster.records import Cluster
     from crdtsync.core.cluster.spaces import Spaces
     from crdtsync.core.identity import Identity
@@ -96,7 +96,7 @@ class Host(Protocol):
     spaces: Spaces
     sync: Sync
     identity: Identity
-    fleet: Fleet
+    fleet: Admission
     cluster: Cluster
     cluster_desk: ClusterDesk
     guard: Guard

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crdtsync.core.access.authorizer import Guard
     from crdtsync.core.access.requests import AccessDesk
     from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.cluster.admission import Fleet
+    from crdtsync.core.cluster.admission import Admission
     from crdtsync.core.identity import Identity
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.storage.interface import ArchiveRow
@@ -34,7 +34,7 @@ class Host(Protocol):
     replicas: dict[str, Replica]
     spaces: Spaces
     sync: Sync
-    fleet: Fleet
+    fleet: Admission
     guard: Guard
     access_desk: AccessDesk
 

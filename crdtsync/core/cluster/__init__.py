@@ -11,7 +11,7 @@ it and makes it anew. When a and b meet, both see two values of the record ``spa
 anew.
 
 Open first: :mod:`crdtsync.core.cluster.records` (its docstring shows how to add a type of record), then
-:class:`~crdtsync.core.cluster.admission.Fleet` for members and :class:`~crdtsync.core.cluster.spaces.Spaces` for
+:class:`~crdtsync.core.cluster.admission.Admission` for members and :class:`~crdtsync.core.cluster.spaces.Spaces` for
 spaces.
 
 Modules:

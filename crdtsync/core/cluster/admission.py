@@ -92,7 +92,7 @@ class Host(Protocol):
     alarms: Alarms
 
 
-class Fleet:
+class Admission:
     """See the module's description."""
 
     def __init__(self, host: Host, identity: Identity, storage: Storage, random: Random, log: Log) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crdtsync.core.cluster.admission import Fleet
+    from crdtsync.core.cluster.admission import Admission
     from crdtsync.core.sync.protocol import Sync
 
 _STATES: Mapping[int | None, str] = {None: "down", 1: "connected"}
 """Of a member, by the number of connections over which it is reached."""
 
 
-def listing(fleet: Fleet, sync: Sync, me: str) -> list[dict[str, Any]]:
+def listing(fleet: Admission, sync: Sync, me: str) -> list[dict[str, Any]]:
     """A row for each; ``me`` is this node."""
     rows = []
     for node, member in fleet.membership.members.items():

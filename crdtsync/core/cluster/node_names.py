@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from crdtsync.core.cluster.admission import Fleet
+    from crdtsync.core.cluster.admission import Admission
     from crdtsync.core.identity import Identity
     from crdtsync.core.sync.protocol import Sync
 
@@ -18,7 +18,7 @@ class Host(Protocol):
     """Who knows other nodes."""
 
     identity: Identity
-    fleet: Fleet
+    fleet: Admission
 
     @property
     def sync(self) -> Sync:

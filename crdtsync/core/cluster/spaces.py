@@ -30,7 +30,7 @@ from crdtsync.wire.limits import CLUSTER_SPACE, is_name, shown
 if TYPE_CHECKING:
     from crdtsync.core.agents.desk import Desk
     from crdtsync.core.alarms import Alarms
-    from crdtsync.core.cluster.admission import Fleet
+    from crdtsync.core.cluster.admission import Admission
     from crdtsync.core.cluster.records import Cluster
     from crdtsync.core.identity import Identity
     from crdtsync.core.peers.peer_state import Peer
@@ -54,7 +54,7 @@ class Host(Protocol):
     replicas: dict[str, Replica]
     storage: Storage
     cluster: Cluster
-    fleet: Fleet
+    fleet: Admission
     alarms: Alarms
     log: Log
     now_ms: int
@@ -252,7 +252,7 @@ class Spaces:
 class Holders:
     """Those of the members that may hold certain spaces; ``nodes``: their ids, None: all."""
 
-    def __init__(self, members: Fleet, nodes: frozenset[str] | None) -> None:
+    def __init__(self, members: Admission, nodes: frozenset[str] | None) -> None:
         self._members = members
         self._nodes = nodes
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from crdtsync.core.access.authorizer import Guard
     from crdtsync.core.access.requests import AccessDesk
     from crdtsync.core.alarms import Alarms
-    from crdtsync.core.cluster.admission import Fleet
+    from crdtsync.core.cluster.admission import Admission
     from crdtsync.core.cluster.spaces import Spaces
     from crdtsync.core.identity import Identity
     from crdtsync.core.sync.protocol import Sync
@@ -28,7 +28,7 @@ class Host(Protocol):
     replicas: dict[str, Replica]
     spaces: Spaces
     sync: Sync
-    fleet: Fleet
+    fleet: Admission
     guard: Guard
     access_desk: AccessDesk
     identity: Identity

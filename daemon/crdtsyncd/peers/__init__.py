@@ -1,7 +1,7 @@
 """Peers: the sockets between daemons: dialling, listening, joining. What is said over them is the core's.
 
 Open first: :class:`~crdtsyncd.peers.websocket_peer.PeerConnection`, one open connection, and ``attempt`` beside it,
-which dials. :class:`~crdtsyncd.peers.cluster_runtime.Fleet` decides what is dialled and listened on, from the
+which dials. :class:`~crdtsyncd.peers.cluster_runtime.ClusterRuntime` decides what is dialled and listened on, from the
 members that the node knows.
 
 Example: a member gets a new address. The node tells its members' list with the next ``Ready``; ``cluster_runtime``

@@ -46,7 +46,7 @@ MESH_INTERVAL_S = 1.0
 STOP_TIMEOUT_S = 5.0
 
 
-class Fleet:
+class ClusterRuntime:
     """See the module's description."""
 
     def __init__(self, config: Config, driver: Driver) -> None:

@@ -8,7 +8,7 @@ from crdtsync.core.access import requests, rules
 from crdtsync.core.access.authorizer import Guard
 from crdtsync.core.access.records import ACCESS
 from crdtsync.core.cluster import admission
-from crdtsync.core.cluster.admission import Fleet
+from crdtsync.core.cluster.admission import Admission
 from crdtsync.core.cluster.invites import Invitations
 from crdtsync.core.cluster.membership import Membership, membership_of
 from crdtsync.core.cluster.space_records import SpaceRecord
@@ -18,7 +18,7 @@ from tests.simulator.faults.planting import Patches, cluster_fault
 
 @cluster_fault("stays connected to")
 def removed_nodes_are_not_cut_off(patch: Patches):
-    patch.setattr(Fleet, "cut", lambda self: None)
+    patch.setattr(Admission, "cut", lambda self: None)
 
 
 @cluster_fault("removed", "A node that tells its new address while it is removed is a member again")
@@ -40,7 +40,7 @@ def the_removed_may_connect(patch: Patches):
         return "" if any(gone.keys[0][0] == pin for gone in self.removed.values()) else refusal_of(self, pin)
 
     patch.setattr(Membership, "refusal_of", lenient)
-    patch.setattr(Fleet, "cut", lambda self: None)
+    patch.setattr(Admission, "cut", lambda self: None)
     patch.setattr(Host, "_check_removed", lambda self: None)  # which would see it first
 
 

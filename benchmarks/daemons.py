@@ -31,7 +31,7 @@ main()
 _LOG_LINES_SHOWN = 5
 
 
-class FleetError(Exception):
+class DaemonError(Exception):
     """A daemon does not do what it should; the message is a sentence, with the end of its log."""
 
 
@@ -65,7 +65,7 @@ class Daemon:
     async def start(self) -> float:
         """Start it; returns after how many seconds it was ready.
 
-        :raises FleetError: it is not ready in time, or ended.
+        :raises DaemonError: it is not ready in time, or ended.
         """
         assert self._process is None, f"{self.name} runs already"
         self._directory.mkdir(exist_ok=True, mode=0o700)
@@ -84,17 +84,17 @@ class Daemon:
         await asyncio.wait([ready, self._reader], timeout=START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
         if not ready.done():
             ready.cancel()
-            raise FleetError(f"{self.name} was not ready within {START_TIMEOUT_S:.0f} s; {self.last_words()}")
+            raise DaemonError(f"{self.name} was not ready within {START_TIMEOUT_S:.0f} s; {self.last_words()}")
         return monotonic() - start_s
 
     async def stop(self) -> None:
         """Ask it to stop (SIGTERM), and wait until it has.
 
-        :raises FleetError: it did not stop in time, or not with exit status 0.
+        :raises DaemonError: it did not stop in time, or not with exit status 0.
         """
         status = await self._end(signal.SIGTERM)
         if status not in (0, None):
-            raise FleetError(f"{self.name} stopped with exit status {status}; {self.last_words()}")
+            raise DaemonError(f"{self.name} stopped with exit status {status}; {self.last_words()}")
 
     async def kill(self) -> None:
         """``kill -9``."""
@@ -136,7 +136,7 @@ class Daemon:
         except TimeoutError:
             process.kill()
             await process.wait()
-            raise FleetError(f"{self.name} did not stop within {STOP_TIMEOUT_S:.0f} s; {self.last_words()}") from None
+            raise DaemonError(f"{self.name} did not stop within {STOP_TIMEOUT_S:.0f} s; {self.last_words()}") from None
         if self._reader is not None:
             await self._reader
         return status
@@ -157,7 +157,7 @@ class Daemon:
         return [sys.executable, "-c", _PROGRAM, *options]
 
 
-class Fleet:
+class Daemons:
     """Daemons that are all linked with each other, under one temporary directory; stops them all at the end.
 
     ``settings`` are those of the configuration file, the same for all.
