@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +17,24 @@ settings.load_profile("ci")
 # Ignored it is where a shell that is no terminal's starts the tests beside itself, and every process started here would
 # inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``./dev test --rewrite``: take what comes out as what is expected, in the files that hold whole outputs."""
+    parser.addoption("--rewrite", action="store_true", help="write expected transcripts anew")
+
+
+@pytest.fixture
+def same_as_file(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """``same_as_file("sync.txt", text)``: the file beside the test has to hold this text."""
+
+    def check(name: str, text: str) -> None:
+        file = request.path.parent / name
+        if request.config.getoption("--rewrite"):
+            file.write_text(text)
+        assert text == file.read_text(), f"{name} differs: ./dev test --rewrite writes it anew"
+
+    return check
 
 
 @pytest.hookimpl(optionalhook=True)
