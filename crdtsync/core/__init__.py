@@ -59,7 +59,7 @@ Modules here:
 - ``node``: :class:`~crdtsync.core.node.Node`. Open it first: ``step`` and its table of handlers, ``ready``,
   ``advance``
 - ``interface``: the events that go in, and ``Ready``
-- ``fast_turn``: the turn that brings nothing but plain writes, cut short
+- ``agenda``: when each part of a node is due; a turn runs what is
 - ``replay``: changes that were acknowledged and fit into no table, taken in again as if from a peer
 - ``identity``: who this node is
 - ``alarms``, ``alarm_catalogue``: the alarms that are raised; all that there are, with what they mean

@@ -8,13 +8,15 @@ safety argument: nothing leaves before what it shows is on disk. (The shape is t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.core.access.authorizer import Guard
 from crdtsync.core.access.quotas import DEFAULT_LIMITS, Limits
 from crdtsync.core.access.requests import AccessDesk
+from crdtsync.core.agenda import Agenda, Part, are_plain
 from crdtsync.core.agents.cluster_requests import ChoreDone, ClusterDesk
-from crdtsync.core.agents.connection import Agent, Follows, Reply, User
+from crdtsync.core.agents.connection import Agent, Reply, User
 from crdtsync.core.agents.desk import Desk
 from crdtsync.core.agents.host_requests import Service, serve
 from crdtsync.core.alarm_catalogue import DISK_FILLING, NO_SPACE
@@ -32,7 +34,6 @@ from crdtsync.core.diagnostics.explain import explain_request
 from crdtsync.core.diagnostics.remote_lag import status_request
 from crdtsync.core.diagnostics.status import build_status, limited_status
 from crdtsync.core.diagnostics.usage import Crowds, Stats, Usage, UsageAlarms, pressing, usages
-from crdtsync.core.fast_turn import ShortTurns, are_plain
 from crdtsync.core.identity import Identity
 from crdtsync.core.interface import (
     AgentClosed,
@@ -101,10 +102,7 @@ class Node:
         self._shell_usages = shell_usages
         self._usage_alarms = UsageAlarms(self.alarms)
         self.crowds = Crowds()
-        self._calm_until_s = 0.0
-        self._short = ShortTurns(self)
-        self.was_short = False
-        """Whether the turn under way, or the last one, is a short one; see :mod:`crdtsync.core.fast_turn`."""
+        self._has_work = False  # as of the end of the last turn
         self._random = random
         self._ledger = Ledger(0, 0)
         self.spaces = Spaces(self)
@@ -123,6 +121,7 @@ class Node:
         self.false_addresses = FalseAddresses(identity.node)
         self.cluster_desk = ClusterDesk(self.fleet, self.data)
         self.resolvers = Registry(self)
+        self.agenda = Agenda(self._deadlines())
         self.guard = Guard(self, limits)
         self.access_desk = AccessDesk(self, self.guard, random)
         self.desk = Desk(self, identity, storage)
@@ -182,8 +181,7 @@ class Node:
 
     def _wake(self, replica: Replica) -> None:
         replica.documents.now_s = self.now_s
-        self._calm_until_s = 0.0
-        self._short.until_s = 0.0
+        self.agenda.all_now()
         if self.replicas.get(replica.name) is replica:
             self._restless.add(replica.name)
 
@@ -231,7 +229,7 @@ class Node:
             self.replicas[name].documents.now_s = self.now_s
         kind = type(event)
         if kind is not AgentFrame and kind is not PeerFrame:
-            self._calm_until_s = self._short.until_s = 0.0
+            self.agenda.all_now()
         self._handlers[kind](event)
 
     def _agent_opened(self, event: AgentOpened) -> None:
@@ -246,11 +244,8 @@ class Node:
             self.desk.access_changes.reload()
 
     def _agent_frame(self, event: AgentFrame) -> None:
-        follows = self.desk.received(event.conn, event.payload)
-        if follows is not Follows.NOTHING or self.now_s >= self._calm_until_s:
-            self._calm_until_s = 0.0
-        if follows is Follows.A_TURN:
-            self._short.until_s = 0.0
+        if not self.desk.received(event.conn, event.payload):
+            self.agenda.all_now()
 
     def _agent_flow(self, event: AgentFlow) -> None:
         self.desk.watches.set_blocked(event.conn, event.blocked)
@@ -268,7 +263,7 @@ class Node:
             applied = self.sync.received(event.conn, event.data, self.now_s, self.now_ms)
         except PeerError as error:
             self.sync.outbox.closes.append((event.conn, error.message))
-            self._calm_until_s = self._short.until_s = 0.0
+            self.agenda.all_now()
             return
         has_merged = False
         for name, merged in self.sync.transfers.taker.take_merges():
@@ -281,10 +276,10 @@ class Node:
                 self.desk.watches.retell(name, keys)
             self._tell_cluster(name, keys)
         self.received(applied)
-        if not self.sync.heard_ack and (has_merged or not applied or not are_plain(applied)):
-            self._short.until_s = 0.0
-        if not self.sync.heard_ack or self.now_s >= self._calm_until_s or self.has_work():
-            self._calm_until_s = 0.0
+        if self.sync.heard_ack:
+            self._has_work = self._is_work_left()
+        elif has_merged or not applied or not are_plain(applied):
+            self.agenda.all_now()
 
     def received(self, applied: Iterable[Applied]) -> None:
         """Changes that were not made here have been applied in memory."""
@@ -328,7 +323,12 @@ class Node:
     # -- for the agents' desk ------------------------------------------------------------------------------------
 
     def applied(self, replica: Replica, changes: list[Applied]) -> None:
-        """Changes have been applied in memory."""
+        """Changes have been applied in memory, of which anything may follow."""
+        self.agenda.all_now()
+        self.applied_plainly(replica, changes)
+
+    def applied_plainly(self, replica: Replica, changes: list[Applied]) -> None:
+        """Changes have been applied in memory, of which nothing follows but news."""
         self._applied.setdefault(replica.name, []).extend(changes)
         self._restless.add(replica.name)
 
@@ -385,61 +385,97 @@ class Node:
 
         The caller must end with :meth:`advance` or :meth:`persist_failed` before the next call.
         """
-        self.was_short = self._short.is_enough()
-        if self.was_short:
-            return self._short.ready(self._applied, self._durable)
-        desk, sync = self.desk, self.sync
-        desk.settle()
-        self.reaper.run()
-        self.spaces.archives.run()
-        for name in sorted(self._restless):
-            own = self._texts[name].keep(self.now_ms, not self.read_only)
-            if own:
-                self.applied(self.replicas[name], own)
-        self.fleet.keep_own_record()
-        self.cluster_desk.check_keys()
-        for name, applied in self._applied.items():
-            self.replicas[name].prepare_commit()
-            if name != CLUSTER_SPACE:
-                self.counts.note(self.replicas[name].entries, applied)
-            reranked = desk.watches.reranked(self.replicas[name], self.now_ms)
-            desk.watches.notify(name, applied, self._durable[name], self.now_ms)
-            desk.watches.retell(name, reranked, is_lagging=False)
-            self.resolvers.notify(name, applied)
-        self.resolvers.run()
-        self._retain()
-        desk.watches.advance(self._durable, self.now_ms)
-        sync.pump(self._applied, self._durable, self.now_s, is_patient=not len(desk.waits))
+        agenda, desk, sync, batch, now_s = self.agenda, self.desk, self.sync, self._ledger.batch, self.now_s
+        agenda.begin()
+        self._heed_waiting()
+        if now_s >= agenda.soonest_s:
+            self._run_what_writes()
+        has_watches = len(desk.watches) > 0
+        if self._applied:
+            self._tell_of_applied(has_watches)
+        if now_s >= agenda.soonest_s:
+            self._run_what_reads()
+        if has_watches:
+            desk.watches.advance(self._durable, self.now_ms)
+        are_peers_due = now_s >= agenda.soonest_s and agenda.takes(Part.PEERS, now_s)
+        sync.pump(self._applied, self._durable, now_s, not len(desk.waits), are_peers_due)
         sends, closes, met = sync.outbox.take()
-        self._ledger.batch.peers.extend(met)
-        if sync.outbox.seen and self._ledger.batch:
-            self._ledger.batch.peers.extend(sync.outbox.seen.values())
+        batch.peers.extend(met)
+        if sync.outbox.seen and batch:
+            batch.peers.extend(sync.outbox.seen.values())
             sync.outbox.seen.clear()
-        self.fleet.store(self._ledger.batch)
-        desk.replies += self.chore_replies()
-        membership, chores = self.fleet.take_change(), self.cluster_desk.take_chores()
-        ready = Ready(self._ledger.take(), sends, desk.replies, closes, desk.closes, membership, chores)
+        if agenda.ran:
+            self.fleet.store(batch)
+            desk.replies += self.chore_replies()
+            membership, chores = self.fleet.take_change(), self.cluster_desk.take_chores()
+            ready = Ready(self._ledger.take(), sends, desk.replies, closes, desk.closes, membership, chores)
+        else:
+            ready = Ready(self._ledger.take(), sends, desk.replies, closes, desk.closes)
         desk.replies, desk.closes = [], []
         return ready
+
+    def _heed_waiting(self) -> None:
+        """Who waits may be waiting for just what has happened."""
+        desk = self.desk
+        if len(desk.waits) or len(desk.long_reads):
+            self.agenda.all_now()  # a request that goes on may be any
+        if self.resolvers.has_dockets:
+            self.agenda.now(Part.RESOLVERS)
+
+    def _run_what_writes(self) -> None:
+        """The parts of which changes may come; whatever does come makes due what follows from it."""
+        agenda, now_s = self.agenda, self.now_s
+        if agenda.takes(Part.REQUESTS, now_s):
+            self.desk.settle()
+        if agenda.takes(Part.EXPIRY, now_s):
+            self.reaper.run()
+        if agenda.takes(Part.ARCHIVES, now_s):
+            self.spaces.archives.run()
+        if agenda.takes(Part.TEXTS, now_s):
+            for name in sorted(self._restless):
+                own = self._texts[name].keep(self.now_ms, not self.read_only)
+                if own:
+                    self.applied(self.replicas[name], own)
+        if agenda.takes(Part.RECORDS, now_s):
+            self.fleet.keep_own_record()
+            self.cluster_desk.check_keys()
+
+    def _run_what_reads(self) -> None:
+        """The parts that look at what was written, of which no change comes."""
+        now_s, retention = self.now_s, self.retention
+        if self.agenda.takes(Part.RESOLVERS, now_s):
+            self.resolvers.run()
+        if self.agenda.takes(Part.RETENTION, now_s) and not self.read_only and now_s >= retention.due_s:
+            retention.run(self.replicas, self._ledger.batch, self.now_ms, now_s)
+
+    def _tell_of_applied(self, has_watches: bool) -> None:
+        """Count what the commit under way changes, and tell watchers and resolvers of it."""
+        watches = self.desk.watches
+        for name, applied in self._applied.items():
+            replica = self.replicas[name]
+            replica.prepare_commit()
+            if name != CLUSTER_SPACE:
+                self.counts.note(replica.entries, applied)
+            reranked = watches.reranked(replica, self.now_ms)
+            if has_watches:
+                watches.notify(name, applied, self._durable[name], self.now_ms)
+            if reranked:
+                watches.retell(name, reranked, is_lagging=False)
+            self.resolvers.notify(name, applied)
+        self.retention.touched(self._applied, self._ledger.batch, self.now_s)
+        self.agenda.at(Part.RETENTION, self.retention.due_s)
 
     def chore_replies(self) -> list[Reply]:
         """Replies to requests whose chore is done."""
         return [Reply(conn, request, frame(data)) for conn, request, data in self.cluster_desk.take_replies()]
 
-    def _retain(self) -> None:
-        """Let go of what is too old or too much. While there is no room nothing is added, and nothing goes."""
-        if self._applied:
-            self.retention.touched(self._applied, self._ledger.batch, self.now_s)
-        if not self.read_only and self.now_s >= self.retention.due_s:
-            self.retention.run(self.replicas, self._ledger.batch, self.now_ms, self.now_s)
-
     @property
     def is_calm(self) -> bool:
-        """Whether the last event brought at most replies, which show nothing but what is on disk: then
-        :meth:`take_replies` does instead of a turn. So it is with most reads, which need not wait for one, and with
-        acknowledgements that nobody waits for.
+        """Whether nothing is due and nothing was applied. Then the last event brought at most replies, which show
+        nothing but what is on disk, and :meth:`take_replies` does instead of a turn. So it is with most reads, which
+        need not wait for one, and with acknowledgements that nobody waits for.
         """
-        return self._calm_until_s > 0.0
+        return not self._applied and not self._has_work and self.now_s < self.agenda.soonest_s
 
     def take_replies(self) -> list[Reply]:
         """The replies that :attr:`is_calm` speaks of; they may go out at once."""
@@ -448,19 +484,21 @@ class Node:
 
     def advance(self) -> None:
         """What :meth:`ready` asked to persist is on disk."""
-        if self.was_short:
-            self._short.advance(self._applied, self._durable)
-            self._applied.clear()
-            self._calm_until_s = 0.0 if self.has_work() else self._short.until_s
-            return
-        for name in self._applied:
-            replica = self.replicas[name]
-            replica.committed()
-            self._durable[name] = replica.position
-        self._restless = {name for name in self._restless if self._is_restless(name)} | self._applied.keys()
+        if self.agenda.ran:
+            for name in self._applied:
+                replica = self.replicas[name]
+                replica.committed()
+                self._durable[name] = replica.position
+            self._restless = {name for name in self._restless if self._is_restless(name)} | self._applied.keys()
+            self.resolvers.committed()
+        else:
+            for name in self._applied:
+                replica = self.replicas[name]
+                replica.committed_plainly()
+                self._durable[name] = replica.position
         self._applied.clear()
         self.desk.committed()
-        self.resolvers.committed()
+        self._has_work = self._is_work_left()
 
     def step_failed(self, event: Event, why: str) -> Ready:
         """:meth:`step` raised what it never should.
@@ -483,7 +521,7 @@ class Node:
         Memory is read anew; whoever was about to be answered gets ``refusal`` instead.
         """
         self._applied.clear()
-        self._short.until_s = 0.0
+        self.agenda.all_now()
         self._load()
         self.retention.failed(self.now_s)
         error = to_wire(refusal)
@@ -511,11 +549,17 @@ class Node:
         ack_s = self.sync.ack_due_s()
         return due_s if ack_s is None else ack_s if due_s is None else min(due_s, ack_s)
 
+    @property
+    def patience_s(self) -> float:
+        """So late may the caller ask :meth:`turn_due_s` when a turn is over; 0: something is left to do at once."""
+        return 0.0 if self._has_work else self.agenda.patience_s
+
     def turn_due_s(self) -> float | None:
         """The same for a caller who also sends the acknowledgements that are due, with :meth:`acknowledge`."""
-        due_s = self._due_s()
-        self._calm_until_s = self._short.until_s = float("inf") if due_s is None else due_s
-        return due_s
+        if self._applied or self.desk.watches.has_more():
+            return self.now_s
+        next_s = self.agenda.next_s()
+        return None if next_s == inf else next_s
 
     @property
     def ack_due_s(self) -> float | None:
@@ -527,19 +571,25 @@ class Node:
         self.sync.acknowledge(now.mono_s)
         return self.sync.outbox.take_sends()
 
-    def has_work(self) -> bool:
+    def _is_work_left(self) -> bool:
         """Whether the next turn has something to do at once. Quicker to tell than all of :meth:`deadline_s`."""
         desk = self.desk
         return bool(self._applied or desk.watches.has_more() or len(desk.long_reads) or desk.waits.is_settling) or (
             self.sync.has_more(self._durable)
         )
 
-    def _due_s(self) -> float | None:
-        if self._applied or self.desk.watches.has_more() or len(self.desk.long_reads):
-            return self.now_s
-        due = [self.desk.waits.deadline_s(), self.sync.deadline_s(self._durable), self.reaper.deadline_s()]
-        due.append(self.resolvers.deadline_s())
-        due += [self._texts[name].deadline_s(self.now_s, not self.read_only) for name in self._restless]
-        if not self.read_only:
-            due += [self.retention.due_s, self.spaces.archives.due_s]
-        return min((moment for moment in due if moment is not None), default=None)
+    def _deadlines(self) -> dict[Part, Callable[[], float | None]]:
+        """How to ask each part when it is due."""
+        return {
+            Part.REQUESTS: lambda: self.now_s if len(self.desk.long_reads) else self.desk.waits.deadline_s(),
+            Part.EXPIRY: self.reaper.deadline_s,
+            Part.ARCHIVES: lambda: None if self.read_only else self.spaces.archives.due_s,
+            Part.TEXTS: self._texts_due_s,
+            Part.RESOLVERS: self.resolvers.deadline_s,
+            Part.RETENTION: lambda: None if self.read_only else self.retention.due_s,
+            Part.PEERS: lambda: self.sync.deadline_s(self._durable),
+        }
+
+    def _texts_due_s(self) -> float | None:
+        due = [self._texts[name].deadline_s(self.now_s, not self.read_only) for name in self._restless]
+        return min((moment_s for moment_s in due if moment_s is not None), default=None)

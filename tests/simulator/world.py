@@ -320,6 +320,8 @@ class World:
 
     def _end_turn(self, host: Host, ready: Ready) -> None:
         host.running.advance()
+        if host.running.desk.is_short:
+            host.running.turn_due_s()  # from then on turns need not run everything
         self.check(host)
         self.dispatch(host, ready)
 

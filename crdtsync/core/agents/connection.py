@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from crdtsync.core.access.requirements import Right
@@ -23,18 +22,6 @@ if TYPE_CHECKING:
     from crdtsync.core.resolvers.registry import Registry
     from crdtsync.core.storage.interface import OutcomeRow, Storage
     from crdtsync.core.sync.protocol import Sync
-
-
-class Follows(Enum):
-    """What follows from a request.
-
-    ``NOTHING``: it was a read, and has been answered. ``A_SHORT_TURN``: it was a plain write,
-    see :mod:`crdtsync.core.fast_turn`.
-    """
-
-    NOTHING = 0
-    A_SHORT_TURN = 1
-    A_TURN = 2
 
 
 class Reply(NamedTuple):
@@ -109,7 +96,10 @@ class Host(Protocol):
     read_only: str
 
     def applied(self, replica: Replica, changes: list[Applied]) -> None:
-        """Changes have been applied in memory."""
+        """Changes have been applied in memory, of which anything may follow."""
+
+    def applied_plainly(self, replica: Replica, changes: list[Applied]) -> None:
+        """Changes have been applied in memory, of which nothing follows but news; see :mod:`crdtsync.core.agenda`."""
 
     def outcome(self, row: OutcomeRow) -> None:
         """Store a write's reply with the commit."""

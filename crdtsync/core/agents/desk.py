@@ -8,7 +8,7 @@ from typing import Any
 
 from crdtsync.causality import VersionVector, Writer, covers
 from crdtsync.core.access.revocation import Changes
-from crdtsync.core.agents.connection import Agent, Follows, Host, Reply, Shown, User
+from crdtsync.core.agents.connection import Agent, Host, Reply, Shown, User
 from crdtsync.core.agents.fast_get import read_plainly
 from crdtsync.core.agents.fast_set import write_plainly
 from crdtsync.core.agents.host_requests import SERVICE_OPERATIONS
@@ -155,37 +155,37 @@ class Desk:
 
     # -- requests --------------------------------------------------------------------------------------------
 
-    def received(self, conn: int, payload: bytes) -> Follows:
-        """Handle one frame. Returns what follows from it."""
+    def received(self, conn: int, payload: bytes) -> bool:
+        """Handle one frame. Returns whether it was a read, or a plain write: else anything may follow from it."""
         agent = self.agents.get(conn)
         if agent is None:
-            return Follows.A_TURN
+            return False
         try:
             request, name, args = request_of(payload)
         except InvalidRequest as error:
             self.fail(conn, 0, error)
             self.closes.append((conn, error.message))
-            return Follows.A_TURN
+            return False
         if name in self.requests:
             self.requests[name] += 1
         try:
             if agent.account is not None:
                 agent.account.charge(self.host.now_s, len(payload) if name in WRITES else 0)
             if name == "set" and self.is_short and write_plainly(self, agent, request, args):
-                return Follows.A_SHORT_TURN
+                return True
             if name == "get" and self.is_short and read_plainly(self, agent, request, args):
-                return Follows.NOTHING
+                return True
             result = self.handle(agent, request, name, args)
         except CrdtSyncError as error:
             self.host.guard.note(agent, name, error)
             self.fail(conn, request, error)
             if name == "hello" or not agent.name:
                 self.closes.append((conn, error.message))
-            return Follows.A_TURN
+            return False
         if result is LATER:
-            return Follows.A_TURN
+            return False
         self.answer(conn, request, result, stands=name in ("hello", "confirm"))
-        return Follows.NOTHING if type(result) is Shown else Follows.A_TURN
+        return type(result) is Shown
 
     def handle(self, agent: Agent, request: int, name: str, args: Arguments) -> object:
         """What a request is answered; ``LATER``: it has been, or will be."""

@@ -47,7 +47,7 @@ def write_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any
     if done is None:
         return False
     applied, result = done
-    host.applied(replica, [applied])
+    host.applied_plainly(replica, [applied])
     packed = pack(result)
     host.outcome(desk.outcomes.remember(agent.client, args["n"], result, packed, host.now_ms))
     payload = b"\x93" + pack(request) + b"\x00" + packed

@@ -164,10 +164,6 @@ class Retention:
         self._history_rows += len(batch.removed_rows) + len(batch.removals)
         self.due_s = min(self.due_s, max(now_s, self._last_s + CHECK_INTERVAL_S))
 
-    def is_due(self, now_s: float) -> bool:
-        """Whether :meth:`run` has something to do, if something is written now."""
-        return now_s >= self.due_s or now_s >= self._last_s + CHECK_INTERVAL_S
-
     def failed(self, now_s: float) -> None:
         """The commit did not happen, and memory has been read anew: begin again, but not at once."""
         self.due_s = now_s + CHECK_INTERVAL_S

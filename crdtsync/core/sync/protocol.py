@@ -493,28 +493,34 @@ class Sync:
     # -- a turn ------------------------------------------------------------------------------------------------
 
     def pump(
-        self, applied: dict[str, list[Applied]], durable: dict[str, int], now_s: float, is_patient: bool = False
+        self, applied: dict[str, list[Applied]], durable: dict[str, int], now_s: float, is_patient: bool, is_due: bool
     ) -> None:
         """Send what peers lack.
 
         ``applied`` are the changes of the commit under way; ``durable``, per space, the log position before it.
-        ``is_patient``: nobody here waits for what others have.
+        ``is_patient``: nobody here waits for what others have. ``is_due``: :meth:`deadline_s` has come, or more than
+        news may have.
         """
-        self.transfers.tick(now_s)
-        self.mesh.run(applied, now_s)
-        self.contacts.check_silence(now_s)
-        self.liveness.check(self.links.values(), now_s)
+        if is_due:
+            self.transfers.tick(now_s)
+            self.mesh.run(applied, now_s)
+            self.contacts.check_silence(now_s)
+            self.liveness.check(self.links.values(), now_s)
         self.comparer.note(applied, now_s)
-        self.comparer.run(now_s)
-        for link in self.links.values():
-            if link.unintroduced:
-                self._introduce_more(link)
-        self.pump_news(applied, durable, now_s, is_patient)
-        if now_s >= self._check_due_s:
+        if is_due:
+            self.comparer.run(now_s)
+            for link in self.links.values():
+                if link.unintroduced:
+                    self._introduce_more(link)
+        elif self.mesh.inquiries.questions:
+            self.mesh.inquiries.run(applied, now_s)
+        if self.links:
+            self._pump_news(applied, durable, now_s, is_patient)
+        if is_due and now_s >= self._check_due_s:
             self._check_due_s = now_s + RELAY_DELAY_S
             self.feeder.check_relays(self.peers.values(), now_s)
 
-    def pump_news(
+    def _pump_news(
         self, applied: dict[str, list[Applied]], durable: dict[str, int], now_s: float, is_patient: bool
     ) -> None:
         """The part of :meth:`pump` that follows from changes, and from what peers have said."""

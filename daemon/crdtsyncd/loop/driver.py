@@ -175,7 +175,7 @@ class Driver:
         try:
             ready = self._take_turn()
         finally:
-            times.over("short" if self._node.was_short else "full", ready)
+            times.over("full" if self._node.agenda.ran else "short", ready)
 
     def _take_turn(self) -> Ready | None:
         """What has come of it; None: it has failed."""

@@ -10,24 +10,16 @@ from typing import Protocol
 from crdtsyncd.loop.agent_socket import AgentConnection
 from crdtsyncd.telemetry.turn_times import TurnTimes
 
+from crdtsync.core.agenda import TURN_PATIENCE_S
 from crdtsync.core.interface import Event, Tick
-
-DELAY_S = 0.001
-"""What is due by time alone may come so much late: to work out when that is takes longer than many a turn."""
-
-SHORT_DELAY_S = 0.02
-"""The same after a short turn, which brings nothing that is due sooner, and leaves standing what was planned before."""
 
 
 class Due(Protocol):
     """What knows when the next turn is due: the node."""
 
     @property
-    def was_short(self) -> bool:
-        """Whether the last turn was a short one, see :mod:`crdtsync.core.fast_turn`."""
-
-    def has_work(self) -> bool:
-        """Whether something is left to do at once."""
+    def patience_s(self) -> float:
+        """So late may it be asked :meth:`turn_due_s`; 0: something is left to do at once."""
 
     def turn_due_s(self) -> float | None:
         """When time alone calls for a turn, on the monotonic clock; None: never."""
@@ -44,7 +36,6 @@ class Planner:
         self._times = times
         self._timer: asyncio.TimerHandle | None = None
         self._later: asyncio.TimerHandle | None = None
-        self._is_later_patient = False
         self._later_s = self._held_before_s = 0.0
         self._is_overdue = False  # it was to be planned, and a turn was about to begin
         self._turns: dict[AgentConnection, None] = {}
@@ -56,17 +47,16 @@ class Planner:
     def plan_soon(self) -> None:
         """Arrange for the next turn: at once if there is work left; else once for all turns of a little while."""
         due = self._due()
-        if self._turns or self._is_overdue or (due is not None and due.has_work()):
+        delay_s = TURN_PATIENCE_S if due is None else due.patience_s
+        if self._turns or self._is_overdue or not delay_s:
             self.plan()
             return
-        is_short = due is not None and due.was_short
-        if self._later is not None and self._is_later_patient and not is_short:
+        later_s = time.monotonic() + delay_s
+        if self._later is not None and later_s < self._later_s:
             self._later.cancel()
             self._later = None
         if self._later is None:
-            self._is_later_patient = is_short
-            delay_s = SHORT_DELAY_S if is_short else DELAY_S
-            self._later_s, self._held_before_s = time.monotonic() + delay_s, self._times.held_s
+            self._later_s, self._held_before_s = later_s, self._times.held_s
             self._later = asyncio.get_running_loop().call_later(delay_s, self._plan_now)
 
     def _plan_now(self) -> None:

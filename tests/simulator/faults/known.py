@@ -57,7 +57,7 @@ KNOWN: dict[str, int] = {
     "seen_is_not_cut": 49,
     "seen_means_what_is_alive_here": 0,
     "sends_before_the_disk": 14,
-    "short_turns_put_trimming_off": 1,
+    "short_turns_put_trimming_off": 3,
     "short_turns_while_requests_wait": 3,
     "slow_watchers_are_forgotten": 0,
     "snapshot_brings_back_what_was_removed": 0,

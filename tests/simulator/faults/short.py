@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from crdtsync.core.agenda import Agenda, Part
 from crdtsync.core.agents import fast_set
-from crdtsync.core.background.trimming import Retention
-from crdtsync.core.fast_turn import ShortTurns
-from crdtsync.core.waiting.wait_queue import Waits
+from crdtsync.core.node import Node
 from crdtsync.wire.tokens import VERSION_PREFIX, version_text
 from tests.simulator.faults.planting import Patches, short_fault
 from tests.simulator.kinds import REGISTERS
@@ -39,24 +38,16 @@ def plain_writes_replace_without_a_word(patch: Patches):
 @short_fault("in a short turn")
 def short_turns_while_requests_wait(patch: Patches):
     """Who waits for a write, or for other nodes, is forgotten until something else happens."""
-    _blind(patch, Waits, "__len__", 0)
+    patch.setattr(Node, "_heed_waiting", lambda _node: None)
 
 
-@short_fault("in a short turn", is_tight=True)
+@short_fault("in a short turn", is_tight=True, keys=REGISTERS)
 def short_turns_put_trimming_off(patch: Patches):
     """Log and history grow beyond their caps while plain writes come."""
-    _blind(patch, Retention, "is_due", False)
+    at = Agenda.at
 
+    def deaf(agenda, part, due_s):
+        if part is not Part.RETENTION:
+            at(agenda, part, due_s)
 
-def _blind(patch: Patches, owner: type, name: str, told: object):
-    """Whoever looks whether a turn may be a short one is told that by a method, and nobody else is."""
-    is_enough, says = ShortTurns.is_enough, getattr(owner, name)
-
-    def look(turns):
-        setattr(owner, name, lambda *_: told)
-        try:
-            return is_enough(turns)
-        finally:
-            setattr(owner, name, says)
-
-    patch.setattr(ShortTurns, "is_enough", look)
+    patch.setattr(Agenda, "at", deaf)

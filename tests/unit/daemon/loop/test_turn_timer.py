@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 import pytest
-from crdtsyncd.loop import turn_timer
 from crdtsyncd.loop.agent_socket import AgentConnection
 from crdtsyncd.loop.turn_timer import Planner
 from crdtsyncd.telemetry.turn_times import TurnTimes
 
+from crdtsync.core.agenda import NEWS_PATIENCE_S, TURN_PATIENCE_S
 from crdtsync.core.interface import Event, Tick
 
 WAIT_S = 30.0
@@ -25,15 +25,11 @@ class FakeDue:
     """A node of which the test says when it wants a turn."""
 
     def __init__(self) -> None:
-        self.was_short = False
-        self.work = False
+        self.patience_s = NEVER_S  # what is not planned at once is never planned
         self.in_s: float | None = None
 
-    def has_work(self) -> bool:
-        return self.work
-
     def turn_due_s(self) -> float | None:
-        if self.work:
+        if not self.patience_s:
             return time.monotonic()
         return None if self.in_s is None else time.monotonic() + self.in_s
 
@@ -87,31 +83,19 @@ def play(story: Callable[[World], Awaitable[None]]) -> None:
     asyncio.run(whole())
 
 
-def delays(monkeypatch: pytest.MonkeyPatch, after_full_s: float, after_short_s: float) -> None:
-    monkeypatch.setattr(turn_timer, "DELAY_S", after_full_s)
-    monkeypatch.setattr(turn_timer, "SHORT_DELAY_S", after_short_s)
-
-
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not planned at once is never planned."""
-    delays(monkeypatch, NEVER_S, NEVER_S)
-
-
-@pytest.mark.usefixtures("patient")
 def test_work_that_is_left_is_planned_at_once() -> None:
     async def story(world: World) -> None:
-        world.due.work = True
+        world.due.patience_s = 0.0
         world.planner.plan_soon()
         await world.turn()
 
     play(story)
 
 
-@pytest.mark.parametrize("was_short", [False, True])
-def test_what_time_alone_calls_for_is_planned_a_little_later(*, was_short: bool) -> None:
+@pytest.mark.parametrize("patience_s", [TURN_PATIENCE_S, NEWS_PATIENCE_S])
+def test_what_time_alone_calls_for_is_planned_a_little_later(patience_s: float) -> None:
     async def story(world: World) -> None:
-        world.due.was_short, world.due.in_s = was_short, 0.0
+        world.due.patience_s, world.due.in_s = patience_s, 0.0
         for _ in range(5):  # many turns, one plan
             world.planner.plan_soon()
         asked = world.asked
@@ -121,7 +105,6 @@ def test_what_time_alone_calls_for_is_planned_a_little_later(*, was_short: bool)
     play(story)
 
 
-@pytest.mark.usefixtures("patient")
 def test_a_plan_while_a_turn_is_about_to_begin_is_caught_up() -> None:
     async def story(world: World) -> None:
         world.due.in_s = 0.0
@@ -138,51 +121,31 @@ def test_a_plan_while_a_turn_is_about_to_begin_is_caught_up() -> None:
     play(story)
 
 
-def test_a_patient_timer_gives_way_after_a_full_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    delays(monkeypatch, 0.0, NEVER_S)
-
-    async def story(world: World) -> None:
-        world.due.was_short, world.due.in_s = True, 0.0
-        world.planner.plan_soon()
-        world.due.was_short = False
-        world.planner.plan_soon()
-        await world.turn()
-
-    play(story)
-
-
-def test_an_impatient_timer_stays_after_a_short_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    delays(monkeypatch, 0.0, NEVER_S)
-
+def test_a_patient_timer_gives_way_to_one_that_is_not() -> None:
     async def story(world: World) -> None:
         world.due.in_s = 0.0
         world.planner.plan_soon()
-        world.due.was_short = True
+        world.due.patience_s = TURN_PATIENCE_S
         world.planner.plan_soon()
         await world.turn()
 
     play(story)
 
 
-@pytest.mark.parametrize("was_short", [False, True])
-def test_more_turns_of_the_same_length_put_nothing_off(monkeypatch: pytest.MonkeyPatch, *, was_short: bool) -> None:
-    delays(monkeypatch, 0.0, 0.0)
-
+def test_an_impatient_timer_stays_where_a_patient_one_would_do() -> None:
     async def story(world: World) -> None:
-        world.due.was_short, world.due.in_s = was_short, 0.0
+        world.due.patience_s, world.due.in_s = TURN_PATIENCE_S, 0.0
         world.planner.plan_soon()
-        delays(monkeypatch, NEVER_S, NEVER_S)
+        world.due.patience_s = NEVER_S
         world.planner.plan_soon()
         await world.turn()
 
     play(story)
 
 
-def test_nothing_more_comes_of_what_was_planned_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    delays(monkeypatch, 0.001, 0.001)
-
+def test_nothing_more_comes_of_what_was_planned_at_once() -> None:
     async def story(world: World) -> None:
-        world.due.work = True
+        world.due.patience_s = 0.0
         world.planner.plan_soon()
         asked = world.asked
         await until_timers_are_done()
@@ -191,7 +154,6 @@ def test_nothing_more_comes_of_what_was_planned_at_once(monkeypatch: pytest.Monk
     play(story)
 
 
-@pytest.mark.usefixtures("patient")
 def test_a_connection_is_given_its_turn_once() -> None:
     async def story(world: World) -> None:
         connection, other = FakeConnection(), FakeConnection()
@@ -208,7 +170,6 @@ def test_a_connection_is_given_its_turn_once() -> None:
     play(story)
 
 
-@pytest.mark.usefixtures("patient")
 def test_a_connection_waits_for_its_turn_while_another_is_about_to_begin() -> None:
     async def story(world: World) -> None:
         connection = FakeConnection()
@@ -249,10 +210,9 @@ def test_stop_cancels_the_tick_that_was_arranged_for() -> None:
     play(story)
 
 
-def test_stop_cancels_the_plan_that_was_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    delays(monkeypatch, 0.001, 0.001)
-
+def test_stop_cancels_the_plan_that_was_to_come() -> None:
     async def story(world: World) -> None:
+        world.due.patience_s = TURN_PATIENCE_S
         world.planner.plan_soon()
         asked = world.asked
         world.planner.stop()
