@@ -133,13 +133,16 @@ class Reads:
         rows = self._db.execute(f"SELECT {ENTRY_COLUMNS} FROM entries WHERE space = ? ORDER BY row", (space,))
         agents: dict[str, str] = {}  # one string for all that an agent wrote
         named, make_dot, number_of = agents.setdefault, Dot._make, int.from_bytes
-        return [  # as `_entry`, in half the time: all that there is passes here while agents wait
-            Entry(
-                number, make_dot((writer, seq, n)), key, sub, kind, number_of(hlc, "big"), named(agent, agent), value,
-                value_hash, None if attrs is None else unpack(attrs),
-            )
-            for number, _, writer, seq, n, key, sub, kind, hlc, agent, value, value_hash, attrs in rows
-        ]  # fmt: skip
+        try:
+            return [  # as `_entry`, in half the time: all that there is passes here while agents wait
+                Entry(
+                    number, make_dot((writer, seq, n)), key, sub, kind, number_of(hlc, "big"), named(agent, agent),
+                    value, value_hash, None if attrs is None else unpack(attrs),
+                )
+                for number, _, writer, seq, n, key, sub, kind, hlc, agent, value, value_hash, attrs in rows
+            ]  # fmt: skip
+        except (TypeError, ValueError) as error:  # as a name above: a damaged page that hangs together all the same
+            raise sqlite3.DatabaseError(f"an entry of space {space} is damaged: {error}") from None
 
     def row_last(self) -> int:
         row = self._one("SELECT MAX(row) FROM entries", ())

@@ -647,6 +647,19 @@ def test_a_space_that_has_lost_its_name_is_damage_and_no_bug(tmp_path: Path) -> 
         store.spaces()
 
 
+@pytest.mark.parametrize("column", ["hlc", "attrs"])
+def test_an_entry_that_is_damaged_is_no_bug(tmp_path: Path, column: str) -> None:
+    (tmp_path / "run").mkdir()
+    with closing(open_store(tmp_path)) as store:
+        store.commit(batch(1, 1))
+        store.settle()
+    with closing(sqlite3.connect(tmp_path / "data" / "crdtsync.db")) as db:
+        db.execute(f"UPDATE entries SET {column} = 'flipped'")
+        db.commit()
+    with closing(open_store(tmp_path)) as store, pytest.raises(sqlite3.DatabaseError, match="is damaged"):
+        store.entries(1)
+
+
 def test_rows_that_went_together_go_to_history_as_they_do_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
