@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not has_namespaces(), reason="needs root and ip netns"),
 ]
 SECONDS = 8.0
+PLANTED_RUNS_MAX = 6
 
 
 @pytest.mark.slow
@@ -53,10 +54,16 @@ def test_a_watcher_whose_daemon_is_down_when_it_begins_follows_it_when_it_comes(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", sorted(PLANTS))
 def test_a_planted_loss_is_found(name: str) -> None:
-    plan = Plan(
-        120, 5, agents_per_host=2, pause_s=0.005, fault_hold_s=(0.0, 0.1), faults_at_once=1, hosts="ab",
-        plant=PLANTS[name], faults_max=1,
-    )  # fmt: skip
-    report = run(plan)
-    assert report.lost, "\n".join(report.lines())
-    assert not [each for each in report.found if "failed" in each], report.found
+    """In the end: a fault that meets no write under way does no harm, so there are some runs, each with one fault."""
+    told: list[str] = []
+    for seed in range(5, 5 + PLANTED_RUNS_MAX):
+        plan = Plan(
+            120, seed, agents_per_host=2, pause_s=0.005, fault_hold_s=(0.0, 0.1), faults_at_once=1, hosts="ab",
+            plant=PLANTS[name], faults_max=1,
+        )  # fmt: skip
+        report = run(plan)
+        assert not [each for each in report.found if "failed" in each], report.found
+        if report.lost:
+            return
+        told += report.lines()
+    raise AssertionError(f"nothing was lost in {PLANTED_RUNS_MAX} runs:\n" + "\n".join(told))
