@@ -108,7 +108,10 @@ async def default_space(client: AsyncClient) -> dict[str, Any]:
 def live(daemon: Daemon) -> Live:
     """What the database holds as live state."""
     with _opened(daemon.database) as database:
-        row = database.execute("SELECT COUNT(*), TOTAL(LENGTH(CAST(key AS BLOB)) + LENGTH(value)) FROM entries")
+        row = database.execute(
+            "SELECT COUNT(*), TOTAL(LENGTH(CAST(key AS BLOB)) + IFNULL(value_bytes, LENGTH(value))) FROM entries "
+            "WHERE position IS NULL"
+        )
         count, size_bytes = row.fetchone()
     return Live(int(count), int(size_bytes))
 

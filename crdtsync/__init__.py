@@ -5,7 +5,9 @@ imported when it is first used, so that ``import crdtsync`` costs next to nothin
 
 Rooms and modules, top to bottom; each may import those below it (``pyproject.toml`` holds the order):
 
-- ``sessions``, ``mcp``, ``adapters``, ``context``: the agent layer, above the public client only; empty yet
+- ``sessions``, ``adapters``: of the agent layer, above the public client only; empty yet
+- ``mcp``: the shared state for coding agents; of the agent layer
+- ``context``: what goes into a model's window; of the agent layer
 - ``client``: the library that agents import
 - ``core``: the state machine that the daemon runs; client and core know nothing of each other
 - ``wire``: bytes in, values out: framing, changes, messages, tokens, limits

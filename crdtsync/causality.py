@@ -20,6 +20,8 @@ Hlc = NewType("Hlc", int)
 WRITER_MAX = 2**53 - 1
 SEQ_MAX = 2**53 - 1
 HLC_MAX = 2**64 - 1
+TIME_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999: no program writes a later date."""
 HLC_AHEAD_MS_MAX = 24 * 3600 * 1000
 """A received clock further ahead of the local one than this is reported and not taken over."""
 
@@ -89,5 +91,5 @@ class HybridClock:
 
 
 def hlc_ms(hlc: int) -> int:
-    """The wall-clock part of a hybrid time, in ms since 1970 UTC."""
-    return hlc >> 16
+    """The wall-clock part of a hybrid time, in ms since 1970 UTC: one that can be written as a date."""
+    return min(hlc >> 16, TIME_MS_MAX)

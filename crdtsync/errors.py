@@ -174,7 +174,7 @@ class TooLarge(Refused):
 
 
 class TooManySiblings(Refused):
-    """The key already has as many siblings as a key may have: read it, then write."""
+    """The key already has as many siblings as a key may have, and none ranks lowest: resolve them by one value."""
 
     code = "too_many_siblings"
 

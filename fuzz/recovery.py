@@ -81,6 +81,9 @@ class Recovery:
             if not name.endswith("-shm"):
                 (place / "data" / name).write_bytes(content)
         asyncio.run(_serve(place))
+        self._count += 1
+        if self._count % 16 == 0:
+            gc.collect()  # a driver is a circle, and what it froze was old when it ended
 
     def _edited(self, data: bytes) -> dict[str, bytes]:
         files = {name: bytearray(content) for name, content in self._template.items()}

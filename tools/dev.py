@@ -316,7 +316,7 @@ def lock(arguments: list[str]) -> int:
         options = ["--system-certs", "--no-header", "--no-annotate", "--no-emit-index-url", "--generate-hashes"]
         options += ["--universal", "--python-version", "3.11"]
         command = [str(maker / "bin" / "uv"), "pip", "compile", "--quiet", *options]
-        command += ["--group", "dev", PROJECT.name, "--output-file", LOCK.name, *arguments]
+        command += ["--group", "dev", "--all-extras", PROJECT.name, "--output-file", LOCK.name, *arguments]
         with _timed(f"resolving {PROJECT.name} into {LOCK.name}", ends=False):
             return subprocess.run(command, cwd=ROOT, check=False).returncode
     finally:

@@ -36,10 +36,11 @@ class Part(IntEnum):
     EXPIRY = 1
     ARCHIVES = 2
     TEXTS = 3
-    RECORDS = 4
-    RESOLVERS = 5
-    RETENTION = 6
-    PEERS = 7
+    SNAPSHOTS = 4
+    RECORDS = 5
+    RESOLVERS = 6
+    RETENTION = 7
+    PEERS = 8
 
 
 PARTS = tuple(Part)

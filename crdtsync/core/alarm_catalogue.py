@@ -88,10 +88,12 @@ CERTIFICATE_EXPIRES = _alarm(
 CLOCK_AHEAD = _alarm(
     "clock_ahead",
     WARNING,
-    means="""changes arrived with a clock more than 24 hours ahead. They are applied, but this node does not take
-    over their time; such values look newer than all others.""",
+    means="""a peer's clock is more than 24 hours ahead of this node's. Its changes are applied, but this node does
+    not take over their time; such values look newer than all others. The message names the peer. The alarm ends some
+    seconds after the clock was set right.""",
     do="""set that node's clock (`sudo timedatectl set-ntp true`), then follow [these
-    steps](../explanation/consistency.md#a-clock-that-is-over-24-hours-ahead).""",
+    steps](../explanation/consistency.md#a-clock-that-is-over-24-hours-ahead): what it wrote meanwhile, and the
+    daemon's own hybrid time, stay ahead.""",
     remedy="set the clock of the node that the message names: sudo timedatectl set-ntp true",
 )
 CONFLICT_UNRESOLVED = _alarm(
@@ -148,12 +150,14 @@ EDIT_SKIPPED = _alarm(
 FORK = _alarm(
     "fork",
     CRITICAL,
-    means="""two different changes have one number. A node's disk went back in time (a VM snapshot, or a copy of the
-    data directory) and the node went on writing. This space stops syncing between the nodes that disagree; nothing
-    that is held is lost. `crdtsync restore` never causes this.""",
-    do="""let the node that was copied or rolled back start afresh. Anything that only that node held is in the
-    directory that you moved away: start a daemon on it with `--data-dir` and without peers, and use `crdtsync
-    export`.""",
+    means="""two different changes have one number. Mostly a node's disk went back in time (a VM snapshot, or a copy of
+    the data directory) and the node went on writing. It may also be a member that writes under the numbers of others:
+    the alarm names the author, and the peer over which the change came that is held here. This space stops syncing
+    between the nodes that disagree; nothing that is held is lost. `crdtsync restore` never causes this.""",
+    do="""let the node that was copied or rolled back start afresh. If no disk went back, find out what the peer runs
+    that the alarm names, and [remove it](../how-to/cluster.md#removing); then let those nodes start afresh that hold
+    the false change. Anything that only such a node held is in the directory that you moved away: start a daemon on it
+    with `--data-dir` and without peers, and use `crdtsync export`.""",
     remedy="a disk went back in time: see docs/reference/alarms.md, under fork",
 )
 JOURNAL_GIVEN_UP = _alarm(
@@ -166,6 +170,26 @@ JOURNAL_GIVEN_UP = _alarm(
     be put back into a copy of the data directory as it was then, with the daemon stopped. The alarm ends with the
     next start.""",
     remedy="wait until the peers have given back what they hold, and look for what they did not have",
+)
+LOOP_HELD = _alarm(
+    "loop_held",
+    WARNING,
+    means="""for 20 seconds and more, turns of the daemon's event loop have taken over 50 ms of processor time each.
+    Every agent of this host waits for such a turn. The message names what most of them were about, and for which
+    agent.""",
+    do="""have that agent write less at once, or fewer large values; the log line `slow_turn` has the details of each
+    such turn ([slow turns](metrics.md#slow-turns)). If the message names no agent but work of the daemon's own, please
+    report it. The alarm ends with the turns.""",
+    remedy="have the agent that the message names write less at once; see slow_turn in the log",
+)
+MALFORMED_WRITE = _alarm(
+    "malformed_write",
+    WARNING,
+    means="""a member sent a value, or something about one, that no agent can write: no msgpack, too deep, a time to
+    live that is no number. The alarm names the member. Such a value reads as null and such an attribute as absent, on
+    every node alike; all else in the change counts.""",
+    do="find out what that member runs. The alarm ends with the next start of the daemon.",
+    remedy="a member sends what no agent can write: find out what it runs",
 )
 NEAR_LIMIT = _alarm(
     "near_limit",
@@ -186,8 +210,8 @@ NEAR_LIMIT = _alarm(
         Revoked ones go a day after every member has heard of them, so [remove](../how-to/cluster.md#removing)
         members that are away for good""",
         "early_changes, peer_credit": "a peer is slow or far behind; this goes down when the peer has caught up",
-        "key_siblings": """many agents write the key that is named without reading it: `crdtsync conflicts`, then
-        `crdtsync resolve`""",
+        "key_siblings": """many agents write the key that is named without having read all its values: `crdtsync
+        conflicts`, then `crdtsync resolve`""",
         "open_files": "raise `LimitNOFILE=` in a drop-in: `sudo systemctl edit crdtsyncd`",
         "write_ahead_log": "something reads the database for a long time: a backup on a slow disk, or another program",
         "schemas": """the space that is named has nearly as many schemas as it may: use patterns that match more
@@ -261,6 +285,16 @@ QUARANTINED = _alarm(
     writes (`crdtsync get` shows them there) and you do not want to wait, let this node start afresh.""",
     remedy="keep a copy of the data directory and report it with the log: see docs/reference/alarms.md",
 )
+RECORD_UNDONE = _alarm(
+    "record_undone",
+    CRITICAL,
+    means="""a member of the cluster took away the record that says that another node is a member, or was removed; the
+    alarm names both. No correct daemon does that. Nothing follows from it: every node keeps what it was told of members
+    and removals, and writes the record again.""",
+    do="""find out what that member runs and who has its key. If it cannot be trusted,
+    [remove it](../how-to/cluster.md#removing). The alarm ends with the next start of the daemon.""",
+    remedy="a member acts against the cluster: find out what it runs, or remove it",
+)
 REMOVED = _alarm(
     "removed",
     WARNING,
@@ -297,6 +331,26 @@ SAME_NAME = _alarm(
     do="change `node_name` of one and restart its daemon.",
     remedy="give one of the two another node_name, and restart its daemon",
 )
+SNAPSHOT_CONTRADICTED = _alarm(
+    "snapshot_contradicted",
+    CRITICAL,
+    means="""a peer sent a state that others contradict: it leaves out what they still hold, or names changes that
+    their authors never made. None of it was merged, and nothing is lost. The alarm names the peer.""",
+    do="""find out what that peer runs. If it cannot be trusted, [remove it](../how-to/cluster.md#removing). If the
+    author that denies the changes runs in a virtual machine that was put back to a snapshot with its memory, the
+    author is wrong: let that one start afresh. The alarm ends with the first state that nobody contradicts.""",
+    remedy="find out what the named peer runs, or remove it; another peer's state is taken meanwhile",
+)
+SNAPSHOT_DOUBTED = _alarm(
+    "snapshot_doubted",
+    CRITICAL,
+    means="""this node is behind, and the state that a peer sent takes away much of what this node and another one have,
+    by changes that the other one does not know. Either both are behind, or the peer made it up. It is merged after ten
+    minutes, unless the peer is gone by then.""",
+    do="""if many values were removed on purpose while these nodes were away, do nothing. Otherwise
+    [remove](../how-to/cluster.md#removing) the peer that the alarm names, before the ten minutes are over.""",
+    remedy="if nobody removed many values on purpose, remove the named peer from the cluster within ten minutes",
+)
 SNAPSHOT_REFUSED = _alarm(
     "snapshot_refused",
     WARNING,
@@ -304,4 +358,35 @@ SNAPSHOT_REFUSED = _alarm(
     the same one after a minute.""",
     do="""if the alarm stays, run both nodes in one version. It ends with the first snapshot that could be taken.""",
     remedy="upgrade the older of the two nodes; if both are of one version, report it with both logs",
+)
+TAKEN_AWAY = _alarm(
+    "taken_away",
+    WARNING,
+    means="""this node was behind and took a peer's state, which took away much of what this node held: over 1,000
+    values, or half. No other node confirmed that. So it is after a clean-up in a cluster of two; it is
+    also what a faulty or hostile peer would do.""",
+    do="""if nobody has removed those values on purpose, `crdtsync history PREFIX` shows them as long as the
+    [history](../explanation/consistency.md#history) reaches. Write back what matters. The alarm ends with the next
+    start of the daemon.""",
+    remedy="if nobody removed those values on purpose: crdtsync history PREFIX shows them, write back what matters",
+)
+TTL_LENGTHENED = _alarm(
+    "ttl_lengthened",
+    WARNING,
+    means="""a value with a `ttl` was written on this host while its hybrid time was over a second ahead of its own
+    clock, since another host's clock is ahead. The value lives that much longer than it should.""",
+    do="""set the clock of the host that is ahead (`sudo timedatectl set-ntp true`); `crdtsync peers` shows whose it
+    is. The alarm ends with the next such write once the times agree.""",
+    remedy="set the clock of the host that is ahead: sudo timedatectl set-ntp true",
+)
+VALUES_CROWDED_OUT = _alarm(
+    "values_crowded_out",
+    WARNING,
+    means="""a key (or a field of a map) had 16 values that nobody had settled, and an agent wrote one more. The
+    write took the lowest-ranked ones along. History keeps them as `lost`. The alarm is raised on the host of that
+    agent, with the first such key of a space.""",
+    do="""`crdtsync history KEY --lost` shows what went; the log line `values_crowded_out` names each key, agent and
+    number. Then have the agents that write the key read all its values first (`entry`, or `update` with
+    `siblings=True`), or run a [resolver](../how-to/resolve-conflicts.md). The alarm stays until a restart.""",
+    remedy="see crdtsync history KEY --lost, and have its writers read all values first, or run a resolver",
 )

@@ -13,7 +13,11 @@ OWN_AGENT = "crdtsyncd"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """``node`` names the node for ever, ``database`` this copy of its data; ``cluster`` binds changes to one fleet."""
+    """``node`` names the node for ever, ``database`` this copy of its data; ``cluster`` binds changes to one fleet.
+
+    ``incarnation``: what agents know the database by, if not by its own id. It is another one where the data may have
+    gone back since: nobody can tell there what became of a write that was sent before.
+    """
 
     node: str
     name: str
@@ -21,3 +25,4 @@ class Identity:
     database: bytes
     version: str
     pid: int = 0
+    incarnation: bytes = b""

@@ -94,7 +94,9 @@ class PeerFlowed:
 
 @dataclass(frozen=True, slots=True)
 class DialState:
-    """How it goes at an address that is dialled: ``down``, ``refused``, or ``removed``, as a member there says."""
+    """How it goes at an address that is dialled: ``connecting``, ``down``, ``refused``, or ``removed``, as a member
+    there says; ``forgotten``: it is dialled no more.
+    """
 
     url: str
     state: str
@@ -106,6 +108,13 @@ class DiskSpace:
     """Whether there is room to write; ``reason`` is what refused writers are told, empty if there is."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much memory is free, or room on the disk if that is less: what large things that come may take."""
+
+    free_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +173,7 @@ Event = (
     | PeerFlowed
     | DialState
     | DiskSpace
+    | Room
     | JoinOpened
     | JoinAsked
     | Reach

@@ -32,7 +32,7 @@ from crdtsync.core.cluster.spaces import ALWAYS, Spaces
 from crdtsync.core.diagnostics.counters import Counts
 from crdtsync.core.diagnostics.explain import explain_request
 from crdtsync.core.diagnostics.remote_lag import status_request
-from crdtsync.core.diagnostics.status import build_status, limited_status
+from crdtsync.core.diagnostics.status import build_status, health_of, limited_status
 from crdtsync.core.diagnostics.usage import Crowds, Stats, Usage, UsageAlarms, pressing, usages
 from crdtsync.core.identity import Identity
 from crdtsync.core.interface import (
@@ -53,6 +53,7 @@ from crdtsync.core.interface import (
     PeerFrame,
     PeerOpened,
     Ready,
+    Room,
     TakeBack,
     Tick,
 )
@@ -89,6 +90,7 @@ class Node:
         services: Mapping[str, Service] | None = None,
         shell_usages: Callable[[], Iterable[Usage]] = tuple,
         limits: Limits = DEFAULT_LIMITS,
+        room_bytes: int | None = None,
     ) -> None:
         self.identity = identity
         self.storage = storage
@@ -116,7 +118,9 @@ class Node:
         self._texts: dict[str, TextKeeper] = {}
         self._load()
         self.retention = Retention(storage, caps, now.mono_s)
-        self.sync = Sync(identity, self.replicas, storage, self.alarms, random, log, self.now_s, self.spaces)
+        self.sync = Sync(
+            identity, self.replicas, storage, self.alarms, random, log, self.now_s, self.spaces, room_bytes
+        )
         self.fleet = Admission(self, identity, storage, random, log)
         self.false_addresses = FalseAddresses(identity.node)
         self.cluster_desk = ClusterDesk(self.fleet, self.data)
@@ -140,6 +144,7 @@ class Node:
             PeerFlowed: self._peer_flowed,
             DialState: self._dial_state,
             DiskSpace: self._disk_space,
+            Room: self._room,
             JoinOpened: lambda event: self.fleet.join_opened(event.conn),
             JoinAsked: lambda event: self.fleet.join_asked(event.conn, event.join, event.pin, event.is_signed),
             Reach: self._reached,
@@ -240,6 +245,7 @@ class Node:
         self.fleet.reached(event)
         if not event.is_starting:
             self.cluster_desk.started()
+            self._tell_health()
         if event.operators != operators:
             self.desk.access_changes.reload()
 
@@ -265,9 +271,17 @@ class Node:
             self.sync.outbox.closes.append((event.conn, error.message))
             self.agenda.all_now()
             return
-        has_merged = False
-        for name, merged in self.sync.transfers.taker.take_merges():
-            has_merged = True
+        has_merged = self._tell_merges()
+        self.received(applied)
+        if self.sync.heard_ack:
+            self._has_work = self._is_work_left()
+        elif has_merged or not applied or not are_plain(applied):
+            self.agenda.all_now()
+
+    def _tell_merges(self) -> bool:
+        """Tell everybody here of the snapshots that were merged; whether there were any."""
+        merges = self.sync.transfers.taker.take_merges()
+        for name, merged in merges:
             self._applied.setdefault(name, [])
             self._restless.add(name)
             keys = merged.keys()
@@ -275,11 +289,7 @@ class Node:
             if len(self.desk.watches):
                 self.desk.watches.retell(name, keys)
             self._tell_cluster(name, keys)
-        self.received(applied)
-        if self.sync.heard_ack:
-            self._has_work = self._is_work_left()
-        elif has_merged or not applied or not are_plain(applied):
-            self.agenda.all_now()
+        return bool(merges)
 
     def received(self, applied: Iterable[Applied]) -> None:
         """Changes that were not made here have been applied in memory."""
@@ -295,6 +305,7 @@ class Node:
     def _peer_closed(self, event: PeerClosed) -> None:
         self.fleet.join_closed(event.conn)
         self.sync.closed(event.conn, event.reason, self.now_s)
+        self.fleet.forget_removed()
 
     def _peer_flowed(self, event: PeerFlowed) -> None:
         link = self.sync.links.get(event.conn)
@@ -302,20 +313,32 @@ class Node:
             self.sync.liveness.flowed(link, self.now_s)
 
     def _dial_state(self, event: DialState) -> None:
-        node = self.sync.dials[event.url].node if event.url in self.sync.dials else ""
+        if event.state == "forgotten":
+            self.sync.dials.pop(event.url, None)
+            return
+        before = self.sync.dials.get(event.url, Dial(event.url))
         is_removed = event.state == "removed"
         if is_removed and self.fleet.is_initialised:
             self.fleet.told_removed(event.error)
-        self.sync.dials[event.url] = Dial(event.url, "refused" if is_removed else event.state, event.error, node)
+        state = "refused" if is_removed else event.state
+        self.sync.dials[event.url] = Dial(event.url, state, event.error, before.node, before.is_self)
 
     def _disk_space(self, event: DiskSpace) -> None:
         self.read_only = event.reason
         self.sync.set_read_only(bool(event.reason), self.now_s)
         self.alarms.set(NO_SPACE, "", event.reason)
+        self._tell_health()
+
+    def _tell_health(self) -> None:
+        self.sync.health.tell(health_of(self))
+
+    def _room(self, event: Room) -> None:
+        self.sync.transfers.taker.room_bytes = event.free_bytes
 
     def _look_at_usage(self, event: LookAtUsage) -> None:
         self.alarms.set(DISK_FILLING, "", event.disk)
         self._usage_alarms.look([*pressing(self), *self._shell_usages()])
+        self._tell_health()
 
     def _tick(self, _event: Tick) -> None:
         """Nothing but the passing of time, which :meth:`ready` looks at."""
@@ -436,8 +459,12 @@ class Node:
                 own = self._texts[name].keep(self.now_ms, not self.read_only)
                 if own:
                     self.applied(self.replicas[name], own)
+        if agenda.takes(Part.SNAPSHOTS, now_s):
+            applied = self.sync.conclude(now_s, self.now_ms)
+            self._tell_merges()
+            self.received(applied)
         if agenda.takes(Part.RECORDS, now_s):
-            self.fleet.keep_own_record()
+            self.fleet.keep_records()
             self.cluster_desk.check_keys()
 
     def _run_what_reads(self) -> None:
@@ -585,6 +612,7 @@ class Node:
             Part.EXPIRY: self.reaper.deadline_s,
             Part.ARCHIVES: lambda: None if self.read_only else self.spaces.archives.due_s,
             Part.TEXTS: self._texts_due_s,
+            Part.SNAPSHOTS: self.sync.transfers.taker.check_due_s,
             Part.RESOLVERS: self.resolvers.deadline_s,
             Part.RETENTION: lambda: None if self.read_only else self.retention.due_s,
             Part.PEERS: lambda: self.sync.deadline_s(self._durable),

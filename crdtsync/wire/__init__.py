@@ -10,9 +10,11 @@ How the rest joins on, in the order in which bytes come in:
 - ``codec`` decodes the msgpack in them, strictly: one exception for whatever is wrong with the bytes
 - ``limits`` has the bounds that all nodes must agree on: sizes, names, keys
 - ``change`` is the change, its hash and its codec
+- ``stored_values`` says what agents may store, held against what came from another node
 - ``peer`` is the room of what daemons say to each other
 - ``yjs`` is the room of the encoding that texts bring along: the updates of Yjs
 - ``requests`` is the table of all that agents can ask, which both sides must agree on
+- ``features`` says which of them, and of their arguments, came later, so that an older daemon is not sent them
 - ``patterns`` reads patterns of keys, such as ``plan/**``
 
 The strings that users hold on to are here too, for they must mean the same on every host and after an upgrade:

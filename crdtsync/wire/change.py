@@ -6,7 +6,8 @@ Layout (msgpack)::
     header = bin of [FORMAT, writer, seq, deps, prev_hash, hlc, agent, idempotency, ops, origin, …]
     deps   = [writer, seq, hash8, …]                    heads applied since its last change; in its first, all
     origin = [node id, node name] in a writer's first change, else nil
-    op     = [key, sub, kind, has_value, removes, attrs, …]   then `true` if what it removes had not been read
+    op     = [key, sub, kind, has_value, removes, attrs, …]   then `true` if what it removes had not been read; then
+             how many of the last dots that it removes are lost, or nil; then how many of these for want of room
     value  = bin (msgpack of the value)  |  [bin(16)]   the latter: purged, only its hash is left
     removes = nil | [writer, seq, n, …]                 dots
             | {0: [writer, seq, …], 1: [hlc, writer, seq, n]}   all dots of the key in this vector, up to this place
@@ -30,15 +31,16 @@ from crdtsync.wire.codec import check_items, check_value, new_row, pack, unpack
 from crdtsync.wire.limits import (
     CHANGE_BYTES_MAX,
     CHANGE_DEPS_MAX,
+    CHANGE_ITEMS_MAX,
     CHANGE_OPS_MAX,
     IDEMPOTENCY_BYTES_MAX,
-    MESSAGE_ITEMS_MAX,
     NAME_CHARS_MAX,
     VALUE_BYTES_MAX,
     is_name,
     key_fault,
     shown,
 )
+from crdtsync.wire.stored_values import are_sound, is_storable
 
 FORMAT = 1
 KIND_MAX = 1 << 16
@@ -62,6 +64,10 @@ class Kind(IntEnum):
     DOC = 6
 
 
+VALUE_KINDS = frozenset((Kind.REGISTER, Kind.SET, Kind.MAP, Kind.LOG))
+"""The kinds whose entries hold values as agents gave them."""
+
+
 class RemoveRange(NamedTuple):
     """All dots of the key that ``vector`` covers and, if ``bound`` is given, that come no later than it."""
 
@@ -73,7 +79,9 @@ class Op(NamedTuple):
     """One operation.
 
     ``value`` is None for a removal and for a purged value; the latter still has its ``value_hash``. ``blind``: its
-    author had not read what it removes; merging does not look at that, history does.
+    author had not read what it removes. ``lost``: so many of the last dots in ``removes`` nobody chose to drop; None:
+    that is not said. ``crowded``: so many of those went only because the key was full. Merging looks at none of this,
+    history does.
     """
 
     key: str
@@ -84,6 +92,8 @@ class Op(NamedTuple):
     removes: tuple[Dot, ...] | RemoveRange
     attrs: dict[str, Any] | None
     blind: bool = False
+    lost: int | None = None
+    crowded: int = 0
 
 
 class Dep(NamedTuple):
@@ -95,9 +105,16 @@ class Dep(NamedTuple):
 
 
 class Change:
-    """One decoded change, with the ``body`` it came from and its ``hash``."""
+    """One decoded change, with the ``body`` it came from and its ``hash``.
 
-    __slots__ = ("agent", "body", "deps", "hash", "hlc", "idempotency", "ops", "origin", "prev_hash", "seq", "writer")
+    ``is_malformed``: it has values or attributes that no agent can have written, which say nothing: see
+    :mod:`crdtsync.wire.stored_values`.
+    """
+
+    __slots__ = (
+        "agent", "body", "deps", "hash", "hlc", "idempotency", "is_malformed", "ops", "origin", "prev_hash", "seq",
+        "writer",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -122,6 +139,7 @@ class Change:
         self.origin = origin
         self.body = b""
         self.hash = b""
+        self.is_malformed = False
 
     @property
     def short_hash(self) -> bytes:
@@ -191,7 +209,7 @@ class Codec:
             raise InvalidEncoding(f"a change of {len(body):,} bytes is over the limit of {CHANGE_BYTES_MAX:,}")
         try:
             header, *values = unpack(body)
-            check_items(_bytes(header), MESSAGE_ITEMS_MAX)
+            check_items(_bytes(header), CHANGE_ITEMS_MAX)
             fields = unpack(header, strict_map_key=False)
             change = _change(fields, values)
         except ValueError as error:
@@ -225,6 +243,8 @@ def flat_removes(removes: tuple[Dot, ...] | RemoveRange) -> object:
 
 def _plain_op(op: Op) -> list[object]:
     plain = [op.key, op.sub, int(op.kind), op.value_hash is not None, flat_removes(op.removes), op.attrs]
+    if op.lost is not None:
+        return [*plain, op.blind, op.lost, op.crowded]
     return [*plain, True] if op.blind else plain
 
 
@@ -248,7 +268,7 @@ def _change(fields: list[Any], values: list[Any]) -> Change:
     ops = tuple([_op(plain, remaining) for plain in plain_ops])
     if next(remaining, None) is not None:
         raise ValueError("more values than operations")
-    return Change(
+    change = Change(
         cast("Writer", writer),
         seq,
         () if deps == [] else _deps(deps),
@@ -259,6 +279,19 @@ def _change(fields: list[Any], values: list[Any]) -> Change:
         ops,
         None if origin is None else _origin(origin),
     )
+    change.is_malformed = _is_malformed(ops, values)
+    return change
+
+
+def _is_malformed(ops: Sequence[Op], values: list[Any]) -> bool:
+    """Whether a value that was given does not count, or an attribute."""
+    uncounted = len(values)
+    for op in ops:
+        if op.value is not None:
+            uncounted -= 1
+        if op.attrs is not None and not are_sound(op.attrs):
+            return True
+    return uncounted > 0 and uncounted > sum(type(value) is list for value in values)  # lists: of purged values
 
 
 def _origin(plain: Any) -> tuple[str, str]:
@@ -287,10 +320,21 @@ def _op(plain: list[Any], values: Any) -> Op:
         raise ValueError("value flag")
     blind = len(plain) > 6 and plain[6] is True
     dots = () if removes is None else _removes(removes)
+    lost, crowded = _lost(plain, dots) if len(plain) > 8 else (None, 0)
     if type(kind) is not int or not 0 <= kind <= KIND_MAX:
         raise ValueError("kind")
-    op: Op = new_row(Op, (key, sub, kind, value, hashed, dots, attrs, blind))
+    if value is not None and kind in VALUE_KINDS and not is_storable(value):
+        value = None
+    op: Op = new_row(Op, (key, sub, kind, value, hashed, dots, attrs, blind, lost, crowded))
     return op
+
+
+def _lost(plain: list[Any], dots: tuple[Dot, ...] | RemoveRange) -> tuple[int | None, int]:
+    """What an operation says of the ends of what it removes; if that cannot be, it says nothing."""
+    lost, crowded = plain[7], plain[8]
+    if type(lost) is not int or type(crowded) is not int or isinstance(dots, RemoveRange):
+        return None, 0
+    return (lost, crowded) if 0 <= crowded <= lost <= len(dots) else (None, 0)
 
 
 def _value(plain: Any) -> tuple[bytes | None, bytes]:

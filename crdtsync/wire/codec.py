@@ -89,7 +89,8 @@ def check_value(value: object) -> None:
             if not containers_left and kind in _CONTAINERS:
                 raise InvalidEncoding(f"a value may nest at most {VALUE_DEPTH_MAX} deep")
             if kind is list:
-                below.extend(item)
+                if not _SCALARS.issuperset(map(type, item)):  # most lists hold nothing else, and may be long
+                    below.extend(item)
             elif kind is dict:
                 _check_map_keys(item)
                 below.extend(item.values())

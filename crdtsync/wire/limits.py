@@ -15,7 +15,9 @@ PROTOCOL_VERSION = 1
 KEY_BYTES_MAX = 1024
 NAME_CHARS_MAX = 128
 NAME_RULE = f"use 1 to {NAME_CHARS_MAX} of a-z 0-9 . _ - and start with a letter or digit"
+AGENT_NAME_RULE = f"use 1 to {NAME_CHARS_MAX} printable characters, without spaces at either end"
 VALUE_BYTES_MAX = 1024 * 1024
+TTL_MS_MAX = 1 << 48
 TEXT_BYTES_MAX = 3840 * 1024
 """In UTF-8, of a text after an edit that makes it longer, as the author's node has it; merging refuses nothing.
 One change can make all of it anew, as compacting does, and it fits into an event.
@@ -23,13 +25,21 @@ One change can make all of it anew, as compacting does, and it fits into an even
 VALUE_DEPTH_MAX = 64
 CHANGE_BYTES_MAX = 4 * 1024 * 1024
 CHANGE_OPS_MAX = 1000
-KEY_SIBLINGS_MAX = 64
+KEY_SIBLINGS_MAX = 16
+"""After a local write, of a register or of a field of a map; merging drops nothing. Versions before this one let 64
+be, so a key that two versions write may hold more, until a node of this version writes it.
+"""
+NAMED_DOTS_MAX = 64
+"""Of one key, that a version or a removal names one by one; beyond that a vector stands for them."""
 CHANGE_DEPS_MAX = 100_000
 IDEMPOTENCY_BYTES_MAX = 64
 
 REQUEST_ITEMS_MAX = 65_536
 """Items of all arrays and maps of one request. Values travel as bytes and are not counted."""
-MESSAGE_ITEMS_MAX = 1_000_000
+MESSAGE_ITEMS_MAX = 400_000
+"""Items of all arrays and maps of a message between peers: what a hello of 120,000 writers takes, and a tenth more."""
+CHANGE_ITEMS_MAX = 1_000_000
+"""The same of a change. All nodes must agree on this one: a change within it is valid everywhere."""
 SHOWN_CHARS_MAX = 80
 NAMES_REMEMBERED_MAX = 1024
 """How many names are known to be valid or not without another look."""
@@ -89,6 +99,25 @@ def check_key(key: object) -> str:
     return key
 
 
+def check_prefix(prefix: object) -> str:
+    """``prefix`` if it can be what keys begin with, else an error.
+
+    A pattern is none, though keys could begin so: whoever asks for ``plan/**`` means what is below ``plan/``, and would
+    be shown nothing.
+    """
+    if type(prefix) is not str:
+        raise InvalidRequest("prefix must be a string")
+    parts = prefix.split("/") if "*" in prefix else ()
+    for at, part in enumerate(parts):
+        if part in ("*", "**"):
+            literal = "".join(f"{one}/" for one in parts[:at])
+            instead = f"give {shown(literal)}" if literal else "leave it out"
+            raise InvalidRequest(
+                f"{shown(prefix)} is a pattern, and here the beginning of keys is meant, without wildcards: {instead}"
+            )
+    return prefix
+
+
 def is_name(name: object) -> bool:
     """Whether ``name`` can name a space, an agent or a node."""
     return isinstance(name, str) and len(name) <= NAME_CHARS_MAX and _fits(name)
@@ -98,6 +127,24 @@ def is_name(name: object) -> bool:
 def _fits(name: str) -> bool:
     """Remembered of the names seen last: those of agents and spaces come with every request."""
     return _NAME.fullmatch(name) is not None
+
+
+def is_agent_name(name: object) -> bool:
+    """Whether ``name`` can name an agent: one line, such as ``Research Lead`` or ``crew:writer`` of frameworks."""
+    return isinstance(name, str) and 1 <= len(name) <= NAME_CHARS_MAX and (_fits(name) or _reads_well(name))
+
+
+@lru_cache(NAMES_REMEMBERED_MAX)
+def _reads_well(name: str) -> bool:
+    return name.isprintable() and name.strip() == name
+
+
+def check_agent_name(name: object) -> str:
+    """``name`` if it can name an agent, else an error that says what is allowed."""
+    if not is_agent_name(name):
+        raise InvalidRequest(f"{shown(name)} cannot name an agent: {AGENT_NAME_RULE}")
+    assert isinstance(name, str)
+    return name
 
 
 def archive_of(name: object) -> tuple[str, int] | None:

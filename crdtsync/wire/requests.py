@@ -39,6 +39,7 @@ class On(Enum):
 
     NOTHING = "nothing: what it does or shows goes by rights, or is one's own"
     KEY = "its key"
+    KEYS = "each of its keys"
     KEY_OR_PREFIX = "its key, or some key under its prefix"
     PREFIX = "some key under its prefix; it shows those alone that may be read"
     PATTERN = "all keys of its pattern"
@@ -103,24 +104,27 @@ REQUESTS: Mapping[str, Request] = {
     # reads
     "get": _read("key"),
     "entry": _read("key"),
-    "log": _read("key start previous limit"),
+    "get_many": _read("keys", On.KEYS),
+    "log": _read("key start previous limit attributes"),
     "members": _read("key start previous limit"),
     "fields": _read("key start limit"),
     "text_read": _read("key document state"),
     "text_updates": _read("key limit"),
-    "scan": _read("prefix start limit values entries conflicts", On.PREFIX),
+    "scan": _read("prefix start limit values entries conflicts reverse delimiter where_meta", On.PREFIX),
     "history": _read("key prefix before limit lost", On.KEY_OR_PREFIX),
     "schemas": _read("pattern key", On.SOME),
     # writes
     "set": _write("key value ttl confidence meta seen strict"),
     "delete": _write("key seen strict"),
-    "append": _write("key value seen"),
+    "touch": _write("key ttl seen"),
+    "append": _write("key value ttl confidence meta seen"),
     "trim": _write("key keep"),
+    "remove": _write("key dot"),
     "incr": _write("key by seen"),
     "reset": _write("key seen"),
     "add": _write("key value seen"),
     "discard": _write("key value seen strict"),
-    "merge": _write("key fields confidence meta seen strict"),
+    "merge": _write("key fields confidence meta seen strict if_field_absent"),
     "drop": _write("key field seen strict"),
     "resolve": _write("key take value merge seen strict"),
     "text_apply": _write("key document update"),
@@ -153,11 +157,12 @@ REQUESTS: Mapping[str, Request] = {
     "metrics": _request(Form.NODE, Right.READ, On.ALL_SPACES),
     "log_level": _request(Form.NODE, Right.HOST, On.LEVEL, "level"),
     "backup": _host("device offset end"),
-    "cluster_init": _host("listen"),
+    "cluster_init": _host("listen archive"),
     "cluster_invite": _host("ttl_ms uses addresses local"),
     "cluster_join": _host("invite listen mode"),
     "cluster_remove": _host("node"),
     "cluster_rotate_key": _host("finish"),
+    "forget_peer": _host("node"),
     "cluster_members": _own(Form.NODE),
 }
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, VersionVector, Writer, flatten
+from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, VersionVector, Writer, flatten, merge
 from crdtsync.errors import InvalidEncoding, InvalidRequest
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import CLUSTER_SPACE, archive_of, is_name, shown
@@ -77,6 +77,22 @@ def decode_version(text: object) -> Version:
         raise InvalidRequest(
             f"{shown(text)} is not a version: versions come from reads and start with {VERSION_PREFIX!r}"
         ) from None
+
+
+def joined(parts: Sequence[Version]) -> Version:
+    """What covers all that either of them covers."""
+    vector: VersionVector = {}
+    for part in parts:
+        merge(vector, part.vector or {})
+    dots = tuple(dict.fromkeys(dot for part in parts for dot in part.dots if dot.seq > vector.get(dot.writer, 0)))
+    others = dict.fromkeys(dot for part in parts for dot in part.others)
+    unseen = tuple(dot for dot in others if not any(_hands_over(part, dot) for part in parts))
+    has_vector = any(part.vector is not None for part in parts)
+    return Version(dots, unseen, vector if has_vector else None, max(part.hlc for part in parts))
+
+
+def _hands_over(version: Version, dot: Dot) -> bool:
+    return dot in version.dots or (dot.seq <= (version.vector or {}).get(dot.writer, 0) and dot not in version.others)
 
 
 def encode_dot(dot: Dot) -> str:

@@ -11,9 +11,11 @@ database, makes the driver, listens on the agents' socket, and only then imports
 
 Modules:
 
+- ``scripts``: the two programs begin here, and say what is not installed
 - ``main``: the command ``crdtsyncd``: options, exit status; it imports little
 - ``serve``: what it starts: database, driver, listeners, signals
 - ``wording``: figures in words, for people
+- ``terminal``: the one way by which something comes before a person
 
 Rooms, top to bottom; each may import the rooms below it and never one above (``pyproject.toml`` holds the order):
 

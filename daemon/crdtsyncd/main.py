@@ -13,13 +13,16 @@ from traceback import format_exception
 from typing import Any, NoReturn
 
 import click
+from crdtsyncd import terminal
 from crdtsyncd.config import exit_status
+from crdtsyncd.config.invite_argument import invite_of
 from crdtsyncd.config.loader import Reading, read_settings
 
 from crdtsync.errors import CrdtSyncError
 
 HOLD_S = 5.0
-"""How long a start that failed waits before it ends, under a service manager: that would try again at once, for ever.
+"""How long a start that failed waits before it ends, under a service manager: that would try again at once, for ever,
+also after a fault that somebody has to mend, for as long as agents wait on the socket.
 ``RestartSteps=`` of systemd counts the restarts of years, and would keep agents waiting after a single crash."""
 PATH = click.Path(readable=False, path_type=Path)  # who opens it says better what is wrong with it
 
@@ -30,8 +33,13 @@ PATH = click.Path(readable=False, path_type=Path)  # who opens it says better wh
 @click.option("--socket", type=PATH, metavar="PATH", help="Unix socket for agents.")
 @click.option("--listen", multiple=True, metavar="HOST:PORT", help="Accept peers here. May be repeated.")
 @click.option("--advertise", multiple=True, metavar="HOST:PORT", help="Where peers reach this node. May be repeated.")
-@click.option("--peer", "peers", multiple=True, metavar="URL", help="Connect to this peer. May be repeated.")
-@click.option("--join", metavar="INVITE", help="Join a cluster by this invite, unless this node is a member already.")
+@click.option("--peer", "peers", multiple=True, metavar="HOST:PORT", help="Connect to this peer. May be repeated.")
+@click.option(
+    "--join",
+    metavar="INVITE",
+    callback=lambda _context, _option, given: given and invite_of(given),
+    help="Join a cluster by this invite, or the one in this file (- is stdin), unless this node is a member already.",
+)
 @click.option("--archive", "join_data", flag_value="archive", help="With --join: put aside what this node holds.")
 @click.option("--merge", "join_data", flag_value="merge", help="With --join: bring along what this node holds.")
 @click.option("--node-name", metavar="NAME", help="Name of this node, shown to people.")
@@ -51,7 +59,7 @@ def cli(config_file: Path | None, check_config: bool, **options: Any) -> None:
     reading = Reading(config_file, given)
     if check_config:
         reading.result()
-        click.echo("the configuration is valid")
+        terminal.line("the configuration is valid")
         return
     gc.disable()  # until it serves: what is imported and loaded from disk stays, and there is none among it
     from crdtsyncd.serve import serve  # meanwhile: it takes as long
@@ -66,26 +74,26 @@ def main() -> None:
     except (click.exceptions.Abort, KeyboardInterrupt):
         sys.exit(130)
     except click.ClickException as error:
-        error.show()
+        terminal.sentence(f"crdtsyncd: {error.format_message()} See crdtsyncd --help.")
         _end(exit_status.SETTINGS, error.format_message())
     except CrdtSyncError as error:
-        click.echo(f"crdtsyncd: {error.message}", err=True)
+        terminal.sentence(f"crdtsyncd: {error.message}")
         _end(exit_status.status_of(error), error.message)
     except Exception as error:  # noqa: BLE001  # a bug: the log tells all, the person gets a sentence
         from crdtsyncd.telemetry import event_log
 
         event_log.log("bug", level="error", during="run", error="".join(format_exception(error)))
         sentence = f"failed inside, please report it: {type(error).__name__}: {error}"
-        click.echo(f"crdtsyncd: {sentence}", err=True)
+        terminal.sentence(f"crdtsyncd: {sentence}")
         _end(exit_status.BUG, sentence)
 
 
 def _end(status: int, why: str) -> NoReturn:
-    """Tell the service manager why, wait a little if it is to try again, and exit."""
+    """Tell the service manager why, wait a little if it may try again, and exit."""
     from crdtsyncd.service import sd_notify
 
     sd_notify.notify(f"STATUS={' '.join(why.split())}")
-    if sd_notify.is_starting() and status not in exit_status.FINAL:
+    if sd_notify.is_starting():
         time.sleep(HOLD_S)
     sys.exit(status)
 

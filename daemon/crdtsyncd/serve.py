@@ -116,6 +116,8 @@ class Service:
         config, driver = self._config, self._driver
         self._handle_signals()
         inherited = sd_notify.inherited_sockets()
+        for url in config.peers:  # agents may ask for them before what dials them is there
+            driver.dial_state(url, "connecting", "")
         agents = await self._serve_agents(inherited["agents"])
         house = asyncio.create_task(driver.keep_house())
         reporter = asyncio.create_task(sd_notify.report(driver, self._summary))

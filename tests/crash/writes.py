@@ -13,6 +13,8 @@ import msgpack
 from tests.harness.raw import RawAgent, RawError
 
 LARGE_BYTES = 30_000
+BATCHED = 300
+"""More than comes into the tables at once."""
 DEAD = (OSError, EOFError)
 
 
@@ -32,11 +34,16 @@ class Writes:
             number = len(self.sent)
             operation, key, value = self._write(number, bool(large_every) and number % large_every == large_every - 1)
             self.sent.append((operation, key, value))
-            arguments = {"by": 1} if operation == "incr" else {"value": value}
+            arguments = {"key": key, "by": 1} if operation == "incr" else {"key": key, "value": value}
+            if operation == "batch":
+                packed = msgpack.packb(value)
+                arguments = {"ops": [["set", {"key": f"{key}/{n}", "value": packed}] for n in range(BATCHED)]}
             with suppress(*DEAD):
-                self._requests[agent.send_write(operation, key=key, **arguments)] = number
+                self._requests[agent.send_write(operation, **arguments)] = number
 
     def _write(self, number: int, is_large: bool) -> tuple[str, str, Any]:
+        if is_large and number % 2:
+            return "batch", f"b/{self.name}", f"{number}" + "x" * 1000
         if is_large:
             return "set", f"k/{self.name}/{number}", f"{number}" + "x" * LARGE_BYTES
         return (
@@ -72,10 +79,22 @@ class Writes:
         most = sum(self.sent[number][0] == "incr" for number in tried)
         if not least <= counted <= most:
             yield f"{counted} counted, and {least} to {most} were"
+        yield from self._wrong_batches(agent, sorted(kinds.get("batch", ())), tried)
         for number in sorted(kinds.get("set", ())):
             _, key, value = self.sent[number]
             if _value(agent, key) != value:
                 yield f"{key} is gone"
+
+    def _wrong_batches(self, agent: RawAgent, done: list[int], tried: set[int]) -> Iterator[str]:
+        """Each writes the same keys: all hold what one of them wrote, and that is none before the last acknowledged."""
+        values = [value for n in range(BATCHED) if (value := _value(agent, f"b/{self.name}/{n}")) is not None]
+        found = set(values)
+        batches = {value: number for number, (operation, _, value) in enumerate(self.sent) if operation == "batch"}
+        numbers = {batches.get(value, -1) for value in found}
+        if len(found) > 1 or len(values) not in (0, BATCHED):
+            yield f"of a batch {len(values)} of {BATCHED} writes are there, of {len(found)} batches"
+        if not numbers <= tried or (done and max(numbers, default=-1) < max(done)):
+            yield f"batch {max(done, default=-1)} was acknowledged, and what is there is of {sorted(numbers)}"
 
 
 def _value(agent: RawAgent, key: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crdtsync.client.text.replica import Replica
+from crdtsync.client.text.replica import NO_CHANGE, Replica
 from tests.fleet.agent import Agent
 from tests.fleet.host import Host
 
@@ -36,11 +36,12 @@ class Editor:
         return self.edit_all([(start, end, text)])
 
     def edit_all(self, changes: list[tuple[int, int, str]]) -> Any:
-        """Make several at once."""
-        update = self.replica.edit(changes)
-        reply = self.session.do("text_apply", key=self.key, document=self.replica.document, update=update)
-        self.replica.document = self.replica.document or reply["document"]
-        self.replica.accept(update)
+        """Make several at once; what is long goes out in parts, and the reply is that of the last."""
+        reply: Any = None
+        for update in self.replica.edit(changes) or [NO_CHANGE]:
+            reply = self.session.do("text_apply", key=self.key, document=self.replica.document, update=update)
+            self.replica.document = self.replica.document or reply["document"]
+            self.replica.accept(update)
         return reply
 
     def append(self, text: str) -> Any:

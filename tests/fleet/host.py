@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,7 @@ class Host:
         """Commit what was stepped, and let it out."""
         ready = self.node.ready()
         self.store.commit(ready.persist)
+        self.store.bring_some_in()
         self.node.advance()
         self.deliver(ready)
         return ready
@@ -97,12 +99,15 @@ class Host:
                 self.sessions.pop(conn).closed = True
                 self.step(AgentClosed(conn))
 
-    def restart(self) -> None:
-        """kill -9, and start again on the same files."""
+    def restart(self, older: Path | None = None) -> None:
+        """kill -9, and start again on the same files, or on an ``older`` copy of the data directory."""
         for wire in list(self.wires.values()):
             wire.close("killed")
         self.sessions.clear()
         self.store.close()
+        if older is not None:
+            shutil.rmtree(self.store.data_dir)
+            shutil.copytree(older, self.store.data_dir)
         self.open()
 
     def agent(self, name: str = "agent", **hello: Any) -> Agent:

@@ -22,6 +22,8 @@ from tests.fleet.clock import START_MS
 class NoStorage:
     """The storage of a new node: there is nothing."""
 
+    has_backlog = False
+
     def seen(self, _row: int) -> None:
         return None
 

@@ -26,8 +26,8 @@ class Stranger:
         machine.wires[self.conn] = self
         machine.step(PeerOpened(self.conn, "ws://stranger", False))
         if hello:
-            usual: dict[str, Any] = {"spaces": {"default": (0, {})}, "time_ms": START_MS}
-            self.say(Hello(node, "stranger", LOOPBACK_CLUSTER, b"d" * 16, **(usual | fields)))
+            usual: dict[str, Any] = {"name": "stranger", "spaces": {"default": (0, {})}, "time_ms": START_MS}
+            self.say(Hello(node, cluster=LOOPBACK_CLUSTER, database=b"d" * 16, **(usual | fields)))
             machine.turn()
 
     def put(self, sender: Host, data: bytes) -> None:

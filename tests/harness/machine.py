@@ -155,15 +155,16 @@ def _requirements(wheel: Path) -> list[str]:
 
 
 def _closure(lines: Sequence[str]) -> Iterator[Distribution]:
-    """The packages that are asked for, and all that these ask for."""
-    todo, seen = list(lines), set[str]()
+    """The packages that are asked for, also for the daemon, and all that these ask for."""
+    todo, seen = [(line, "daemon") for line in lines], set[str]()
     while todo:
-        requirement = Requirement(todo.pop())
-        if requirement.name in seen or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+        line, extra = todo.pop()
+        requirement = Requirement(line)
+        if requirement.name in seen or (requirement.marker and not requirement.marker.evaluate({"extra": extra})):
             continue
         seen.add(requirement.name)
         found = distribution(requirement.name)
-        todo += found.requires or []
+        todo += [(needed, "") for needed in found.requires or []]
         yield found
 
 

@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "w 1.0 of a write": ("set", {"key": "k", "value": NIL, "n": 1, "w": 1.0}, "invalid_request"),
     "w 0 of a write": ("set", {"key": "k", "value": NIL, "n": 1, "w": 0}, "invalid_request"),
     "timeout of a write": ("set", {"key": "k", "value": NIL, "n": 1, "w": 2, "timeout": "5s"}, "invalid_request"),
-    "author": ("set", {"key": "k", "value": NIL, "n": 1, "agent": "Not A Name"}, "invalid_request"),
+    "author": ("set", {"key": "k", "value": NIL, "n": 1, "agent": "two\nlines"}, "invalid_request"),
     "author nested deep": ("set", {"key": "k", "value": NIL, "n": 1, "agent": nested(400)}, "invalid_request"),
     "space unknown": ("get", {"key": "k", "space": "nowhere"}, "unknown_space"),
     "space a list": ("get", {"key": "k", "space": ["default"]}, "unknown_space"),
@@ -310,7 +310,7 @@ def test_a_frame_length_out_of_bounds_closes_the_connection(
 
 
 @pytest.mark.parametrize(
-    "garbage", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", os.urandom(4096), b"\n" * 100, b"\0" * 64, b"\xff" * 64]
+    "garbage", [b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", os.urandom(4096), b"\n" * 100, b"\0" * 64, b"\xff" * 64]
 )
 def test_garbage_instead_of_a_hello(daemon: Daemon, witness: Witness, garbage: bytes) -> None:
     with daemon.raw(None) as agent:
@@ -326,11 +326,11 @@ def test_garbage_instead_of_a_hello(daemon: Daemon, witness: Witness, garbage: b
         ({"protocol": 2}, "invalid_request"),
         ({"protocol": None}, "invalid_request"),
         ({"protocol": nested(400)}, "invalid_request"),
-        ({"protocol": "x" * 1_000_000}, "invalid_request"),
+        ({"protocol": "x" * 10_000}, "invalid_request"),
         ({"client": b"short"}, "invalid_request"),
         ({"client": "0123456789abcdef"}, "invalid_request"),
         ({"agent": None}, "invalid_request"),
-        ({"agent": "Upper Case"}, "invalid_request"),
+        ({"agent": "two\nlines"}, "invalid_request"),
         ({"agent": "x" * 129}, "invalid_request"),
         ({"agent": nested(400)}, "invalid_request"),
         ({"space": "nowhere"}, "unknown_space"),

@@ -29,7 +29,12 @@ WITHOUT_RIGHTS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [
     DOCS / name
-    for name in ("reference/command-line.md", "reference/configuration.md", "how-to/run.md", "how-to/rights.md")
+    for name in (
+        "reference/command-line.md",
+        "reference/configuration.md",
+        "how-to/run.md",
+        "how-to/rights.md",
+    )
 ]
 """The README and the tutorial are run by test_documentation.py, on three daemons as they say."""
 PAGE_TIMEOUT_S = 400
@@ -668,6 +673,20 @@ def test_completion_knows_commands_options_and_keys(crdtsync: Shell) -> None:
     assert completed("crdtsync set --t", 2) == ["--ttl", "--timeout"]
     assert completed("crdtsync get pl", 2) == ["plan/goal"]
     assert completed("crdtsync --socket /nonesuch get pl", 4) == []
+
+
+def test_completion_knows_spaces_and_nodes(pair: Cluster, shells: list[Shell]) -> None:
+    here = shells[0]
+
+    def completed(words: str, at: int) -> list[str]:
+        variables = {"_CRDTSYNC_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at)}
+        return [line.partition(",")[2] for line in here(**variables).out.split()]
+
+    here.ok("space", "create", "team")
+    wait_until(lambda: pair[1].name in completed("crdtsync cluster remove ", 3))
+    assert completed("crdtsync cluster remove nob", 3) == []
+    assert completed("crdtsync --space te", 2) == ["team"]
+    assert completed("crdtsync space drop te", 3) == ["team"]
 
 
 def test_get_imports_little(crdtsync: Shell) -> None:

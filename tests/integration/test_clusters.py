@@ -17,7 +17,7 @@ import pytest
 
 from crdtsync import AsyncClient
 from crdtsync.errors import NotAllowed, Refused, Timeout
-from tests.harness.cluster import wait_until, wait_until_equal, wait_until_held
+from tests.harness.cluster import Cluster, wait_until, wait_until_equal, wait_until_held
 from tests.harness.daemon import CHANGED, HOST, PROGRAM, Daemon
 
 pytestmark = pytest.mark.integration
@@ -132,6 +132,47 @@ def test_a_removed_member_is_cut_at_once_and_refused_from_then_on(hosts: Hosts) 
     assert c.client().get("secret") is None
     assert not [event for event in b.log_events("peer_up")[mark:] if event["peer"] == "host-c"]
     assert a.client().get("from/c") is None
+
+
+def test_a_removed_member_is_gone_from_every_screen_of_all_others_for_good(hosts: Hosts) -> None:
+    """At once, also where it was away, and after a restart; its name stays where it has written."""
+    a, b, c = hosts.cluster("host-a", "host-b", "host-c")
+    c.client().set("from/c", 1, w="all")
+    gone = c.status()["node"]["id"]
+    c.kill()
+    wait_until(lambda: not is_connected(a, c) and not is_connected(b, c))
+    assert f'node="{gone}"' in a.client().metrics()
+    run(a, "cluster", "remove", "host-c")
+    wait_until(lambda: members(b).get("host-c") == "removed")
+    for daemon in (a, b):
+        wait_until(lambda daemon=daemon: len(daemon.status()["peers"]) == 1)  # type: ignore[misc]
+    for again in (False, True):
+        for daemon in (a, b):
+            if again:
+                daemon.stop()
+                daemon.start()
+            shown = [run(daemon, command) for command in ("peers", "status", "doctor", "top", "metrics")]
+            assert [text for text in shown if "host-c" in text or gone[:12] in text] == []
+            explained = json.loads(run(daemon, "explain", "from/c", "--json"))
+            assert [value["not_held_by"] for value in explained["values"]] == [[]]
+            assert explained["values"][0]["node"] == "host-c"
+
+
+def test_a_node_that_is_no_member_is_forgotten_by_a_command(pair: Cluster) -> None:
+    """Without a cluster every node that was ever met is listed, until somebody says that it is gone."""
+    here, there = pair
+    wait_until(lambda: is_connected(here, there))
+    assert "is connected" in run(here, "peers", "--forget", there.name, status=4)
+    assert "knows no 'nobody'" in run(here, "peers", "--forget", "nobody", status=4)
+    gone = there.status()["node"]["id"]
+    there.kill()
+    wait_until(lambda: not is_connected(here, there))
+    with pytest.raises(Timeout):
+        here.client().set("key", 1, w="all", timeout=0.2)
+    assert run(here, "peers", "--forget", gone[:8]) == f"forgot {there.name} ({gone[:12]})"
+    here.stop()
+    here.start()
+    assert here.peer(there.name) is None
 
 
 def test_write_concerns_count_members_whether_they_are_there_or_not(hosts: Hosts) -> None:
@@ -321,6 +362,13 @@ def test_a_member_does_not_wander_off_to_another_cluster(hosts: Hosts) -> None:
     wait_connected([other, b])
 
 
+def test_a_node_in_no_cluster_is_told_how_to_get_to_the_peer_it_was_given(hosts: Hosts) -> None:
+    (a,) = hosts.cluster("host-a")
+    alone = hosts.start("alone", listens=False, peers=[a.address])
+    wait_until(lambda: any("cluster join" in peer["last_error"] for peer in alone.status()["peers"]))
+    assert "ended the connection in the TLS handshake" in run(alone, "peers")
+
+
 def test_joining_again_changes_nothing(hosts: Hosts) -> None:
     a, b = hosts.cluster("host-a", "host-b")
     b.client().set("k", 1, w=2)
@@ -415,6 +463,35 @@ def test_where_it_listens_is_kept_over_restarts(hosts: Hosts) -> None:
 def test_in_plain_text_there_is_no_cluster() -> None:
     with Daemon("plain") as daemon:
         assert "insecure-loopback" in run(daemon, "cluster", "init", status=4)
+
+
+@pytest.mark.parametrize("way", ["--merge", "--archive"])
+def test_what_names_no_cluster_becomes_one(hosts: Hosts, way: str) -> None:
+    """Data of 0.1.0, and that of --insecure-loopback since: the same changes, which bear no cluster's id."""
+    a = Daemon("host-a")
+    hosts.made.append(a)
+    a.client().set("plan/goal", "ship")
+    a.client().incr("count", 41)
+    a.client().text("notes").set("first")
+    a.stop()
+    a.settings["insecure_loopback"] = False
+    a.start()
+    said = run(a, "cluster", "init", status=4)
+    assert "0.1.0" in said
+    assert "--merge" in said
+    run(a, "cluster", "init", way, "--json")
+    assert members(a) == {"host-a": "self"}
+    b = hosts.start("host-b")
+    run(b, "cluster", "join", invite(a))
+    wait_connected([a, b])
+    there = b.client()
+    if way == "--archive":
+        assert there.keys() == []
+    else:
+        wait_until(lambda: there.get("count") == 41 and there.get("plan/goal") == "ship")
+        assert there.text("notes").read() == "first"
+    assert list((a.data / "archive").iterdir())
+    assert run(a, "cluster", "init", way) == run(a, "cluster", "init"), "done again, it changes nothing"
 
 
 def test_a_port_that_is_taken_is_refused_in_words(hosts: Hosts) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Self
 import msgpack
 import pytest
 
+from crdtsync import Client, CrdtSyncError, OutcomeUnknown
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
@@ -184,6 +185,48 @@ def append(daemon: Daemon, *values: Any) -> None:
     with daemon.client(daemon.name) as client:
         for value in values:
             client.append("log", value)
+
+
+def test_a_write_whose_answer_was_lost_is_not_repeated_where_the_disk_went_back(pair: Cluster) -> None:
+    """It was stored, and is at the peer; the copy that is put back knows nothing of it, nor of its number."""
+    victim, peer = pair
+    append(victim, "first")
+    wait_until_equal(pair)
+    victim.stop()
+    keep(victim)
+    victim.start(peers=[*victim.settings["peers"], "ws://127.0.0.1:9"])  # a third node, which never confirms
+    outcome: list[Exception] = []
+
+    def write(state: Client) -> None:
+        try:
+            state.append("log", "second")
+            state.set("waiting", 1, w=3, timeout=60)
+        except CrdtSyncError as error:
+            outcome.append(error)
+
+    with victim.client(timeout=60) as state:
+        writer = threading.Thread(target=write, args=(state,))
+        writer.start()
+        other = peer.client()
+        wait_until(lambda: other.get("waiting") == 1, what="the write is at the peer")
+        victim.kill()
+        put_back(victim)
+        victim.start()
+        writer.join(60)
+        assert [type(error) for error in outcome] == [OutcomeUnknown]
+        wait_until(lambda: state.get("waiting") == 1, timeout_s=40, what="the peer has given it back")
+        assert [past.fate for past in state.history("waiting")] == ["live"]
+
+
+def test_a_daemon_that_was_killed_is_the_same_database_to_its_clients(daemon: Daemon) -> None:
+    with daemon.raw() as agent:
+        before = agent.hello["database"]
+    with daemon.client() as state:
+        state.set("k", 1)
+    daemon.kill()
+    daemon.start()
+    with daemon.raw() as agent:
+        assert agent.hello["database"] == before
 
 
 @pytest.mark.parametrize("forget_mark", [False, True], ids=["mark-ahead", "mark-gone"])

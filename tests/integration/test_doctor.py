@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -112,6 +113,21 @@ def test_alarms_and_peers_that_are_down(pair, tmp_path):
         # An address at which nobody has ever answered may be that of somebody else: it is told, and once.
         assert sum(url in each["message"] for each in told) <= 1
     assert f"{second.name} is down" in found["message"]
+
+
+def test_a_daemon_that_hangs_is_named_and_nothing_else_is_blamed(daemon: Daemon, tmp_path):
+    """It still has its port, its files and its settings: those are no fault."""
+    daemon.client().set("key", 1)
+    pid = daemon.status()["node"]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        done = Shell(daemon.socket, tmp_path)("doctor", "--json", "--config", str(daemon.base / "crdtsyncd.toml"))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert problems(done) == {"daemon"}, done.out
+    (found,) = findings(done)["daemon"]
+    assert found["message"] == f"pid {pid} listens and has not answered for 5 s: it is stopped"
+    assert found["remedy"] == f"let it go on: kill -CONT {pid}"
 
 
 def test_a_disk_below_the_reserve(make_daemon, tmp_path):

@@ -53,7 +53,7 @@ def query(daemon: Daemon, statement: str) -> list[Any]:
 
 def rows(daemon: Daemon) -> int:
     """How many entries its database holds."""
-    return int(query(daemon, "SELECT COUNT(*) FROM entries")[0][0])
+    return int(query(daemon, "SELECT COUNT(*) FROM entries WHERE position IS NULL")[0][0])
 
 
 def deletions(daemon: Daemon) -> list[Change]:

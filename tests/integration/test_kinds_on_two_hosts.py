@@ -176,7 +176,8 @@ def test_concurrent_texts_are_merged_and_compacted(parted: Cluster, tmp_path: Pa
     notes = here.text("notes")
     notes.read()
     for n in range(300):
-        notes.insert(n, "x")
+        notes.insert(n, "xy")
+        notes.delete(n + 1, 1)
     wait_until_equal(parted)
     written = notes.compact()
     assert written.bytes_after < written.bytes_before
@@ -190,7 +191,8 @@ async def test_the_asyncio_client_compacts_a_text(daemon: Daemon) -> None:
     async with AsyncClient(daemon.socket) as state:
         notes = state.text("notes")
         for n in range(50):
-            await notes.insert(0, str(n % 10))
+            await notes.insert(0, f"{n % 10}-")
+            await notes.delete(1, 1)
         written = await notes.compact()
         assert written.bytes_after < written.bytes_before
         assert await notes.read() == "9876543210" * 5

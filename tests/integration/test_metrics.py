@@ -48,7 +48,8 @@ def test_requests_changes_and_conflicts_are_counted(pair):
     assert found["crdtsync_conflicts_total"] == 1
     assert found['crdtsync_space_conflicts{space="default"}'] == 1
     assert found["crdtsync_commit_seconds_count"] == second.status()["store"]["commits"]
-    assert found[f'crdtsync_peer_connected{{peer="{pair[0].name}"}}'] == 1
+    node = pair[0].status()["node"]["id"]
+    assert found[f'crdtsync_peer_connected{{node="{node}",peer="{pair[0].name}"}}'] == 1
     assert found['crdtsync_alarm_raised{code="divergence"}'] == 0
 
 

@@ -149,11 +149,11 @@ RAW = {
     "a line without end": b"G" * 100_000,
     "another protocol": b"SSH-2.0-OpenSSH_9.2\r\n",
     "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
-    "http get": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-    "http post": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello",
+    "http get": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "http post": b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello",
     "a thousand headers": b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 1000 + b"\r\n",
     "a long header": b"GET / HTTP/1.1\r\nA: " + b"b" * 100_000 + b"\r\n\r\n",
-    "a wrong version": b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "a wrong version": b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 99\r\n\r\n",
     "nothing": b"",
 }

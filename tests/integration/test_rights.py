@@ -90,6 +90,11 @@ def probes(prefix: str, token: str) -> Iterator[Probe]:
         yield Probe(name, READ, "prefix", {"prefix": prefix})
     for args in ({"values": True}, {"entries": True, "values": True}, {"entries": True, "conflicts": True}):
         yield Probe("scan", READ, "some", args)
+    narrowed: list[dict[str, Any]] = [{"delimiter": "/"}, {"reverse": True}, {"where_meta": packed({"a": 1})}]
+    for args in narrowed:
+        yield Probe("scan", READ, "some", args)
+    yield Probe("get_many", READ, "key", {"keys": [f"{prefix}named"]})
+    yield Probe("get_many", READ, "key", {"keys": [f"{prefix}named", f"{prefix}named"]})
     yield Probe("history", READ, "some", {"prefix": ""})
     yield Probe("history", READ, "some", {"prefix": "", "lost": True})
     yield Probe("watch", READ, "some", {"states": True})
@@ -106,6 +111,8 @@ def probes(prefix: str, token: str) -> Iterator[Probe]:
     for name in ("delete", "incr", "reset", "text_compact"):
         yield Probe(name, WRITE, "key", {**key, "n": 1})
     yield Probe("trim", WRITE, "key", {**key, "keep": 0, "n": 1})
+    yield Probe("remove", WRITE, "key", {**key, "dot": "1.1.0", "n": 1})
+    yield Probe("touch", WRITE, "key", {**key, "ttl": 1000, "n": 1})
     yield Probe("merge", WRITE, "key", {**key, "fields": {"f": packed(1)}, "n": 1})
     yield Probe("drop", WRITE, "key", {**key, "field": "f", "n": 1})
     yield Probe("resolve", WRITE, "key", {**value})
@@ -123,7 +130,15 @@ def probes_of_a_space(space: str) -> Iterator[Probe]:
     yield Probe("metrics", READ, "everything", {})
     yield Probe("log_level", HOST, "host", {"level": "info"})
     yield Probe("log_level", 0, "own", {})
-    for name in ("cluster_init", "cluster_invite", "cluster_join", "cluster_remove", "cluster_rotate_key", "backup"):
+    for name in (
+        "cluster_init",
+        "cluster_invite",
+        "cluster_join",
+        "cluster_remove",
+        "cluster_rotate_key",
+        "forget_peer",
+        "backup",
+    ):
         yield Probe(name, HOST, "host", {})
     for name in ("agent_create", "agent_revoke", "access_quota"):
         yield Probe(name, HOST, "host", {"name": "somebody", "who": "uid:4999"})

@@ -102,7 +102,7 @@ def test_unknown_options_and_operands_are_refused() -> None:
         done = run(*options)
         assert done.returncode == CONFIG
         assert "Traceback" not in done.stderr
-        assert "Error:" in done.stderr
+        assert "crdtsyncd: " in done.stderr
 
 
 def test_check_config_of_a_good_file_says_so_and_starts_nothing(tmp_path: Path) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from time import monotonic
 
 import pytest
 
+from crdtsync import Client
 from crdtsync.errors import InvalidRequest, Timeout
+from crdtsync.wire.limits import KEY_SIBLINGS_MAX
 from tests.harness import Cluster, Daemon, wait_until, wait_until_held
 from tests.harness.shell import Shell
 
@@ -127,3 +130,63 @@ def test_the_command_line_says_the_same(pair: Cluster, tmp_path: Path) -> None:
     assert shell.ok("get", "n") == "1"
     pair.heal()
     assert shell.ok("wait", error["token"], "-w", "all", "--timeout", "20s") == "2"
+
+
+def test_a_write_that_too_few_confirmed_is_part_of_its_own_session(pair: Cluster) -> None:
+    """One author alone in a partition makes no conflict with itself, and is never refused."""
+    state = pair[0].client()
+    state.set("k", "first", w=2, timeout=LONG_S)
+    state.merge("map", {"x": 0, "y": 0})
+    assert (state.get("k"), state.get("map"), state.get("gone")) == ("first", {"x": 0, "y": 0}, None)
+    pair[1].kill()
+    for n in range(KEY_SIBLINGS_MAX + 2):
+        with pytest.raises(Timeout) as late:
+            state.set("k", n, w=2, timeout=0.05)
+        assert late.value.token is not None
+        with pytest.raises(Timeout):
+            state.merge("map", {"x": n}, w=2, timeout=0.05)
+        with pytest.raises(Timeout):
+            write_both(state, n)
+    last = KEY_SIBLINGS_MAX + 1
+    for key, value in (("k", last), ("gone", last), ("map", {"x": last, "y": last})):
+        entry = state.entry(key)
+        assert entry is not None
+        assert (entry.value, entry.siblings) == (value, [])
+    with pytest.raises(Timeout):
+        state.delete("k", w=2, timeout=0.05)
+    state.set("k", "new")
+    assert [*state.conflicts()] == []
+
+
+def write_both(state: Client, n: int) -> None:
+    with state.batch(w=2, timeout=0.05) as batch:
+        batch.set("gone", n)
+        batch.merge("map", {"y": n})
+
+
+def test_what_another_one_wrote_before_the_time_was_over_stays(pair: Cluster) -> None:
+    state, other = pair[0].client(), pair[0].client(agent="other")
+    state.set("k", "first", w=2, timeout=LONG_S)
+    assert state.get("k") == "first"
+    pair[1].kill()
+    with pytest.raises(Timeout):
+        state.set("k", "mine", w=2, timeout=0.05)
+    other.set("k", "unseen", seen="?")
+    state.set("k", "mine, too")
+    entry = state.entry("k")
+    assert entry is not None
+    assert {entry.value, *(one.value for one in entry.siblings)} == {"mine, too", "unseen"}
+
+
+def test_a_fresh_node_counts_the_peers_of_its_settings_from_its_first_answer_on(
+    make_daemon: Callable[..., Daemon],
+) -> None:
+    """It serves agents before it dials; nobody answers at that address."""
+    daemon = make_daemon("lone", start=False, peers=["ws://127.0.0.1:9"])
+    daemon.start(wait=False)
+    wait_until(daemon.socket.exists)
+    state = daemon.client(timeout=LONG_S)
+    for w in ("all", 2):
+        with pytest.raises(Timeout, match="1 of the 2 nodes wanted"):
+            state.set("k", str(w), w=w, timeout=0.05)
+    daemon.wait_ready()

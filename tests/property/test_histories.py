@@ -22,7 +22,7 @@ from tests.simulator.player import SKEWS_MS, TINY_CAPS, Player
 from tests.simulator.world import World
 
 HISTORIES = int(os.environ.get("CRDTSYNC_HISTORIES", "1000"))
-EXERCISED = (3, 28, 54, 79)  # together they do everything; where that changes, take others
+EXERCISED = (1, 28, 54, 79)  # together they do everything; where that changes, take others
 FIRST_SEED = int(os.environ.get("CRDTSYNC_SEED", "0"))
 
 

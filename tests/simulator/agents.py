@@ -15,13 +15,17 @@ from crdtsync.wire.tokens import decode_dot, decode_token, decode_version, encod
 from tests.simulator.cases import Sub
 from tests.simulator.kinds import KIND_OF, OPERATIONS, TEXTS, shown
 from tests.simulator.kinds.base import Learns, check
-from tests.simulator.model import Value, groups, identity, require
+from tests.simulator.model import Value, current, groups, identity, require
 from tests.simulator.policies import PREFIX, RANKED, UNDECLARED, Schema, best_first, ranks_lower
 from tests.simulator.sessions import Keeping, is_here
 
 if TYPE_CHECKING:
     from tests.simulator.hosts import Host
     from tests.simulator.world import World
+
+
+FOLLOWING = ("set", "merge")
+"""Writes that may be sent before the reply to one before is there."""
 
 
 @dataclass
@@ -38,6 +42,7 @@ class Request:
     texts: dict[Dot, str] = field(default_factory=dict)  # and what their documents hold
     schema: Schema = UNDECLARED  # of a read: what applies to the key
     is_lower: bool | None = None  # of a write that is done at once: whether it ranks too low; None: nobody knows
+    may_be_full: bool = True  # of a write: whether it may be refused since its key has too many values
     informed: bool = False
     must: Exception | None = None  # why it cannot be done by doing nothing
     node: str = ""
@@ -75,6 +80,7 @@ class Agent:
         self.name = name
         self.home = home
         self.client = b""
+        self.database = b""
         self.conn: int | None = None
         self.request_last = 0
         self.number = 0
@@ -84,6 +90,7 @@ class Agent:
         self.token: str | None = None
         self.last: tuple[int, int] | None = None  # which change that is the token of
         self.keeping = Keeping() if name.endswith("-1") else None
+        self.learned: dict[str, int] = {}  # the newest write of a key that has told
         self.told: dict[tuple[str, str], Any] = {}  # what was alive and what was read last, by request and key
         world.agents.append(self)
         self._new_client()
@@ -93,6 +100,8 @@ class Agent:
     def _new_client(self) -> None:
         self.client = self.world.random.randbytes(16)
         self.number = 0
+        self.database = b""
+        self.learned = {}
 
     def _new_doc(self) -> Doc[Text]:
         return Doc(client_id=self.world.random.getrandbits(48))
@@ -106,13 +115,18 @@ class Agent:
         self.world.step(self.home, AgentOpened(self.conn, 1000, 1))
         self.request_last = 0
         unanswered = [request for request in self.pending.values() if request.is_write]
+        database = self.home.running.identity.incarnation
+        if self.database not in (b"", database):
+            unanswered = []  # their outcome is unknown, and nobody can ask
+        self.database = database
         self.pending = {}
         self._send("hello", {"protocol": 1, "client": self.client, "agent": self.name, "points": bool(self.keeping)})
         if self.keeping is not None:
             self.keeping.horizon.moved()
         for request in unanswered:
             request.args["again"] = True
-            request.must = request.is_lower = None  # it is answered from memory, as things stood then, or done now
+            request.must = request.is_lower = None
+            request.may_be_full = True  # it is answered from memory, as things stood then, or done now
             self._prepare(request)
             self._submit(request)
 
@@ -202,7 +216,7 @@ class Agent:
 
     def write(self, subs: list[Sub], **options: Any) -> None:
         """One write, or several as a batch. ``mode`` "seen" becomes what this session really knows of the key."""
-        if self.conn is None or any(self.is_busy(sub.key) for sub in subs):
+        if self.conn is None or not self._may_send(subs):
             return
         informed = len(subs) == 1 and subs[0].key in self.memory
         plain: list[Any] = [[sub.operation, self._arguments(sub)] for sub in subs]
@@ -211,6 +225,22 @@ class Agent:
         if any("document" in arguments and arguments["update"] is None for _, arguments in plain):
             return
         self._write(name, args, subs, informed, options)
+
+    def _may_send(self, subs: list[Sub]) -> bool:
+        """Whether no request of these keys is under way, but for writes of a register or map that one more follows: it
+        names them, since it cannot know what they leave.
+        """
+        busy = [
+            request for request in self.pending.values() for sub in request.subs if sub.key in {s.key for s in subs}
+        ]
+        if not busy:
+            return True
+        is_plain = len(subs) == 1 and subs[0].operation in FOLLOWING and subs[0].key in self.memory
+        if not is_plain or any([sub.operation for sub in request.subs] != [subs[0].operation] for request in busy):
+            return False
+        subs[0].follows = tuple(request.subs[0] for request in busy)
+        subs[0].numbers = tuple(part for request in busy for part in (request.number, 0))
+        return True
 
     def edit(self, key: str, place: int, cut: bool) -> None:
         """Insert a word into the text as it was last read, or cut one out."""
@@ -247,6 +277,9 @@ class Agent:
         self._prepare(request)
         if is_here(request, self.home):
             request.must = self.world.oracle.idle(self.home.model, request, self.world.now(self.home).wall_ms)
+        request.may_be_full = request.may_wait or any(
+            sub.operation == "resolve" or self.home.model.schema(sub.key).policy in ("all", "manual") for sub in subs
+        )
         request.is_lower = self._is_lower(subs[0]) if len(subs) == 1 and not request.may_wait else None
         self.world.requests[self.client[:8] + self.number.to_bytes(8, "big")] = request
         self._submit(request)
@@ -285,19 +318,22 @@ class Agent:
         if sub.operation == "set" and sub.mode == "if_absent":
             args["if_absent"] = True
             return
+        if sub.follows:
+            args["follows"] = {sub.key: [*sub.numbers]}
         read = self.memory.get(sub.key)
         if read is None:
             sub.mode = "blind"
             return
         if read.version is None:
-            sub.mode = "long_ago"
+            sub.mode = "follows" if sub.follows else "long_ago"
             args["seen"] = "?"
             return
         sub.shown, sub.others = read.shown, read.others
-        if OPERATIONS[sub.operation].is_conditional and sub.mode == "if_version":
+        sub.read = read.shown
+        if OPERATIONS[sub.operation].is_conditional and sub.mode == "if_version" and not sub.follows:
             args["if_version"] = read.version
             return
-        sub.mode = "seen"
+        sub.mode = "follows" if sub.follows else "seen"
         args["seen"] = read.version
 
     # -- replies -------------------------------------------------------------------------------------------------
@@ -327,9 +363,7 @@ class Agent:
         require(error["code"] != "internal", "a request failed inside the daemon:", error, request)
         if error["code"] == "timeout" and "w" in request.args and request.change is not None and request.is_write:
             self._is_held_here(request)  # done, and too few others have said that they have it
-            for sub in request.subs:
-                self.memory.pop(sub.key, None)
-                self.documents.pop(sub.key, None)
+            self._learn_all(request, error["written"])
             return
         is_done = request.change is not None and request.is_write
         require(not is_done, "refused, and done all the same:", error, request)
@@ -337,6 +371,8 @@ class Agent:
             self.documents.pop(sub.key, None)
         if error["code"] == "ranks_lower":
             require(request.is_lower is not False, "refused as too low, and is not:", error, request)
+        if error["code"] == "too_many_siblings":
+            require(request.may_be_full, "refused for its siblings:", error, request)
         if error["code"] == "unresolved":
             self._was_unresolved(request, error["current"])
 
@@ -365,10 +401,18 @@ class Agent:
                 request,
             )
             require(request.must is None or request.may_wait, "acknowledged, not done:", request.must)
+        self._learn_all(request, result)
+
+    def _learn_all(self, request: Request, result: dict[str, Any]) -> None:
+        """What a write that was done tells its session, unless a later one of the key has told already."""
         self.token, self.last = result["token"], request.change
         results = result["results"] if request.name == "batch" else [result]
         for sub, part in zip(request.subs, results, strict=True):
+            before = self.memory.get(sub.key)
             self._learn(request, sub, part)
+            if request.number < self.learned.get(sub.key, 0) and before is not None:
+                self.memory[sub.key] = before
+        self.learned |= {sub.key: max(request.number, self.learned.get(sub.key, 0)) for sub in request.subs}
 
     def _is_held_here(self, request: Request) -> None:
         is_durable = request.change in self.home.applied[: self.home.durable]
@@ -414,7 +458,7 @@ class Agent:
             case Learns.CHOICE if request.informed and version is not None:
                 self._remember(request, sub, version, sub.others, sub.shown)
             case Learns.VALUE if request.informed and version is not None:
-                others = sub.others if sub.mode in ("seen", "if_version") else frozenset()
+                others = sub.others if sub.mode in ("seen", "if_version", "follows") else frozenset()
                 self._remember(request, sub, version, others)
             case Learns.VALUE if sub.operation == "set" and sub.mode != "blind":
                 self.memory.pop(sub.key, None)
@@ -492,12 +536,12 @@ class Agent:
             require(result["siblings"] == len(rest), *what)
             self._check_shown(request, result, winner, what)
         else:
-            document = winner[-1].document
+            document = current(winner)
             require(document is not None and result["document"] == encode_dot(document), *what)
 
     def _check_shown(self, request: Request, told: dict[str, Any], group: list[Value], what: tuple[Any, ...]) -> None:
         require(told["kind"] == Kind(group[-1].kind).name.lower(), *what)
-        document = group[-1].document
+        document = current(group)
         if document is not None:
             text, wanted = unpack(told["value"]), request.texts[document]
             require(self.world.oracle.is_text(document, text, wanted), *what, "it ought to be", wanted)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crdtsync.causality import Dot, Writer
+from crdtsync.wire import limits
 from crdtsync.wire.change import Change, Kind, Op, RemoveRange
 from crdtsync.wire.codec import unpack
 from tests.simulator.model import (
@@ -29,7 +30,7 @@ class Sub:
 
     operation: str
     key: str
-    mode: str = "blind"  # seen, blind, long_ago, if_version, if_absent
+    mode: str = "blind"  # seen, follows, blind, long_ago, if_version, if_absent
     content: Any = None  # what is written; of merge {field: value}; of incr by how much; of drop the field
     shown: frozenset[Dot] = frozenset()
     others: frozenset[Dot] = frozenset()
@@ -40,6 +41,10 @@ class Sub:
     cut_words: tuple[str, ...] = ()
     take: Dot | None = None
     replaced: Any = None  # what the oracle saw it replace, and write, when it was done
+    follows: tuple[Sub, ...] = ()  # writes of the key whose replies had not come: what they left counts as seen
+    numbers: tuple[int, ...] = ()
+    read: frozenset[Dot] = frozenset()  # of one that follows others: what it knew without them
+    lost: tuple[Dot, ...] = ()  # what it took along for want of room
     written: tuple[Dot, ...] = ()
     before: Any = None  # of a counter: its value before; of a set: whether the element was there
     after: Any = None  # of a counter: its value; of a set: how many elements it has
@@ -67,6 +72,8 @@ class Case:
 
     def begin(self, sub: Sub) -> None:
         self.sub = sub
+        if sub.follows:
+            self._follow()
         self.held = dict(self.draft.held(sub.key))
         self.live = self.draft.live(sub.key, self.now_ms)
         self.expired = frozenset(self.held) - {value.dot for value in self.live}
@@ -102,10 +109,12 @@ class Case:
     def add_text(self, dot: Dot, op: Op) -> Value:
         """The marker that an edit of a document has written."""
         document, update = unpack(op.value or b"")
-        edit = Edit(self.sub.key, dot if document is None else Dot(*document), update)
+        listed = (op.attrs or {}).get("family", ())
+        family = tuple((Dot(Writer(writer), seq, n), generation) for writer, seq, n, generation, _ in listed)
+        edit = Edit(self.sub.key, dot if document is None else Dot(*document), update, dot, family)
         self.known.edits.append(edit)
         self.draft.texts.add(edit)
-        return self.add(dot, op, Kind.TEXT, None, document=edit.document)
+        return self.add(dot, op, Kind.TEXT, None, document=edit.document, family=family)
 
     def first(self, values: list[Value]) -> Value | None:
         """The one that readers are shown of the live values of a register or field."""
@@ -129,8 +138,25 @@ class Case:
             sorted(wanted),
         )
 
-    def done(self, removed: frozenset[Dot], added: Value | None, by: str = "") -> None:
-        effect = Effect(self.sub.key, removed, added, by or self.sub.operation, self.sub.mode)
+    def crowded(self, values: list[Value], gone: frozenset[Dot]) -> frozenset[Dot]:
+        """Which of the live values of a register or field a write that replaces ``gone`` takes along: those that
+        readers would be shown last, so that as many are left as a key may have.
+        """
+        others = [value for value in values if value.dot not in gone]
+        excess = len(others) + 1 - limits.KEY_SIBLINGS_MAX
+        if excess <= 0:
+            return frozenset()
+        policy = self.schema(self.sub.key).policy
+        if policy in ("all", "manual"):
+            require(len(others) < len(values), self, "made one more of too many values:", values)
+            return frozenset()
+        return frozenset(value.dot for value in best_first(policy, others)[-excess:])
+
+    def done(
+        self, removed: frozenset[Dot], added: Value | None, by: str = "", crowded: frozenset[Dot] = frozenset()
+    ) -> None:
+        policy = self.schema(self.sub.key).policy
+        effect = Effect(self.sub.key, removed, added, by or self.sub.operation, self.sub.mode, policy, crowded)
         self.known.effects.append(effect)
         self.draft.apply_effect(effect)
         self.held = dict(self.draft.held(self.sub.key))
@@ -142,13 +168,21 @@ class Case:
         """How many elements the set has now."""
         return len(elements(value for value in self.held.values() if value.dot not in self.expired))
 
+    def _follow(self) -> None:
+        """What the newest of the writes that this one follows, and that was done, knew and wrote is known to it."""
+        done = [sub for sub in self.sub.follows if sub.written]
+        self.sub.shown = self.sub.read
+        if done:
+            self.sub.shown = self.sub.read | done[-1].shown | {*done[-1].written}
+            self.sub.others = self.sub.others | done[-1].others
+
     def covered(self, candidates: Iterable[Value], blind: frozenset[Dot], others: bool = False) -> frozenset[Dot]:
         """Which of ``candidates`` the author had seen; ``blind``: what a session takes that never read the key.
 
         What the same change wrote before is no news to its author, unless it says that it has seen nothing.
         """
         match self.sub.mode:
-            case "seen" | "if_version":
+            case "seen" | "if_version" | "follows":
                 seen = self.sub.seen if others else self.sub.shown
                 return frozenset(value.dot for value in candidates if value.dot in seen | self.own)
             case "blind":

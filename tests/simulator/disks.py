@@ -35,11 +35,14 @@ def _total(host: Host, table: str, size: str) -> int:
 def _check_counters(host: Host) -> None:
     """What the status tells is what there is."""
     assert host.store is not None
+    if host.store.has_backlog:
+        return
     told = host.store.log_stats(SPACE)
     counted = {
         "log_changes": _total(host, "changes", "1"),
         "log_bytes": _total(host, "changes", CHANGE_BYTES),
-        "history_bytes": _total(host, "history", DEAD_BYTES) + _total(host, "removals", REMOVAL_BYTES),
+        "history_bytes": _total(host, "entries", f"CASE WHEN position IS NULL THEN 0 ELSE {DEAD_BYTES} END")
+        + _total(host, "removals", REMOVAL_BYTES),
         "document_bytes": _total(host, "document_updates", "LENGTH(update_v1)")
         + _total(host, "document_states", "LENGTH(state)"),
     }

@@ -193,9 +193,11 @@ def give_up(world: World, host: Host, lost: set[ChangeId]) -> None:
             watcher.start_over()
     for agent in world.agents:
         has_seen = agent.keeping is not None and _has_seen(agent.keeping.past, lost)
-        if has_seen or (agent.home is host):
+        if has_seen:
             agent.keeping = Keeping() if agent.keeping is not None else None
             agent.move(agent.home)
+        elif agent.home is host:
+            agent.lost()
 
 
 def _has_seen(vector: Mapping[Writer, int], lost: Iterable[ChangeId]) -> bool:

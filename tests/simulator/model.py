@@ -17,6 +17,8 @@ from crdtsync.wire.change import Kind
 from tests.simulator.policies import RANKED, Schema, best_first, is_newest_first, schema_of
 
 ChangeId = tuple[int, int]
+Family = tuple[tuple[Dot, int], ...]
+"""Documents of one text, as an entry of its key lists them: each with how many compactions it took."""
 
 
 class Broken(AssertionError):
@@ -66,6 +68,7 @@ class Value:
     document: Dot | None = None
     sub: str | None = None
     confidence: float | None = None
+    family: Family = ()
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -77,21 +80,27 @@ class Value:
 
 @dataclass(frozen=True)
 class Effect:
-    """What one operation does, on every replica. ``by`` and ``mode``: which it was, and what its author had read."""
+    """What one operation does, on every replica. ``by`` and ``mode``: which it was, and what its author had read;
+    ``policy``: by which its author's node showed the values; ``crowded``: what it took along for want of room.
+    """
 
     key: str
     removed: frozenset[Dot]
     added: Value | None
     by: str = ""
     mode: str = ""
+    policy: str = "lww"
+    crowded: frozenset[Dot] = frozenset()
 
 
 class Edit(NamedTuple):
-    """A Yjs update of a text's document."""
+    """A Yjs update of a text's document, by the operation ``dot``."""
 
     key: str
     document: Dot
     update: bytes
+    dot: Dot
+    family: Family
 
 
 @dataclass
@@ -108,32 +117,54 @@ class Known:
 
 
 class Texts:
-    """Every document that there ever was: all its edits, in an order that is causal, and what Yjs makes of them."""
+    """Every document that there ever was: all its edits, in an order that is causal, and what Yjs makes of them.
+
+    Compactions do not happen here: a document that a compaction made holds the edits of all before it, and its own. As
+    ids never change, Yjs puts them together; in which order they stand is another matter.
+    """
 
     def __init__(self) -> None:
-        self._edits: dict[Dot, list[bytes]] = {}
-        self._docs: dict[Dot, tuple[int, Doc[Text]]] = {}
+        self._edits: dict[Dot, list[tuple[int, bytes]]] = {}
+        self._docs: dict[Dot, tuple[list[tuple[int, bytes]], Doc[Text]]] = {}
         self._of_key: dict[str, set[Dot]] = {}
+        self._families: dict[Dot, dict[Dot, int]] = {}
+        self._count = 0
 
     def copy(self) -> Texts:
         """Another one to go on with."""
         twin = Texts()
         twin._edits = {document: [*updates] for document, updates in self._edits.items()}
         twin._of_key = {key: {*documents} for key, documents in self._of_key.items()}
+        twin._count = self._count
+        for family in self._families.values():
+            twin._join(tuple(family.items()))
         return twin
 
     def add(self, edit: Edit) -> None:
-        self._edits.setdefault(edit.document, []).append(edit.update)
+        self._join(edit.family)
         self._of_key.setdefault(edit.key, set()).add(edit.document)
+        is_compaction = edit.document in self._families and edit.document[:2] == edit.dot[:2]
+        self._count += 1
+        self._edits.setdefault(edit.document, []).extend([] if is_compaction else [(self._count, edit.update)])
+
+    def _join(self, family: Family) -> None:
+        joined = dict(family)
+        for document, _ in family:
+            joined |= self._families.get(document, {})
+        for document in joined:
+            self._families[document] = joined
 
     def read(self, document: Dot) -> str:
-        updates = self._edits.get(document, [])
-        done, doc = self._docs.get(document, (0, None))
-        if doc is None:
-            doc = Doc()
-        for update in updates[done:]:
+        family = self._families.get(document, {document: 0})
+        place = family[document], document
+        before = [each for each, generation in family.items() if (generation, each) <= place]
+        edits = sorted(edit for each in before for edit in self._edits.get(each, ()))
+        done, doc = self._docs.get(document, ([], Doc()))
+        if edits[: len(done)] != done:
+            done, doc = [], Doc()
+        for _, update in edits[len(done) :]:
             doc.apply_update(update)
-        self._docs[document] = (len(updates), doc)
+        self._docs[document] = (edits, doc)
         return str(doc.get("text", type=Text))
 
     def words(self, document: Dot) -> set[str]:
@@ -210,6 +241,9 @@ def groups(live: Iterable[Value], policy: str = "lww") -> list[list[Value]]:
 def _groups(ordered: list[Value]) -> list[list[Value]]:
     found: dict[object, list[Value]] = {}
     winners: dict[str | None, Value] = {}
+    texts = [value for value in ordered if value.kind == Kind.TEXT]
+    for value in texts:
+        found.setdefault(("text", *sorted(family_of(texts, value.document))), []).append(value)
     for value in ordered:
         if value.kind == Kind.MAP:
             loser = winners.get(value.sub)
@@ -218,11 +252,30 @@ def _groups(ordered: list[Value]) -> list[list[Value]]:
             winners[value.sub] = value
         elif value.kind == Kind.REGISTER:
             found[value.dot] = [value]
-        else:
-            found.setdefault((value.kind, value.document), []).append(value)
+        elif value.kind != Kind.TEXT:
+            found.setdefault(value.kind, []).append(value)
     if winners:
         found["map"] = in_order(winners.values())
     return [*found.values()]
+
+
+def family_of(held: Iterable[Value], document: Dot | None) -> dict[Dot, int]:
+    """The documents that are one text with this one, as the entries of its key say."""
+    found = {} if document is None else {document: 0}
+    lists = [{value.document: 0, **dict(value.family)} for value in held if value.document is not None]
+    for _ in lists:
+        for listed in lists:
+            if found.keys() & listed.keys():
+                found |= {each: generation for each, generation in listed.items() if generation or each not in found}
+    return found
+
+
+def current(group: Iterable[Value]) -> Dot | None:
+    """The document that is the text of which these are markers."""
+    markers = [value for value in group if value.document is not None]
+    places = family_of(markers, markers[-1].document) if markers else {}
+    named = {marker.document for marker in markers if marker.document is not None}
+    return max(named, key=lambda each: (places[each], each), default=None)
 
 
 def count(values: Iterable[Value]) -> int:

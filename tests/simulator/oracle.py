@@ -39,6 +39,7 @@ class Oracle:
     def __init__(self) -> None:
         self.changes: dict[ChangeId, Known] = {}
         self._removers: dict[Dot, list[Known]] = {}
+        self.compacted: set[Dot] = set()  # documents that compactions made
         self.dead: dict[Dot, set[str]] = {}  # the words of documents that somebody has deleted
         self.cuts: set[str] = set()  # words that somebody has cut out of a text
         self.subs: dict[str, str] = {}  # of elements of sets: which value is meant
@@ -67,6 +68,7 @@ class Oracle:
         for op in change.ops:
             self._note_element(op)
         self._note_dead(known, model)
+        self.compacted.update(document for edit in known.edits for document, generation in edit.family if generation)
         self.changes[known.id] = known
         for effect in known.effects:
             for dot in effect.removed:
@@ -96,11 +98,13 @@ class Oracle:
     def is_text(self, document: Dot, text: str, wanted: str) -> bool:
         """Whether a document holds what it ought to.
 
+        One that a compaction made may hold its words in another order than one that was never compacted.
         One that was deleted, and revived by an edit from somebody who did not know, may lack what it held then:
         a node that had forgotten it has only what came with the edit.
         """
-        if text == wanted or document not in self.dead:
-            return text == wanted
+        is_same = text == wanted or (document in self.compacted and sorted(text.split()) == sorted(wanted.split()))
+        if is_same or document not in self.dead:
+            return is_same
         found, words = {*text.split()}, {*wanted.split()}
         return words - found <= self.dead[document] and found - words <= self.cuts
 
@@ -172,7 +176,7 @@ class Oracle:
             if known.request is not None:
                 known.request.change = None
                 for sub in known.request.subs:
-                    sub.written = ()
+                    sub.written = sub.lost = ()
 
     def arrived(self, host: str, model: Model, change_id: ChangeId, change_hash: bytes) -> Known:
         """``host`` applies a change on top of ``model``: is it one that exists, and is its whole past there?"""

@@ -20,7 +20,6 @@ from crdtsync.wire.tokens import encode_dot
 from tests.simulator.kinds import KEYS, OPERATIONS, kind_of
 from tests.simulator.kinds.base import End
 from tests.simulator.model import Effect, Known, Value, groups, identity, in_order, require
-from tests.simulator.policies import PREFIX
 
 if TYPE_CHECKING:
     from tests.simulator.hosts import Host
@@ -71,8 +70,7 @@ def _past(world: World, host: Host) -> dict[Dot, Told]:
     for change_id in host.applied:
         known = world.oracle.changes[change_id]
         for effect in known.effects:
-            gone = [found[dot] for dot in sorted(effect.removed) if found[dot].ended_by is None]
-            _end(world, known, effect, gone)
+            _end(world, known, effect, [found[dot] for dot in sorted(effect.removed)])
             if effect.added is not None:
                 found[effect.added.dot] = _begun(known, effect, found)
     return found
@@ -91,25 +89,29 @@ def _lives(known: Known, value: Value) -> bool:
     return value.is_live(known.hlc >> 16)
 
 
-def _end(world: World, known: Known, effect: Effect, gone: list[Told]) -> None:
+def _end(world: World, known: Known, effect: Effect, removed: list[Told]) -> None:
+    """What becomes of all that an operation removed, and is still there on this host."""
     end = _end_of(effect)
+    gone = [told for told in removed if told.ended_by is None]
     if end in _REASONS:
         _settle(known, gone, _REASONS[end])
         return
     _settle(known, [told for told in gone if not _lives(known, told.value)], RemovalReason.EXPIRED)
     alive = [told for told in gone if _lives(known, told.value)]
+    _settle(known, [told for told in alive if told.value.dot in effect.crowded], RemovalReason.LOST)
+    alive = [told for told in alive if told.value.dot not in effect.crowded]
+    chosen = [told for told in removed if _lives(known, told.value) and told.value.dot not in effect.crowded]
     if end is End.UNSURE:
         _settle(known, alive, RemovalReason.REPLACED, RemovalReason.LOST)
     elif end is End.REPLACED:
         _settle(known, alive, RemovalReason.REPLACED)
-    elif len(alive) == 1:
-        is_lost = effect.mode == "blind" and _author(world, alive[0].writing) != _author(world, known)
+    elif len(chosen) == 1:
+        is_lost = effect.mode == "blind" and _author(world, chosen[0].writing) != _author(world, known)
         _settle(known, alive, RemovalReason.LOST if is_lost else RemovalReason.REPLACED)
     elif alive:
-        kept = _kept(effect, [told.value for told in alive])
-        if _is_ranked(world):  # by a read policy that a host may not have heard of yet
-            _settle(known, alive, RemovalReason.REPLACED, RemovalReason.LOST)
-            return
+        kept = _kept(
+            effect, [told.value for told in chosen]
+        )  # as its author saw it, whatever of that is gone already on this host
         _settle(known, [told for told in alive if told.value.dot in kept], RemovalReason.REPLACED)
         _settle(known, [told for told in alive if told.value.dot not in kept], RemovalReason.LOST)
 
@@ -119,11 +121,6 @@ def _end_of(effect: Effect) -> End | None:
     if effect.by == "expire":
         return None
     return End.UNSURE if effect.by == "rewrite" else OPERATIONS[effect.by].end
-
-
-def _is_ranked(world: World) -> bool:
-    """Whether somebody has declared a read policy."""
-    return any(effect.key.startswith(PREFIX) for known in world.oracle.changes.values() for effect in known.effects)
 
 
 def _settle(known: Known, ended: Iterable[Told], *reasons: RemovalReason) -> None:
@@ -136,7 +133,7 @@ def _kept(effect: Effect, values: list[Value]) -> set[Dot]:
     new = effect.added
     assert new is not None
     same = {v.dot for v in values if (v.kind, v.sub) == (new.kind, new.sub) and _identity(v) == _identity(new)}
-    return same or {value.dot for value in groups(values)[0]}
+    return same or {value.dot for value in groups(values, effect.policy)[0]}
 
 
 def _identity(value: Value) -> str:
@@ -154,7 +151,9 @@ def _check_row(host: Host, row: PastRow, told: Told) -> None:
         require(host.has_jumped, *where, "not what its author had seen")
     elif told.seen is not None:
         seen = decode_seen(row.seen)
-        require({*seen.dots} == told.seen, *where, "that its author had seen", seen, "and it was", told.seen)
+        require(
+            {*seen.dots, *seen.crowded} == told.seen, *where, "that its author had seen", seen, "and it was", told.seen
+        )
         require(told.is_blind in (seen.blind, None), *where, "that it was blind:", seen.blind)
     if row.position == 0:
         require(row.entry.dot in host.model.held(row.entry.key), *where, "that it lives")

@@ -10,8 +10,10 @@ from crdtsync.core.background.retention_caps import Caps
 from tests.simulator.agents import Agent
 from tests.simulator.cases import Sub
 from tests.simulator.kinds import ALL, COUNTERS, KEYS, LOGS, MAPS, MIXED, REGISTERS, TEXTS
+from tests.simulator.mirrors import MirrorWatcher
 from tests.simulator.nemesis import Nemesis
 from tests.simulator.policies import PATTERNS, POLICIES, PREFIX, REFUSING
+from tests.simulator.watchers import Watcher
 from tests.simulator.world import World
 
 DAY_MS = 24 * 3600 * 1000
@@ -58,6 +60,8 @@ class Player(Nemesis):
         sub = ALL[kind].draw(self, key) if kind == "text" else self._sub(key, kind)
         options: dict[str, Any] = {"strict": True} if self.chance(0.1) else {}
         agent.write([sub], **options, **({"w": 2} if self.chance(0.06) else {}))
+        if key in (*REGISTERS, *MAPS) and self.chance(0.1):
+            agent.write([self._sub(key, kind)])  # before the reply to the first one is there
 
     def write_batch(self) -> None:
         """Several writes as one; those of one key see each other."""
@@ -182,7 +186,16 @@ class Player(Nemesis):
     def watch(self) -> None:
         """A watcher is slow, or no longer, or its connection breaks."""
         watcher = self.pick(self.world.watchers)
-        self.pick((lambda: watcher.flow(True), lambda: watcher.flow(False), watcher.reconnect))()
+        self.pick((lambda: watcher.flow(True), lambda: watcher.flow(False), lambda: self._break_off(watcher)))()
+
+    def _break_off(self, watcher: Watcher | MirrorWatcher) -> None:
+        """Once, or again before all is told that there was to tell."""
+        watcher.reconnect()
+        for _ in range(self.pick((0, 0, 1, 3))):
+            if watcher.home.node is not None:
+                self.world.turn(watcher.home)
+                self.world.turn(watcher.home)
+                watcher.reconnect()
 
     def isolate(self) -> None:
         """A host is cut off from all others."""

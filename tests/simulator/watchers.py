@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Dot, covers
+from crdtsync.client.streams.held_events import HeldEvents
 from crdtsync.core.interface import AgentClosed, AgentFlow, AgentFrame, AgentOpened
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
@@ -33,6 +34,7 @@ class Watcher:
         self.mirror: dict[str, tuple[str, Any]] = {}  # by key: its kind and its value, as they were told
         self.registers: dict[str, dict[str, Any]] = {}  # by key: what was told last in this message
         self.newest: dict[str, Dot] = {}  # by key, of registers: whose value was told last
+        self.held = HeldEvents(None)
         world.watchers.append(self)
         self.attach()
 
@@ -41,8 +43,8 @@ class Watcher:
         if self.in_snapshot or self.token is None:
             self._start_over()
             self.in_snapshot = True
-        self.newest.clear()  # what came after the last token may be told again
         self.registers.clear()
+        self.held.broken()
         self.conn = self.world.new_conn()
         self.home.agents[self.conn] = self
         client = self.world.random.randbytes(16)
@@ -75,7 +77,11 @@ class Watcher:
         require(status != 1, "a watch failed:", content)
         for event in content if status == 2 else ():
             self.world.counts[f"told {event['event']}"] += 1
-            self._note(event)
+            self.in_snapshot |= event["event"] == "reset"
+            self.held.add(event, is_snapshot=self.in_snapshot)
+            self.in_snapshot &= event["event"] != "snapshot" or event["key"] is not None
+        while self.held.ready:
+            self._note(self.held.ready.popleft())
         for event in self.registers.values():
             self._check_order(event)
         self.registers.clear()
@@ -87,19 +93,16 @@ class Watcher:
                     self._note(part)
             case "reset":
                 self._start_over()
-                self.in_snapshot = True
             case "lagged":
                 self.newest.clear()
                 self.registers.clear()
-            case "snapshot" if event["key"] is None:
-                self.in_snapshot = False
             case "delete" | "expired":
                 self.mirror.pop(event["key"], None)
-            case "set" | "conflict" | "snapshot":
+            case "set" | "conflict" | "snapshot" if event["key"] is not None:
                 self.mirror[event["key"]] = _after(self.mirror.get(event["key"]), event)
                 if event["kind"] == "register" and event["dot"] is not None:
                     self.registers[event["key"]] = event
-        if event.get("token") is not None and not self.in_snapshot:
+        if event.get("token") is not None:
             self._check_token(event["token"])
 
     def _start_over(self) -> None:

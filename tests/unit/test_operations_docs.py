@@ -53,7 +53,8 @@ STATUS: dict[str, Any] = {
         "bytes": 1, "free_bytes": 1, "total_bytes": 1, "wal_bytes": 1, "ballast_bytes": 1, "growth_bytes_per_hour": 1,
     },
     "counters": {
-        "changes_made": 1, "changes_received": 1, "conflicts": 1, "alarms": 1, "requests": {}, "refusals": {"kind": 1},
+        "changes_made": 1, "changes_received": 1, "conflicts": 1, "values_crowded_out": 1, "alarms": 1, "requests": {},
+        "refusals": {"kind": 1},
     },
     "usage": [Usage("agents", 1, 10, "agents", "limit").described()],
 }  # fmt: skip

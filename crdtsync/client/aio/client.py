@@ -23,6 +23,7 @@ from crdtsync.client.operations.keys import Operations
 from crdtsync.client.protocol.address import connection_of
 from crdtsync.client.protocol.steps import Compute, limit_s
 from crdtsync.client.session.tokens import Past
+from crdtsync.client.values.durations import seconds
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
@@ -78,14 +79,20 @@ class AsyncSession(
             self._texts = TextOperations(self._operations)
         return AsyncText(self, self._texts, key, self._text_locks.setdefault(key, AsyncTextLock()))
 
-    def watch(self, prefix: str = "", *, after: str | None = None, timeout: Seconds | None = None) -> AsyncWatch:
+    def watch(
+        self, prefix: str = "", *, after: str | None = None, snapshot: bool = True, timeout: Seconds | None = None
+    ) -> AsyncWatch:
         """Iterate with ``async for`` over changes by prefix; see :meth:`Client.watch`.
 
         It starts at the first event asked for, or with ``async with``.
         """
         from crdtsync.client.aio.watch import AsyncWatch
 
-        watch = AsyncWatch(self._connection, self._operations.memory, prefix, after, self._overrides, timeout)
+        now = self.now if after is None and not snapshot else None
+        memory = self._operations.memory
+        watch = AsyncWatch(
+            self._connection, memory, prefix, after, self._overrides, timeout, now, attach_s=self.timeout_s
+        )
         self._watches.add(watch)
         return watch
 
@@ -134,9 +141,11 @@ class AsyncClient(AsyncSession):
         *,
         after: str | None = None,
         timeout: Seconds = 30.0,
+        wait: Seconds = 0.0,
         agent_key: str | os.PathLike[str] | None = None,
     ) -> None:
         connection = connection_of(AsyncConnection, socket, space, agent, after, agent_key)
+        connection.wait_s = seconds(wait, "wait")
         super().__init__(connection, limit_s(timeout, 0), {})
 
     async def __aenter__(self) -> Self:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from crdtsync.client.aio.receive_buffer import Receiver
 from crdtsync.client.aio.stream import HELLO_TIMEOUT_S
-from crdtsync.client.protocol.address import unavailable
+from crdtsync.client.protocol.address import may_come, unavailable
 from crdtsync.client.protocol.backoff import Backoff
 from crdtsync.client.protocol.frames import HELLO_ID, FrameReader, encode_hello
 from crdtsync.client.protocol.in_flight import WAIT_GRACE_S, WRITES_MAX, InFlight, Pending, closed, timed_out
@@ -100,6 +100,8 @@ class AsyncConnection:
         self.agent = agent
         self.space = space
         self.horizon = Horizon(space, after)
+        self.wait_s = 0.0
+        """How long to wait for a daemon before the first connection."""
         self.mirrors: list[AsyncMirror] = []
         """Of all sessions: what these write returns when its mirrors show it."""
         self._client = os.urandom(16)
@@ -119,13 +121,24 @@ class AsyncConnection:
         self._is_closed = False
 
     async def attach(self, timeout_s: float) -> None:
-        """Connect, unless that was done before.
+        """Connect, unless that was done before; while there is no daemon, try again for ``wait_s``.
 
         :raises DaemonUnavailable: nobody answers; the message says what to do.
         """
         async with self._attaching:
-            if not self._was_attached:
-                await self._attach(monotonic() + timeout_s)
+            until = monotonic() + self.wait_s
+            while not self._was_attached:
+                try:
+                    await self._attach(max(monotonic() + timeout_s, until))
+                except DaemonUnavailable as error:
+                    left_s = until - monotonic()
+                    if left_s <= 0 or self._is_closed or not may_come(error):
+                        raise
+                    await asyncio.sleep(min(self._backoff.next_s(), left_s))
+
+    def waits_s(self, timeout_s: float) -> float:
+        """How long what has a connection of its own, and is begun now, waits for a daemon: there was one before."""
+        return max(timeout_s, self.wait_s) if self._was_attached else self.wait_s
 
     async def ask(self, pending: Pending, deadline: float, *, is_write: bool) -> None:
         """Send a request and wait until it is done; ``deadline`` is a time of ``time.monotonic``.

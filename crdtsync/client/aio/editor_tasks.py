@@ -89,7 +89,13 @@ class Typing:
                 after = await self._fetch()
                 self.read_now()
                 self._watch = AsyncWatch(
-                    self._connection, self._context.memory, self.key, after, self._session.overrides, None
+                    self._connection,
+                    self._context.memory,
+                    self.key,
+                    after,
+                    self._session.overrides,
+                    None,
+                    attach_s=self._timeout_s,
                 )
                 await self._watch.attach()
         except TimeoutError as late:

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from crdtsync.client.aio.connection import time_limit
-from crdtsync.client.aio.stream import AsyncChannel, dial
+from crdtsync.client.aio.stream import AsyncChannel, dial_when_up
 from crdtsync.client.mirror.state import CONFIRM_INTERVAL_S, PATIENCE_S, MirrorState, report
 from crdtsync.client.protocol.backoff import Backoff
 from crdtsync.client.protocol.frames import encode_hello
@@ -67,7 +67,7 @@ class AsyncMirror(MirrorState):
         if self._task is not None:
             return
         try:
-            await self._connect()
+            await self._connect(self._connection.waits_s(self._timeout_s))
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mirror of {self.prefix!r}")
             if not await self._until(lambda: bool(self._token or self._error), monotonic() + self._timeout_s):
                 raise self.unopened()
@@ -186,8 +186,8 @@ class AsyncMirror(MirrorState):
             self._confirm_due_s = monotonic() + CONFIRM_INTERVAL_S
             self._channel.send(self.confirmation())
 
-    async def _connect(self) -> None:
-        channel = await dial(self._connection.paths, encode_hello(self._client, *self._names))
+    async def _connect(self, wait_s: float = 0.0) -> None:
+        channel = await dial_when_up(self._connection.paths, encode_hello(self._client, *self._names), wait_s)
         if self._error is not None:
             channel.close()
             return

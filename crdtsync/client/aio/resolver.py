@@ -101,7 +101,9 @@ class AsyncResolver:
         self._current: tuple[Conflict, int] | None = None
         self._answered: tuple[str, str] | None = None
         self._fatal: Exception | None = None
-        self._stream = _Stream(connection, operations.memory, pattern, None, arguments, None)
+        self._stream = _Stream(
+            connection, operations.memory, pattern, None, arguments, None, attach_s=session.timeout_s
+        )
         self._task: asyncio.Task[None] | None = None
 
     def __aiter__(self) -> Self:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from crdtsync.client.aio.receive_buffer import RECEIVE_BYTES, open_stream
-from crdtsync.client.protocol.address import unavailable
+from crdtsync.client.protocol.address import may_come, unavailable
+from crdtsync.client.protocol.backoff import Backoff
 from crdtsync.client.protocol.frames import ERROR, FrameReader
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, from_wire
 
@@ -39,6 +41,19 @@ class AsyncChannel:
     def close(self) -> None:
         """End the connection."""
         self._writer.close()
+
+
+async def dial_when_up(paths: Sequence[str], hello: bytes, wait_s: float) -> AsyncChannel:
+    """As :func:`dial`; while there is no daemon it tries again for so long: one that restarts is soon back."""
+    backoff, until = Backoff(), monotonic() + wait_s
+    while True:
+        try:
+            return await dial(paths, hello)
+        except DaemonUnavailable as error:
+            left_s = until - monotonic()
+            if left_s <= 0 or not may_come(error):
+                raise
+            await asyncio.sleep(min(backoff.next_s(), left_s))
 
 
 async def dial(paths: Sequence[str], hello: bytes) -> AsyncChannel:

@@ -104,8 +104,8 @@ class AsyncText:
     async def compact(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
         """Store the text anew without the past that its edits have left behind, and return the token.
 
-        What it says stays as it is. What others edit meanwhile, on the old document, is brought over. The result's
-        ``bytes_before`` and ``bytes_after`` tell what it was worth.
+        What it says stays as it is. What others edit meanwhile, on the old document, is made in the new one too. The
+        result's ``bytes_before`` and ``bytes_after`` tell what it was worth.
 
         :raises InvalidRequest: there is no such text.
         """

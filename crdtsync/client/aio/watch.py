@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Self
 
 from crdtsync.client.aio.connection import time_limit
-from crdtsync.client.aio.stream import AsyncChannel, dial
+from crdtsync.client.aio.stream import AsyncChannel, dial_when_up
 from crdtsync.client.protocol.backoff import Backoff
 from crdtsync.client.protocol.frames import encode_hello
 from crdtsync.client.protocol.steps import limit_s
@@ -16,6 +16,8 @@ from crdtsync.client.streams.watch_state import WatchState
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from crdtsync.client.aio.connection import AsyncConnection
     from crdtsync.client.protocol.seen_point import Horizon
     from crdtsync.client.session.read_memory import ReadMemory
@@ -40,11 +42,17 @@ class AsyncWatch:
         after: str | None,
         overrides: Arguments,
         timeout: Seconds | None,
+        now: Callable[[], Awaitable[str]] | None = None,
+        *,
+        attach_s: float,
     ) -> None:
+        self._connection = connection
+        self._attach_s = attach_s
         self._paths = connection.paths
         self._names = (connection.agent, connection.space, connection.key)
         self._state = self._begin(memory, prefix, after, overrides, connection.horizon)
         self._timeout_s = limit_s(timeout, _FOREVER)
+        self._now = now
         self._client = os.urandom(16)
         self._backoff = Backoff()
         self._channel: AsyncChannel | None = None
@@ -142,7 +150,11 @@ class AsyncWatch:
             self._backoff.reset()
 
     async def _attach(self) -> None:
-        channel = await dial(self._paths, encode_hello(self._client, *self._names))
+        if self._now is not None:
+            self._state.begin_after(await self._now())
+            self._now = None
+        wait_s = 0.0 if self._was_attached else self._connection.waits_s(self._attach_s)
+        channel = await dial_when_up(self._paths, encode_hello(self._client, *self._names), wait_s)
         if self._closed.is_set():
             channel.close()
         else:

@@ -25,6 +25,7 @@ from crdtsync.client.protocol.address import connection_of
 from crdtsync.client.protocol.fork import restart_in_children
 from crdtsync.client.protocol.steps import Compute, limit_s
 from crdtsync.client.session.tokens import Past
+from crdtsync.client.values.durations import seconds
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
@@ -87,17 +88,21 @@ class Session(
                 self._texts = TextOperations(self._operations)
             return Text(self, self._texts, key, self._text_locks.setdefault(key, TextLock()))
 
-    def watch(self, prefix: str = "", *, after: str | None = None, timeout: Seconds | None = None) -> Watch:
+    def watch(
+        self, prefix: str = "", *, after: str | None = None, snapshot: bool = True, timeout: Seconds | None = None
+    ) -> Watch:
         """Iterate over the changes of the keys that start with ``prefix``: first a snapshot, then each change as it
         comes.
 
-        With ``after`` (a token) it goes on from there instead. It has a connection of its own and resumes by itself,
-        without a gap, when that breaks. It ends when it or the client is closed. With ``timeout`` each wait for an
-        event that takes longer raises :class:`~crdtsync.errors.Timeout`, after which the iteration can go on;
-        without, it waits for ever.
+        With ``after`` (a token) it goes on from there instead, and with ``snapshot=False`` it tells only what comes
+        from now on. It has a connection of its own and resumes by itself, without a gap, when that breaks. It ends when
+        it or the client is closed. With ``timeout`` each wait for an event that takes longer raises
+        :class:`~crdtsync.errors.Timeout`, after which the iteration can go on; without, it waits for ever.
         """
         from crdtsync.client.blocking.watch import Watch
 
+        if after is None and not snapshot:
+            after = self.now()
         watch = Watch(
             self._connection, self._operations.memory, prefix, after, self._overrides, timeout, self.timeout_s
         )
@@ -151,11 +156,14 @@ class Client(Session):
     :param socket: path of the daemon's socket; else CRDTSYNC_SOCKET, ``$XDG_RUNTIME_DIR/crdtsync/agent.sock``,
         ``/run/crdtsync/agent.sock``.
     :param space: else CRDTSYNC_SPACE, ``default``.
-    :param agent: the name to write under; else CRDTSYNC_AGENT, or one made of the user and the program.
+    :param agent: the name to write under, such as ``Research Lead``; else CRDTSYNC_AGENT, or one made of the user and
+        the program.
     :param after: a token, such as another client's :attr:`token`; else CRDTSYNC_AFTER. Whatever this client does, its
         daemon first waits until it holds what that names; an operation that waits in vain raises Timeout and says
         what is missing. The client asks the same by itself of a daemon that it comes to by reconnecting.
     :param timeout: the time limit of every operation that is given none, in seconds or as a timedelta.
+    :param wait: how long to wait for a daemon that is not there yet. Later on this is not needed: whatever is asked,
+        watched, mirrored or edited while the daemon restarts waits for it, as long as ``timeout`` allows.
     :param agent_key: what the agent proves its name with, or the path of a file that holds it; else
         CRDTSYNC_AGENT_KEY, or the file CRDTSYNC_AGENT_KEY_FILE. With a key its rights are those of that agent.
     :raises DaemonUnavailable: no daemon answers there; the message says what to do.
@@ -170,11 +178,13 @@ class Client(Session):
         *,
         after: str | None = None,
         timeout: Seconds = 30.0,
+        wait: Seconds = 0.0,
         agent_key: str | os.PathLike[str] | None = None,
     ) -> None:
         timeout_s = limit_s(timeout, 0)
+        until = monotonic() + seconds(wait, "wait")
         connection = connection_of(Connection, socket, space, agent, after, agent_key)
-        connection.attach(monotonic() + timeout_s)
+        connection.attach(max(monotonic() + timeout_s, until), until)
         super().__init__(connection, timeout_s, {})
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from threading import TIMEOUT_MAX, Condition, Lock
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, NoReturn
 
-from crdtsync.client.blocking.stream import Channel, dial
+from crdtsync.client.blocking.stream import Channel, dial_when_up
 from crdtsync.client.protocol.backoff import Backoff
 from crdtsync.client.protocol.fork import restart_in_children
 from crdtsync.client.protocol.frames import FrameReader, encode_hello
@@ -106,14 +106,14 @@ class Connection:
                 self._leave(pending)
                 raise
 
-    def attach(self, deadline: float) -> None:
-        """Connect, introduce ourselves and send what is in flight.
+    def attach(self, deadline: float, until: float = 0.0) -> None:
+        """Connect, introduce ourselves and send what is in flight; while there is no daemon, try ``until`` then again.
 
         :raises DaemonUnavailable: nobody answers; the message says what to do. Or :meth:`close` came first.
         """
         hello = encode_hello(self._client, self.agent, self.space, self.key, points=True)
         with self._sending:
-            channel, frames, answer = dial(self.paths, hello, deadline)
+            channel, frames, answer = dial_when_up(self.paths, hello, deadline, until)
             with self._mutex:
                 if self._is_closed:
                     channel.close()

@@ -66,6 +66,7 @@ class Editor:
         self._loop = asyncio.new_event_loop()
         names = (connection.agent, connection.space, connection.horizon.token(), connection.key)
         ours = AsyncConnection(connection.paths, *names)
+        ours.wait_s = timeout_s  # there was a daemon when the client attached: should it be away, it is soon back
         inner = AsyncSession(ours, timeout_s, session.overrides)
         self._inner = Typing(inner, ours, key, on_change, timeout_s, session.memory)
         self._state = self._inner.state

@@ -7,7 +7,7 @@ from threading import Condition, Event, Lock, Thread, current_thread
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from crdtsync.client.blocking.stream import Channel, dial
+from crdtsync.client.blocking.stream import Channel, dial_when_up
 from crdtsync.client.mirror.state import CONFIRM_INTERVAL_S, PATIENCE_S, MirrorState, report
 from crdtsync.client.protocol.backoff import Backoff
 from crdtsync.client.protocol.fork import restart_in_children
@@ -118,7 +118,7 @@ class Mirror(MirrorState):
 
     def _open(self, deadline: float) -> None:
         try:
-            self._attach(deadline)
+            self._attach(deadline, deadline)
             self._thread.start()
             with self._moved:
                 is_shown = self._moved.wait_for(lambda: self._token or self._error, max(deadline - monotonic(), 0))
@@ -184,8 +184,9 @@ class Mirror(MirrorState):
                 self._confirm_due_s = monotonic() + CONFIRM_INTERVAL_S
                 self._channel.send(self.confirmation(), monotonic() + CONFIRM_INTERVAL_S)
 
-    def _attach(self, deadline: float) -> None:
-        channel, frames, _ = dial(self._connection.paths, encode_hello(self._client, *self._names), deadline)
+    def _attach(self, deadline: float, until: float = 0.0) -> None:
+        hello = encode_hello(self._client, *self._names)
+        channel, frames, _ = dial_when_up(self._connection.paths, hello, deadline, until)
         with self._sending:
             if self._stopping.is_set():
                 channel.close()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import socket
 from struct import pack
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
-from crdtsync.client.protocol.address import unavailable
+from crdtsync.client.protocol.address import may_come, unavailable
+from crdtsync.client.protocol.backoff import Backoff
 from crdtsync.client.protocol.frames import ERROR, HELLO_ID, FrameReader
 from crdtsync.errors import DaemonUnavailable, from_wire
 
@@ -98,9 +99,25 @@ class Channel:
         self._socket.close()
 
 
-def dial(paths: Sequence[str], hello: bytes, deadline: float) -> tuple[Channel, FrameReader, object]:
-    """Connect to the first socket that takes us and introduce ourselves: ``(channel, its reader, the daemon's
-    answer)``.
+Attached = tuple[Channel, FrameReader, object]
+"""A channel, its reader, and the daemon's answer to our hello."""
+
+
+def dial_when_up(paths: Sequence[str], hello: bytes, deadline: float, until: float) -> Attached:
+    """As :func:`dial`; while there is no daemon it tries ``until`` that time again: one that restarts is soon back."""
+    backoff = Backoff()
+    while True:
+        try:
+            return dial(paths, hello, deadline)
+        except DaemonUnavailable as error:
+            left_s = until - monotonic()
+            if left_s <= 0 or not may_come(error):
+                raise
+            sleep(min(backoff.next_s(), left_s))
+
+
+def dial(paths: Sequence[str], hello: bytes, deadline: float) -> Attached:
+    """Connect to the first socket that takes us and introduce ourselves.
 
     :raises DaemonUnavailable: none does, or the daemon hangs up.
     :raises CrdtSyncError: the daemon refuses us, with its reason.

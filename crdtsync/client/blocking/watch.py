@@ -7,7 +7,7 @@ from threading import Lock
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Self
 
-from crdtsync.client.blocking.stream import Channel, dial
+from crdtsync.client.blocking.stream import Channel, dial_when_up
 from crdtsync.client.protocol.backoff import Backoff
 from crdtsync.client.protocol.fork import restart_in_children
 from crdtsync.client.protocol.frames import FrameReader, encode_hello
@@ -54,7 +54,8 @@ class Watch:
         self._closing = Lock()
         self._is_closed = False
         restart_in_children(self)
-        self._attach(monotonic() + attach_timeout_s)
+        deadline = monotonic() + attach_timeout_s
+        self._attach(deadline, deadline)
 
     def _begin(
         self, memory: ReadMemory, prefix: str, after: str | None, overrides: Arguments, horizon: Horizon
@@ -139,8 +140,9 @@ class Watch:
         if self._state.standing.is_taken:
             self._backoff.reset()
 
-    def _attach(self, deadline: float) -> None:
-        channel, self._frames, _ = dial(self._paths, encode_hello(self._client, *self._names), deadline)
+    def _attach(self, deadline: float, until: float = 0.0) -> None:
+        hello = encode_hello(self._client, *self._names)
+        channel, self._frames, _ = dial_when_up(self._paths, hello, deadline, until)
         with self._closing:
             if self._is_closed:
                 channel.close()

@@ -11,8 +11,9 @@ Open first: :class:`~crdtsync.client.operations.keys.Operations`, the plans of o
 
 Modules:
 
-- ``keys``: reads, ``set``, ``delete``, ``append``, ``trim``, ``update``, ``wait``
-- ``writes``: writes of counters, sets and maps, and the settling of conflicts, as requests; alone or in a batch
+- ``keys``: the reading of logs, sets and maps in parts, ``update``, ``wait``; all plans of a session together
+- ``listings``: reads of keys as wholes, one or many; the deletion of all below a prefix
+- ``writes``: every write as a request, alone or in a batch
 - ``batch``: several writes, recorded and sent as one change
 - ``conflict_answer``: what a resolver answers, as a write
 - ``history``: what was written, and what became of it

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ MAGIC = b"crdtsync backup 1\n"
 HEADER_BYTES = 4096
 PAGE_BYTES = 4096
 """Of the database of a daemon that does not say it."""
+_TOLD = {"bytes": int, "sha256": str, "time": int, "name": str, "machine": str}
+"""What every backup says of itself, as those take it who read it."""
 POLL_S = 0.05
 """How long to wait before asking again how far the copy is."""
 
@@ -55,8 +58,7 @@ class BackupFile:
         self._about = dict(begun["about"])
         self._reserve_bytes = begun.get("reserve_bytes", 0)
         self._check_room(begun.get("copy_bytes", 0), self._reserve_bytes)
-        descriptor = os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        self._file: IO[bytes] = os.fdopen(descriptor, "wb")
+        self._file: IO[bytes] = os.fdopen(_open_new(self._partial), "wb")
         self._file.write(b"\0" * HEADER_BYTES)
         self.size_bytes = 0
 
@@ -115,6 +117,21 @@ class BackupFile:
             raise OSError(error.errno, error.strerror, str(self._path)) from None
 
 
+def _open_new(path: Path) -> int:
+    """Open a file that nobody else has made: a backup holds the node's key, and may lie in a directory of others.
+
+    One of ours is in the way if a backup was killed. A link of somebody else, or a file that they can read, is left.
+
+    :raises OSError: something of others is in the way.
+    """
+    with suppress(FileNotFoundError):
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise FileExistsError(errno.EEXIST, "is in the way, and is not yours: see who made it", str(path))
+        path.unlink()
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
 def header(about: Mapping[str, Any]) -> bytes:
     """The first block of the file."""
     text = MAGIC + json.dumps(about).encode() + b"\n"
@@ -139,7 +156,7 @@ def read_header(file: IO[bytes], name: str) -> dict[str, Any]:
         raise StorageError(f"{name} is a backup of a newer crdtsync: upgrade this one, then try again")
     try:
         about = json.loads(rest.rstrip(b"\0"))
-        if not isinstance(about, dict) or not {"bytes", "sha256"} <= set(about):
+        if not isinstance(about, dict) or any(type(about.get(name)) is not form for name, form in _TOLD.items()):
             raise ValueError
     except ValueError:
         raise StorageError(f"the beginning of {name} is damaged: take another backup of yours") from None

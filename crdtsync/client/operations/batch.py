@@ -72,13 +72,32 @@ class Batch:
         if seen != READ_LONG_AGO or not held:
             self._written.discard(key)
 
-    def append(self, key: str, value: object, *, if_version: str | None = None, if_absent: bool = False) -> None:
+    def touch(self, key: str, ttl: Seconds | None, *, if_version: str | None = None) -> None:
+        """Record that a value lives for so long from then on; its result is whether it was there."""
+        self._add(writes.conditional(writes.touch(self._context, key, ttl), if_version))
+
+    def append(
+        self,
+        key: str,
+        value: object,
+        *,
+        ttl: Seconds | None = None,
+        if_version: str | None = None,
+        if_absent: bool = False,
+        confidence: float | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> None:
         """Record an append to a log."""
-        self._add(writes.conditional(writes.append(self._context, key, value), if_version, if_absent))
+        write = writes.append(self._context, key, value, ttl, confidence, meta)
+        self._add(writes.conditional(write, if_version, if_absent))
 
     def trim(self, key: str, keep: int, *, if_version: str | None = None) -> None:
         """Record that a log keeps only its newest ``keep`` elements."""
         self._add(writes.conditional(writes.trim(self._context, key, keep), if_version))
+
+    def remove(self, key: str, dot: str, *, if_version: str | None = None) -> None:
+        """Record the removal of one element of a log; its result is whether it was there."""
+        self._add(writes.conditional(writes.remove(self._context, key, dot), if_version))
 
     def incr(self, key: str, n: int = 1, *, if_version: str | None = None, if_absent: bool = False) -> None:
         """Record an increment of a counter; its result is the new value."""
@@ -104,16 +123,15 @@ class Batch:
         *,
         if_version: str | None = None,
         if_absent: bool = False,
+        if_field_absent: bool = False,
         seen: Seen = ...,
         confidence: float | None = None,
         meta: dict[str, Any] | None = None,
     ) -> None:
         """Record the writing of fields of a map."""
         seen = seen_or(seen, if_version)
-        self._add(
-            writes.conditional(writes.merge(self._context, key, fields, seen, confidence, meta), if_version, if_absent),
-            seen,
-        )
+        write = writes.merge(self._context, key, fields, seen, confidence, meta, if_field_absent)
+        self._add(writes.conditional(write, if_version, if_absent), seen)
 
     def drop(self, key: str, field: str, *, if_version: str | None = None, seen: Seen = ...) -> None:
         """Record the removal of a field from a map; its result is whether it was there."""
@@ -169,6 +187,8 @@ class Batch:
         ops = [(write.operation, write.arguments) for write in self._writes]
         waits = any(write.waits for write in self._writes)
         batch = Write(self._context, "batch", {"ops": ops}, self._learn, waits=waits)
+        last = {str(write.arguments["key"]): index for index, write in enumerate(self._writes)}
+        batch.places = tuple(last.items())
         return (yield from self._context.send(batch, self._w, timeout_s))
 
     def _learn(self, reply: Any, token: str, _: bool) -> str:

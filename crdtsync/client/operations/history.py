@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.client.operations.keys import PAGE_ITEMS_MAX
+from crdtsync.client.operations.listings import PAGE_ITEMS_MAX
 from crdtsync.client.values.encoding import plain
 from crdtsync.client.values.listing import Listing
 from crdtsync.client.values.results import Fields, moment

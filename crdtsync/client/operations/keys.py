@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.operations import writes
+from crdtsync.client.operations.listings import PAGE_ITEMS_MAX, Listings
 from crdtsync.client.protocol.backoff import random_up_to
 from crdtsync.client.protocol.steps import Call, Compute, Pause, Steps
-from crdtsync.client.session.request_context import Arguments, Context, WriteConcern
+from crdtsync.client.session.request_context import Arguments, WriteConcern
 from crdtsync.client.values.durations import milliseconds
-from crdtsync.client.values.encoding import plain
 from crdtsync.client.values.listing import Listing
-from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge, VersionMismatch
+from crdtsync.errors import InvalidRequest, KindMismatch, VersionMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from crdtsync.client.values.results import Entry, Field, LogItem, Member
     from crdtsync.client.values.write_result import Written
 
-PAGE_ITEMS_MAX = 1000
 _SLEEPLESS_ATTEMPTS = 2
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.002, 0.1
 _POLITE_UPDATES, _POLITE_PAUSE_S, _POLITE_KEYS_MAX = 50, 0.004, 1000
@@ -33,124 +32,25 @@ keep one of them out for ever.
 """
 
 
-class Operations(Context):
+class Operations(Listings):
     """The plans of one session on top of what it knows."""
 
     def __init__(self, overrides: Arguments | None = None, horizon: Horizon | None = None) -> None:
         super().__init__(overrides, horizon)
         self._rivals: dict[str, int] = {}
 
-    # -- reads ------------------------------------------------------------------------------------------------
-
-    def get(self, key: str, default: Any, after: str | None, timeout_s: float) -> Call[Any]:
-        """The winner's value."""
-
-        def learn(reply: Any) -> Any:
-            if reply is None:
-                self.memory.read(key, None)
-                return default
-            self.memory.read(key, reply["version"])
-            return plain(reply["value"])
-
-        return self.read_call("get", {"key": key}, after, timeout_s, learn)
-
-    def entry(self, key: str, after: str | None, timeout_s: float) -> Call[Entry | None]:
-        """The winner with all that is known of it, and its siblings."""
-        return self.read_call("entry", {"key": key}, after, timeout_s, lambda reply: self.learn_entry(key, reply))
-
-    def keys(
-        self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
-    ) -> Steps[Listing[str]]:
-        """The keys under a prefix."""
-        rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=False)
-        return Listing((row[0] for row in rows), rows.token)
-
-    def items(
-        self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
-    ) -> Steps[Listing[tuple[str, Any]]]:
-        """Keys and values under a prefix; what is too long for a scan is read after it, one by one."""
-        rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=True)
-        items: Listing[tuple[str, Any]] = Listing(token=rows.token)
-        for key, _, value, version, _ in rows:
-            if value is not None:
-                self.memory.read(key, version)
-                items.append((key, plain(value)))
-                continue
-            found = yield from self.get(key, _GONE, None, timeout_s)
-            if found is not _GONE:
-                items.append((key, found))
-        return items
-
-    def entries(
-        self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float, *, values: bool
-    ) -> Steps[Listing[Entry]]:
-        """The entries under a prefix, as a scan has them."""
-        rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=values, entries=True)
-        return Listing((self._listed(fields) for fields in rows), rows.token)
-
-    def conflicts(
-        self, prefix: str, start: str | None, limit: int | None, after: str | None, timeout_s: float
-    ) -> Steps[Listing[Entry]]:
-        """The entries under a prefix that have siblings; what the scan leaves out of one is read after it."""
-        rows = yield from self._scan(prefix, start, limit, after, timeout_s, values=True, entries=True, conflicts=True)
-        found: Listing[Entry] = Listing(token=rows.token)
-        for fields in rows:
-            found.append(self._listed(fields))
-            if any(one["value"] is None for one in (fields, *fields["siblings"])):
-                found[-1] = yield from self._entry_now(found[-1], timeout_s)
-        return found
-
-    def _entry_now(self, listed: Entry, timeout_s: float) -> Steps[Entry]:
-        """The whole entry; as it was listed if it is too large for one reply, or has been settled meanwhile."""
-        try:
-            entry = yield from self.entry(listed.key, None, timeout_s)
-        except TooLarge:
-            return listed
-        return entry if entry is not None and entry.siblings else listed
-
-    def _listed(self, fields: Any) -> Entry:
-        """An entry of a scan; it counts as read if all its values were handed over."""
-        from crdtsync.client.values.results import entry_from_wire
-
-        entry = entry_from_wire(fields["key"], fields)
-        if all(one["value"] is not None for one in (fields, *fields["siblings"])):
-            self.memory.read(entry.key, entry.version)
-        return entry
-
-    def _scan(
+    def log(
         self,
-        prefix: str,
-        start: str | None,
+        key: str,
+        start: int | LogItem,
+        last: int | None,
         limit: int | None,
         after: str | None,
         timeout_s: float,
         *,
-        values: bool,
-        entries: bool = False,
-        conflicts: bool = False,
-    ) -> Steps[Listing[Any]]:
-        rows: Listing[Any] = Listing()
-        while limit is None or len(rows) < limit:
-            wanted = PAGE_ITEMS_MAX if limit is None else min(PAGE_ITEMS_MAX, limit - len(rows))
-            arguments: Arguments = {"prefix": prefix, "limit": wanted, "values": values}
-            if entries:
-                arguments["entries"] = True
-            if conflicts:
-                arguments["conflicts"] = True
-            if start is not None:
-                arguments["start"] = start
-            page = yield self.read_call("scan", arguments, after, timeout_s)
-            rows.token = rows.token or page["token"]
-            rows += page["items"]
-            if not page["more"] or not page["items"]:
-                break
-            start = rows[-1]["key" if entries else 0]
-        return rows
-
-    def log(
-        self, key: str, start: int | LogItem, last: int | None, limit: int | None, after: str | None, timeout_s: float
+        attributes: bool,
     ) -> Steps[Listing[LogItem]]:
-        """Elements of a log, oldest first."""
+        """Elements of a log, oldest first; ``attributes``: with what their authors said of them."""
         from crdtsync.client.values.results import log_item_from_wire
 
         if last is not None:
@@ -159,6 +59,8 @@ class Operations(Context):
         while limit is None or len(items) < limit:
             wanted = PAGE_ITEMS_MAX if limit is None else min(PAGE_ITEMS_MAX, limit - len(items))
             arguments: Arguments = {"key": key, "limit": wanted, **_beginning(start)}
+            if attributes:
+                arguments["attributes"] = True
             page = yield self.read_call("log", arguments, after, timeout_s)
             self.memory.read(key, page["version"] if page["length"] else None)
             items.token = items.token or page["token"]
@@ -288,9 +190,6 @@ class Operations(Context):
         # Only `get` names the winner alone. Should the key change in between, the condition fails.
         reply = yield self.read_call("get", {"key": key}, None, timeout_s)
         return {"if_version": entry.version, "seen": reply["version"] if reply else entry.version}
-
-
-_GONE = object()
 
 
 def _beginning(start: int | LogItem) -> Arguments:

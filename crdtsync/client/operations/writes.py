@@ -65,7 +65,28 @@ def delete(context: Context, key: str, seen: Seen) -> Write[bool]:
     return Write(context, "delete", arguments, learn, waits=waits)
 
 
-def append(context: Context, key: str, value: object) -> Write[int]:
+def touch(context: Context, key: str, ttl: Seconds | None) -> Write[bool]:
+    """Give a register another time to live; whether it was there. Who had read it has read what is there now."""
+    arguments = context.growth_arguments(key, {})
+    add_options(arguments, ttl, None, None)
+
+    def learn(reply: Any, _: str, __: bool) -> bool:
+        version = reply.get("version")
+        if version is not None:
+            context.memory.wrote(key, version)
+        return bool(reply["existed"])
+
+    return Write(context, "touch", arguments, learn)
+
+
+def append(
+    context: Context,
+    key: str,
+    value: object,
+    ttl: Seconds | None = None,
+    confidence: float | None = None,
+    meta: dict[str, Any] | None = None,
+) -> Write[int]:
     """Append to a log; its new length."""
 
     def learn(reply: Any, _: str, is_batched: bool) -> int:
@@ -73,12 +94,19 @@ def append(context: Context, key: str, value: object) -> Write[int]:
         return int(reply["length"])
 
     arguments = context.growth_arguments(key, {"value": encode(value)})
+    add_options(arguments, ttl, confidence, meta)
     return Growth(context, "append", arguments, learn)
 
 
 def trim(context: Context, key: str, keep: int) -> Write[int]:
     """Keep a log's newest elements; how many were removed. What had been read covers what is left of it."""
     return Write(context, "trim", {"key": key, "keep": keep}, lambda reply, _, __: int(reply["removed"]))
+
+
+def remove(context: Context, key: str, dot: str) -> Write[bool]:
+    """Remove one element of a log; whether it was there. What had been read covers what is left of it."""
+    arguments: Arguments = {"key": key, "dot": dot}
+    return Write(context, "remove", arguments, lambda reply, _, __: bool(reply["existed"]), waits=True)
 
 
 def incr(context: Context, key: str, n: object) -> Write[int]:
@@ -141,10 +169,13 @@ def merge(
     seen: Seen,
     confidence: float | None = None,
     meta: dict[str, Any] | None = None,
+    if_field_absent: bool = False,
 ) -> Write[Written]:
     """Write fields of a map."""
     arguments: Arguments = {"key": key, "fields": encode_fields(fields)}
     add_options(arguments, None, confidence, meta)
+    if if_field_absent:
+        arguments["if_field_absent"] = True
     informed, waits = context.add_context(arguments, key, None, False, seen)
 
     def learn(reply: Any, token: str, is_batched: bool) -> Written:

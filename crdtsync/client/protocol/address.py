@@ -92,11 +92,18 @@ def unavailable(failures: Sequence[tuple[str, OSError]]) -> DaemonUnavailable:
     """The error for sockets that could not be opened: what was tried, why it failed and what to do."""
     for path, error in failures:
         if isinstance(error, PermissionError):
-            return DaemonUnavailable(f"this user may not open {path}: {_advice(path)}")
+            forbidden = DaemonUnavailable(f"this user may not open {path}: {_advice(path)}")
+            forbidden.__cause__ = error
+            return forbidden
     tried = " and ".join(f"{path} ({_reason(error)})" for path, error in failures)
     return DaemonUnavailable(
         f"no daemon answers on {tried}: start crdtsyncd, or name its socket with --socket or CRDTSYNC_SOCKET"
     )
+
+
+def may_come(error: DaemonUnavailable) -> bool:
+    """Whether to wait helps: a daemon may be on its way, a right to its socket is not."""
+    return not isinstance(error.__cause__, PermissionError)
 
 
 def _reason(error: OSError) -> str:

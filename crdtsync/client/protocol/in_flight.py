@@ -16,13 +16,14 @@ from crdtsync.errors import (
     CrdtSyncError,
     DaemonUnavailable,
     InvalidEncoding,
+    InvalidRequest,
     OutcomeUnknown,
     Timeout,
     from_wire,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from crdtsync.client.protocol.frames import Message
 
@@ -36,8 +37,8 @@ class Pending:
     """One request on its way: filled in when its answer, or the reason that there will be none, is known."""
 
     __slots__ = (
-        "arguments", "deadline", "done", "error", "id", "limit", "number", "operation", "result", "sent", "waits",
-        "waker",
+        "arguments", "deadline", "done", "error", "follows", "id", "limit", "number", "operation", "result", "sent",
+        "waits", "waker",
     )  # fmt: skip
 
     def __init__(self, operation: str, arguments: dict[str, object], *, waits: bool = False) -> None:
@@ -53,6 +54,7 @@ class Pending:
         self.result: Any = None  # the reply's shape depends on the operation
         self.error: CrdtSyncError | None = None
         self.waker: Any = None  # what the client that drives this table waits on
+        self.follows: Callable[[], dict[str, list[int]]] | None = None  # the numbers of earlier writes, once sent
 
     def outcome(self) -> Any:
         """The result, or raise."""
@@ -73,15 +75,22 @@ class InFlight:
         self._next_id = HELLO_ID + 1
         self._next_number = 1
         self._database: bytes | None = None
+        self._missing: Mapping[str, frozenset[str]] = {}  # what the daemon does not know; see crdtsync.wire.features
+        self._version = ""
 
     def admit(self, pending: Pending, *, is_write: bool) -> bytes:
         """Give the request its numbers, enter it and return its frame.
 
+        :raises InvalidRequest: the daemon is of a version that does not know it; nothing was entered.
         :raises InvalidRequest, TooLarge: it cannot be encoded; nothing was entered.
         """
+        if self._missing:
+            self._check_known(pending)
         request_id = self._next_id
         if is_write:
             pending.arguments["n"] = self._next_number
+            if pending.follows is not None:
+                pending.arguments["follows"] = pending.follows()
         if self.horizon.unconfirmed:
             self._prepare(pending)
         frame = encode_request(request_id, pending.operation, pending.arguments)
@@ -127,6 +136,7 @@ class InFlight:
         """Nobody waits for it any more. A write that was sent may or may not be done."""
         if not pending.done:
             self._finish(pending, None)
+            pending.arguments = {}
 
     def give_up(self, pending: Pending) -> None:
         """Its deadline has passed."""
@@ -160,11 +170,40 @@ class InFlight:
             oldest_known = self._next_number
         self._database = database
         self.horizon.moved()
+        self._learn(hello if isinstance(hello, dict) else {})
+        strangers = [p for p in [*self.pending.values()] if self._missing and not self._is_known(p)]
         sent_writes = [p for p in self.pending.values() if p.number and p.sent]
         failed = [p for p in sent_writes if p.number < oldest_known]
         for pending in failed:
             self._finish(pending, _unknown(reason))
-        return failed
+        return [*failed, *strangers]
+
+    def _learn(self, hello: dict[str, Any]) -> None:
+        from crdtsync.wire.features import missing_in
+
+        features = hello.get("features")
+        self._missing = missing_in(features if isinstance(features, list) else ())
+        self._version = str(hello.get("version"))
+
+    def _is_known(self, pending: Pending) -> bool:
+        """Whether the daemon knows a request that is under way; else it has failed now."""
+        try:
+            self._check_known(pending)
+        except InvalidRequest as error:
+            was_sent = pending.number and pending.sent
+            self._finish(pending, _unknown("the daemon is back in an older version") if was_sent else error)
+            return False
+        return True
+
+    def _check_known(self, pending: Pending) -> None:
+        from crdtsync.wire.features import first_missing
+
+        missing = first_missing(self._missing, pending.operation, pending.arguments)
+        if missing is not None:
+            raise InvalidRequest(
+                f"the daemon on this host (version {self._version}) does not know {missing} yet: upgrade it, and start "
+                "it again"
+            )
 
     def replay(self) -> Iterator[bytes]:
         """The frames to send on a new connection before anything else, in their old order."""

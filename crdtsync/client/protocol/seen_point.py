@@ -14,7 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _WATCHES_MAX = 16
 
@@ -54,7 +54,7 @@ class Horizon:
         with self._lock:
             self._fold()
             points = list(self._points.values())
-        return points[0] if len(points) == 1 else _joined(points)
+        return points[0] if len(points) == 1 else joined(points)
 
     def point(self, space: str | None) -> str | None:
         """The token of what was seen of one space; None: nothing."""
@@ -175,12 +175,12 @@ def _known(tokens: Sequence[str | None]) -> str | None:
     from crdtsync.errors import InvalidRequest
 
     try:
-        return _joined(tokens)
+        return joined(tokens)
     except InvalidRequest:
         return None
 
 
-def _joined(tokens: Sequence[str | None]) -> str | None:
+def joined(tokens: Iterable[str | None]) -> str | None:
     """One token for what several name; of a space that was dropped in between, the later epoch's. None: nothing."""
     from crdtsync.causality import VersionVector, merge
     from crdtsync.wire.tokens import decode_token, encode_token

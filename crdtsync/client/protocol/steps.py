@@ -59,7 +59,7 @@ class Call(Pending, Generic[T]):
         self.limit = self.deadline = inf
         self.id = self.number = 0
         self.sent = self.done = False
-        self.result = self.error = self.waker = None
+        self.result = self.error = self.waker = self.follows = None
         self.author = author
         self.learn = learn
 

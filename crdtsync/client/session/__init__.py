@@ -14,8 +14,8 @@ Modules:
 
 - ``read_memory``: the version of each key that was read
 - ``request_context``: what a session knows, put into its requests, and what replies teach it
+- ``unanswered``: writes without a reply yet, which later ones follow
 - ``tokens``: what a session has read and written, as tokens
-- ``fast_calls``: ``get`` and ``set`` without options, in one go and without a plan
 
 May import: ``protocol``, ``values``, ``crdtsync.errors``.
 """

@@ -116,6 +116,18 @@ class ReadMemory:
         """Whether ``key`` was, or may have been, read so long ago that the version is no longer known."""
         return self.seen(key) is not None and key not in self._read
 
+    def newest(self, key: str) -> str | None:
+        """What is remembered of ``key``, to be put back."""
+        return self._read.get(key)
+
+    def put_back(self, key: str, version: str | None) -> None:
+        """What was remembered before."""
+        with self._lock:
+            if version is None:
+                self._read.pop(key, None)
+            else:
+                self._read[key] = version
+
     def forget(self, key: str) -> None:
         """The session changed ``key``, and nobody told to which version: from now on it was read long ago, if ever."""
         if key in self._read:

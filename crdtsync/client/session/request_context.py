@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from crdtsync.client.protocol.seen_point import Horizon
 from crdtsync.client.protocol.steps import Call
 from crdtsync.client.session.read_memory import NOTHING_STORED, READ_LONG_AGO, ReadMemory
+from crdtsync.client.session.unanswered import Place, Unanswered, numbers_of
 from crdtsync.client.values.durations import Seconds, milliseconds, seconds
 from crdtsync.client.values.encoding import encode
-from crdtsync.errors import CrdtSyncError, RanksLower, StaleRead, Unresolved, VersionMismatch
+from crdtsync.errors import (
+    CrdtSyncError,
+    OutcomeUnknown,
+    RanksLower,
+    StaleRead,
+    Timeout,
+    Unresolved,
+    VersionMismatch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +48,7 @@ class Context:
         self.horizon = horizon or Horizon()
         self.token_written: str | None = None  # by the newest operation, if that was a write
         self._told: str | None = None  # the version in the reply before, in a batch
+        self._unanswered = Unanswered()
         self._overrides = overrides or {}  # `agent` and `space`, where they differ from the connection's hello
 
     @property
@@ -89,6 +100,11 @@ class Context:
             write.waits = True
         if write.waits:
             arguments["timeout"] = milliseconds(timeout_s)
+        if not write.places and "key" in arguments:
+            write.places = ((str(arguments["key"]), 0),)
+        earlier = self._unanswered.add(write, write.places)
+        if earlier is not None:
+            write.follows = partial(numbers_of, earlier)
         if self._overrides:
             arguments.update(self._overrides)
         return write
@@ -150,6 +166,24 @@ class Context:
             arguments["seen"] = remembered
         return arguments
 
+    def learn_write(self, write: Write[T], reply: Any) -> T:
+        """A write was done. Of keys of which a later write's reply came before, that counts."""
+        token: str = reply["token"]
+        self.token_written = token
+        kept = [(key, self.memory.newest(key)) for key in self._unanswered.settle(write, write.places)]
+        result = write.learn(reply, token, False)
+        for key, version in kept:
+            self.memory.put_back(key, version)
+        return result
+
+    def learn_failure(self, write: Write[Any], error: CrdtSyncError) -> None:
+        """A write was refused, or nobody knows whether it was done: then the next one follows it."""
+        written = error.details.pop("written", None)
+        if written is not None:  # on this host, and too few others have said that they hold it
+            self.learn_write(write, written)
+        elif not isinstance(error, Timeout | OutcomeUnknown):
+            self._unanswered.settle(write, write.places)
+
     # -- what replies tell ------------------------------------------------------------------------------------
 
     def learn_entry(self, key: str, fields: Any) -> Entry | None:
@@ -197,17 +231,33 @@ class Write(Call[T]):
     remembers what it told. ``waits``: the daemon may wait before it does it.
     """
 
-    __slots__ = ()
+    __slots__ = ("places",)
 
     is_write: ClassVar[bool] = True
     author: Context
     learn: Callable[[Any, str, bool], T]
 
+    def __init__(
+        self,
+        author: Context,
+        operation: str,
+        arguments: Arguments,
+        learn: Callable[[Any, str, bool], T],
+        *,
+        waits: bool = False,
+    ) -> None:
+        super().__init__(author, operation, arguments, learn, waits=waits)
+        self.places: tuple[Place, ...] = ()
+
+    def outcome(self) -> T:
+        """Also: the session remembers a write that was done, or may have been."""
+        if self.error is not None:
+            self.author.learn_failure(self, self.error)
+        return super().outcome()
+
     def understand(self) -> T:
         """Also: the session's newest operation was this write."""
-        token = self.result["token"]
-        self.author.token_written = token
-        return self.learn(self.result, token, False)
+        return self.author.learn_write(self, self.result)
 
 
 class Growth(Write[T]):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from crdtsync.client.operations.keys import Operations
 
 
@@ -28,6 +30,21 @@ class Past:
         less.
         """
         return self._operations.horizon.token()
+
+    @staticmethod
+    def join(tokens: Iterable[str | None]) -> str:
+        """One token for all that several name, None among them names nothing: what three agents have written, for the
+        one who reads their findings ``after`` it. Nothing is asked of the daemon.
+
+        :raises InvalidRequest: one of them is no token, or there is none.
+        """
+        from crdtsync.client.protocol.seen_point import joined
+        from crdtsync.errors import InvalidRequest
+
+        token = joined(tokens)
+        if token is None:
+            raise InvalidRequest("join needs one token at least")
+        return token
 
     def forget_token(self) -> None:
         """Go on without :attr:`token`, in all sessions of this client, at a daemon that lacks some of it and will not

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.protocol.frames import ERROR, EVENTS, HELLO_ID, RESULT, encode_request
 from crdtsync.client.protocol.seen_point import Horizon
+from crdtsync.client.streams.held_events import HeldEvents
 from crdtsync.client.streams.resume import Standing
 from crdtsync.client.values.kinds import KINDS, PARTS, UNKNOWN
 from crdtsync.client.values.results import Event, event_from_wire
@@ -25,7 +25,8 @@ _RESET = {"event": "reset"}
 class WatchState:
     """The events of one watch over all its connections, in order and without a gap.
 
-    A snapshot that was cut off cannot be gone on with: it starts again, after a ``reset`` event that says so.
+    A snapshot that was cut off cannot be gone on with: it starts again, after a ``reset`` event that says so. What else
+    comes without a token waits until there is one, see :mod:`crdtsync.client.streams.held_events`.
     """
 
     names = ("event", "watch")
@@ -44,23 +45,30 @@ class WatchState:
         self._memory = memory
         self._prefix = prefix
         self._overrides = overrides
-        self._resume_after = after
         self._in_snapshot = False
         self._is_snapshot_begun = False
         self._is_complete = (
             after is None
         )  # whether everything of its keys has been handed over, from the first entry on
-        self._events: deque[dict[str, Any]] = deque()
+        self._held = HeldEvents(after)
+        self._events = self._held.ready
+
+    def begin_after(self, token: str) -> None:
+        """Begin there, without a snapshot."""
+        self.token = self._held.resume_after = token
+        self._is_complete = False
 
     def request(self) -> bytes:
         """The frame that starts the watch, or goes on with it, on a new connection."""
-        if self._in_snapshot and self._is_snapshot_begun:
+        if (self._in_snapshot and self._is_snapshot_begun) or self._held.is_cut_off:
+            self._held.resume_after = None
             self._events.append(_RESET)
+        self._held.broken()
         arguments: Arguments = {"prefix": self._prefix, **self._overrides}
-        if self._resume_after is not None:
-            arguments["after"] = self._resume_after
-        arguments |= self.standing.need(self._resume_after)
-        self._in_snapshot = self._resume_after is None
+        if self._held.resume_after is not None:
+            arguments["after"] = self._held.resume_after
+        arguments |= self.standing.need(self._held.resume_after)
+        self._in_snapshot = self._held.resume_after is None
         self._is_snapshot_begun = False
         return encode_request(WATCH_ID, "watch", arguments)
 
@@ -104,12 +112,10 @@ class WatchState:
         self._is_snapshot_begun = True
         if event["event"] == "reset":
             self._in_snapshot = True
-            self._resume_after = None
+            self._held.resume_after = None
         elif event["event"] == "snapshot" and event.get("key") is None:
             self._in_snapshot = False
-        if not self._in_snapshot and event.get("token") is not None:
-            self._resume_after = event["token"]
-        self._events.append(event)  # with no call between: whatever comes from outside, neither without the other
+        self._held.add(event, is_snapshot=self._in_snapshot)
 
 
 def remember(memory: ReadMemory, event: Event, point: str | None = None) -> None:

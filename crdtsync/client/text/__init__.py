@@ -24,7 +24,8 @@ Modules:
 - ``piece_table``: a long text in pieces, with positions in code points and in bytes
 - ``update_queue``: what an editor has to send
 - ``send_updates``: the plans of an editor: fetch, send
+- ``yjs``: the Yjs library, an extra: who needs it and has it not is told what to install
 
 May import: ``operations``, ``streams``, ``session``, ``protocol``, ``values``, ``crdtsync.differences``,
-``crdtsync.errors``, and pycrdt (this room and ``crdtsync.core.text.yjs_library`` alone).
+``crdtsync.errors``, and pycrdt (``yjs`` here and ``crdtsync.core.text.yjs_library`` alone).
 """

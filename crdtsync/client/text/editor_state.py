@@ -13,11 +13,10 @@ from itertools import accumulate
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pycrdt import Doc, Text, TransactionEvent, merge_updates
-
 from crdtsync.client.text.replica import NO_CHANGE, ROOT
 from crdtsync.client.text.typed_buffer import Typed
 from crdtsync.client.text.update_queue import Outbox, Segment
+from crdtsync.client.text.yjs import Doc, Text, TransactionEvent, merge_updates
 from crdtsync.differences import Edit, changes, edits
 from crdtsync.errors import InvalidEncoding
 

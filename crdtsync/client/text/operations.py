@@ -131,7 +131,7 @@ class TextOperations:
     def _edit(
         self,
         key: str,
-        change: Callable[[Replica], bytes],
+        change: Callable[[Replica], list[bytes]],
         w: WriteConcern,
         timeout_s: float,
         condition: Condition,
@@ -142,19 +142,48 @@ class TextOperations:
         from crdtsync.client.text.replica import NO_CHANGE
 
         replica = yield from self._as_last_read(key, timeout_s)
-        update = change(replica)
-        if update == NO_CHANGE and condition == ALWAYS and (replica.document is not None or not makes):
+        updates = change(replica)
+        if not updates and condition == ALWAYS and (replica.document is not None or not makes):
             return (yield from self._unchanged(key, replica, w, timeout_s))
         try:
-            written = yield from self.apply(key, replica.document, update, w, timeout_s, condition)
+            if len(updates) < 2:
+                update = updates[0] if updates else NO_CHANGE
+                written = yield from self.apply(key, replica.document, update, w, timeout_s, condition)
+            else:
+                written = yield from self._apply_all(key, replica.document, updates, w, timeout_s, condition)
         except BaseException:
             # Refused, or nobody knows: either way the replica goes back to what is certain, and the next read brings
             # the rest.
             replica.roll_back()
             raise
         replica.document = replica.document or written.document
-        replica.accept(update)
+        for update in updates:
+            replica.accept(update)
         return written
+
+    def _apply_all(
+        self,
+        key: str,
+        document: str | None,
+        updates: list[bytes],
+        w: WriteConcern,
+        timeout_s: float,
+        condition: Condition,
+    ) -> Steps[Written]:
+        """What is too long for one edit, as one change of several; the condition is that of the first."""
+        context = self._context
+        conditions = [condition, *[ALWAYS] * (len(updates) - 1)]
+        parts = [
+            writes.text_apply(context, key, document, update, wanted)
+            for update, wanted in zip(updates, conditions, strict=True)
+        ]
+
+        def learn(reply: Any, token: str, _: bool) -> Written:
+            return parts[-1].learn(reply["results"][-1], token, True)
+
+        ops = [(part.operation, part.arguments) for part in parts]
+        batch = Write(context, "batch", {"ops": ops}, learn, waits=parts[0].waits)
+        return (yield from context.send(batch, w, timeout_s))
 
     def _unchanged(self, key: str, replica: Replica, w: WriteConcern, timeout_s: float) -> Steps[Written]:
         """The token of what was read; with a write concern, once so many nodes hold that."""
@@ -177,9 +206,7 @@ class TextOperations:
         replica.is_left_behind = False
         fresh, version = yield from self._fetch(key, None, None, timeout_s)
         if fresh.content != replica.content:
-            return (
-                replica  # others had edited it: positions are those of the old document, and the daemon brings it over
-            )
+            return replica  # others had edited it: the daemon makes edits of the old document in the new one too
         self._context.memory.read(key, version)
         self._replicas.put(key, fresh)
         return fresh

@@ -1,21 +1,37 @@
 """A session's own replica of one text: the text as it was last read, plus the session's own edits.
 
 pycrdt counts positions in UTF-8 bytes; everybody else here counts code points.
+
+One Yjs update may have 1 MiB, and a text may be longer. So what is inserted in one call may become several updates:
+each has a part of the work, and all of them together go out as one batch.
 """
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
-from pycrdt import Doc, Text
-
+from crdtsync.client.text.yjs import Doc, Text
 from crdtsync.differences import Edit, edits
 from crdtsync.errors import InvalidEncoding, InvalidRequest, InvalidValue
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
 ROOT = "text"
+UPDATE_BYTES_MAX = 512 * 1024
+"""About so much text, and so many changes, are one update."""
+CHANGE_BYTES = 48
+"""What one change takes in an update beside its text, at most."""
+CHANGES_BYTES_MAX = 3 * 1024 * 1024
+"""Many small changes that take more than this, in all, are told as one that replaces everything."""
 _JOURNAL_UPDATES_MAX = 256
 NO_CHANGE = b"\0\0"
 """The Yjs update with neither insertions nor deletions."""
+
+
+Step = tuple[int, int, bytes]
+"""First and last byte of what goes, and what comes in its place."""
 
 
 class Replica:
@@ -52,29 +68,33 @@ class Replica:
             raise InvalidEncoding(f"the daemon sent an update that the Yjs library refuses: {error}") from None
         self.accept(update)
 
-    def edit(self, changes: list[Edit]) -> bytes:
-        """Make edits in the replica; the Yjs update that makes them elsewhere.
+    def edit(self, changes: list[Edit]) -> list[bytes]:
+        """Make edits in the replica; the Yjs updates that make them elsewhere, none for what changes nothing.
 
-        Follow with :meth:`accept` or :meth:`roll_back`.
+        Follow with :meth:`accept` for each, or :meth:`roll_back`.
         """
         for start, end, replacement in changes:
             self._check(start, end, replacement)
         self._updates.clear()
-        with self._doc.transaction():
-            for (_, _, replacement), (first, last) in zip(
-                reversed(changes), reversed(self._bytes(changes)), strict=True
-            ):
-                if last > first:
-                    del self._text[first:last]
-                if replacement:
-                    self._text.insert(first, replacement)
+        spans = zip(reversed(changes), reversed(self._bytes(changes)), strict=True)
+        steps = (step for (_, _, text), (first, last) in spans for step in _in_parts(first, last, text.encode()))
+        for group in _groups(steps):
+            with self._doc.transaction():  # which makes one update at most
+                for first, last, inserted in group:
+                    if last > first:
+                        del self._text[first:last]
+                    if inserted:
+                        self._text.insert(first, inserted.decode())
         self.content = _edited(self.content, changes)
-        return b"".join(self._updates) or NO_CHANGE  # one transaction makes at most one update
+        return [*self._updates]
 
-    def replace_all(self, whole: str) -> bytes:
+    def replace_all(self, whole: str) -> list[bytes]:
         """Edit the replica so that it holds ``whole``, with few and small changes."""
         _check_text(whole)
-        return self.edit(edits(self.content, whole))
+        changes = edits(self.content, whole)
+        if CHANGE_BYTES * len(changes) + sum(len(text.encode()) for _, _, text in changes) > CHANGES_BYTES_MAX:
+            changes = [(0, len(self.content), whole)]
+        return self.edit(changes)
 
     def accept(self, update: bytes) -> None:
         """An update that is in the document for good."""
@@ -118,6 +138,34 @@ class Replica:
             length = len(self.content)
             raise InvalidRequest(f"{span} is outside of the text, which had {length} characters when last read")
         _check_text(replacement)
+
+
+def _in_parts(first: int, last: int, text: bytes) -> Iterator[Step]:
+    """A change, in UTF-8 bytes, with what it inserts cut into pieces between characters."""
+    start = 0
+    while True:
+        end = min(start + UPDATE_BYTES_MAX, len(text))
+        while end < len(text) and text[end] & 0xC0 == 0x80:
+            end -= 1
+        yield first + start, (last if start == 0 else first + start), text[start:end]
+        start = end
+        if start == len(text):
+            return
+
+
+def _groups(steps: Iterable[Step]) -> Iterator[list[Step]]:
+    """Steps, in order, as many together as make one update."""
+    group: list[Step] = []
+    size_bytes = 0
+    for step in steps:
+        step_bytes = CHANGE_BYTES + len(step[2])
+        if group and size_bytes + step_bytes > UPDATE_BYTES_MAX:
+            yield group
+            group, size_bytes = [], 0
+        group.append(step)
+        size_bytes += step_bytes
+    if group:
+        yield group
 
 
 def _edited(content: str, changes: list[Edit]) -> str:

@@ -16,10 +16,13 @@ class Listing(list[T]):
     A long one is fetched in several pages while others write, and ``token`` names the point of the first: what came
     while the later pages were read may be in the list, and the watch brings it again. None if nothing was asked of the
     daemon.
+
+    ``prefixes``: of keys that were listed with a ``delimiter`` the beginnings that stand for all below them, in order.
     """
 
-    __slots__ = ("token",)
+    __slots__ = ("prefixes", "token")
 
-    def __init__(self, items: Iterable[T] = (), token: str | None = None) -> None:
+    def __init__(self, items: Iterable[T] = (), token: str | None = None, prefixes: Iterable[str] = ()) -> None:
         super().__init__(items)
         self.token = token
+        self.prefixes = [*prefixes]

@@ -99,7 +99,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class LogItem:
-    """One element of a log; ``index`` counts from the oldest that is left."""
+    """One element of a log; ``index`` counts from the oldest that is left, and ``dot`` names the element.
+
+    ``confidence``, ``meta`` and ``ttl`` are what its author said of it; None also where the daemon is too old to tell.
+    """
 
     index: int
     value: Any
@@ -107,6 +110,9 @@ class LogItem:
     agent: str | None
     node: str | None
     time: datetime | None
+    confidence: float | None = None
+    meta: dict[str, Any] | None = None
+    ttl: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +222,13 @@ def event_from_wire(fields: Fields) -> Event:
 
 
 def log_item_from_wire(index: int, item: list[Any]) -> LogItem:
-    """The element at ``index`` of a log, from ``[value, dot, agent, node, time]``."""
-    value, dot, agent, node, time = item
-    return LogItem(index, plain(value), dot, agent, node, moment(time))
+    """The element at ``index`` of a log, from ``[value, dot, agent, node, time]``, with ``confidence, meta, ttl`` or
+    without.
+    """
+    value, dot, agent, node, time, *said = item
+    confidence, meta, ttl_ms = said or (None, None, None)
+    ttl = None if ttl_ms is None else ttl_ms / 1000
+    return LogItem(index, plain(value), dot, agent, node, moment(time), confidence, plain(meta), ttl)
 
 
 def member_from_wire(item: list[Any]) -> Member:

@@ -29,6 +29,11 @@ class Written(str):
         return self
 
     @property
+    def token(self) -> str:
+        """The token, as what reads and batches give back has it: this str itself, without what else it knows."""
+        return str.__str__(self)
+
+    @property
     def version(self) -> str | None:
         """The version of the entry that was written, alone."""
         return self._reply.get("version")
@@ -58,6 +63,13 @@ class Written(str):
 
         replaced = self._reply.get("replaced_fields") or {}
         return {name: entry_from_wire(self._key, fields) for name, fields in replaced.items()}
+
+    @property
+    def lost(self) -> list[Entry]:
+        """The entries that the write took along unseen, since its key had as many siblings as it may have."""
+        from crdtsync.client.values.results import entry_from_wire
+
+        return [entry_from_wire(self._key, fields) for fields in self._reply.get("lost") or ()]
 
     @property
     def existed(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
+from unicodedata import normalize
 
 from crdtsync.core.access.quotas import DEFAULT_LIMITS, Accounts, Limits
 from crdtsync.core.access.records import AGENTS, QUOTA_NAMES, QUOTAS
@@ -67,6 +68,7 @@ class Guard:
         self._checks: Mapping[On, Callable[[Agent, Right, str, Arguments], None]] = {
             On.NOTHING: lambda _agent, _right, _name, _args: None,
             On.KEY: self._check_key,
+            On.KEYS: self._check_keys,
             On.KEY_OR_PREFIX: self._check_key_or_prefix,
             On.PREFIX: self._check_prefix,
             On.PATTERN: self._check_pattern,
@@ -131,15 +133,19 @@ class Guard:
     def check_label(self, agent: Agent, label: object) -> None:
         """Whether an agent may write under a name.
 
-        :raises NotAllowed: the name is another's, who proves it with a key.
+        :raises NotAllowed: the name is another's, who proves it with a key, or looks like it.
         """
         if label == agent.key_name or type(label) is not str or self.is_host(agent):
             return
-        if label in self._taken:
+        if self._is_taken(label):
             raise NotAllowed(
                 f"the agent name {label} can be used with its key alone: give the key (CRDTSYNC_AGENT_KEY), or choose "
                 "another name"
             )
+
+    def _is_taken(self, name: str) -> bool:
+        """Whether a name is that of an agent with a key, or one that people would read as it."""
+        return bool(self._taken) and (name in self._taken or normalize("NFKC", name).casefold() in self._taken)
 
     def is_key_valid(self, agent: Agent) -> bool:
         """Whether an agent is still who it was when it attached, and its name still free for it."""
@@ -147,7 +153,7 @@ class Guard:
             record = self._host.cluster.get(AGENTS, agent.key_name)
             if record is None or not record.exists or agent.key_hash not in record.hashes:
                 return False
-        return agent.name == agent.key_name or agent.name not in self._taken or self.is_host(agent)
+        return agent.name == agent.key_name or not self._is_taken(agent.name) or self.is_host(agent)
 
     def reload(self) -> None:
         """Read all records anew."""
@@ -258,6 +264,11 @@ class Guard:
             self._check_most(agent, right, grant, space)
         elif grant.on(key) < right:
             raise self._refusal(agent, right, space, grant, f"the key {shown(key)}", key)
+
+    def _check_keys(self, agent: Agent, right: Right, name: str, args: Arguments) -> None:
+        keys = args.get("keys")
+        for key in keys if type(keys) is list and keys else [None]:
+            self._check_key(agent, right, name, {**args, "key": key})
 
     def _check_key_or_prefix(self, agent: Agent, right: Right, name: str, args: Arguments) -> None:
         check = self._check_key if "key" in args else self._check_prefix

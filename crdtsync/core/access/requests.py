@@ -28,7 +28,7 @@ from crdtsync.core.cluster.space_records import DEFAULT_SPACE
 from crdtsync.core.kinds.arguments import Arguments
 from crdtsync.errors import InvalidRequest, QuotaExceeded
 from crdtsync.wire.agent_keys import HASH_BYTES, SECRET_BYTES, encode_agent_key, hash_of_secret
-from crdtsync.wire.limits import CLUSTER_SPACE, KEY_BYTES_MAX, check_name, is_name, key_fault, shown
+from crdtsync.wire.limits import CLUSTER_SPACE, KEY_BYTES_MAX, check_name, is_name, is_space_name, key_fault, shown
 from crdtsync.wire.patterns import check_pattern
 from crdtsync.wire.tokens import encode_token
 
@@ -185,11 +185,14 @@ class AccessDesk:
     def _rules(self, agent: Agent, args: Arguments) -> Iterator[dict[str, Any]]:
         """The rules of a space, or of ``all``: those that it may see, which are all for who administers the space.
 
+        :raises InvalidRequest: no space can be called that.
         :raises UnknownSpace: it may not know of the space.
         """
         guard, named = self._guard, args.get("space", agent.space)
         if args.get("all") is True:
             spaces = [name for name, _ in self._host.spaces.listed()]
+        elif not is_space_name(named):
+            raise InvalidRequest("space must be the name of a space")
         elif named != DEFAULT_SPACE and not guard.sees(agent, named):
             raise guard.missing(agent, named)
         else:

@@ -26,8 +26,10 @@ Arguments = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """What only the shell can do: ``listen`` (on ``addresses``), ``join`` (by an ``invite``), make the ``next_key``, or
-    ``use_next_key``. ``keeps_data``: what this node holds is of the cluster that it joins.
+    """What only the shell can do: ``listen`` (on ``addresses``), ``join`` (by an ``invite``), make the ``next_key``,
+    ``use_next_key``, or ``begin_anew`` on a database of another cluster, which has nobody in it yet.
+
+    ``keeps_data``: what this node holds is of the cluster that it joins.
     """
 
     number: int
@@ -75,6 +77,7 @@ class ClusterDesk:
             "cluster_members": lambda _agent, _request, _args: self._members(),
             "cluster_remove": self._remove,
             "cluster_rotate_key": self._once_started(self._rotate_key),
+            "forget_peer": lambda _agent, _request, args: self._fleet.forget(_named(args)),
         }
 
     def _once_started(self, handle: Handler) -> Handler:
@@ -104,6 +107,8 @@ class ClusterDesk:
 
     def _init(self, agent: Asker, request: int, args: Arguments) -> object:
         listen = _addresses(args, "listen")
+        if args.get("archive") is True and self._fleet.names_no_cluster:
+            return self._later(agent, request, "begin_anew", dict, addresses=listen)
         if not listen:
             return self._fleet.init()
         return self._later(agent, request, "listen", lambda _result: self._listening(listen), addresses=listen)
@@ -140,10 +145,7 @@ class ClusterDesk:
         return {**self._fleet.summary(), "members": self._fleet.listing()}
 
     def _remove(self, _agent: Asker, _request: int, args: Arguments) -> object:
-        wanted = args.get("node")
-        if type(wanted) is not str or not wanted:
-            raise InvalidRequest("node must be the name of a member, or the beginning of its id")
-        return self._fleet.remove(wanted)
+        return self._fleet.remove(_named(args))
 
     def _rotate_key(self, agent: Asker, request: int, args: Arguments) -> object:
         if args.get("finish") is True:
@@ -154,7 +156,7 @@ class ClusterDesk:
 
     def _keys(self, late: list[str] | None = None) -> dict[str, Any]:
         """``late``: who did not know the new key when it was put to use, if it was."""
-        self._fleet.keep_own_record()
+        self._fleet.keep_records()
         waits_for = self._fleet.without_next_key() if late is None else late
         return {"keys": [pin for pin, _ in self._fleet.reach.keys], "waits_for": waits_for}
 
@@ -205,6 +207,13 @@ class ClusterDesk:
             self.replies.append((conn, request, pack([request, 0, then(event.result)])))
         except CrdtSyncError as error:
             self.replies.append((conn, request, pack([request, 1, to_wire(error)])))
+
+
+def _named(args: Arguments) -> str:
+    wanted = args.get("node")
+    if type(wanted) is not str or not wanted:
+        raise InvalidRequest("node must be the name of a node, or the beginning of its id")
+    return wanted
 
 
 def _addresses(args: Arguments, name: str) -> tuple[str, ...]:

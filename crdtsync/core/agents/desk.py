@@ -8,7 +8,7 @@ from typing import Any
 
 from crdtsync.causality import VersionVector, Writer, covers
 from crdtsync.core.access.revocation import Changes
-from crdtsync.core.agents.connection import Agent, Host, Reply, Shown, User
+from crdtsync.core.agents.connection import Agent, Host, Reply, Shown, User, without_replaced
 from crdtsync.core.agents.fast_get import read_plainly
 from crdtsync.core.agents.fast_set import write_plainly
 from crdtsync.core.agents.host_requests import SERVICE_OPERATIONS
@@ -39,12 +39,13 @@ from crdtsync.errors import (
     to_wire,
 )
 from crdtsync.wire.codec import pack
+from crdtsync.wire.features import FEATURES
 from crdtsync.wire.framing import frame
 from crdtsync.wire.limits import (
     AGENT_FRAME_BYTES_MAX,
     CLUSTER_SPACE,
     PROTOCOL_VERSION,
-    check_name,
+    check_agent_name,
     is_space_name,
     shown,
 )
@@ -222,7 +223,7 @@ class Desk:
             )
         if type(client) is not bytes or len(client) != 16:
             raise InvalidRequest("client must be 16 random bytes")
-        name = check_name(args.get("agent"), "an agent")
+        name = check_agent_name(args.get("agent"))
         guard = self.host.guard
         guard.admit(agent, args.get("key"))
         guard.check_label(agent, name)
@@ -243,7 +244,8 @@ class Desk:
             "version": me.version,
             "node": me.node,
             "name": me.name,
-            "database": me.database,
+            "database": me.incarnation or me.database,
+            "features": sorted(FEATURES),
         }
 
     def replica_of(self, agent: Agent, args: Arguments) -> Replica:
@@ -311,7 +313,8 @@ class Desk:
             return Done({**result, "nodes": len(held)})
 
         end_s = self.host.now_s + timeout_ms(args) / 1000
-        wait = self.park(agent, request, end_s, needed, check, lambda: concern.unmet(token))
+        written = without_replaced(result) if result else None
+        wait = self.park(agent, request, end_s, needed, check, lambda: concern.unmet(token, written))
         wait.stands = stands
         self._held_now.append(wait)
         return LATER

@@ -17,10 +17,11 @@ from crdtsync.core.access.requirements import Right
 from crdtsync.core.agents.connection import Reply
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.replica.replica import Applied
-from crdtsync.errors import InvalidEncoding, NotAllowed
+from crdtsync.errors import NotAllowed
 from crdtsync.wire.change import FORMAT, Change, Kind, Op, value_hash
-from crdtsync.wire.codec import check_value, new_row, pack, unpack
-from crdtsync.wire.limits import VALUE_BYTES_MAX, is_name, key_fault
+from crdtsync.wire.codec import new_row, pack
+from crdtsync.wire.limits import VALUE_BYTES_MAX, is_agent_name, is_name, key_fault
+from crdtsync.wire.stored_values import is_storable
 from crdtsync.wire.tokens import TOKEN_PREFIX, known_version_text, token_text, version_text
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 DEPS_MAX = 64
 """With more of them a change may come near to its bound, which is not looked at here."""
 _ARGUMENTS = frozenset({"key", "value", "n", "seen", "agent", "space"})
-_PLAIN_TYPES = frozenset({str, int, bytes, bool, type(None)})
 _REGISTER = int(Kind.REGISTER)
 
 
@@ -69,7 +69,7 @@ def session_of(desk: Desk, agent: Agent, args: Mapping[str, Any]) -> tuple[str, 
             return "", ""
     if "agent" in args:
         author = args["agent"]
-        if not is_name(author):
+        if not is_agent_name(author):
             return "", ""
         try:
             desk.host.guard.check_label(agent, author)
@@ -108,7 +108,7 @@ def plain_set(
     seen = args.get("seen")
     if seen is not None and (gone is None or seen != known_version_text(gone.hlc, *gone.dot)):
         return None
-    if not _can_be_stored(value):
+    if not is_storable(value):
         return None
     is_blind = seen is None and gone is not None
     result: Result = {"behind": False, "replaced": None}
@@ -135,7 +135,7 @@ def _commit(
     hashed = value_hash(value)
     removed = [] if gone is None else [*gone.dot]
     removes = () if gone is None else (gone.dot,)
-    op = new_row(Op, (key, None, Kind.REGISTER, value, hashed, removes, None, is_blind))
+    op = new_row(Op, (key, None, Kind.REGISTER, value, hashed, removes, None, is_blind, None, 0))
     deps = replica.deps() if replica.since_own else ()
     hlc = replica.clock.tick(now_ms)
     change = Change(writer, seq, deps, replica.hashes[writer], hlc, agent, idempotency, (op,))
@@ -148,16 +148,6 @@ def _commit(
     applied = replica.apply(change, now_ms, own=True)
     replica.since_own.clear()
     return applied
-
-
-def _can_be_stored(value: bytes) -> bool:
-    try:
-        plain = unpack(value)
-        if type(plain) not in _PLAIN_TYPES:
-            check_value(plain)
-    except InvalidEncoding:
-        return False
-    return True
 
 
 def _described(replica: Replica, entry: Entry) -> dict[str, Any]:

@@ -6,9 +6,14 @@ from typing import Any
 
 from crdtsync.core.agents.connection import without_replaced
 from crdtsync.core.storage.interface import OutcomeRow, Storage
+from crdtsync.errors import InvalidRequest
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.limits import CHANGE_OPS_MAX
+from crdtsync.wire.tokens import Version, decode_version
 
 OUTCOMES_PER_CLIENT_MAX = 1024
+FOLLOWED_MAX = 64
+"""Writes of a key that one request may say it follows."""
 OUTCOME_BYTES_MAX = 16 * 1024
 """A larger reply is remembered without the value that the write replaced, which history keeps."""
 
@@ -34,6 +39,30 @@ class Outcomes:
             stored = self._storage.outcome(client, number)
             result = None if stored is None else unpack(stored)
         return result
+
+    def versions(self, client: bytes, follows: object) -> dict[str, Version]:
+        """What earlier writes of a client left, by key: ``follows`` are those that it has had no reply to.
+
+        :raises InvalidRequest: it does not name writes.
+        """
+        if follows is None:
+            return {}
+        if type(follows) is not dict or len(follows) > CHANGE_OPS_MAX:
+            raise InvalidRequest("follows must be a map of keys to numbers of writes")
+        found = {key: self._version(client, numbers) for key, numbers in follows.items()}
+        return {str(key): version for key, version in found.items() if version is not None}
+
+    def _version(self, client: bytes, numbers: object) -> Version | None:
+        """That of the newest of these writes that was done, and told one."""
+        if type(numbers) is not list or len(numbers) > 2 * FOLLOWED_MAX or any(type(n) is not int for n in numbers):
+            raise InvalidRequest("follows must have a list of numbers for each key")
+        for number, index in zip(numbers[-2::-2], numbers[::-2], strict=True):
+            result = self.earlier(client, number) if 0 <= number < 2**63 else None
+            parts = [result] if result is None or "results" not in result else result["results"]
+            version = parts[index].get("version") if 0 <= index < len(parts) and parts[index] is not None else None
+            if version is not None:
+                return decode_version(version)
+        return None
 
     def is_committed(self, client: bytes, number: int) -> bool:
         """Whether a write that was answered is on disk."""

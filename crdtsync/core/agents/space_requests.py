@@ -11,7 +11,7 @@ from crdtsync.core.cluster.space_records import SpaceRecord
 from crdtsync.core.cluster.spaces import Spaces, resolve_nodes
 from crdtsync.core.kinds.arguments import Arguments
 from crdtsync.errors import InvalidRequest, NotAllowed, UnknownSpace
-from crdtsync.wire.limits import CLUSTER_SPACE, archive_of, check_name, is_name
+from crdtsync.wire.limits import CLUSTER_SPACE, archive_of, check_agent_name, check_name, is_name
 from crdtsync.wire.tokens import encode_token
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def writable(replica: Replica) -> Replica:
 
 
 def _author(agent: Agent, args: Arguments) -> str:
-    return check_name(args.get("agent", agent.name), "an agent")
+    return check_agent_name(args.get("agent", agent.name))
 
 
 def _create(host: Host, agent: Agent, args: Arguments) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from crdtsync.core.waiting.wait_queue import LATER
 from crdtsync.core.watch.change_watch import ChangeWatch
 from crdtsync.core.watch.state_watch import StateWatch, confirm
 from crdtsync.errors import InvalidRequest, QuotaExceeded
+from crdtsync.wire.limits import check_prefix
 from crdtsync.wire.tokens import encode_token
 
 if TYPE_CHECKING:
@@ -42,9 +43,7 @@ class WatchRequests:
     def watch(self, agent: Agent, request: int, args: Arguments) -> object:
         """Begin a watch, of what happens or of states."""
         replica = writable(self._desk.replica_of(agent, args))
-        prefix, after = args.get("prefix", ""), args.get("after")
-        if type(prefix) is not str:
-            raise InvalidRequest("prefix must be a string")
+        prefix, after = check_prefix(args.get("prefix", "")), args.get("after")
         if self._desk.watches.count(agent.conn) >= WATCHES_PER_AGENT_MAX:
             raise QuotaExceeded(f"this connection has {WATCHES_PER_AGENT_MAX:,} watches already")
         self._check_room(agent)

@@ -18,7 +18,7 @@ from crdtsync.core.waiting.wait_queue import LATER, too_many_waits
 from crdtsync.core.waiting.write_concern import check_possible, is_alone
 from crdtsync.errors import CrdtSyncError, InvalidRequest, NoSpace
 from crdtsync.wire.codec import pack
-from crdtsync.wire.limits import check_name
+from crdtsync.wire.limits import check_agent_name
 from crdtsync.wire.tokens import decode_token, encode_token
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class WriteRequests:
             if result is not None:
                 stands = self._outcomes.is_committed(agent.client, number)
                 return self._concern(agent, request, replica, args, result, stands)
-        author = check_name(args.get("agent", agent.name), "an agent")
+        author = check_agent_name(args.get("agent", agent.name))
         self._check_concern(agent, replica, args)
         if self._host.read_only:
             raise NoSpace(self._host.read_only)
@@ -84,6 +84,7 @@ class WriteRequests:
         self, agent: Agent, author: str, replica: Replica, name: str, args: Arguments, number: int
     ) -> dict[str, Any]:
         draft = Draft(replica, self._host.now_ms, replica.node_of)
+        draft.own = self._outcomes.versions(agent.client, args.get("follows"))
         draft.is_limited = not self._host.guard.sees_all_of(agent, replica.name)
         result = WRITES[name](draft, args)
         if draft.ops:

@@ -14,7 +14,7 @@ Modules:
   them
 - ``trimming``: keeps the log and the history of each space within caps of bytes and age
 - ``retention_caps``: those caps
-- ``text_maintenance``: texts: brings late edits over, compacts documents that have grown, writes torn ones anew,
+- ``text_maintenance``: texts: compacts documents that have grown, writes torn ones anew,
   unloads
 - ``digest_warmup``: works out, in slices, the digests of what was loaded at a start. The daemon calls it, not the
   node

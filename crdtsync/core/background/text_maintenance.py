@@ -1,20 +1,34 @@
-"""What a node does about its texts by itself: brings late edits over, compacts bulky documents, writes torn ones
-anew, unloads idle ones.
+"""What a node does about its texts by itself: compacts bulky documents, writes torn ones anew, unloads idle ones.
+
+A compaction looks at each item of a document, which takes a second for 50,000. So it is done in steps, one a turn, and
+is in vain if somebody edits the text meanwhile.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from crdtsync.causality import Dot
 from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.sync.text_repair import write_anew
-from crdtsync.core.text.join import bring_over, compact
-from crdtsync.core.text.lineage import by_document
+from crdtsync.core.text.document import EDIT_STRUCTS_MAX
+from crdtsync.core.text.family import families
+from crdtsync.core.text.forgetting import Forgotten, forget
+from crdtsync.core.text.join import CHUNK_CHARS_MAX, replace
 from crdtsync.errors import CrdtSyncError
+from crdtsync.wire.yjs.encoding import Steps
 
-TURN_KEYS_MAX = 8
-"""Texts that are looked at in one turn."""
+
+class _UnderWay(NamedTuple):
+    """A compaction of the document that ``key`` names, which was in this state when it began."""
+
+    key: str
+    dot: Dot
+    state: bytes
+    steps: Steps[Forgotten]
 
 
 class TextKeeper:
@@ -22,60 +36,82 @@ class TextKeeper:
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
+        self._under_way: _UnderWay | None = None
 
     def keep(self, now_ms: int, is_writable: bool) -> list[Applied]:
         """Do a slice of what there is to do; returns the changes that came of it."""
         replica = self._replica
         applied: list[Applied] = []
         if is_writable:
-            for key in sorted(replica.texts.due)[:TURN_KEYS_MAX]:
-                replica.texts.due.discard(key)
-                applied += self._bring_over(key, now_ms)
             for document in sorted(replica.texts.torn)[:1]:
                 applied += self._write_anew(document, replica.texts.torn.pop(document), now_ms)
-        dot = replica.documents.take_unedited()
-        key_unedited = None if dot is None else replica.documents.key_of(dot)
-        if key_unedited is not None and is_writable:
-            applied += self._compact(key_unedited, now_ms)
+            if self._under_way is not None:
+                applied += self._go_on(self._under_way, now_ms)
+        if self._under_way is None:
+            dot = replica.documents.take_unedited()
+            key_unedited = None if dot is None else replica.documents.key_of(dot)
+            if key_unedited is not None and is_writable:
+                self._compact(key_unedited, now_ms)
         replica.documents.unload()
         return applied
 
     def deadline_s(self, now_s: float, is_writable: bool) -> float | None:
         """When :meth:`keep` has something to do."""
-        if is_writable and (self._replica.texts.due or self._replica.texts.torn):
+        if is_writable and (self._replica.texts.torn or self._under_way is not None):
             return now_s
         return self._replica.documents.unload_due_s()
 
-    def _bring_over(self, key: str, now_ms: int) -> list[Applied]:
-        replica = self._replica
-        groups = by_document(replica.entries.held(key))
-        if len(groups) < 2 or any(replica.documents.is_dirty(dot) for dot in groups):
-            return []  # what is not yet on disk brings the key again
+    def _compact(self, key: str, now_ms: int) -> None:
+        """Begin with it if that is worth it."""
+        found = self._alone(key, now_ms)
+        if found is None:
+            return
+        dot, began_with = found
         try:
-            op = bring_over(replica, key)
-            return [] if op is None else [replica.commit([op], OWN_AGENT, None, now_ms)]
-        except CrdtSyncError as error:
-            self._stays("text_not_brought_over", key, error)
-            return []
-
-    def _compact(self, key: str, now_ms: int) -> list[Applied]:
-        """Only on the node that wrote the text last, so that not all do it."""
-        replica = self._replica
-        groups = by_document(replica.entries.live(key, now_ms))
-        if len(groups) != 1 or len(groups) != len({entry.kind for entry in replica.entries.held(key)}):
-            return []
-        ((dot, group),) = groups.items()
-        if not replica.is_own(group[-1].dot.writer) or replica.documents.is_dirty(dot):
-            return []
-        try:
-            if not replica.documents.get(dot, is_use=False).is_bulky():
-                return []
-            draft = Draft(replica, now_ms, replica.node_of)
-            compact(draft, key, group)
-            return [replica.commit(draft.ops, OWN_AGENT, None, now_ms)] if draft.ops else []
+            document = self._replica.documents.get(dot, is_use=False)
+            if document.is_bulky(began_with):
+                state = document.state()
+                self._under_way = _UnderWay(key, dot, state, forget(state, EDIT_STRUCTS_MAX, CHUNK_CHARS_MAX))
         except CrdtSyncError as error:
             self._stays("text_not_compacted", key, error)
+
+    def _go_on(self, work: _UnderWay, now_ms: int) -> list[Applied]:
+        """Do one step of it, or write what has come of it down."""
+        replica = self._replica
+        try:
+            next(work.steps)
+        except StopIteration as end:
+            made: Forgotten = end.value
+        except CrdtSyncError as error:
+            self._under_way = None
+            self._stays("text_not_compacted", work.key, error)
             return []
+        else:
+            return []
+        self._under_way = None
+        found = self._alone(work.key, now_ms)
+        try:
+            if found is None or found[0] != work.dot or replica.documents.get(work.dot).state() != work.state:
+                return []  # it was edited, and is looked at again when that has ceased
+            draft = Draft(replica, now_ms, replica.node_of)
+            replace(draft, work.key, work.dot, len(work.state), made)
+            return [replica.commit(draft.ops, OWN_AGENT, None, now_ms)] if draft.ops else []
+        except CrdtSyncError as error:
+            self._stays("text_not_compacted", work.key, error)
+            return []
+
+    def _alone(self, key: str, now_ms: int) -> tuple[Dot, Mapping[int, int]] | None:
+        """The document that is all of a key, and what it began with, if this node is to compact it: the one that wrote
+        the text last, so that not all do it.
+        """
+        replica = self._replica
+        texts = families(replica.entries.live(key, now_ms))
+        if len(texts) != 1 or len({entry.kind for entry in replica.entries.held(key)}) != 1:
+            return None
+        dot = texts[0].current
+        if not replica.is_own(texts[0].entries[-1].dot.writer) or replica.documents.is_dirty(dot):
+            return None
+        return dot, texts[0].members[dot].began_with()
 
     def _write_anew(self, document: Dot, theirs: bytes, now_ms: int) -> list[Applied]:
         replica = self._replica

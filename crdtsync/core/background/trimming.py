@@ -37,8 +37,10 @@ SLICE_ROWS = 128
 """Rows of the log, and of the history twice as many, in a slice: with their commit about 2 ms, measured."""
 SLICE_ROWS_MAX = 512
 """The same, where a commit is under way that adds as much: a slice takes twice what comes, lest the caps be outrun."""
-HISTORY_ROWS_MAX = 8192
-"""The same for the history, of which one change can add thousands of rows."""
+HISTORY_ROWS_MAX = 512
+"""The same for the history, of which one change can add thousands of rows: with their commit 5 ms."""
+SLICE_BYTES_MAX = 1024 * 1024
+"""So many bytes of log, and of history, in a slice, or one row: to delete a MiB takes 3 to 5 ms."""
 SLICE_SPACES_MAX = 64
 """How many spaces are looked at in one turn."""
 SLICE_DOCUMENTS_MAX = 32
@@ -58,7 +60,11 @@ def changes_due(rows: Sequence[OldChange], size_bytes: int, caps: Caps, now_ms: 
 
     ``pin`` is the position of a snapshot in transfer: what comes after it stays, while the log is not far too large.
     """
+    gone_bytes = 0
     for count, row in enumerate(rows):
+        gone_bytes += row.size_bytes
+        if count and gone_bytes > SLICE_BYTES_MAX:
+            return count
         if size_bytes <= caps.log_bytes_max and row.time_ms >= now_ms - caps.log_age_ms_max:
             return count
         if pin is not None and row.position > pin and size_bytes <= PINNED_LOG_CAPS * caps.log_bytes_max:
@@ -68,11 +74,11 @@ def changes_due(rows: Sequence[OldChange], size_bytes: int, caps: Caps, now_ms: 
 
 
 class HistoryPlan(NamedTuple):
-    """The last dead entry and the last removal to go (0: none), what the floor of history must cover then, and when the
-    last of them was written down.
+    """The last dead entry and the last removal to go (None, 0: none), what the floor of history must cover then, and
+    when the last of them was written down.
     """
 
-    dead_to: int
+    dead_to: tuple[int, int] | None
     removals_to: int
     floor: VersionVector
     time_ms: int = 0
@@ -86,7 +92,8 @@ def history_due(
     An entry was in an older cut if the cut covers its dot and none of its removers. So no removal may go before the
     entries that it removed, and once one entry has gone, cuts without its remover can be told no longer.
     """
-    dead_to = removals_to = last = last_ms = 0
+    dead_to: tuple[int, int] | None = None
+    removals_to = last = last_ms = gone_bytes = 0
     rows: Iterable[tuple[int, int, int, int, int]] = merge_sorted(
         ((row.position, 0, row.id, row.size_bytes, row.time_ms) for row in dead),
         ((row.position, 1, row.id, row.size_bytes, row.time_ms) for row in removals),
@@ -94,12 +101,15 @@ def history_due(
     for position, is_removal, number, row_bytes, time_ms in islice(rows, rows_max):
         if size_bytes <= caps.history_bytes_max and time_ms >= now_ms - caps.history_age_ms_max:
             break
+        gone_bytes += row_bytes
+        if last and gone_bytes > SLICE_BYTES_MAX:
+            break
         size_bytes -= row_bytes
         last, last_ms = position, time_ms
         if is_removal:
             removals_to = number
         else:
-            dead_to = number
+            dead_to = position, number
     floor: VersionVector = {}
     for row in removals:
         if row.position > last:
@@ -177,18 +187,22 @@ class Retention:
         The rows in question have been committed: what is in ``batch`` so far is not among them.
         """
         self._last_s = now_s
+        if self._storage.has_backlog:  # what is oldest is not known before all is in its place
+            self.due_s = now_s + SLICE_INTERVAL_S
+            return
         if now_s >= self._round_s:
             self._round_s = now_s + IDLE_INTERVAL_S
             self._waiting.update(dict.fromkeys(sorted(replicas)))
         self.due_s = self._round_s
         slice_rows = min(SLICE_ROWS_MAX, SLICE_ROWS + 2 * len(batch.changes))
         history_rows = max(2 * slice_rows, min(HISTORY_ROWS_MAX, 2 * self._history_rows))
-        self._history_rows = 0
+        self._history_rows = max(0, self._history_rows - history_rows // 2)
         for name in list(self._waiting)[:SLICE_SPACES_MAX]:
             del self._waiting[name]
             replica = replicas.get(name)
             if replica is None:
                 continue
+            replica.past.let_go()
             stats = self._storage.log_stats(replica.id)
             more = self._trim_log(replica, batch, stats["log_bytes"], now_ms, slice_rows)
             more |= self._trim_history(replica, batch, stats["history_bytes"], now_ms, history_rows)
@@ -213,12 +227,12 @@ class Retention:
         replica.trimmed_position = rows[count - 1].position
         batch.floors.append((pack_vector(replica.floor), replica.id))
         batch.log_trims.append(LogTrim(replica.id, replica.trimmed_position, now_ms))
-        return count == slice_rows
+        return count == slice_rows or count < len(rows)
 
     def _trim_history(self, replica: Replica, batch: Batch, size_bytes: int, now_ms: int, slice_rows: int) -> bool:
         rows_max = slice_rows if size_bytes > self.caps.history_bytes_max else 1
         plan = self._plan_history(replica, size_bytes, now_ms, rows_max)
-        if not plan.dead_to and not plan.removals_to:
+        if plan.dead_to is None and not plan.removals_to:
             return False
         if rows_max == 1:
             plan = self._plan_history(replica, size_bytes, now_ms, slice_rows)

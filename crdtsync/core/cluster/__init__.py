@@ -18,6 +18,7 @@ Modules:
 
 - ``records``: the records of whatever type: get, put, merge, tell who wants to know
 - ``membership``: who belongs to the cluster, decided from records alone; pure
+- ``kept_members``: the members and removals that this node has ever been told of, which no record takes back
 - ``admission``: this node's place in it: invite, let in, be let in, remove
 - ``invites``: the invites that this node gave out, and whom they let in; kept on this node alone
 - ``invite_addresses``: whether an address in an invite could lead anybody here, by its form

@@ -13,6 +13,7 @@ from crdtsync.core import alarm_catalogue
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.cluster.invite_addresses import check_invite_address
 from crdtsync.core.cluster.invites import Invitations
+from crdtsync.core.cluster.kept_members import KeptMembers
 from crdtsync.core.cluster.member_list import listing
 from crdtsync.core.cluster.membership import (
     NOBODY,
@@ -69,7 +70,8 @@ class Reach:
 
     ``keys``: its pin and certificate, and those of the next key while it changes keys. ``unreachable``: why no other
     host could reach it, if so. ``expires_ms``: when its certificate expires. ``operators``: the users who run this
-    node. ``is_listening``: whether it accepts peers anywhere. ``is_starting``: all but the operators is not known yet.
+    node. ``is_listening``: whether it accepts peers anywhere. ``full_mesh_nodes_max``: up to so many members each is to
+    be connected to all others. ``is_starting``: all but the operators is not known yet.
     """
 
     keys: tuple[tuple[str, bytes], ...] = ()
@@ -78,6 +80,7 @@ class Reach:
     expires_ms: int = 0
     operators: tuple[int, ...] = ()
     is_listening: bool = True
+    full_mesh_nodes_max: int = 0
     is_starting: bool = False
 
 
@@ -106,6 +109,9 @@ class Admission:
         self.is_changed = True
         self.invitations = Invitations(storage.metas(INVITES_META))
         self._told = _read_told(storage.meta(TOLD_META))
+        self._kept = KeptMembers(storage)
+        self.left_addresses: set[str] = set()  # of members that were removed, at which nobody is looked for any more
+        self._undone: list[Member | Removed] = []
         self._told_removed = ""
         self._nonces: dict[int, bytes] = {}
         self.metas: dict[str, bytes | None] = {}
@@ -152,18 +158,33 @@ class Admission:
         """How many nodes there are whose word counts for a write concern, and those of them that have been met.
 
         Members, whether or not they can be reached, and no longer once they are removed; without a cluster, every node
-        ever met.
+        ever met, and whoever is at the addresses of the settings.
         """
         peers = self._host.sync.peers
         if not self.is_initialised:
-            return 1 + len(peers), lambda: list(peers.values())
+            return 1 + len(peers) + self._unmet(), lambda: list(peers.values())
         return len(self.membership.members), lambda: [peers[each.node] for each in self.others() if each.node in peers]
+
+    def _unmet(self) -> int:
+        """How many nodes at least there are at addresses where nobody has answered since the start: each may be one of
+        those that were met before, elsewhere.
+        """
+        dials = self._host.sync.dials.values()
+        silent = sum(not dial.node and not dial.is_self for dial in dials)
+        if not silent:
+            return 0
+        answered = {dial.node for dial in dials}
+        return max(0, silent - sum(node not in answered for node in self._host.sync.peers))
 
     def _changed(self, _names: object) -> None:
         cluster = self._host.cluster
         members = [member for name, member in cluster.all(MEMBERS) if member.node == name]
         removed = [gone for name, gone in cluster.all(REMOVED) if gone.node == name]
-        before, self.membership = self.membership, membership_of(members, removed, self._told)
+        self._kept.see(members, removed)
+        self._undone = self._kept.undone(members, removed)
+        told = {member.node: member for member in (*self._told, *self._kept.members.values())}
+        before = self.membership
+        self.membership = membership_of(members, self._kept.removed_with(removed), told.values())
         if before == self.membership:
             return
         self.is_changed = True
@@ -179,6 +200,9 @@ class Admission:
             )
         self._check_name()
         self.cut()
+        left = (before.members[node] for node in self.membership.removed.keys() & before.members.keys())
+        self.left_addresses |= {address for member in left for address in member.addresses}
+        self.forget_removed()
 
     def _check_name(self) -> None:
         """Two may have taken one name at two members at once, or by their settings."""
@@ -202,15 +226,40 @@ class Admission:
             if gone is not None:
                 sync.outbox.close(link, gone.reason)
 
-    def keep_own_record(self) -> None:
-        """Say in ``_cluster`` what others must know of this node, once that has changed."""
-        mine = self.membership.members.get(self._identity.node)
-        if mine is None or not self.reach.keys or self._host.read_only:
+    def forget_removed(self) -> None:
+        """Know those no longer whose last connection has ended: nobody looks after them any more."""
+        for node in self.membership.removed:
+            self._host.sync.contacts.forget(node)
+            self._host.sync.health.forget(node)
+
+    def keep_records(self) -> None:
+        """Say in ``_cluster`` what others must know of this node, once that has changed, and again what counts and
+        somebody has taken away.
+        """
+        if self._host.read_only or not self.is_member:
             return
+        mine = self.membership.members[self._identity.node]
         name, addresses, keys = self._identity.name, self.reach.addresses, self.reach.keys
-        if (mine.name, mine.addresses, mine.keys) != (name, addresses, keys):
+        if keys and (mine.name, mine.addresses, mine.keys) != (name, addresses, keys):
             record = replace(mine, name=name, addresses=addresses, keys=keys, time_ms=self._host.now_ms)
             self._host.cluster.put(MEMBERS, mine.node, record)
+        for lost in self._undone:
+            self._put_back(lost)
+
+    def _put_back(self, lost: Member | Removed) -> None:
+        cluster, is_removal = self._host.cluster, isinstance(lost, Removed)
+        who = cluster.remover(REMOVED if is_removal else MEMBERS, lost.node) or "the state that a peer sent"
+        self._host.alarms.raise_once(
+            alarm_catalogue.RECORD_UNDONE,
+            lost.node,
+            f"{who} took away the record that {lost.name} ({lost.node[:12]}) "
+            f"{'was removed: it stays removed' if is_removal else 'is a member: it stays one'}, and this node has "
+            "written the record again",
+        )
+        if isinstance(lost, Removed):
+            cluster.put(REMOVED, lost.node, lost)
+        else:
+            cluster.put(MEMBERS, lost.node, lost)
 
     def reached(self, reach: Reach) -> None:
         """The shell says how this node can be reached and known from now on."""
@@ -248,14 +297,19 @@ class Admission:
 
     # -- what agents ask for -----------------------------------------------------------------------------------
 
+    @property
+    def names_no_cluster(self) -> bool:
+        """Whether the changes here are of no cluster, so that it takes another database to be in one."""
+        return self._identity.cluster == LOOPBACK_CLUSTER
+
     def init(self) -> dict[str, Any]:
         """Begin a cluster with this node as its only member; if there is one, say which."""
         me = self._identity
-        if me.cluster == LOOPBACK_CLUSTER:
+        if self.names_no_cluster:
             raise Refused(
-                "the database of this daemon began under --insecure-loopback, and its changes name no cluster: start "
-                "crdtsyncd with another --data-dir and without that option, and import what this one exports",
-                "not_possible",
+                "what this node holds was written under --insecure-loopback or by 0.1.0, and names no cluster: "
+                "begin one with --merge to bring it along, or with --archive to put it aside",
+                "not_empty",
             )
         self._check_not_removed()
         if not self.is_initialised:
@@ -351,6 +405,27 @@ class Admission:
         self._host.cluster.put(REMOVED, member.node, record)
         return {"node": member.node, "name": member.name, "members": len(self.membership.members)}
 
+    def forget(self, wanted: str) -> dict[str, Any]:
+        """Know a node no longer that is no member and not connected, named as in :meth:`remove`."""
+        peers = self._host.sync.peers.values()
+        found = [peer for peer in peers if peer.name == wanted]
+        found = found or [peer for peer in peers if len(wanted) >= 4 and peer.node.startswith(wanted)]
+        if len(found) > 1:
+            ids = ", ".join(peer.node[:12] for peer in found)
+            raise InvalidRequest(f"{len(found)} nodes are called {wanted}: name one by its id, of {ids}")
+        if not found:
+            raise InvalidRequest(f"this node knows no {wanted!r}: crdtsync peers shows whom it knows")
+        peer = found[0]
+        if peer.node in self.membership.members:
+            raise Refused(
+                f"{peer.name} is a member: crdtsync cluster remove {peer.name} removes it on all hosts", "member"
+            )
+        if peer.link is not None:
+            raise Refused(f"{peer.name} is connected: take its address out of both nodes' settings first", "connected")
+        self._host.sync.contacts.forget(peer.node)
+        self._host.sync.health.forget(peer.node)
+        return {"node": peer.node, "name": peer.name}
+
     def listing(self) -> list[dict[str, Any]]:
         """All members and all who were, as ``cluster members`` shows them."""
         return listing(self, self._host.sync, self._identity.node)
@@ -436,13 +511,15 @@ class Admission:
         for invite, stored in sorted(self.invitations.changed.items()):
             batch.metas.append((INVITES_META + invite.hex(), stored))
         self.invitations.changed.clear()
-        batch.metas.extend(sorted(self.metas.items()))
-        self.metas.clear()
+        for metas in (self.metas, self._kept.metas):
+            batch.metas.extend(sorted(metas.items()))
+            metas.clear()
 
     def reload(self) -> None:
         """What was not committed is gone."""
         self.invitations = Invitations(self._storage.metas(INVITES_META))
         self._told = _read_told(self._storage.meta(TOLD_META))
+        self._kept = KeptMembers(self._storage)
 
 
 def pack_told(members: Mapping[str, Mapping[str, Any]]) -> bytes:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from crdtsync.causality import TIME_MS_MAX
 from crdtsync.wire.invites import check_addresses
 from crdtsync.wire.limits import is_name
 from crdtsync.wire.peer.joining import CERTIFICATE_BYTES_MAX
@@ -24,8 +25,6 @@ KEYS_MAX = 4
 """Of a member: one in use, one to come, and what concurrent rotations may leave."""
 MEMBERS_MAX = 10_000
 PIN_CHARS = 64
-END_OF_TIME_MS = 253_402_300_800_000
-"""The year 10000, from which on no date is written out."""
 
 Key = tuple[str, bytes]
 Record = Mapping[str, Any]
@@ -104,7 +103,7 @@ def read_member(plain: Record) -> Member:
 def merge_members(one: Member, other: Member) -> Member:
     """What two records of a member come to that were written at once."""
     older, newer = sorted((one, other), key=lambda member: (member.time_ms, member.name, member.addresses, member.by))
-    return replace(newer, keys=_all_keys(newer.keys, older.keys))
+    return replace(newer, keys=all_keys(newer.keys, older.keys))
 
 
 def read_removed(plain: Record) -> Removed:
@@ -115,7 +114,7 @@ def read_removed(plain: Record) -> Removed:
 def merge_removed(one: Removed, other: Removed) -> Removed:
     """What two removals of one node come to."""
     first, later = sorted((one, other), key=lambda removed: (removed.time_ms, removed.by, removed.name))
-    return replace(first, keys=_all_keys(first.keys, later.keys))
+    return replace(first, keys=all_keys(first.keys, later.keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +156,7 @@ class Membership:
 
 def written(time_ms: int) -> str:
     """A time, given in ms since 1970, as RFC 3339; empty for one that cannot be written so."""
-    if not 0 < time_ms < END_OF_TIME_MS:
+    if not 0 < time_ms <= TIME_MS_MAX:
         return ""
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
@@ -166,16 +165,18 @@ NOBODY = Membership()
 
 
 def membership_of(members: Iterable[Member], removed: Iterable[Removed], told: Iterable[Member] = ()) -> Membership:
-    """What records add up to. ``told`` are members that this node was told of when it joined.
+    """What records add up to. ``told`` are members that this node was told of when it joined, or has known since.
 
-    They count until ``_cluster`` has records of them.
+    They count while ``_cluster`` has no records of them, and before others if there are too many.
     """
+    told = [*told]
+    known = {member.node for member in told}
     gone = {each.node: each for each in removed}
     gone_pins = {pin for each in gone.values() for pin, _ in each.keys}
     found = {member.node: member for member in told} | {member.node: member for member in members}
     remaining = [
         member
-        for _, member in sorted(found.items())
+        for _, member in sorted(found.items(), key=lambda item: (item[0] not in known, item[0]))
         if member.keys and member.node not in gone and not any(pin in gone_pins for pin, _ in member.keys)
     ]
     return Membership({member.node: member for member in remaining[:MEMBERS_MAX]}, dict(sorted(gone.items())))
@@ -189,7 +190,8 @@ def known_as(members: Mapping[str, Record], pin: str) -> str:
     return next((node for node, plain in sorted(members.items()) if any(pin == key[0] for key in _keys(plain))), "")
 
 
-def _all_keys(*lists: Sequence[Key]) -> tuple[Key, ...]:
+def all_keys(*lists: Sequence[Key]) -> tuple[Key, ...]:
+    """The keys of several records of one node, the first ones first."""
     found: dict[str, bytes] = {}
     for keys in lists:
         for pin, certificate in keys:
@@ -204,7 +206,7 @@ def _keys(plain: Record) -> tuple[Key, ...]:
             case [str(pin), bytes(certificate)] if len(pin) == PIN_CHARS:
                 if 0 < len(certificate) <= CERTIFICATE_BYTES_MAX:
                     found.append((pin, certificate))
-    return _all_keys(found)
+    return all_keys(found)
 
 
 def _addresses(plain: Record) -> tuple[str, ...]:

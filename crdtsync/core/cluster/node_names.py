@@ -28,8 +28,9 @@ class Host(Protocol):
 def node_names(host: Host) -> dict[str, str]:
     """Every node that this one knows, by id."""
     met = {peer.node: peer.name for peer in host.sync.peers.values()}
+    removed = {node: gone.name for node, gone in host.fleet.membership.removed.items()}
     members = {node: member.name for node, member in host.fleet.membership.members.items()}
-    return met | members | {host.identity.node: host.identity.name}
+    return removed | met | members | {host.identity.node: host.identity.name}
 
 
 def where(host: Host, nodes: Collection[str] | None) -> str:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Generic, Protocol, TypeVar
 
-from crdtsync.causality import VersionVector
+from crdtsync.causality import VersionVector, Writer
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.replica.replica import Applied, Replica
@@ -153,6 +153,12 @@ class Cluster:
         removes = tuple(entry.dot for entry in self._held(key))
         if removes:
             self._commit(Op(key, None, Kind.REGISTER, None, None, removes, None))
+
+    def remover(self, kind: RecordType[Any], name: str) -> str:
+        """Which node's change took a record away in this turn, by name; empty: no change did."""
+        key, replica = kind.prefix + name, self.replica
+        rows = [row for row in replica.ledger.batch.removals if (row.space, row.key) == (replica.id, key)]
+        return replica.node_of(Writer(rows[-1].writer)) if rows else ""
 
     def _commit(self, op: Op) -> VersionVector:
         host = self._host

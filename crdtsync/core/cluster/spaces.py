@@ -124,6 +124,11 @@ class Spaces:
         record = self.record(name)
         return record is not None and record.exists and record.admits(node)
 
+    def is_member(self, node: str) -> bool:
+        """Whether a node is a member of the cluster; where there is none, everybody is."""
+        fleet = self._host.fleet
+        return not fleet.is_initialised or node in fleet.membership.members
+
     def groups(self) -> list[frozenset[str]]:
         """The nodes of the spaces that are here and not for all, each set of nodes once."""
         found = {frozenset(record.nodes) for record in self._records.values() if record.exists and record.nodes}

@@ -19,11 +19,12 @@ from hashlib import blake2b
 from itertools import chain
 from typing import Any, Protocol, TypeVar
 
-from crdtsync.causality import Dot, hlc_ms
+from crdtsync.causality import TIME_MS_MAX, Dot, hlc_ms
 from crdtsync.core.crdt.expiry import Expiry
 from crdtsync.core.crdt.read_policies import Policy, newest_wins
 from crdtsync.wire.change import Order, RemoveRange
 from crdtsync.wire.codec import pack
+from crdtsync.wire.stored_values import attributes_of
 
 DIGEST_MODULUS = 1 << 128
 DOTS_SEARCHED_MAX = 16
@@ -40,6 +41,9 @@ ADDED_SINGLY_MAX = 16
 """So many entries that come at once are added to a key one by one; with more its order is made anew."""
 STALE_KEYS_MAX = 1000
 """How many keys that are gone may stand in the order of keys, beside as many as are alive."""
+REMOVED_AT_ONCE_MAX = 1000
+"""Of so many entries that go at once the digests are taken off the sum at once; of more in slices, or when asked for.
+"""
 SUMMED_AT_ONCE_MAX = 10_000
 """The digests of so many entries are summed up while they are loaded; those of more in slices, or when asked for."""
 
@@ -90,8 +94,8 @@ class Entry:
 
     def expires_ms(self) -> int | None:
         """When readers stop seeing the entry, in ms since 1970; None: never."""
-        ttl = self.attrs.get("ttl") if self.attrs else None
-        return hlc_ms(self.hlc) + ttl if isinstance(ttl, int) else None
+        ttl = attributes_of(self.attrs).ttl if self.attrs and "ttl" in self.attrs else None
+        return None if ttl is None else min(hlc_ms(self.hlc) + ttl, TIME_MS_MAX)
 
     def is_expired(self, now_ms: int) -> bool:
         """Whether readers have stopped seeing the entry."""
@@ -247,6 +251,7 @@ class Entries:
         self.count = 0
         self._digest = 0
         self._unsummed: list[Entry] = []  # loaded, and not in `_digest` yet, though some may have been removed since
+        self._unsubtracted: list[Entry] = []  # removed, and still in `_digest`
         self._unhashed: OrderedDict[Dot, Entry] = OrderedDict()  # live entries that came since and `_digest` lacks
 
     def __len__(self) -> int:
@@ -256,8 +261,8 @@ class Entries:
     @property
     def digest(self) -> int:
         """Of the whole: see the class."""
-        if self._unsummed:
-            self.sum_up(len(self._unsummed))
+        if not self.is_summed:
+            self.sum_up(len(self._unsummed) + len(self._unsubtracted))
         if self._unhashed:
             self._digest = (self._digest + sum([entry.digest for entry in self._unhashed.values()])) % DIGEST_MODULUS
             self._unhashed.clear()
@@ -265,14 +270,20 @@ class Entries:
 
     @property
     def is_summed(self) -> bool:
-        """Whether the digest is known without working it out: of many that were loaded it takes seconds."""
-        return not self._unsummed
+        """Whether the digest is known without working it out: of many that were loaded it takes seconds, of many that
+        were removed a tenth of one.
+        """
+        return not self._unsummed and not self._unsubtracted
 
     def sum_up(self, count_max: int) -> None:
-        """Work on the digest, by so many of the entries that were loaded."""
-        some = self._unsummed[-count_max:]
-        del self._unsummed[-count_max:]
-        self._digest = (self._digest + sum([entry.digest for entry in some])) % DIGEST_MODULUS
+        """Work on the digest, by so many of the entries that were loaded, or of those that were removed."""
+        some, gone = self._unsummed[-count_max:], self._unsubtracted[-count_max:]
+        if some:
+            del self._unsummed[-count_max:]
+            self._digest = (self._digest + sum([entry.digest for entry in some])) % DIGEST_MODULUS
+        if gone and len(some) < count_max:
+            del self._unsubtracted[-count_max:]
+            self._digest = (self._digest - sum([entry.digest for entry in gone])) % DIGEST_MODULUS
 
     def load(self, stored: list[Entry]) -> None:
         """Add everything that a replica holds on disk to one that is empty."""
@@ -324,8 +335,12 @@ class Entries:
     def remove(self, key: str, removes: tuple[Dot, ...] | RemoveRange) -> list[Entry]:
         """Remove those entries of ``key`` that ``removes`` names, and return them. What is already gone stays gone."""
         gone = self._take_out(key, removes)
-        for entry in gone:
-            self._unhash(entry)
+        if len(gone) > REMOVED_AT_ONCE_MAX:
+            hashed = [entry for entry in gone if self._unhashed.pop(entry.dot, None) is None]
+            self._unsubtracted += hashed
+        else:
+            for entry in gone:
+                self._unhash(entry)
         return gone
 
     def _take_out(self, key: str, removes: tuple[Dot, ...] | RemoveRange) -> list[Entry]:
@@ -449,7 +464,7 @@ class Entries:
         if whole is None:
             self._digest = (self._digest + digest) % DIGEST_MODULUS
         else:
-            self._digest, self._unsummed = whole % DIGEST_MODULUS, []
+            self._digest, self._unsummed, self._unsubtracted = whole % DIGEST_MODULUS, [], []
             self._unhashed.clear()
         for entry in others:
             self._add(entry)
@@ -500,6 +515,18 @@ class Entries:
             return entry.dot in large.by_dot
         return any(held is entry for held in self._keys.get(entry.key, ()))
 
+    def holds_dot(self, key: str, dot: Dot) -> bool:
+        """Whether an entry of this name is held."""
+        large = self._large.get(key)
+        return dot in large.by_dot if large is not None else any(held.dot == dot for held in self._keys.get(key, ()))
+
+    def find(self, key: str, dot: Dot) -> Entry | None:
+        """The held entry of ``key`` with this dot."""
+        large = self._large.get(key)
+        if large is not None:
+            return large.by_dot.get(dot)
+        return next((entry for entry in self._keys.get(key, ()) if entry.dot == dot), None)
+
     def of_sub(self, key: str, sub: str) -> Sequence[Entry]:
         """Those of the held entries that have this ``sub``."""
         large = self._large.get(key)
@@ -528,19 +555,24 @@ class Entries:
         """Whether readers may not see all of the held entries of ``key``, now or later."""
         return key in self._expiring
 
-    def keys(self, prefix: str = "", start: str = "", *, hidden: bool = False) -> Iterator[str]:
+    def keys(
+        self, prefix: str = "", start: str = "", *, hidden: bool = False, is_reversed: bool = False
+    ) -> Iterator[str]:
         """Keys that readers see, begin with ``prefix`` and sort after ``start``, in order of code points; ``hidden``:
-        also those of which all has expired.
+        also those of which all has expired. ``is_reversed``: those that sort before ``start``, from the last on.
         """
         self._sort()
-        at = bisect_left(self._sorted, max(prefix, start + "\0" if start else ""))
-        while at < len(self._sorted):
+        at, step = bisect_left(self._sorted, max(prefix, start + "\0" if start else "")), 1
+        if is_reversed:
+            end = bisect_right(self._sorted, prefix, key=lambda key: key[: len(prefix)])
+            at, step = (min(end, bisect_left(self._sorted, start)) if start else end) - 1, -1
+        while 0 <= at < len(self._sorted):
             key = self._sorted[at]
             if not key.startswith(prefix):
                 return
             if key in self._keys and (hidden or key not in self.keys_all_hidden):
                 yield key
-            at += 1
+            at += step
 
     def _note_new(self, key: str) -> None:
         if len(self._new) < NEW_KEYS_MAX:

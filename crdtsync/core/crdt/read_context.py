@@ -15,7 +15,7 @@ from crdtsync.causality import Dot, VersionVector, merge, vector_of
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.change import RemoveRange
-from crdtsync.wire.limits import KEY_SIBLINGS_MAX
+from crdtsync.wire.limits import NAMED_DOTS_MAX
 from crdtsync.wire.tokens import Version
 
 READ_LONG_AGO = "?"
@@ -64,7 +64,7 @@ def covered(held: Iterable[Entry], version: Version, others: bool) -> list[Entry
 
 def removals(gone: list[Entry], seen: Version | None) -> list[Removes]:
     """What to write down to remove ``gone``: their dots, or, where those are many, what covers exactly them."""
-    if len(gone) <= KEY_SIBLINGS_MAX:
+    if len(gone) <= NAMED_DOTS_MAX:
         return [tuple(entry.dot for entry in gone)] if gone else []
     if seen is None:
         return [RemoveRange(vector_of(entry.dot for entry in gone))]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.change import Order
 from crdtsync.wire.codec import check_value, unpack
+from crdtsync.wire.stored_values import attributes_of
 
 if TYPE_CHECKING:
     from crdtsync.core.crdt.entries import Entry
@@ -97,8 +98,8 @@ def _order(entry: Entry) -> Order:
 
 def _confidence(entry: Entry) -> float:
     """Below every confidence that can be given where none is."""
-    given = (entry.attrs or {}).get("confidence")
-    return given if isinstance(given, float) and 0 <= given <= 1 else -1.0
+    given = attributes_of(entry.attrs).confidence
+    return -1.0 if given is None else given
 
 
 def _most_confident(entries: list[Entry]) -> list[Entry]:

@@ -16,18 +16,20 @@ if TYPE_CHECKING:
 class Counts:
     """Changes and conflicts of a node, since it started."""
 
-    __slots__ = ("changes_made", "changes_received", "conflicts")
+    __slots__ = ("changes_made", "changes_received", "conflicts", "values_crowded_out")
 
     def __init__(self) -> None:
         self.changes_made = 0
         self.changes_received = 0
         self.conflicts = 0
+        self.values_crowded_out = 0
 
     def note(self, entries: Entries, applied: Iterable[Applied]) -> None:
         """Changes have been applied to a space that holds ``entries`` now."""
         for item in applied:
             if item.own:
                 self.changes_made += 1
+                self.values_crowded_out += sum([op.crowded for op in item.change.ops])
             else:
                 self.changes_received += 1
             if entries.keys_with_several:

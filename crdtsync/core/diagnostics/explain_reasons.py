@@ -24,7 +24,8 @@ Finder = Callable[[Here], Iterable[Item]]
 
 def _at_the_gate(here: Here) -> Iterable[Item]:
     """Changes of this key that are here and may not be shown yet."""
-    held = [change for change in here.replica.gate.held() if any(op.key == here.key for op in change.ops)]
+    early = map(here.replica.codec.decode, here.replica.gate.held(here.key.encode()))
+    held = [change for change in early if any(op.key == here.key for op in change.ops)]
     for change in held[:HELD_SHOWN_MAX]:
         yield _waiting(here, change)
     if len(held) > HELD_SHOWN_MAX:

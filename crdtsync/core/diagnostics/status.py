@@ -9,7 +9,8 @@ from crdtsync.causality import missing
 from crdtsync.core.kinds.values import is_conflict
 from crdtsync.core.peers.peer_state import Peer
 from crdtsync.core.replica.replica import Replica
-from crdtsync.wire.limits import CLUSTER_SPACE
+from crdtsync.wire.limits import CLUSTER_SPACE, NAME_CHARS_MAX
+from crdtsync.wire.peer.health import ALARMS_TOLD_MAX, Health, ToldAlarm
 
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
@@ -60,6 +61,39 @@ def build_status(node: Node, reserved: bool = False) -> dict[str, Any]:
     }
 
 
+def health_of(node: Node) -> Health:
+    """How this node is, for others to hear."""
+    store: dict[str, Any] = dict(node.storage.stats())
+    since: dict[str, int] = {}
+    for alarm in node.alarms.raised():
+        since[alarm.code] = min(alarm.since_ms, since.get(alarm.code, alarm.since_ms))
+    return Health(
+        node.identity.node,
+        node.now_ms,
+        node.identity.version[:NAME_CHARS_MAX] or "?",
+        "read-only" if node.read_only else "ready",
+        store["bytes"],
+        store["free_bytes"],
+        tuple(ToldAlarm(code, since_ms) for code, since_ms in sorted(since.items())[:ALARMS_TOLD_MAX]),
+    )
+
+
+def _told(health: Health | None) -> dict[str, Any]:
+    """What a node said of itself; of one that says nothing, for it is older or was never heard, None."""
+    if health is None:
+        return {"version": None, "health": None}
+    return {
+        "version": health.version,
+        "health": {
+            "state": health.state,
+            "alarms": [{"code": code, "since": since_ms} for code, since_ms in health.alarms],
+            "bytes": health.data_bytes,
+            "free_bytes": health.free_bytes,
+            "told": health.told_ms,
+        },
+    }
+
+
 def limited_status(node: Node, agent: Agent) -> dict[str, Any]:
     """The same for one who may not read everything here, without what that would show.
 
@@ -82,6 +116,7 @@ def limited_status(node: Node, agent: Agent) -> dict[str, Any]:
                 **peer,
                 **{lag: _of_spaces(peer[lag], shown) for lag in ("behind", "ahead")},
                 "snapshot": None,
+                "health": None,
                 "last_error": "",  # why a connection was closed may name what was on it
             }
             for peer in whole["peers"]
@@ -148,7 +183,8 @@ def _known(node: Node) -> list[Peer]:
 
 def _unanswered(node: Node) -> list[Dial]:
     """Addresses at which nobody has answered yet, and that are not known to be those of a member."""
-    known = {f"wss://{address}" for each in node.fleet.others() for address in each.addresses}
+    of_members = {address for each in node.fleet.others() for address in each.addresses}
+    known = {f"wss://{address}" for address in of_members | node.fleet.left_addresses}
     return [dial for url, dial in sorted(node.sync.dials.items()) if not dial.node and url not in known]
 
 
@@ -162,9 +198,11 @@ def _peer(node: Node, peer: Peer, replicas: Mapping[str, Replica]) -> dict[str, 
     state = "connected" if link is not None else "indirect" if via else away
     if via:  # what it has is asked for only while somebody waits for it
         acked = {name: vector for name, vector in acked.items() if node.sync.mesh.knows(name, peer.node, node.now_s)}
+    error = misled or (dial.last_error if dial and link is None else "") or peer.last_error
     return {
         "id": peer.node,
         "name": peer.name,
+        **_told(node.sync.health.nodes.get(peer.node)),
         "url": peer.url or (link.url if link is not None else "" if dial is None else dial.url),
         "direction": None if link is None else ("out" if link.dialled else "in"),
         "state": state,
@@ -174,10 +212,15 @@ def _peer(node: Node, peer: Peer, replicas: Mapping[str, Replica]) -> dict[str, 
         "behind": {name: missing(vector, replicas[name].vector) for name, vector in acked.items()},
         "ahead": {name: missing(replicas[name].vector, vector) for name, vector in acked.items()},
         "last_seen": peer.last_seen_ms,
-        "last_error": misled or ("" if via else (dial.last_error if dial and link is None else "") or peer.last_error),
+        "last_error": "" if via and not _should_be_direct(node) else error,
         "clock_skew_ms": peer.clock_skew_ms,
         "snapshot": None if link is None else node.sync.transfers.progress(link),
     }
+
+
+def _should_be_direct(node: Node) -> bool:
+    """Whether a peer that is reached over others alone is one too many: each is to be connected to all."""
+    return len(node.fleet.membership.members) <= node.fleet.reach.full_mesh_nodes_max
 
 
 def _dial_of(node: Node, peer: Peer) -> Dial | None:
@@ -201,6 +244,7 @@ def _dial(dial: Dial) -> dict[str, Any]:
     return {
         "id": None,
         "name": None,
+        **_told(None),
         "url": dial.url,
         "direction": "out",
         "state": dial.state,

@@ -8,7 +8,7 @@ is on it, however much history there is. Edits of a text that one author made in
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from heapq import merge as merge_sorted
 from itertools import islice
@@ -23,6 +23,7 @@ from crdtsync.core.storage.interface import PastRow
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Order
 from crdtsync.wire.limits import shown
+from crdtsync.wire.stored_values import attributes_of
 from crdtsync.wire.tokens import decode_dot, encode_dot, encode_token
 
 if TYPE_CHECKING:
@@ -86,7 +87,16 @@ def rows_of_key(reader: Reader, key: str, before: Order | None, *, is_lost: bool
         recent.append(_living(reader, key, before))
     known = (row._replace(seen=past.seen(row.entry)) for row in merge_sorted(*recent, key=_order, reverse=True))
     dead = _dead(partial(reader.storage.dead, reader.replica.id, key, is_lost=is_lost), before)
-    return merge_sorted(known, dead, key=_order, reverse=True)
+    return _once(merge_sorted(known, dead, key=_order, reverse=True))
+
+
+def _once(rows: Iterable[PastRow]) -> Iterator[PastRow]:
+    """A row may be in its place by now and be remembered all the same."""
+    last: Order | None = None
+    for row in rows:
+        if row.entry.order != last:
+            last = row.entry.order
+            yield row
 
 
 def _living(reader: Reader, key: str, before: Order | None) -> Iterator[PastRow]:
@@ -105,7 +115,7 @@ def _dead(read: Callable[..., Sequence[PastRow]], before: Order | None) -> Itera
     while True:
         rows = read(before, rows_max=portion)
         yield from rows
-        if len(rows) < portion:
+        if not rows:
             return
         before = rows[-1].entry.order
         portion = min(2 * portion, HISTORY_ROWS_MAX)
@@ -117,20 +127,20 @@ def _dead(read: Callable[..., Sequence[PastRow]], before: Order | None) -> Itera
 def describe_past(reader: Reader, row: PastRow) -> Item:
     """One value as agents see it."""
     replica, entry = reader.replica, row.entry
-    attrs, rules = entry.attrs or {}, rules_of(entry.kind)
+    said, rules = attributes_of(entry.attrs), rules_of(entry.kind)
     point = {entry.dot.writer: entry.dot.seq}
     return {
         "key": entry.key,
         "kind": kind_name(entry.kind),
-        "op": writing_operation(entry.kind, entry.sub, attrs).name,
+        "op": writing_operation(entry.kind, entry.sub, entry.attrs).name,
         "value": rules.history_value(entry),
         "dot": encode_dot(entry.dot),
         "agent": entry.agent,
         "node": reader.node_of(entry.dot.writer),
         "time": hlc_ms(entry.hlc),
-        "confidence": attrs.get("confidence"),
-        "meta": attrs.get("meta"),
-        "ttl": attrs.get("ttl"),
+        "confidence": said.confidence,
+        "meta": said.meta,
+        "ttl": said.ttl,
         "token": encode_token([(replica.name, replica.epoch, point)]),
         **replica.past.describe(row.seen),
         "fate": _fate(reader, row),

@@ -3,9 +3,9 @@
 Ann sets a key and Bob overwrites it. Ann's entry leaves the live state; the recorder adds a row to the commit under
 way that says when it went, by which operation, and why (:mod:`crdtsync.core.history.removal_reason`).
 
-The row is on disk only after that commit. A reader may ask for the history of the key before: so the recorder keeps
-what was removed since the last commit in ``unsaved`` too. What such an entry had ``seen`` is looked up when somebody
-asks for it.
+The row is on disk only after that commit, and in its place later still where the commit is large. A reader may ask for
+the history of the key before: so the recorder keeps what was removed lately in ``unsaved`` too. What such an entry had
+``seen`` is looked up when somebody asks for it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, merge
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.history.removal_reason import RemovalReason, removal_reasons
+from crdtsync.core.history.removal_reason import RemovalReason, has_resolution, removal_reasons, with_lost
 from crdtsync.core.kinds.operations import TRIM
 from crdtsync.core.kinds.registry import operation_of
 from crdtsync.core.storage.interface import PastRow, Removal, RemovalRow, RemovedRow, pack_vector
 from crdtsync.core.storage.write_batch import Ledger
-from crdtsync.wire.change import Change, Op, RemoveRange, flat_removes
+from crdtsync.core.text.marker import stored_value
+from crdtsync.wire.change import Change, Kind, Op, RemoveRange, flat_removes
 from crdtsync.wire.codec import new_row, pack, unpack
 from crdtsync.wire.tokens import encode_dot, encode_token
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from crdtsync.core.replica.replica import Replica
 
 
-_BLIND = 2
+_RANGE, _BLIND, _CROWDED, _READ = 0, 2, 3, 4
 _SET = "set"
 _BLINDLY = b"\x81\x02"  # the map {_BLIND: …}
 NOTHING_SEEN = pack(None)
@@ -39,18 +40,23 @@ NOTHING_SEEN = pack(None)
 class Seen(NamedTuple):
     """What an operation took the place of: single ``dots``, or all of the key that ``vector`` covers.
 
-    ``blind``: its author had not read it.
+    ``blind``: its author had not read it. ``crowded``: what it took along unread, since the key was full.
     """
 
     dots: tuple[Dot, ...] = ()
     vector: VersionVector | None = None
     blind: bool = False
+    crowded: tuple[Dot, ...] = ()
 
 
 def seen_by(op: Op) -> bytes:
     """What an operation takes the place of, as an entry's row has it."""
     if not op.removes:
         return NOTHING_SEEN
+    if op.crowded and not isinstance(op.removes, RemoveRange):
+        end = len(op.removes) - op.crowded
+        known, crowded = flat_removes(op.removes[:end]), flat_removes(op.removes[end:])
+        return pack({_BLIND if op.blind else _READ: known, _CROWDED: crowded})
     plain = flat_removes(op.removes)
     return pack({_BLIND: plain}) if op.blind and not isinstance(op.removes, RemoveRange) else pack(plain)
 
@@ -58,12 +64,26 @@ def seen_by(op: Op) -> bytes:
 def decode_seen(packed: bytes) -> Seen:
     """The opposite."""
     plain = unpack(packed, strict_map_key=False)
-    if isinstance(plain, dict) and _BLIND not in plain:
-        flat = plain[0]
+    if not isinstance(plain, dict):
+        return Seen(_dots(plain))
+    if _RANGE in plain:
+        flat = plain[_RANGE]
         return Seen((), dict(zip(flat[::2], flat[1::2], strict=True)))
-    flat = (plain[_BLIND] if isinstance(plain, dict) else plain) or []
-    dots = tuple(Dot(*parts) for parts in zip(flat[::3], flat[1::3], flat[2::3], strict=True))
-    return Seen(dots, None, isinstance(plain, dict))
+    is_blind = _BLIND in plain
+    return Seen(_dots(plain[_BLIND if is_blind else _READ]), None, is_blind, _dots(plain.get(_CROWDED)))
+
+
+def _dots(flat: list[Any] | None) -> tuple[Dot, ...]:
+    flat = flat or []
+    return tuple(Dot(*parts) for parts in zip(flat[::3], flat[1::3], flat[2::3], strict=True))
+
+
+def _is_to_say(op: Op) -> bool:
+    """Not of what its draft has said: that it joins texts, so that none of them is lost."""
+    removes = op.removes
+    if op.value_hash is None or isinstance(removes, RemoveRange) or op.lost is not None:
+        return False
+    return len(removes) > 1 or op.crowded > 0
 
 
 class HistoryRecorder:
@@ -75,6 +95,8 @@ class HistoryRecorder:
         self.floor = floor
         self.since_ms = since_ms
         self.unsaved: dict[str, list[PastRow]] = {}
+        self._judged: tuple[Change | None, bool] = None, False
+        self._committed = 0  # the position of the newest change on disk
         self._replica = replica
         self._ledger = ledger
 
@@ -86,14 +108,22 @@ class HistoryRecorder:
         operation = operation_of(op).name
         if removed:
             reasons = removal_reasons(
-                change, n, removed, lambda entry: self.is_same_author(entry, change), self._replica.entries.policy_of
+                change,
+                n,
+                removed,
+                lambda entry: self.is_same_author(entry, change),
+                self._replica.entries.policy_of,
+                self._resolves(change),
             )
             operation = TRIM.name if reasons[0] == RemovalReason.TRIMMED else operation
             removal = Removal(Dot(change.writer, change.seq, n), change.hlc, change.agent, operation)
-            unsaved = self.unsaved.setdefault(op.key, [])
-            for entry, reason in zip(removed, reasons, strict=True):
-                unsaved.append(PastRow(entry, None, position, reason, removal))
-                batch.removed_rows.append(RemovedRow(entry.row, position, now_ms, n, reason))
+            told = [*zip(removed, reasons, strict=True)]
+            self.unsaved.setdefault(op.key, []).extend(
+                [new_row(PastRow, (entry, None, position, reason, removal)) for entry, reason in told]
+            )
+            batch.removed_rows += [
+                new_row(RemovedRow, (entry.row, position, now_ms, n, reason)) for entry, reason in told
+            ]
         removes, hlc = pack(flat_removes(op.removes)), change.hlc.to_bytes(8, "big")
         batch.removals.append(
             RemovalRow(
@@ -101,6 +131,37 @@ class HistoryRecorder:
                 hlc, change.agent, operation,
             )
         )  # fmt: skip
+
+    def with_lost(self, change: Change) -> tuple[Op, ...]:
+        """The operations of an own change in the making. Those that write a value in place of several say which of
+        these are lost: no other node can tell for certain.
+        """
+        if not any(map(_is_to_say, change.ops)):
+            return change.ops
+        entries = self._replica.entries
+        drafted: dict[Dot, Entry] = {}
+        ops: list[Op] = []
+        for n, op in enumerate(change.ops):
+            if _is_to_say(op):
+                removed = [entry for entry in (*entries.held(op.key), *drafted.values()) if entry.dot in op.removes]
+                ops.append(
+                    with_lost(change, n, removed, lambda entry: self.is_same_author(entry, change), entries.policy_of)
+                )
+            else:
+                ops.append(op)
+            if op.value_hash is not None:
+                dot = Dot(change.writer, change.seq, n)
+                value = stored_value(op.value, dot) if op.kind == Kind.TEXT else op.value
+                drafted[dot] = Entry(
+                    0, dot, op.key, op.sub, int(op.kind), change.hlc, change.agent, value, op.value_hash, op.attrs
+                )
+        return tuple(ops)
+
+    def _resolves(self, change: Change) -> bool:
+        """Looked up once for all operations of a change."""
+        if change is not self._judged[0]:
+            self._judged = change, has_resolution(change)
+        return self._judged[1]
 
     def replaced(self, change: Change, dot: Dot, gone: Entry, position: int, now_ms: int) -> bytes:
         """As :meth:`record_removed`, of the first operation of a change, which puts a register's value in the place of
@@ -131,7 +192,14 @@ class HistoryRecorder:
 
     def committed(self) -> None:
         """All that was removed is on disk."""
-        self.unsaved.clear()
+        self._committed = self._replica.position
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Forget what is on disk where readers of dead entries find it."""
+        if self.unsaved and not self._replica.storage.has_backlog:
+            later = {key: [row for row in rows if row.position > self._committed] for key, rows in self.unsaved.items()}
+            self.unsaved = {key: rows for key, rows in later.items() if rows}
 
     # -- for readers -------------------------------------------------------------------------------------------
 
@@ -151,13 +219,22 @@ class HistoryRecorder:
 
         ``blind`` are those that it had not read; ``seen_all`` stands for all of the key that its token covers.
         """
-        if packed is None:
+        try:
+            seen = None if packed is None else decode_seen(packed)
+        except (
+            LookupError,
+            TypeError,
+            ValueError,
+        ):  # a damaged page of the disk: what else is known of the value is told
+            seen = None
+        if seen is None:
             return {"seen": None}
-        seen = decode_seen(packed)
         if seen.vector is not None:
             return {"seen": [], "seen_all": encode_token([(self._replica.name, self._replica.epoch, seen.vector)])}
-        dots = [encode_dot(dot) for dot in seen.dots]
-        return {"seen": [], "blind": dots} if seen.blind else {"seen": dots}
+        dots, crowded = ([encode_dot(dot) for dot in dots] for dots in (seen.dots, seen.crowded))
+        if seen.blind or crowded:
+            return {"seen": [], "blind": dots + crowded} if seen.blind else {"seen": dots, "blind": crowded}
+        return {"seen": dots}
 
     def is_same_author(self, entry: Entry, change: Change) -> bool:
         """Whether a change is of the author of an entry."""

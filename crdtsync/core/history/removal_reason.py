@@ -4,11 +4,17 @@ Ann and Bob both read the key ``goal``. Ann sets it to 1; Bob, who has not seen 
 to drop Ann's 1, so its reason is *lost*, and people can find it under that name. Had Bob read the 1 before, the reason
 would be *replaced*.
 
-A value is lost when nobody chose to drop it. There are three cases:
+A value is lost when nobody chose to drop it. There are four cases:
 
 - another author overwrote it blindly, that is without having read it;
 - a write kept another one of several siblings;
-- a write kept none of the siblings, and by the key's read policy readers had not been shown this one.
+- a write kept none of the siblings, and by the key's read policy readers had not been shown this one;
+- a write found the key full, and took it along.
+
+Where several values go at once, what is lost follows from what lived then and from the read policy then. Both are
+known for certain to the author's node alone: elsewhere some may have been removed already by somebody else. So the
+author's node decides, and the change says it (:func:`with_lost`). Changes of older versions do not; what they removed
+may be called lost on one node and replaced on another.
 
 Nothing here touches the live state: this is what history says of it.
 """
@@ -47,13 +53,25 @@ PolicyOf = Callable[[str], Policy]
 
 
 def removal_reasons(
-    change: Change, n: int, removed: Sequence[Entry], is_own: IsOwn, policy_of: PolicyOf
+    change: Change, n: int, removed: Sequence[Entry], is_own: IsOwn, policy_of: PolicyOf, resolves: bool = True
 ) -> list[RemovalReason]:
-    """Why operation ``n`` of a change has removed these entries; ``policy_of``: a key's read policy."""
+    """Why operation ``n`` of a change has removed these entries; ``policy_of``: a key's read policy; ``resolves``:
+    whether an operation of the change may be a resolution.
+    """
+    op = change.ops[n]
+    if op.lost is not None:
+        return _as_said(op, removed, hlc_ms(change.hlc))
+    return _reasons(change, n, removed, is_own, policy_of, resolves)
+
+
+def _reasons(
+    change: Change, n: int, removed: Sequence[Entry], is_own: IsOwn, policy_of: PolicyOf, resolves: bool
+) -> list[RemovalReason]:
+    """The same, where the operation does not say it: from what lives here."""
     op = change.ops[n]
     if n == 0 and op.attrs is None and op.value_hash is not None and len(removed) == 1 and removed[0].attrs is None:
         return [_LOST if op.blind and not is_own(removed[0]) else _REPLACED]  # as below, and nearly always
-    is_resolution = _is_resolution(change, n)
+    is_resolution = resolves and _is_resolution(change, n)
     if op.value_hash is None and not is_resolution:
         return [_removal(op)] * len(removed)
     now_ms = hlc_ms(change.hlc)
@@ -67,6 +85,35 @@ def removal_reasons(
         RemovalReason.EXPIRED if entry.is_expired(now_ms) else reason
         for entry, reason in zip(removed, alive, strict=True)
     ]
+
+
+def _as_said(op: Op, removed: Sequence[Entry], now_ms: int) -> list[RemovalReason]:
+    assert op.lost is not None
+    assert not isinstance(op.removes, RemoveRange)
+    lost = {*op.removes[len(op.removes) - op.lost :]}
+    return [
+        RemovalReason.EXPIRED if entry.is_expired(now_ms) else _LOST if entry.dot in lost else _REPLACED
+        for entry in removed
+    ]
+
+
+def with_lost(change: Change, n: int, removed: Sequence[Entry], is_own: IsOwn, policy_of: PolicyOf) -> Op:
+    """Operation ``n`` of a change in the making, which says what is lost of ``removed``: all that it removes."""
+    op = change.ops[n]
+    assert not isinstance(op.removes, RemoveRange)
+    crowded = op.removes[len(op.removes) - op.crowded :]
+    chosen = [entry for entry in removed if entry.dot not in crowded]
+    reasons = _reasons(change, n, chosen, is_own, policy_of, resolves=True) if chosen else []
+    lost = {entry.dot for entry, reason in zip(chosen, reasons, strict=True) if reason == _LOST}
+    named = [dot for dot in op.removes if dot not in crowded]
+    kept = [dot for dot in named if dot not in lost]
+    removes = (*kept, *(dot for dot in named if dot in lost), *crowded)
+    return op._replace(removes=removes, lost=len(removes) - len(kept))
+
+
+def has_resolution(change: Change) -> bool:
+    """Whether a change resolves anything."""
+    return any((op.attrs or {}).get(RESOLVED_ATTR) for op in change.ops)
 
 
 def _removal(op: Op) -> RemovalReason:

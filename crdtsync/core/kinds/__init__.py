@@ -14,7 +14,8 @@ Where to begin:
 - ``operations``: what agents, events and history call an operation, and what its event tells;
 - ``values``: from the entries of a key to what a reader sees: winner, siblings, version.
 
-``arguments`` checks what requests share, ``rank_check`` refuses a write that ranks too low under the key's schema.
+``arguments`` checks what requests share, ``rank_check`` refuses a write that ranks too low under the key's schema,
+``crowding`` keeps siblings within their bound.
 
 A new kind takes a number in ``Kind`` (:mod:`crdtsync.wire.change`), a module here with its ``RULES``, a line in
 ``registry``, and for each request a line in :mod:`crdtsync.wire.requests`. Outside of the core it takes a

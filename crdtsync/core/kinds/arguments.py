@@ -7,12 +7,10 @@ from typing import Any
 
 from crdtsync.errors import InvalidEncoding, InvalidRequest, InvalidValue
 from crdtsync.wire.codec import check_value, unpack
-from crdtsync.wire.limits import check_value_size
+from crdtsync.wire.limits import TTL_MS_MAX, check_value_size
 
 Arguments = Mapping[str, Any]
 Result = dict[str, Any]
-
-TTL_MS_MAX = 1 << 48
 
 
 def packed_argument(packed: object, what: str = "value") -> bytes:

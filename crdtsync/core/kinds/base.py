@@ -14,10 +14,10 @@ from crdtsync.core.crdt.entries import Entries, Entry
 from crdtsync.core.crdt.read_policies import Rank
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.operations import DELETE, SET, Fields, Operation
-from crdtsync.errors import InvalidEncoding, TooLarge
+from crdtsync.errors import TooLarge
 from crdtsync.wire.change import Change, Op
-from crdtsync.wire.codec import unpack
 from crdtsync.wire.limits import CHANGE_BYTES_MAX
+from crdtsync.wire.stored_values import is_storable
 
 if TYPE_CHECKING:
     from crdtsync.core.replica.change_draft import Draft
@@ -185,14 +185,8 @@ def when_short(_replica: Replica, group: Sibling) -> bool:
 
 
 def intact(value: bytes | None) -> bytes:
-    """A part of a value that is put together: null if it was purged, or its author wrote what is no msgpack."""
-    if value is None:
-        return _NULL
-    try:
-        unpack(value)
-    except InvalidEncoding:
-        return _NULL
-    return value
+    """A part of a value that is put together: null if it was purged, or is none that an agent can store."""
+    return _NULL if value is None or not is_storable(value) else value
 
 
 def packed_array(items: Sequence[bytes]) -> bytes:

@@ -5,7 +5,7 @@ Ann appends after reading Bob's element stands after it.
 
 A trim removes the oldest elements. It names them by a range, all up to a place in the log, and not one by one, since
 they may be thousands. Where the key holds entries of other kinds too, a range would take them with it: then, and for
-elements of the same batch, the trim names dots.
+elements of the same batch, the trim names dots. To remove one element is an operation that names its dot.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 
 from crdtsync.causality import vector_of
 from crdtsync.core.crdt.entries import Entries, Entry, order_of
-from crdtsync.core.crdt.read_context import Removes
-from crdtsync.core.kinds.arguments import Arguments, Result, packed_argument
+from crdtsync.core.crdt.read_context import NotYet, Removes
+from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_argument
 from crdtsync.core.kinds.base import Paged, Part, Rules, Sibling, Touched, check_readable, packed_array, when_short
 from crdtsync.core.kinds.operations import TRIMMED_ATTR, Operation, Tells
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Kind, Op, RemoveRange, value_hash
 from crdtsync.wire.codec import pack
-from crdtsync.wire.limits import check_key
+from crdtsync.wire.limits import check_key, shown
+from crdtsync.wire.tokens import decode_dot
 
 if TYPE_CHECKING:
     from crdtsync.core.replica.change_draft import Draft
@@ -39,9 +40,10 @@ def _append(draft: Draft, args: Arguments) -> Result:
     live = draft.live(key)
     draft.check_conditions(key, live, args)
     draft.check_kind(key, live, Kind.LOG, "append")
+    attrs = attributes(args)
     seen, behind = draft.seen(args)
     result: Result = {"length": len(_elements(draft, key, live)) + 1, "behind": behind}
-    draft.add(Op(key, None, Kind.LOG, value, value_hash(value), (), None))
+    draft.add(Op(key, None, Kind.LOG, value, value_hash(value), (), attrs))
     if seen is not None:
         draft.promise_key_version(result, key, seen)
     return result
@@ -73,6 +75,24 @@ def _trim(draft: Draft, args: Arguments) -> Result:
     return {"removed": len(gone), "length": len(logged) - len(gone)}
 
 
+def _remove(draft: Draft, args: Arguments) -> Result:
+    """One element, wherever it is: the rest stays. One that is on its way here is waited for."""
+    key = check_key(args.get("key"))
+    dot = decode_dot(args.get("dot"))
+    live = draft.live(key)
+    draft.check_conditions(key, live, args)
+    draft.check_kind(key, live, Kind.LOG, "remove")
+    logged = _elements(draft, key, live)
+    element = draft.entry(key, dot)
+    is_here = element is not None and element.kind == Kind.LOG and not element.is_expired(draft.now_ms)
+    if is_here:
+        draft.add(Op(key, None, Kind.LOG, None, None, (dot,), None))
+    elif dot.seq > draft.replica.vector.get(dot.writer, 0) and dot.writer != draft.own_dot().writer:
+        unknown = InvalidRequest(f"{key!r} has no element {shown(args.get('dot'))}, and no node is known that has it")
+        raise NotYet({dot.writer: dot.seq}, otherwise=unknown)
+    return {"existed": is_here, "length": len(logged) - is_here}
+
+
 def _read(_replica: Replica, group: Sibling) -> bytes:
     items = [entry.value or pack(None) for entry in group]
     check_readable(items, "log", "log")
@@ -86,6 +106,8 @@ def _elements_of(group: Sibling) -> Sibling:
 def _partial(entries: Entries, key: str, touched: Touched) -> Part | None:
     """New elements with their places, counted from the end; what is over the length at the beginning is gone."""
     held = entries.held(key)
+    if entries.is_expiring(key):
+        return None  # some of what is held may be shown to nobody any more, and places count what is shown
     new = sorted(touched.added.values(), key=order_of)
     if 2 * len(new) > len(held):
         return None
@@ -108,7 +130,7 @@ RULES = Rules(
     None,
     _read,
     is_inline=when_short,
-    writes={"append": _append, "trim": _trim},
+    writes={"append": _append, "trim": _trim, "remove": _remove},
     paged=Paged("log", _elements_of),
     written=APPEND,
     partial=_partial,

@@ -7,7 +7,7 @@ policy puts first) is shown in the map, and the other is a sibling: a :class:`~.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from crdtsync.core.crdt.entries import Entries, Entry, order_of
@@ -27,12 +27,13 @@ from crdtsync.core.kinds.base import (
     packed_map,
     when_short,
 )
+from crdtsync.core.kinds.crowding import crowded_out
 from crdtsync.core.kinds.operations import Fields, Operation, Tells
 from crdtsync.core.kinds.rank_check import check_rank
-from crdtsync.errors import InvalidRequest, TooLarge, TooManySiblings
+from crdtsync.errors import InvalidRequest, TooLarge
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import pack
-from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX, check_key, key_fault, shown
+from crdtsync.wire.limits import CHANGE_OPS_MAX, check_key, key_fault, shown
 
 if TYPE_CHECKING:
     from crdtsync.core.replica.change_draft import Draft
@@ -45,11 +46,14 @@ def _merge(draft: Draft, args: Arguments) -> Result:
     live = draft.live(key)
     draft.check_conditions(key, live, args)
     draft.check_kind(key, live, Kind.MAP, "merge")
+    if args.get("if_field_absent"):
+        _check_absent(draft, key, fields, live)
     attrs = attributes({name: args.get(name) for name in ("confidence", "meta")})
     policy = draft.policy(key)
     seen, behind = draft.seen(args)
     result: Result = {"siblings": 0, "replaced": None, "behind": behind}
     replaced: dict[str, Result] = {}
+    lost: list[Result] = []
     ops: list[Op] = []
     for field, value in fields.items():
         held = draft.part(key, Kind.MAP, field)
@@ -62,20 +66,42 @@ def _merge(draft: Draft, args: Arguments) -> Result:
             if gone:
                 replaced[field] = draft.describe_replaced(FieldSibling(gone))
         removes = tuple(entry.dot for entry in gone)
-        others = sum(entry.dot not in removes for entry in current)
-        if others >= KEY_SIBLINGS_MAX:
-            raise TooManySiblings(
-                f"field {shown(field)} of {key!r} has {others} siblings already, the most that it may have: "
-                "read it, then write"
+        crowded = crowded_out(draft, key, current, removes, field)
+        lost += [draft.describe_replaced(FieldSibling([entry])) for entry in crowded]
+        result["siblings"] += sum(entry.dot not in removes for entry in current) - len(crowded)
+        blind = seen is None and bool(gone)
+        removes += tuple(entry.dot for entry in crowded)
+        ops.append(
+            Op(
+                key,
+                field,
+                Kind.MAP,
+                value,
+                value_hash(value),
+                removes,
+                attrs,
+                blind,
+                len(crowded) or None,
+                len(crowded),
             )
-        result["siblings"] += others
-        ops.append(Op(key, field, Kind.MAP, value, value_hash(value), removes, attrs, seen is None and bool(gone)))
+        )
     for op in ops:
         draft.add(op)
     result["replaced"] = replaced or None
+    if lost:
+        result["lost"] = lost
     if seen is not None:
         draft.promise_key_version(result, key, seen)
     return result
+
+
+def _check_absent(draft: Draft, key: str, fields: Iterable[str], live: list[Entry]) -> None:
+    """Refuse a merge of which the map holds a field already."""
+    for field in fields:
+        if draft.shown(draft.part(key, Kind.MAP, field)):
+            refusal = draft.mismatch(key, live, f"has the field {shown(field)} already")
+            refusal.details["field"] = field
+            raise refusal
 
 
 def _fields(plain: object) -> dict[str, bytes]:

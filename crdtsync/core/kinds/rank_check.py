@@ -14,6 +14,7 @@ from crdtsync.core.crdt.read_policies import first_of, ranks_lower
 from crdtsync.errors import InvalidEncoding, RanksLower
 from crdtsync.wire.codec import unpack
 from crdtsync.wire.limits import shown
+from crdtsync.wire.stored_values import attributes_of
 
 if TYPE_CHECKING:
     from crdtsync.core.crdt.read_policies import Policy
@@ -54,7 +55,7 @@ def check_rank(
 def _compared(policy: Policy, first: Entry, later: Entry) -> str:
     """Both sides of the comparison where they are short."""
     if policy.name == "confidence":
-        have, want = ((entry.attrs or {}).get("confidence") for entry in (first, later))
+        have, want = (attributes_of(entry.attrs).confidence for entry in (first, later))
         return f" (confidence {_or_none(have)} against {_or_none(want)})"
     if policy.name in ("max", "min"):
         try:

@@ -10,15 +10,20 @@ from crdtsync.core.crdt.read_context import NOTHING
 from crdtsync.core.crdt.read_policies import Rank
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_argument
 from crdtsync.core.kinds.base import Ranked, Rules, Sibling, always, check_readable, intact, packed_array
+from crdtsync.core.kinds.crowding import crowded_out
 from crdtsync.core.kinds.rank_check import check_rank
-from crdtsync.errors import TooManySiblings
+from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Kind, Op, value_hash
-from crdtsync.wire.limits import KEY_SIBLINGS_MAX, check_key
+from crdtsync.wire.limits import check_key
 from crdtsync.wire.tokens import Version
 
 if TYPE_CHECKING:
     from crdtsync.core.replica.change_draft import Draft
     from crdtsync.core.replica.replica import Replica
+
+
+_SAID_OF_VALUES = ("confidence", "meta")
+"""Attributes that belong to a value, whoever writes it."""
 
 
 def _set(draft: Draft, args: Arguments) -> Result:
@@ -40,16 +45,41 @@ def _set(draft: Draft, args: Arguments) -> Result:
         winner = draft.winner(live)
         removes = (winner[-1].dot,)
         result["replaced"] = draft.describe_replaced(winner)
-    others = len(live) - len(covered_by(live, removes))
-    if others >= KEY_SIBLINGS_MAX:
-        raise TooManySiblings(
-            f"{key!r} has {others} siblings already, the most that a key may have: read it, then write"
-        )
-    removes += draft.expired(key)
+    lost = crowded_out(draft, key, [entry for entry in live if entry.kind == Kind.REGISTER], removes)
+    result["siblings"] = len(live) - len(covered_by(live, removes)) - len(lost)
+    if lost:
+        result["lost"] = [draft.describe_replaced([entry]) for entry in lost]
+    removes += (*draft.expired(key), *(entry.dot for entry in lost))
     blind = seen is None and bool(live)
-    draft.add(Op(key, None, Kind.REGISTER, value, value_hash(value), removes, attrs, blind))
-    result["siblings"] = others
+    draft.add(
+        Op(key, None, Kind.REGISTER, value, value_hash(value), removes, attrs, blind, len(lost) or None, len(lost))
+    )
     draft.promise_version(result, beside)
+    return result
+
+
+def _touch(draft: Draft, args: Arguments) -> Result:
+    """Write the winner anew, with another time to live and all else as it is. Siblings stay beside it.
+
+    What its author has to read again before it may replace the value is not made known by this: ``version`` is told
+    only to who had read the winner.
+    """
+    key = check_key(args.get("key"))
+    ttl = attributes({"ttl": args.get("ttl")})
+    live = draft.live(key)
+    draft.check_conditions(key, live, args)
+    draft.check_kind(key, live, Kind.REGISTER, "touch")
+    seen, behind = draft.seen(args)
+    result: Result = {"existed": bool(live), "behind": behind}
+    if not live:
+        return result
+    entry = draft.winner(live)[-1]
+    if entry.value is None or entry.value_hash is None:
+        raise InvalidRequest(f"the value of {key!r} was purged: there is nothing left to keep", key=key)
+    attrs = {name: value for name, value in (entry.attrs or {}).items() if name in _SAID_OF_VALUES} | (ttl or {})
+    draft.add(Op(key, None, Kind.REGISTER, entry.value, entry.value_hash, (entry.dot,), attrs or None))
+    if seen is not None and entry in draft.covered([entry], seen, others=False):
+        draft.promise_key_version(result, key, seen)
     return result
 
 
@@ -81,7 +111,7 @@ RULES = Rules(
     _split,
     read,
     is_inline=always,
-    writes={"set": _set},
+    writes={"set": _set, "touch": _touch},
     ranked=Ranked(_ranked, _read_all),
     is_conflicting=_is_conflicting,
 )

@@ -10,6 +10,8 @@ from crdtsync.core.kinds import counter, log, maps, register, sets, text
 from crdtsync.core.kinds.base import Rules, never_conflicting
 from crdtsync.core.kinds.operations import DELETE, EXPIRED, RESOLVE, RESOLVED_ATTR, SET, TRIM, Operation
 from crdtsync.wire.change import Kind, Op, RemoveRange
+from crdtsync.wire.codec import pack
+from crdtsync.wire.stored_values import is_storable
 
 KINDS: Mapping[int, Rules] = {
     Kind.REGISTER: register.RULES,
@@ -20,7 +22,18 @@ KINDS: Mapping[int, Rules] = {
     Kind.TEXT: text.RULES,
 }
 
-UNKNOWN = register.RULES._replace(writes={}, ranked=None, is_conflicting=never_conflicting)
+
+def _shown(value: bytes | None) -> bytes | None:
+    return value if value is None or is_storable(value) else pack(value)
+
+
+UNKNOWN = register.RULES._replace(
+    read=lambda _replica, group: _shown(group[-1].value),
+    history_value=lambda entry: _shown(entry.value),
+    writes={},
+    ranked=None,
+    is_conflicting=never_conflicting,
+)
 """A kind that only newer versions know: kept, passed on, and shown as its bytes."""
 
 OPERATIONS: Mapping[str, Operation] = {

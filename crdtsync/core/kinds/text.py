@@ -19,14 +19,14 @@ from crdtsync.core.crdt.read_context import NotYet
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import INLINE_BYTES_MAX, Copied, Rules, Sibling
 from crdtsync.core.kinds.operations import Fields, Operation, Tells, no_value
-from crdtsync.core.text.join import compact, edit_absorbed, merge_siblings, text_op
-from crdtsync.core.text.lineage import LINEAGE, attributes_of, by_document, document_of, lineage_of
-from crdtsync.core.text.marker import check_marker
+from crdtsync.core.text.family import LINEAGE, attributes_of, current, families, family_of, members_of
+from crdtsync.core.text.join import compact, merge_siblings, text_op
+from crdtsync.core.text.marker import check_marker, named_document
 from crdtsync.core.text.yjs_library import NO_CHANGE
-from crdtsync.errors import CrdtSyncError, InvalidEncoding, InvalidRequest, Refused, TooLarge
+from crdtsync.errors import CrdtSyncError, InvalidEncoding, InvalidRequest, TooLarge
 from crdtsync.wire.change import Change, Kind, Op
 from crdtsync.wire.codec import pack, unpack
-from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, check_key, check_value_size, shown
+from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, VALUE_BYTES_MAX, check_key, shown
 from crdtsync.wire.tokens import decode_dot, encode_dot, encode_version
 
 if TYPE_CHECKING:
@@ -42,26 +42,25 @@ def _apply(draft: Draft, args: Arguments) -> Result:
     update = args.get("update")
     if type(update) is not bytes:
         raise InvalidRequest("update must be the bytes of a Yjs update")
-    check_value_size(len(update))
+    if len(update) > VALUE_BYTES_MAX:
+        raise TooLarge(
+            f"this edit of {shown(key)} has {len(update):,} bytes; at most {VALUE_BYTES_MAX:,} fit into one: make it "
+            "in several, which may be one batch"
+        )
     live = draft.live(key)
     draft.check_conditions(key, live, args)
     draft.check_kind(key, live, Kind.TEXT, "text")
     document = _document(draft, live, args.get("document"))
     target = document or draft.own_dot()
-    draft.lengths.check(key, target, update, draft.check_edit(target, update))
-    if document is None or not _is_brought_over(draft, key, document, update):
-        markers = [e.dot for e in by_document(draft.held(key)).get(target, ()) if e.sub != LINEAGE]
-        draft.add(text_op(key, None, document, update, markers))
+    summary = draft.check_edit(target, update)
+    draft.replica.documents.get(target).check_author(update, summary)
+    draft.lengths.check(key, target, update, summary)
+    family = family_of(draft.held(key), target)
+    markers = [entry.dot for entry in family.entries if entry.sub != LINEAGE] if family else []
+    draft.add(text_op(key, None, document, update, markers))
     result: Result = {"document": encode_dot(target)}
     draft.promise_version(result)
     return result
-
-
-def _is_brought_over(draft: Draft, key: str, document: Dot, update: bytes) -> bool:
-    try:
-        return edit_absorbed(draft, key, document, update)
-    except Refused:
-        return False  # what cannot be brought over stays beside it, as a sibling
 
 
 def _compact(draft: Draft, args: Arguments) -> Result:
@@ -90,37 +89,31 @@ def _document(draft: Draft, live: list[Entry], named: object) -> Dot | None:
     """Which document an edit is for. An author who saw no text edits the one that there is by now, if any."""
     if named is not None:
         document = decode_dot(named)
-        texts = [entry for entry in live if entry.kind == Kind.TEXT]
-        known = any(document_of(entry) == document for entry in texts) or document in lineage_of(texts)
         # The document of another key must not be had by naming it: it would be read under this one then.
-        if not known and (draft.is_limited or not draft.replica.documents.exists(document)):
+        if family_of(live, document) is None and (draft.is_limited or not draft.replica.documents.exists(document)):
             if document.seq <= draft.replica.vector.get(document.writer, 0):
                 raise InvalidRequest(
                     f"this node does not hold a text {shown(named)}, or no longer: read the text again"
                 )
             raise NotYet({document.writer: document.seq})
         return document
-    return document_of(draft.winner(live)[-1]) if live else None
+    return current(draft.winner(live)) if live else None
 
 
 def _split(live: list[Entry]) -> list[Sibling]:
-    documents: dict[bytes | None, Sibling] = {}
-    for entry in live:
-        documents.setdefault(entry.value, []).append(entry)
-    return [*documents.values()]
+    return [family.entries for family in families(live)]
 
 
 def _copy(group: Sibling) -> list[Copied]:
-    """One marker is enough, with an edit that changes nothing; and what tells which documents it has taken in."""
-    value = pack([list(document_of(group[-1])), NO_CHANGE])
-    lineage = lineage_of(group)
-    if lineage:
-        return [Copied(LINEAGE, value, attributes_of(lineage))]
-    return [Copied(None, value, group[-1].attrs)]
+    """One marker is enough, with an edit that changes nothing; and what tells of which family its document is."""
+    (family,) = families(group)
+    value = pack([list(family.current), NO_CHANGE])
+    attrs = attributes_of(family.members)
+    return [Copied(LINEAGE, value, attrs) if attrs else Copied(None, value, group[-1].attrs)]
 
 
 def _read(replica: Replica, group: Sibling) -> bytes:
-    document = replica.documents.get(document_of(group[-1]))
+    document = replica.documents.get(current(group))
     size_bytes = document.text_bytes()
     if size_bytes > READ_BYTES_MAX:
         raise TooLarge(
@@ -133,7 +126,7 @@ def _read(replica: Replica, group: Sibling) -> bytes:
 def _is_short(replica: Replica, group: Sibling) -> bool:
     """Whether a scan shows the text; one that cannot be read must not take the other keys of the scan with it."""
     try:
-        return replica.documents.get(document_of(group[-1])).text_bytes() <= INLINE_BYTES_MAX
+        return replica.documents.get(current(group)).text_bytes() <= INLINE_BYTES_MAX
     except CrdtSyncError:
         return False
 
@@ -162,13 +155,13 @@ COMPACT = Operation("compact", Tells.REWRITE, no_value)
 
 
 def _kept(change: Change, op: Op, removed: Sequence[Entry]) -> Collection[Dot]:
-    """A marker lives on if the change writes another of its document, or of one that has taken that in."""
+    """A marker lives on if the change writes another of its document, or of one made of that."""
     documents = _written_documents(change, op.key)
-    return {entry.dot for entry in removed if entry.kind == Kind.TEXT and document_of(entry) in documents}
+    return {entry.dot for entry in removed if entry.kind == Kind.TEXT and named_document(entry.value) in documents}
 
 
 def _written_documents(change: Change, key: str) -> set[Dot]:
-    """The documents that a change writes of a text, and those that they take in."""
+    """The documents that a change writes of a text, and those that these are made of."""
     found: set[Dot] = set()
     for n, op in enumerate(change.ops):
         if op.kind != Kind.TEXT or op.key != key or op.value_hash is None:
@@ -178,9 +171,8 @@ def _written_documents(change: Change, key: str) -> set[Dot]:
         except InvalidEncoding:
             continue
         dot = Dot(change.writer, change.seq, n)
-        found.add(dot if named is None else named)
-        marker = Entry(0, dot, op.key, op.sub, int(op.kind), 0, "", None, b"", op.attrs)
-        found.update(lineage_of([marker]))
+        value = pack(list(dot if named is None else named))
+        found.update(members_of(Entry(0, dot, op.key, op.sub, int(op.kind), 0, "", value, b"", op.attrs)))
     return found
 
 
@@ -190,7 +182,7 @@ def _history_value(_entry: Entry) -> None:
 
 def _history_fields(entry: Entry) -> Fields:
     """Which document was edited; and how often, and since when, as far as edits of one author are told as one."""
-    return {"document": encode_dot(document_of(entry)), "edits": 1, "began": hlc_ms(entry.hlc)}
+    return {"document": encode_dot(named_document(entry.value)), "edits": 1, "began": hlc_ms(entry.hlc)}
 
 
 RULES = Rules(

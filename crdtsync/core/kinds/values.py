@@ -20,7 +20,8 @@ from crdtsync.core.kinds.base import FieldSibling, Sibling
 from crdtsync.core.kinds.registry import rules_of
 from crdtsync.errors import TooLarge
 from crdtsync.wire.change import Kind, Order
-from crdtsync.wire.limits import KEY_SIBLINGS_MAX
+from crdtsync.wire.limits import NAMED_DOTS_MAX
+from crdtsync.wire.stored_values import attributes_of
 from crdtsync.wire.tokens import VERSION_DOTS_MAX, Version, encode_dot, encode_version
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def version_of(shown: list[Entry], others: list[Entry] = []) -> Version:  # noqa
     """
     hlc = max((entry.hlc for entry in shown), default=0)
     unseen = tuple(entry.dot for entry in others[:VERSION_DOTS_MAX])
-    if len(shown) > KEY_SIBLINGS_MAX and len(unseen) == len(others):
+    if len(shown) > NAMED_DOTS_MAX and len(unseen) == len(others):
         return Version((), unseen, vector_of(entry.dot for entry in shown), hlc)
     return Version(tuple(entry.dot for entry in shown[-VERSION_DOTS_MAX:]), unseen, None, hlc)
 
@@ -148,7 +149,7 @@ def describe(
 ) -> dict[str, Any]:
     """One sibling as agents see it."""
     newest = group[-1]
-    attrs = newest.attrs or {}
+    said = attributes_of(newest.attrs)
     described = {
         "kind": kind_name(newest.kind),
         "value": read(replica, group),
@@ -156,9 +157,9 @@ def describe(
         "agent": newest.agent,
         "node": node_of(newest.dot.writer),
         "time": hlc_ms(newest.hlc),
-        "confidence": attrs.get("confidence"),
-        "meta": attrs.get("meta"),
-        "ttl": attrs.get("ttl"),
+        "confidence": said.confidence,
+        "meta": said.meta,
+        "ttl": said.ttl,
     }
     if isinstance(group, FieldSibling):
         described["field"] = newest.sub

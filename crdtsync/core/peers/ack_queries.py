@@ -28,7 +28,9 @@ TELL_DELAY_S = 0.05
 QUESTIONS_MAX = 1000
 """Nodes whose questions are remembered at once."""
 KNOWN_MAX = 100_000
-"""Nodes times spaces that are remembered for one question."""
+"""Nodes times spaces, and writers there, that are remembered to answer all questions: some 20 MB."""
+HOLDING_AT_ONCE_MAX = 500
+"""Of them, told in one message: it has a bounded number of items."""
 
 Key = tuple[str, int, str]
 """Space, epoch and node."""
@@ -58,12 +60,14 @@ class Inquiries:
         replicas: Mapping[str, Replica],
         outbox: Outbox,
         learnt: Callable[[Held], None],
+        is_member: Callable[[str], bool],
     ) -> None:
         self._identity = identity
         self._links = links
         self._replicas = replicas
         self._outbox = outbox
         self._learnt = learnt
+        self._is_member = is_member
         self._wanted: dict[tuple[str, Writer], float] = {}
         self._round = 0
         self._ask_s: float | None = None
@@ -112,7 +116,7 @@ class Inquiries:
 
     def asked(self, link: Link, ask: Ask, now_s: float) -> None:
         """A peer asks, or passes on a question."""
-        if ask.node == self._identity.node:
+        if ask.node == self._identity.node or not self._is_member(ask.node):
             return
         question = self.questions.get(ask.node)
         if question is None:
@@ -142,20 +146,48 @@ class Inquiries:
                 question.known[space, epoch, me.node] = Held(space, epoch, me.node, me.name, me.database, vector)
 
     def answered(self, link: Link, message: Holding, now_s: float) -> None:
-        """A peer answers a question, of this node or of one that this node passed it on for."""
-        held = [one for one in message.held if one.space in link.spaces and one.node != self._identity.node]
+        """A peer answers a question, of this node or of one that this node passed it on for.
+
+        What nobody asked is passed over, and so is what is said of nodes that are no members: each name would stay.
+        """
+        question = self.questions.get(message.node)
         if message.node == self._identity.node:
+            wanted = self._wanted_now(now_s)
+        elif question is not None:
+            wanted = question.wanted
+        else:
+            return
+        held = [
+            one._replace(vector={w: seq for w, seq in one.vector.items() if w in wanted[one.space, one.epoch]})
+            for one in message.held
+            if (one.space, one.epoch) in wanted
+            and one.space in link.spaces
+            and one.node != self._identity.node
+            and self._is_member(one.node)
+        ]
+        if question is None:
             for one in held:
                 self._learnt(one)
-            return
-        question = self.questions.get(message.node)
-        if question is None:
-            return
+        else:
+            self._note(question, held, now_s)
+
+    def _wanted_now(self, now_s: float) -> dict[tuple[str, int], set[Writer]]:
+        wanted: dict[tuple[str, int], set[Writer]] = {}
+        for (space, writer), until_s in self._wanted.items():
+            replica = self._replicas.get(space)
+            if now_s < until_s and replica is not None:
+                wanted.setdefault((space, replica.epoch), set()).add(writer)
+        return wanted
+
+    def _note(self, question: Question, held: Iterable[Held], now_s: float) -> None:
+        """Remember this, to pass it on."""
+        size = sum(1 + len(known.vector) for each in self.questions.values() for known in each.known.values())
         for one in held:
             place = (one.space, one.epoch, one.node)
             before = question.known.get(place)
-            if before is None and len(question.known) >= KNOWN_MAX:
-                continue
+            size += 1 + len(one.vector)
+            if size > KNOWN_MAX:
+                break
             if before is not None and before.database == one.database:
                 vector = dict(before.vector)
                 merge(vector, one.vector)
@@ -202,8 +234,8 @@ class Inquiries:
             elif told != held.vector:
                 news.append(held._replace(vector={w: s for w, s in held.vector.items() if told.get(w) != s}))
             question.told[place] = held.vector
-        if news:
-            self._outbox.send(link, Holding(node, tuple(news)))
+        for start in range(0, len(news), HOLDING_AT_ONCE_MAX):
+            self._outbox.send(link, Holding(node, tuple(news[start : start + HOLDING_AT_ONCE_MAX])))
 
     def deadline_s(self) -> float | None:
         """When :meth:`run` wants to be called."""

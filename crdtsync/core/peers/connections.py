@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from crdtsync.causality import Frontier
-from crdtsync.core.alarm_catalogue import COPIED_NODE
+from crdtsync.causality import HLC_AHEAD_MS_MAX, Frontier
+from crdtsync.core.alarm_catalogue import CLOCK_AHEAD, COPIED_NODE
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.identity import Identity
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Dial, Link, Peer
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.storage.interface import PeerRow
+from crdtsync.core.storage.interface import FORGOTTEN_MS, PeerRow
 from crdtsync.errors import PeerError
 from crdtsync.wire.limits import PROTOCOL_VERSION
 from crdtsync.wire.peer.hello import Hello
@@ -26,6 +27,7 @@ HELLO_WRITERS_MAX = 20_000
 PEERS_KNOWN_MAX = 10_000
 COPIES_WINDOW_S = 60.0
 COPIES_REPLACEMENTS_MIN = 10
+HOUR_MS = 3600 * 1000
 
 Log = Callable[..., None]
 
@@ -73,11 +75,23 @@ class Contacts:
             self._log("peer_down", peer=peer.name, node=peer.node, reason=reason)
             self.tell_links()
 
+    def forget(self, node: str) -> None:
+        """Know a node no longer; one that is connected stays until that ends."""
+        peer = self.peers.get(node)
+        if peer is not None and peer.link is None:
+            del self.peers[node]
+            self._alarms.clear(CLOCK_AHEAD, node)
+            self._outbox.seen.pop(node, None)
+            self._outbox.met.append(PeerRow(node, peer.name, FORGOTTEN_MS))
+            self._log("peer_forgotten", peer=peer.name, node=node)
+
     def introduced(self, link: Link, hello: Hello, now_ms: int) -> None:
         """The other side says who it is.
 
         :raises PeerError: the connection must be closed, with this reason.
         """
+        if link.dialled and hello.node == self.identity.node:
+            self.dials[link.url] = Dial(link.url, is_self=True)
         self._check_hello(hello)
         if link.node and hello.node != link.node:
             raise PeerError(
@@ -85,7 +99,7 @@ class Contacts:
                 f"{link.node[:12]}: its database is another one than the key goes with. Put back the one or the other, "
                 "or stop it, move its data directory away and join it anew"
             )
-        link.hello = hello
+        link.hello = replace(hello, spaces={})  # they are looked at now, and may be large
         before = self.peers.get(hello.node)
         is_news = before is None or before.name != hello.name
         peer = self.peers.setdefault(hello.node, Peer(hello.node, hello.name))
@@ -102,6 +116,7 @@ class Contacts:
         peer.link, peer.name, peer.last_seen_ms, peer.last_error = link, hello.name, now_ms, ""
         if peer.clock_skew_ms is None:  # the first answer to a probe knows better
             peer.clock_skew_ms = hello.time_ms - now_ms
+        self.look_at_clock(peer)
         peer.database = hello.database
         peer.acked = {}
         row = PeerRow(peer.node, peer.name, now_ms)
@@ -110,6 +125,19 @@ class Contacts:
         else:
             self._outbox.seen[peer.node] = row
         self._log("peer_up", peer=hello.name, node=hello.node, url=link.url, dialled=link.dialled)
+
+    def look_at_clock(self, peer: Peer) -> None:
+        """Whether a peer's clock is so far ahead that its time is not taken over, as it was measured last.
+
+        Its clock counts, and not the changes that it makes: those of a year ago, which a newcomer gets, tell nothing of
+        today, and when the clock is right, the alarm ends.
+        """
+        skew_ms = peer.clock_skew_ms or 0
+        message = (
+            f"the clock of {peer.name} ({peer.node[:12]}) is {skew_ms // HOUR_MS} hours ahead of this node's, and its "
+            "time is not taken over: set the one that is wrong"
+        )
+        self._alarms.set(CLOCK_AHEAD, peer.node, message if skew_ms > HLC_AHEAD_MS_MAX else "")
 
     def _check_hello(self, hello: Hello) -> None:
         me = self.identity

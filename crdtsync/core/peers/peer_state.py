@@ -148,9 +148,10 @@ class Peer:
 
 @dataclass(slots=True)
 class Dial:
-    """An address that this node keeps trying to reach."""
+    """An address that this node keeps trying to reach. ``node``: who answered there; ``is_self``: this node did."""
 
     url: str
     state: str = "connecting"
     last_error: str = ""
     node: str = ""
+    is_self: bool = False

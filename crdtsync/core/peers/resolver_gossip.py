@@ -18,8 +18,8 @@ from crdtsync.errors import InvalidRequest
 from crdtsync.wire.patterns import Pattern, check_pattern
 from crdtsync.wire.peer.resolvers import ResolvedPattern, Resolvers
 
-TOLD_PATTERNS_MAX = 4096
-"""That one peer may tell, of all nodes together. What is beyond is not taken in."""
+TOLD_MAX = 16_384
+"""Patterns, and keys that are worked on, of which one peer may tell, of all nodes: some 25 MB."""
 TELL_INTERVAL_S = 0.1
 """How long news is collected before it is told on a connection."""
 LINGER_S = 1.0
@@ -84,8 +84,9 @@ class ResolverNews:
         """A peer told of its resolvers, or of those of another node."""
         heard = self._heard.setdefault(link.conn, {})
         before = heard.pop(message.node, None)
-        count = sum(len(known.message.patterns) for known in heard.values()) + len(message.patterns)
-        if message.node != self._node and message.patterns and count <= TOLD_PATTERNS_MAX:
+        told = [message, *(known.message for known in heard.values())]
+        count = sum(len(each.patterns) + len(each.keys) for each in told)
+        if message.node != self._node and message.patterns and count <= TOLD_MAX:
             heard[message.node] = NodeResolvers(message)
         elif link.hello is not None and link.hello.node == message.node:
             self._withdrawn.add(message.node)

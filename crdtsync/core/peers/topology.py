@@ -33,6 +33,7 @@ class Meshwork:
         outbox: Outbox,
         is_public: Callable[[str], bool],
         peers_max: int,
+        is_member: Callable[[str], bool],
     ) -> None:
         self._peers = peers
         self._replicas = replicas
@@ -42,7 +43,7 @@ class Meshwork:
         self.relaying = Relaying(links, self.reach, outbox, is_public)
         self._heard: set[tuple[str, str]] = set()
         self._whole_until_s: dict[str, float] = {}
-        self.inquiries = Inquiries(identity, links, replicas, outbox, self._learn)
+        self.inquiries = Inquiries(identity, links, replicas, outbox, self._learn, is_member)
 
     def closed(self, conn: int) -> None:
         """A connection is gone."""

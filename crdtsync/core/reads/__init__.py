@@ -15,6 +15,8 @@ and returns it with a version that names what the reader was shown.
 Modules:
 
 - ``operations``: the table of reads, and the reader
+- ``listing``: many keys in one answer: by prefix, as a directory, by name
+- ``pages``: how much one answer shows
 - ``sliced``: reads that take more than one turn: a slice a turn, bounded for each connection
 - ``history_scan``: the one that does so today: the newest writes of many keys
 

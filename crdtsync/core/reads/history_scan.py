@@ -18,11 +18,13 @@ from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.history.query import Item, describe_past, is_same_edit, join_edits, page
 from crdtsync.core.history.removal_reason import RemovalReason
 from crdtsync.core.kinds.arguments import Arguments
-from crdtsync.core.reads.operations import Reader, page_limit
+from crdtsync.core.reads.operations import Reader
+from crdtsync.core.reads.pages import page_limit
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.storage.interface import DeadPlace, PastRow, ScannedRow, Storage
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Order
+from crdtsync.wire.limits import check_prefix
 from crdtsync.wire.tokens import encode_token
 
 SCAN_SLICE_ROWS = 1000
@@ -102,6 +104,8 @@ class HistoryScan:
         """Look at one slice more; True: that was all."""
         if self._key is not None:
             self._look_at_living(self._key)
+        elif self._storage.has_backlog:
+            return False  # not all that is dead can be found yet
         elif self._place is not None:
             self._look_at_dead(self._place)
         return self._key is None and self._place is None
@@ -215,7 +219,7 @@ class HistoryScan:
         """The rows of what was found, as they are by now."""
         candidates = [candidate for _, _, candidate in sorted(self._found, reverse=True)]
         ids = [candidate.id for candidate in candidates if candidate.entry is None]
-        dead = {row.entry.dot: row for row in self._storage.dead_by_id(ids)}
+        dead = {row.entry.dot: row for row in self._storage.dead_by_id(ids, SCAN_BYTES_MAX)}
         for candidate in candidates:
             entry = candidate.entry
             row = dead.get(dot_of(candidate.order)) if entry is None else self._row_now(entry)
@@ -246,7 +250,7 @@ def scan_of(reader: Reader, args: Arguments) -> HistoryScan:
     return HistoryScan(
         reader.replica,
         reader.storage,
-        prefix,
+        check_prefix(prefix),
         page_limit(args),
         is_lost=bool(args.get("lost")),
         rights=reader.limit,

@@ -15,27 +15,24 @@ from crdtsync.core.kinds.base import Paged, Sibling
 from crdtsync.core.kinds.registry import KINDS
 from crdtsync.core.kinds.text import READ_BYTES_MAX
 from crdtsync.core.kinds.values import (
-    ReadValue,
     describe_key,
-    inline_value,
-    is_conflict,
     kind_name,
     packed_value,
     policy_of,
     siblings,
     version_of,
 )
-from crdtsync.core.replica.reader_view import check_settled, flat, handed_over, listed_value, value_handed_over
+from crdtsync.core.reads.listing import get_many, scan
+from crdtsync.core.reads.pages import PAGE_BYTES_MAX, page_limit
+from crdtsync.core.replica.reader_view import check_settled, flat, handed_over, value_handed_over
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.schema_operations import schemas
 from crdtsync.core.storage.interface import DocumentUpdate, Storage
-from crdtsync.core.text.lineage import document_of
+from crdtsync.core.text.family import current
 from crdtsync.core.text.marker import UNKNOWN_WRITER
-from crdtsync.core.watch.prefix_index import is_told
 from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge
 from crdtsync.wire.change import Kind
-from crdtsync.wire.codec import pack
-from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX, key_fault, shown
+from crdtsync.wire.limits import CHANGE_OPS_MAX, NAMED_DOTS_MAX, key_fault, shown
 from crdtsync.wire.tokens import (
     VERSION_DOTS_MAX,
     Version,
@@ -45,11 +42,6 @@ from crdtsync.wire.tokens import (
     encode_token,
     encode_version,
 )
-
-PAGE_ROWS_MAX = 1000
-PAGE_BYTES_MAX = 1024 * 1024
-PAGE_OPENED_TEXTS_MAX = 32
-"""Texts that one page of a scan reads from disk: each may take some milliseconds, in which nobody else is served."""
 
 
 class Reader:
@@ -130,63 +122,6 @@ def _entry(reader: Reader, args: Arguments) -> object:
     return describe_key(reader.replica, key, reader.replica.entries.live(key, reader.now_ms), reader.node_of)
 
 
-def _scan(reader: Reader, args: Arguments) -> object:
-    prefix, start, limit = args.get("prefix", ""), args.get("start", ""), page_limit(args)
-    if type(prefix) is not str or type(start) is not str:
-        raise InvalidRequest("prefix and start must be strings")
-    describe_row = _entry_row if args.get("entries") else _row
-    read = inline_value if args.get("values") else _no_value
-    find = _conflicting if args.get("conflicts") else _living
-    items: list[object] = []
-    size_bytes = 0
-    more = False
-    documents = reader.replica.documents
-    opened_max = documents.opened_total + PAGE_OPENED_TEXTS_MAX
-    for key in find(reader, prefix, start):
-        row = None if len(items) == limit or documents.opened_total >= opened_max else describe_row(reader, key, read)
-        size_bytes += 0 if row is None else len(pack(row))
-        more = row is None or (bool(items) and size_bytes > PAGE_BYTES_MAX)
-        if more:
-            break
-        items.append(row)
-    return {"items": items, "more": more, "token": reader.token()}
-
-
-def _living(reader: Reader, prefix: str, start: str) -> Iterator[str]:
-    entries = reader.replica.entries
-    places = [prefix] if reader.limit is None else reader.limit.readable_prefixes(prefix)
-    keys = (key for place in places for key in entries.keys(place, start))
-    found = (key for key in keys if is_told(key, prefix) and reader.may_read(key))
-    return (key for key in found if entries.live(key, reader.now_ms))
-
-
-def _conflicting(reader: Reader, prefix: str, start: str) -> Iterator[str]:
-    """Conflicts are few: among the keys with several entries alone, not among all."""
-    entries = reader.replica.entries
-    plural = sorted(
-        key for key in entries.keys_with_several if key > start and key.startswith(prefix) and is_told(key, prefix)
-    )
-    return (key for key in plural if reader.may_read(key) and is_conflict(entries, entries.live(key, reader.now_ms)))
-
-
-def _row(reader: Reader, key: str, read: ReadValue) -> object:
-    groups = reader.groups(key)
-    policy = policy_of(reader.replica.entries, groups)
-    shown, others = handed_over(policy, groups)
-    version = encode_version(version_of(flat(shown), flat(others)))
-    value = None if read is _no_value else listed_value(reader.replica, policy, groups)
-    return [key, kind_name(groups[0][-1].kind), value, version, len(groups) - 1]
-
-
-def _entry_row(reader: Reader, key: str, read: ReadValue) -> object:
-    live = reader.replica.entries.live(key, reader.now_ms)
-    return describe_key(reader.replica, key, live, reader.node_of, read)
-
-
-def _no_value(_replica: Replica, _group: Sibling) -> None:
-    return None
-
-
 def _paged(kind: int, paged: Paged, reader: Reader, args: Arguments) -> object:
     """A page of a value of a kind that is read in parts."""
     key = _key(args)
@@ -225,13 +160,17 @@ def _page_by_name(reader: Reader, args: Arguments, key: str, groups: list[Siblin
 def _page_by_index(reader: Reader, args: Arguments, groups: list[Sibling], shown: Sibling) -> object:
     """A page of a log or set of which ``shown`` are the elements."""
     first, limit = _first(shown, args), page_limit(args)
+    has_attributes = bool(args.get("attributes"))
     items: list[object] = []
     size_bytes = 0
     for entry in shown[first : first + limit]:
         if size_bytes >= PAGE_BYTES_MAX:
             break
-        items.append(_part(reader, entry))
-        size_bytes += len(entry.value or b"")
+        part, attrs = _part(reader, entry), entry.attrs or {}
+        if has_attributes:
+            part += [attrs.get("confidence"), attrs.get("meta"), attrs.get("ttl")]
+        items.append(part)
+        size_bytes += len(entry.value or b"") + len(attrs.get("meta") or b"")
     version = encode_version(_page_version(reader, groups))
     return {"items": items, "start": first, "length": len(shown), "version": version, "token": reader.token()}
 
@@ -258,7 +197,7 @@ def _page_version(reader: Reader, groups: list[Sibling]) -> Version:
     """What covers all of a log or set, without looking at each element of a long one."""
     winner, *losers = groups or [[]]
     others = [entry for group in losers for entry in group]
-    if len(winner) <= KEY_SIBLINGS_MAX or len(others) > VERSION_DOTS_MAX:
+    if len(winner) <= NAMED_DOTS_MAX or len(others) > VERSION_DOTS_MAX:
         return version_of(winner, others)
     return Version((), tuple(entry.dot for entry in others), reader.replica.vector, winner[-1].hlc)
 
@@ -268,7 +207,7 @@ def _text_read(reader: Reader, args: Arguments) -> object:
     if not live:
         return None
     others = [entry for group in reader.groups(_key(args))[1:] for entry in group]
-    document = document_of(live[-1])
+    document = current(live)
     state = args.get("state") if args.get("document") == encode_dot(document) else None
     if state is not None and type(state) is not bytes:
         raise InvalidRequest("state must be the bytes of a Yjs state vector")
@@ -295,7 +234,7 @@ def _text_updates(reader: Reader, args: Arguments) -> object:
     live = reader.winner(_key(args), Kind.TEXT)
     if not live:
         return None
-    document = document_of(live[-1])
+    document = current(live)
     wanted, token = args.get("document"), args.get("after")
     _, held = decode_token(token).get(replica.name, (0, {})) if token is not None else (0, {})
     is_new = token is not None and document.seq > held.get(document.writer, 0)
@@ -368,21 +307,11 @@ def _key(args: Arguments) -> str:
     return key
 
 
-def page_limit(args: Arguments) -> int:
-    """How many things a page may have.
-
-    :raises InvalidRequest: not a number from 1 to ``PAGE_ROWS_MAX``.
-    """
-    limit = args.get("limit", PAGE_ROWS_MAX)
-    if type(limit) is not int or not 1 <= limit <= PAGE_ROWS_MAX:
-        raise InvalidRequest(f"limit must be from 1 to {PAGE_ROWS_MAX}")
-    return limit
-
-
 READS: dict[str, Callable[[Reader, Arguments], object]] = {
     "get": _get,
     "entry": _entry,
-    "scan": _scan,
+    "scan": scan,
+    "get_many": get_many,
     **{rules.paged.request: partial(_paged, kind, rules.paged) for kind, rules in KINDS.items() if rules.paged},
     "history": _history,
     "schemas": schemas,

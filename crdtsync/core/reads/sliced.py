@@ -78,7 +78,12 @@ class LongReads:
         if not self._running:
             return
         running = self._running.pop(0)
-        if running.read.advance():
-            self._answer(running.conn, running.request, running.read.answer(now_ms))
-        else:
-            self._running.append(running)
+        conn, request, read = running
+        try:
+            if read.advance():
+                self._answer(conn, request, read.answer(now_ms))
+            else:
+                self._running.append(running)
+        except Exception:
+            self._answer(conn, request, None)  # the node makes a refusal of what a failed turn has answered
+            raise

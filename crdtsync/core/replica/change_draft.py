@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from crdtsync.causality import Dot, Writer, merge, vector_of
 from crdtsync.core.crdt import read_context
@@ -15,14 +15,15 @@ from crdtsync.core.kinds.values import describe, describe_key, grouped, kind_nam
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.text.document import Document
 from crdtsync.core.text.length_limit import TextLengths
-from crdtsync.core.text.marker import check_marker
+from crdtsync.core.text.marker import check_marker, stored_value
 from crdtsync.errors import InvalidRequest, KindMismatch, VersionMismatch
 from crdtsync.wire.change import Kind, Op
-from crdtsync.wire.codec import pack, unpack
-from crdtsync.wire.tokens import Version, decode_version, encode_version
+from crdtsync.wire.codec import unpack
+from crdtsync.wire.tokens import Version, decode_version, encode_version, joined
 from crdtsync.wire.yjs.validator import UpdateSummary
 
-REPLACED_BYTES_MAX = 2 * 1024 * 1024
+REPLACED_BYTES_MAX = 256 * 1024
+"""So many bytes of what a batch replaces are told in its reply, which is kept on disk for a retry; of one write all."""
 OWN_DOTS_MAX = 256
 """How many dots a version may name one by one before own writes ask for the key to be read again."""
 
@@ -34,11 +35,12 @@ class Draft:
         self.replica = replica
         self.now_ms = now_ms
         self.node_of = node_of
+        self.own: Mapping[str, Version] = {}  # by key: what earlier writes of this session left that it has not read
         self.is_limited = False  # whether its author may not read everything in the space
         self.ops: list[Op] = []
         self._keys: dict[str, KeyEntries] = {}
         self._expiring: set[str] = set()
-        self._settled = 0
+        self._unsettled: dict[str, list[tuple[int, Op]]] = {}
         self._replaced_bytes = 0
         self._versions: list[tuple[int, Result, Version]] = []
         self.lengths = TextLengths(self)
@@ -50,7 +52,7 @@ class Draft:
 
     def live(self, key: str) -> list[Entry]:
         """The entries of ``key`` as they will be after the operations so far."""
-        self._settle()
+        self._settle(key)
         drafted = self._keys.get(key)
         if drafted is None:
             return self.replica.entries.live(key, self.now_ms)
@@ -58,9 +60,15 @@ class Draft:
 
     def held(self, key: str) -> list[Entry]:
         """The same, with those that have expired."""
-        self._settle()
+        self._settle(key)
         drafted = self._keys.get(key)
         return self.replica.entries.held(key) if drafted is None else drafted.entries
+
+    def entry(self, key: str, dot: Dot) -> Entry | None:
+        """The held entry of ``key`` with this dot, found without looking at the others."""
+        self._settle(key)
+        drafted = self._keys.get(key)
+        return self.replica.entries.find(key, dot) if drafted is None else drafted.by_dot.get(dot)
 
     def shown(self, held: Iterable[Entry]) -> list[Entry]:
         """Those that have not expired."""
@@ -68,7 +76,7 @@ class Draft:
 
     def part(self, key: str, kind: Kind, sub: str) -> list[Entry]:
         """The held entries of one element or field: those of this kind and ``sub``."""
-        self._settle()
+        self._settle(key)
         drafted = self._keys.get(key)
         found = self.replica.entries.of_sub(key, sub) if drafted is None else drafted.by_sub.get(sub, ())
         return [entry for entry in found if entry.kind == kind]
@@ -83,7 +91,7 @@ class Draft:
 
     def is_mixed(self, key: str) -> bool:
         """Whether the entries of ``key`` are of several kinds."""
-        self._settle()
+        self._settle(key)
         drafted = self._keys.get(key)
         return key in self.replica.entries.keys_of_mixed_kinds if drafted is None else len(drafted.kinds) > 1
 
@@ -132,9 +140,12 @@ class Draft:
         text = args.get("seen", args.get("if_version"))
         if text is None:
             return None, False
+        own = None if args.get("strict") or "if_version" in args else self.own.get(str(args.get("key")))
         if text == READ_LONG_AGO:
-            return NOTHING, False
+            return (NOTHING, False) if own is None else (own, False)
         version = self._version(text)
+        if own is not None:
+            version = joined([version, own])
         behind = read_context.ahead(self.replica.vector, version)
         if behind and (args.get("strict") or "if_version" in args):
             raise NotYet(behind)
@@ -201,6 +212,7 @@ class Draft:
         if op.kind == Kind.TEXT and op.value is not None:
             named, update = check_marker(unpack(op.value))
             self._edits.setdefault(named or self.own_dot(), []).append(update)
+        self._unsettled.setdefault(op.key, []).append((len(self.ops), op))
         self.ops.append(op)
 
     def check_edit(self, document: Dot, update: bytes) -> UpdateSummary:
@@ -229,10 +241,10 @@ class Draft:
         return Document(dot, lambda _: (document.state(), drafted))
 
     def describe_replaced(self, winner: Sibling) -> Result:
-        """What a blind write replaces. In a large batch the values that no reply could hold are left out."""
+        """What a blind write replaces. In a large batch the values beyond a bound are left out."""
         replaced = describe(self.replica, winner, self.node_of, readable_value)
         self._replaced_bytes += len(replaced["value"] or b"")
-        return replaced if self._replaced_bytes <= REPLACED_BYTES_MAX else {**replaced, "value": None}
+        return replaced if not self.ops or self._replaced_bytes <= REPLACED_BYTES_MAX else {**replaced, "value": None}
 
     def promise_version(self, result: Result, beside: Version = NOTHING) -> None:
         """Have :meth:`finish` put the version of the operation added last, on top of ``beside``, into ``result``."""
@@ -282,11 +294,9 @@ class Draft:
         ahead = tuple(dot for dot in dots if dot.seq > vector.get(dot.writer, 0))
         return Version(ahead, (), vector, change.hlc) if len(ahead) <= OWN_DOTS_MAX else None
 
-    def _settle(self) -> None:
-        """Work out what the operations so far leave behind: only a batch ever asks."""
-        while self._settled < len(self.ops):
-            n, op = self._settled, self.ops[self._settled]
-            self._settled += 1
+    def _settle(self, key: str) -> None:
+        """Work out what the operations so far leave behind of a key: only a batch with several on one ever has to."""
+        for n, op in self._unsettled.pop(key, ()):
             self._after(n, op)
 
     def _after(self, n: int, op: Op) -> None:
@@ -300,11 +310,8 @@ class Draft:
         if op.removes:
             drafted.remove(drafted.covered(op.removes))
         if op.value_hash is not None:
-            value = op.value
             dot = Dot(*self.replica.next_dot(), n)
-            if op.kind == Kind.TEXT:
-                named = unpack(value or b"")[0]
-                value = pack(list(dot) if named is None else named)
+            value = stored_value(op.value, dot) if op.kind == Kind.TEXT else op.value
             drafted.add(Entry(0, dot, op.key, op.sub, op.kind, self._hlc(), "", value, op.value_hash, op.attrs))
 
     def _hlc(self) -> int:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
-from crdtsync.causality import WRITER_MAX, Dot, Frontier, HybridClock, VersionVector, Writer
-from crdtsync.core.alarm_catalogue import CLOCK_AHEAD
+from crdtsync.causality import WRITER_MAX, Dot, Frontier, HybridClock, VersionVector, Writer, hlc_ms
+from crdtsync.core.alarm_catalogue import MALFORMED_WRITE, TTL_LENGTHENED, VALUES_CROWDED_OUT
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.crdt.causal_gate import CausalGate, blocker
 from crdtsync.core.crdt.entries import Entries, Entry
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _REGISTER, _TEXT = int(Kind.REGISTER), int(Kind.TEXT)
 
 RECENT_HASHES_MAX = 4096
+TTL_LENGTHENED_MS_MIN = 1000
+"""Hosts' clocks differ by less all the time."""
 """How many hashes of changes below the heads are kept in memory to check the deps of arriving changes: this many, or
 the newer half of them.
 """
@@ -184,11 +186,41 @@ class Replica:
         prev_hash = self.hashes.get(writer, NO_HASH)
         hlc = self.clock.tick(now_ms)
         origin = self._node if seq == 1 else None
-        change = self.codec.encode(Change(writer, seq, deps, prev_hash, hlc, agent, idempotency, tuple(ops), origin))
+        change = Change(writer, seq, deps, prev_hash, hlc, agent, idempotency, tuple(ops), origin)
+        change.ops = self.past.with_lost(change)
+        self.codec.encode(change)
         self.texts.try_all(change)
         applied = self.apply(change, now_ms, own=True)
         self.since_own.clear()
+        self._tell_crowded(change)
+        self._tell_lengthened(change, now_ms)
         return applied
+
+    def _tell_crowded(self, change: Change) -> None:
+        """A write has taken values along, since its key was full: nobody chose that, so somebody is told."""
+        for op in change.ops:
+            if op.crowded:
+                self.alarms.journal(
+                    "values_crowded_out", space=self.name, key=op.key, agent=change.agent, values=op.crowded
+                )
+                self.alarms.raise_once(
+                    VALUES_CROWDED_OUT,
+                    self.name,
+                    f"space {self.name}: {op.key!r} had as many values at once as a key may have, and a write of "
+                    f"{change.agent} took the lowest along (crdtsync history --lost shows them)",
+                    (op.key,),
+                )
+
+    def _tell_lengthened(self, change: Change, now_ms: int) -> None:
+        """A ttl counts from the change's hybrid time: a clock of another host that is ahead lengthens it."""
+        if not any(op.attrs is not None and "ttl" in op.attrs for op in change.ops):
+            return
+        ahead_ms = hlc_ms(change.hlc) - now_ms
+        message = (
+            f"space {self.name}: a ttl that was written here lasts {ahead_ms / 1000:.1f} s longer than it should: "
+            "another host's clock is ahead of this one's by that"
+        )
+        self.alarms.set(TTL_LENGTHENED, self.name, message if ahead_ms > TTL_LENGTHENED_MS_MIN else "")
 
     # -- changes of others -------------------------------------------------------------------------------
 
@@ -202,13 +234,14 @@ class Replica:
         """
         return self.take_in([change], now_ms, asked=change)
 
-    def take_in(self, todo: list[Change], now_ms: int, asked: Change | None) -> tuple[list[Applied], bool]:
+    def take_in(self, todo: list[Change | bytes], now_ms: int, asked: Change | None) -> tuple[list[Applied], bool]:
         """Apply what can be applied; errors of ``asked`` are the caller's, those of others are theirs."""
         applied: list[Applied] = []
         kept = True
         self.unknown = None
         while todo:
-            candidate = todo.pop()
+            early = todo.pop()
+            candidate = self.codec.decode(early) if isinstance(early, bytes) else early
             try:
                 done, was_kept = self._take(candidate, now_ms)
             except ForkDetected:
@@ -246,21 +279,12 @@ class Replica:
             kept = self.unknown is None
             self.unknown = (change, document)
             return None, kept
-        if not self.clock.witness(change.hlc, now_ms):
-            self._clock_ahead(self.node_of(change.writer))
+        self.clock.witness(change.hlc, now_ms)
+        if change.is_malformed:
+            whose = change.origin[1] if change.origin is not None else self.node_of(writer)
+            message = f"space {self.name}: {whose} sent a value, or something about one, that no agent can write"
+            self.alarms.raise_once(MALFORMED_WRITE, self.name, message)
         return self.apply(change, now_ms, own=False), True
-
-    def witness(self, hlc: int, whose: str, now_ms: int) -> None:
-        """Take over somebody's clock, unless it is too far ahead of this node's."""
-        if not self.clock.witness(hlc, now_ms):
-            self._clock_ahead(whose)
-
-    def _clock_ahead(self, whose: str) -> None:
-        self.alarms.raise_once(
-            CLOCK_AHEAD,
-            self.name,
-            f"space {self.name}: the clock of {whose} is over 24 h ahead of this node's; check the clocks of both",
-        )
 
     def check_head(self, writer: Writer, seq: int, short_hash: bytes, stored: bool = False) -> None:
         """Compare a change that somebody names with the one that is held under that number, if it is.
@@ -283,8 +307,11 @@ class Replica:
     def fork(self, writer: Writer, seq: int) -> ForkDetected:
         """What to raise when two changes have one number."""
         return ForkDetected(
-            f"space {self.name}: two different changes are both number {seq} of writer {writer}: "
-            "some node went on writing after its disk had gone back; syncing this space with that peer has stopped"
+            f"space {self.name}: two different changes are both number {seq} of writer {writer} of "
+            f"{self.node_of(writer)}: it went on writing after its disk had gone back, or somebody else wrote under "
+            "its number; syncing this space with that peer has stopped",
+            writer=writer,
+            seq=seq,
         )
 
     # -- both ----------------------------------------------------------------------------------------------
@@ -335,7 +362,14 @@ class Replica:
         self.since_own = set(self.vector)
 
     def _apply_op(self, change: Change, n: int, op: Op, position: int, now_ms: int, own: bool) -> Effect:
-        if n == 0 and op.kind == _REGISTER and op.attrs is None and op.value is not None and op.key[0] != "_":
+        if (
+            n == 0
+            and op.kind == _REGISTER
+            and op.attrs is None
+            and op.value is not None
+            and op.key[0] != "_"
+            and (op.lost is None)
+        ):
             held = self.entries.held(op.key)
             if not held and not op.removes:
                 return self._put(change, op, None, position, now_ms)
@@ -442,4 +476,3 @@ class Replica:
         """All that was applied is on disk."""
         self.committed_plainly()
         self.documents.committed()
-        self.texts.committed()

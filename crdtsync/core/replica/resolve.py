@@ -76,7 +76,7 @@ def _value(conflict: Conflict, args: Arguments) -> int:
             f"{conflict.key!r} is a {kind} without a conflict: there is nothing to resolve", key=conflict.key, kind=kind
         )
     resolved = sum(map(conflict.is_seen, conflict.groups))
-    if len(conflict.groups) - resolved >= KEY_SIBLINGS_MAX:
+    if not resolved and len(conflict.groups) >= KEY_SIBLINGS_MAX:
         raise TooManySiblings(f"{conflict.key!r} has too many siblings that were not read: read it, then resolve")
     gone = removals(conflict.covered, conflict.seen)
     _write(conflict, Kind.REGISTER, [Copied(None, value, attributes(args))], gone)

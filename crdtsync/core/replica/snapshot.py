@@ -27,6 +27,7 @@ from crdtsync.wire.peer.snapshot import (
     encode_pieces,
     encode_writers,
     entry_bytes,
+    plain_part,
 )
 
 PART_WRITERS_MAX = 2000
@@ -36,6 +37,8 @@ PART_ENTRIES_FIRST = 250
 something to do while the giver makes the rest.
 """
 _PIECE_BYTES = 32
+RECORD_BYTES = 500
+"""What an entry takes in memory beside its key and value while a snapshot is taken (measured: 490; a writer 450)."""
 
 T = TypeVar("T")
 
@@ -159,6 +162,7 @@ class Taking:
         self.node = node
         self.parts = 0
         self.size_bytes = 0
+        self._records = 0
         self.header: Header | None = None
         self.writers: dict[Writer, WriterRow] = {}
         self.entries: dict[Dot, Entry] = {}
@@ -197,12 +201,20 @@ class Taking:
         left += (self.header.documents - len(self.documents)) / PART_PIECES_MAX
         return self.parts + round(left + 0.5)
 
+    @property
+    def memory_bytes(self) -> int:
+        """What it takes in memory, or will by what its header says."""
+        header = self.header
+        said = 0 if header is None else header.writers + header.entries + header.documents
+        return self.size_bytes + RECORD_BYTES * max(said, self._records)
+
     def add(self, data: bytes) -> None:
         """Take in the next part.
 
         :raises InvalidEncoding: it is malformed, or does not fit what came before. The snapshot is of no use.
         :raises InvalidValue: likewise, for a document.
         """
+        data = plain_part(data)
         content = decode_part(data)
         self.arrived = []
         if isinstance(content, Header):
@@ -221,6 +233,7 @@ class Taking:
                 self._add_piece(piece)
         self.parts += 1
         self.size_bytes += len(data)
+        self._records += 0 if isinstance(content, Header) else len(content)
         if self.size_bytes > SNAPSHOT_BYTES_MAX:
             raise InvalidEncoding(f"a snapshot of over {SNAPSHOT_BYTES_MAX:,} bytes")
 

@@ -13,7 +13,7 @@ from crdtsync.core.storage.interface import DocumentStateRow, DocumentUpdateRow,
 from crdtsync.core.text.marker import UNKNOWN_WRITER
 from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError
-from crdtsync.wire.change import SHORT_HASH_BYTES
+from crdtsync.wire.change import SHORT_HASH_BYTES, Change
 from crdtsync.wire.limits import CHANGE_OPS_MAX
 
 if TYPE_CHECKING:
@@ -55,8 +55,10 @@ def merge_snapshot(replica: Replica, taken: Taking, now_ms: int) -> Merged:
     found = difference(replica.entries.all(), replica.vector, taken)
     if found.contradictions:
         raise replica.fork(found.contradictions[0].dot.writer, found.contradictions[0].dot.seq)
-    states = _absorb_documents(replica, taken)
     advanced = {writer for writer, row in taken.writers.items() if row.seq > replica.vector.get(writer, 0)}
+    if not advanced:  # what it lacks no change has removed that this node lacks
+        found = found._replace(gone=[], whole=None)
+    states = _absorb_documents(replica, taken)
     if advanced:
         replica.advance_position()  # what the merge did is as of it
     batch, position = replica.ledger.batch, replica.position
@@ -70,15 +72,18 @@ def merge_snapshot(replica: Replica, taken: Taking, now_ms: int) -> Merged:
     replica.past.record_removed_elsewhere(found.gone, position, now_ms)
     replica.entries.exchange(found.gone, found.incoming, found.digest, found.whole)
     replica.texts.note_merged_markers(found.come, found.gone)
+    texts = replica.texts.unite()
     replica.schemas.note_entries((*found.come, *found.gone))
     _advance_heads(replica, taken, advanced)
     if advanced:
         replica.past.cut(replica.vector, now_ms)  # what removed the entries that went is not known
     assert taken.header is not None
-    replica.witness(taken.header.hlc, "another node", now_ms)
-    waiting = [change for w in sorted(advanced) for change in replica.gate.release(w, replica.vector[w])]
+    replica.clock.witness(taken.header.hlc, now_ms)
+    waiting: list[Change | bytes] = [
+        body for w in sorted(advanced) for body in replica.gate.release(w, replica.vector[w])
+    ]
     applied, kept = replica.take_in(waiting[::-1], now_ms, asked=None)
-    return Merged(advanced, found.come, found.gone, applied, kept)
+    return Merged(advanced, found.come, found.gone, applied, kept, texts)
 
 
 def _absorb_documents(replica: Replica, taken: Taking) -> list[tuple[Dot, bytes]]:

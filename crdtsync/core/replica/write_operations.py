@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from crdtsync.core.crdt.read_context import NotYet, removals
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import Write
@@ -31,17 +33,25 @@ def _batch(draft: Draft, args: Arguments) -> Result:
         raise InvalidRequest("ops must be a list of [operation, arguments], with one at least")
     if len(ops) > CHANGE_OPS_MAX:
         raise TooLarge(f"a batch of {len(ops):,} operations; at most {CHANGE_OPS_MAX:,} fit into one")
-    results = [_batched(draft, item, index) for index, item in enumerate(ops)]
+    of_batch = {"space": draft.replica.name, "agent": args.get("agent")}
+    results = [_batched(draft, item, index, of_batch) for index, item in enumerate(ops)]
     if len(draft.ops) > CHANGE_OPS_MAX:  # a trim may take two, a merge one a field
         raise TooLarge(f"a batch of {len(draft.ops):,} operations; at most {CHANGE_OPS_MAX:,} fit into one")
     return {"results": results}
 
 
-def _batched(draft: Draft, item: object, index: int) -> Result:
-    """Do one operation of a batch. What refuses it refuses them all, and says which one it was."""
+def _batched(draft: Draft, item: object, index: int, of_batch: Mapping[str, object]) -> Result:
+    """Do one operation of a batch. What refuses it refuses them all, and says which one it was.
+
+    ``of_batch``: what the whole batch has one of, as its rights were checked by. A part that says otherwise would be
+    done where its author did not mean it.
+    """
     match item:
         case [str(name), dict(arguments)] if name != "batch" and name in WRITES:
             try:
+                for what, wanted in of_batch.items():
+                    if what in arguments and arguments[what] != wanted:
+                        raise InvalidRequest(f"it names a {what} of its own; a batch has one {what} as a whole")
                 return WRITES[name](draft, arguments)
             except CrdtSyncError as error:
                 raise _of_batch(error, index, name) from None

@@ -101,7 +101,7 @@ class EntryRow(NamedTuple):
 
 
 class RemovedRow(NamedTuple):
-    """A row of live state that goes to history, and the log position of the change that removed it.
+    """A row of live state that is marked as dead, and the log position of the change that removed it.
 
     ``n`` is the number of the operation that did, and ``fate`` how it ended; None: not known here.
     """
@@ -187,10 +187,12 @@ class LogTrim(NamedTuple):
 
 
 class HistoryTrim(NamedTuple):
-    """Drop from history the dead entries up to number ``dead_to`` and the removals up to number ``removals_to``."""
+    """Drop from history the dead entries up to ``dead_to``, a log position and a row (None: none of them), and the
+    removals up to number ``removals_to``.
+    """
 
     space: int
-    dead_to: int
+    dead_to: tuple[int, int] | None
     removals_to: int
 
 
@@ -332,8 +334,12 @@ class OutcomeRow(NamedTuple):
     reply: bytes
 
 
+FORGOTTEN_MS = -1
+"""Of a node that is known no longer."""
+
+
 class PeerRow(NamedTuple):
-    """A node that has been met."""
+    """A node that has been met; ``last_seen_ms`` below 0: it is to be forgotten."""
 
     node: str
     name: str
@@ -381,6 +387,10 @@ class Batch:
         self.peers: list[PeerRow] = []
         self.metas: list[tuple[str, bytes | None]] = []  # what the node keeps for itself, by name; None: no longer
         self.own_changes = 0
+
+    def entry_rows(self) -> int:
+        """How many rows there are of entries, of marks on them, and of who removed them."""
+        return len(self.entries) + len(self.removed_rows) + len(self.removals)
 
     def __bool__(self) -> bool:
         return bool(self.changes) or any(_reasons(self))
@@ -444,14 +454,6 @@ class Storage(Protocol):
     def document_exists(self, space: int, document: Dot) -> bool:
         """Whether anything is stored of a document."""
 
-    def has_state(self, space: int, document: Dot, position: int) -> bool:
-        """Whether a whole state of a document is stored from before a log position, or from there."""
-
-    def document_edits(self, space: int, document: Dot) -> VersionVector:
-        """For each writer: the highest change with an edit of a document that is still stored by itself; empty edits
-        count only if they are writer 0's.
-        """
-
     def documents(self, space: int) -> list[Dot]:
         """Every document of which something is stored."""
 
@@ -484,10 +486,21 @@ class Storage(Protocol):
         """What the operation that wrote a live entry took the place of, as its row has it."""
 
     def dead(self, space: int, key: str, before: Order | None, *, is_lost: bool, rows_max: int) -> list[PastRow]:
-        """The newest dead entries of a key, in order: of those before a place, if one is given; or only the lost."""
+        """The newest dead entries of a key, in order: of those before a place, if one is given; or only the lost.
 
-    def dead_by_id(self, ids: list[int]) -> list[PastRow]:
-        """Dead entries by the numbers of their rows, as far as they are still there, in no order."""
+        Fewer than ``rows_max`` where they are large; none: there are no more.
+        """
+
+    def dead_by_id(self, ids: list[int], bytes_max: int) -> list[PastRow]:
+        """Dead entries by the numbers of their rows, as far as they are still there, in this order. Once they have so
+        many bytes of values, nil stands for each long one of the rest.
+        """
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether marks of what was removed are still on their way to their rows: those of a large commit take a
+        while. Until then what reads dead entries does not find all of them.
+        """
 
     def scan_dead(self, space: int, after: DeadPlace, *, is_lost: bool, rows_max: int) -> list[ScannedRow]:
         """Dead entries of all keys after a place, by key and time of writing; or only the lost."""

@@ -22,6 +22,7 @@ Modules:
 - ``snapshot_messages``: what a message about a snapshot means for the giver or the taker
 - ``snapshot_server``: when a snapshot is offered, and giving it away part by part
 - ``snapshot_client``: whom to ask, taking in part by part, resuming, giving up, merging at the end
+- ``snapshot_check``: asking others before a snapshot takes much away
 - ``divergence_check``: comparing whole replicas at a common cut
 - ``repair``: mending a replica that differs
 - ``text_repair``: texts that Yjs cannot unite, written anew

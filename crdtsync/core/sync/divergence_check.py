@@ -140,22 +140,33 @@ class Comparer:
             self.differs(link, replica, now_s)
         elif own is not None and own.cut == theirs.cut and own.digest == theirs.digest:
             if own.texts != theirs.texts:
-                self.differs(link, replica, now_s)
+                self.differs(link, replica, now_s, is_order=True)
             else:
                 self._agrees(link, replica.name)
 
-    def differs(self, link: Link, replica: Replica, now_s: float) -> None:
-        """A peer holds the same changes and another state."""
+    def differs(self, link: Link, replica: Replica, now_s: float, is_order: bool = False) -> None:
+        """A peer holds the same changes and another state. ``is_order``: perhaps the same characters in another order,
+        as late edits of a compacted text may leave them until all load one state. That is nobody's fault, so nobody is
+        told before it was tried to mend it.
+        """
         assert link.hello is not None
         name, peer = replica.name, link.hello
-        self._alarms.raise_once(DIVERGENCE, name, f"space {name}: {peer.name} holds the same changes but another state")
         self._differing.setdefault(name, set()).add(peer.node)
-        if not self.is_on or not (link.takes(Digests) and link.takes(Take)):
+        if self._repair(link, replica, now_s) and is_order:
             return
+        self._alarms.raise_once(DIVERGENCE, name, f"space {name}: {peer.name} holds the same changes but another state")
+
+    def _repair(self, link: Link, replica: Replica, now_s: float) -> bool:
+        """Begin to mend the difference, unless it was tried lately."""
+        name, peer = replica.name, link.hello
+        if peer is None or not self.is_on or not (link.takes(Digests) and link.takes(Take)):
+            return False
         due_s, wait_s = self._repairs.get((name, peer.node), (0.0, REPAIR_WAIT_S))
-        if now_s >= due_s and self._taker.want_repair(link, replica, now_s):
-            self._repairs[name, peer.node] = (now_s + wait_s, min(2 * wait_s, REPAIR_WAIT_S_MAX))
-            self._log("repair_started", level="warning", space=name, peer=peer.name)
+        if now_s < due_s or not self._taker.want_repair(link, replica, now_s):
+            return False
+        self._repairs[name, peer.node] = (now_s + wait_s, min(2 * wait_s, REPAIR_WAIT_S_MAX))
+        self._log("repair_started", level="warning", space=name, peer=peer.name)
+        return True
 
     def is_differing(self, name: str, node: str) -> bool:
         """Whether a peer was found to have another state, and has not been found equal since."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from crdtsync.causality import Frontier
+from crdtsync.causality import Frontier, Writer
 from crdtsync.core.alarm_catalogue import FORK, alarm_of
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.identity import Identity
 from crdtsync.core.peers.connections import HELLO_SPACES_MAX, PEERS_KNOWN_MAX, Contacts
+from crdtsync.core.peers.health_gossip import HealthNews
 from crdtsync.core.peers.liveness import Liveness
 from crdtsync.core.peers.outbox import Outbox
-from crdtsync.core.peers.peer_state import Link, SpaceLink
+from crdtsync.core.peers.peer_state import Link, Peer, SpaceLink
 from crdtsync.core.peers.resolver_gossip import ResolverNews
 from crdtsync.core.peers.topology import Meshwork
 from crdtsync.core.replica.replica import Applied, Replica
@@ -25,13 +26,15 @@ from crdtsync.core.storage.interface import Storage
 from crdtsync.core.sync.acks import Acknowledger
 from crdtsync.core.sync.change_feed import RELAY_DELAY_S, Feeder
 from crdtsync.core.sync.divergence_check import Comparer
+from crdtsync.core.sync.snapshot_check import answer
 from crdtsync.core.sync.snapshot_messages import Transfers
 from crdtsync.errors import ForkDetected, InvalidEncoding, PeerError
 from crdtsync.wire.change import Change
 from crdtsync.wire.limits import CLUSTER_SPACE
 from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.changes import Ack, Changes, Stop, Want
-from crdtsync.wire.peer.comparing import Digests, Removed
+from crdtsync.wire.peer.comparing import Digests, Removed, Sample, Sampled
+from crdtsync.wire.peer.health import Health
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.meshing import Ask, Holding, Links, Reached, Relays
 from crdtsync.wire.peer.messages import MESSAGES, decode_message
@@ -42,11 +45,14 @@ from crdtsync.wire.peer.transfer import Offer, Part, Take
 if TYPE_CHECKING:
     from random import Random
 
+UNHEARD_WRITERS_MAX = 1_000
+"""That a peer said to have changes of, and that are not known here, remembered when it goes."""
+
 Log = Callable[..., None]
 Handler = Callable[[Link, Any, float, int], list[Applied] | None]
 """Handles a message of one class from a connection, at ``now_s`` and ``now_ms``; the changes that it could apply."""
 
-_OfSpace = Changes | Offer | Take | Part | Digests | Removed
+_OfSpace = Changes | Offer | Take | Part | Digests | Removed | Sample | Sampled
 
 
 class Audience(Protocol):
@@ -57,6 +63,9 @@ class Audience(Protocol):
 
     def may_hold(self, name: str, node: str) -> bool:
         """Whether this node may."""
+
+    def is_member(self, node: str) -> bool:
+        """Whether this node is a member of the cluster; where there is none, everybody is."""
 
 
 class Sync:
@@ -76,6 +85,7 @@ class Sync:
         log: Log,
         now_s: float,
         audience: Audience,
+        room_bytes: int | None = None,
     ) -> None:
         self.replicas = replicas
         self._audience = audience
@@ -93,15 +103,20 @@ class Sync:
         self.heard_ack = False
         """Whether the last message was an acknowledgement that changed nothing but what a peer is known to have."""
         self._is_hurried = False
-        self.transfers = Transfers(replicas, storage, alarms, random, log, self.links, self.outbox.send, now_s)
-        self.mesh = Meshwork(
-            identity, self.links, self.peers, replicas, self.outbox, audience.is_public, PEERS_KNOWN_MAX
+        self.transfers = Transfers(
+            replicas, storage, alarms, random, log, self.links, self.outbox.send, now_s, room_bytes
         )
+        self.mesh = Meshwork(
+            identity, self.links, self.peers, replicas, self.outbox, audience.is_public, PEERS_KNOWN_MAX,
+            audience.is_member,
+        )  # fmt: skip
         self.feeder = Feeder(identity.node, replicas, storage, self.transfers.giver, self.outbox, self.mesh.relaying)
         self._acks = Acknowledger(replicas, self.outbox)
         self.comparer = Comparer(replicas, self.links, self.outbox, alarms, log, self.transfers.taker)
         self.resolver_news = ResolverNews(identity.node, self.links, self.outbox, self.mesh.reach)
+        self.health = HealthNews(identity.node, self.links, self.outbox)
         self._handlers: dict[type[Message], Handler] = {
+            Health: lambda link, health, _now_s, _now_ms: self.health.heard(link, health),
             Hello: self._hello,
             Changes: self.changes,
             Ack: self._ack,
@@ -120,6 +135,8 @@ class Sync:
             Reached: self._reached,
             Digests: self._digests,
             Removed: self._removed,
+            Sample: self._sample,
+            Sampled: self._sampled,
         }
         assert self._handlers.keys() == set(MESSAGES.values()), "a message has no handler"
 
@@ -137,9 +154,19 @@ class Sync:
         if link is None or link.hello is None:
             return
         self.transfers.taker.closed(link, now_s)
+        peer = self.peers[link.hello.node]
+        if peer.link is link:
+            self._forget_unheard(peer)
         self.contacts.closed(link, reason)
         self.mesh.closed(conn)
         self.resolver_news.is_stale = True
+
+    def _forget_unheard(self, peer: Peer) -> None:
+        """A peer goes, and its word stays; but not if it has named very many writers that nobody here has heard of."""
+        for name, vector in peer.acked.items():
+            replica = self.replicas.get(name)
+            if replica is not None and len(vector) > len(replica.vector) + UNHEARD_WRITERS_MAX:
+                peer.acked[name] = {writer: seq for writer, seq in vector.items() if writer in replica.vector}
 
     def received(self, conn: int, data: bytes, now_s: float, now_ms: int) -> list[Applied]:
         """Handle one message. Returns the changes that could be applied.
@@ -174,6 +201,7 @@ class Sync:
         self.contacts.tell_links()
         self.mesh.reach.is_stale = True
         self.resolver_news.is_stale = True
+        self.health.introduced(link)
 
     def _start(self, link: Link, replica: Replica, epoch: int, frontier: Frontier, now_s: float) -> None:
         """Begin, or begin again, to sync one space from what the peer says that it has.
@@ -185,8 +213,7 @@ class Sync:
         if epoch != replica.epoch:
             self._part(link, replica.name)
             return
-        vector = {writer: seq for writer, (seq, _) in frontier.items()}
-        known = {w: seq for w, seq in vector.items() if seq}
+        known = {writer: seq for writer, (seq, _) in frontier.items() if seq}
         is_first = replica.name not in link.spaces
         here = link.spaces.setdefault(replica.name, SpaceLink(epoch, known))
         here.known = known
@@ -240,17 +267,19 @@ class Sync:
             for body in message.bodies:
                 change = replica.codec.decode(body)
                 writer, seq = change.writer, change.seq
-                self._came(link, replica, change, now_ms)
+                is_new = seq > replica.vector.get(writer, 0) and not replica.gate.holds(writer, seq)
                 done, kept = replica.receive(change, now_ms)
                 applied += done
                 if replica.unknown is not None:
                     kept = self._seek_document(link, here, replica, applied, now_s, now_ms) and kept
                 if seq <= replica.vector.get(writer, 0):
                     here.ack_writers.add(writer)  # a repeat too: who sent it does not know that it is here
-                if seq > here.known.get(writer, 0):
-                    here.known[writer] = seq
                 if not kept:
                     self._acks.want(link, replica.name, now_s)
+                    continue  # and nothing is noted of it: its writer may be made up
+                self._came(link, replica, change, now_ms, is_new=is_new)
+                if seq > here.known.get(writer, 0):
+                    here.known[writer] = seq
         except InvalidEncoding as error:
             self.log("change_refused", space=message.space, peer=link.hello and link.hello.name, reason=error.message)
             self.outbox.close(link, error.message)
@@ -264,9 +293,8 @@ class Sync:
         self._is_hurried |= not is_patient
         self._acks.owe(link, now_s, is_patient)
 
-    def _came(self, link: Link, replica: Replica, change: Change, now_ms: int) -> None:
+    def _came(self, link: Link, replica: Replica, change: Change, now_ms: int, *, is_new: bool) -> None:
         writer, seq = change.writer, change.seq
-        is_new = seq > replica.vector.get(writer, 0) and not replica.gate.holds(writer, seq)
         origin = change.origin or replica.origins.get(writer)
         if origin is not None:
             self.mesh.relaying.came(link, replica.name, origin[0], is_new=is_new)
@@ -316,19 +344,44 @@ class Sync:
         if synced is None:
             return []
         here, replica = synced
-        before = dict(replica.vector) if part.is_last else {}
+        self.transfers.taker.part(link, here, replica, part, now_s)
+        return self.conclude(now_s, now_ms)
+
+    def conclude(self, now_s: float, now_ms: int) -> list[Applied]:
+        """Merge the snapshots that are whole, if nobody contradicts them. What followed of changes that waited."""
+        applied: list[Applied] = []
+        for name in self.transfers.taker.checked(now_s):
+            applied += self._conclude(name, now_s, now_ms)
+        return applied
+
+    def _conclude(self, name: str, now_s: float, now_ms: int) -> list[Applied]:
+        taker, replica = self.transfers.taker, self.replicas[name]
+        receipt = taker.receipts[name]
+        link, before = receipt.link, dict(replica.vector)
         try:
-            merged = self.transfers.taker.part(link, here, replica, part, now_s, now_ms)
+            merged = taker.conclude(name, now_s, now_ms)
         except ForkDetected as error:
-            self._forked(link, part.space, error)
+            self._forked(link, name, error)
             return []
         if merged is None:
             return []
         came = {writer: replica.vector[writer] for writer in merged.advanced}
-        replica.arrivals.merged(before, came, link.peer_node, now_ms)
-        if not merged.kept:
-            self._acks.want(link, replica.name, now_s)
+        replica.arrivals.merged(before, came, receipt.node, now_ms)
+        if not merged.kept and link is not None:
+            self._acks.want(link, name, now_s)
         return merged.applied
+
+    def _sample(self, link: Link, sample: Sample, _now_s: float, _now_ms: int) -> None:
+        synced = self._synced(link, sample)
+        if synced is not None:
+            self.outbox.send(link, answer(synced[1], sample))
+
+    def _sampled(self, link: Link, sampled: Sampled, now_s: float, now_ms: int) -> list[Applied]:
+        synced = self._synced(link, sampled)
+        if synced is None:
+            return []
+        self.transfers.taker.sampled(link, synced[1], sampled)
+        return self.conclude(now_s, now_ms)
 
     def _ack(self, link: Link, ack: Ack, now_s: float, _now_ms: int) -> None:
         """``heard_ack`` says that nothing follows from it, beside what may be sent now."""
@@ -347,13 +400,13 @@ class Sync:
         if synced is not None:
             self.comparer.heard(link, *synced, digests, now_s)
 
-    def _removed(self, link: Link, removed: Removed, _now_s: float, now_ms: int) -> None:
+    def _removed(self, link: Link, removed: Removed, now_s: float, now_ms: int) -> None:
         synced = self._synced(link, removed)
         if synced is None or self.read_only:
             return
         _, replica = synced
         if self.comparer.is_differing(replica.name, link.peer_node):
-            self.transfers.taker.removed(replica, removed, now_ms)
+            self.transfers.taker.removed(link, replica, removed, now_s, now_ms)
 
     def _linked_to(self, link: Link, links: Links, _now_s: float, _now_ms: int) -> None:
         link.nodes = links.nodes
@@ -382,7 +435,9 @@ class Sync:
 
     def _probed(self, link: Link, probed: Probed, now_s: float, now_ms: int) -> None:
         assert link.hello is not None
-        self.liveness.answered(link, self.peers[link.hello.node], probed, now_s, now_ms)
+        peer = self.peers[link.hello.node]
+        self.liveness.answered(link, peer, probed, now_s, now_ms)
+        self.contacts.look_at_clock(peer)
 
     def set_read_only(self, read_only: bool, now_s: float) -> None:
         """Take no changes while there is no room: they are dropped, earn no credit, and are asked for later."""
@@ -475,10 +530,22 @@ class Sync:
                 alarm_of(stop.code), stop.space, f"{link.hello.name} stopped syncing: {stop.message}"
             )
 
-    def _forked(self, link: Link, space: str, error: ForkDetected) -> None:
-        link.spaces[space].stopped = True
-        self.alarms.raise_once(FORK, space, error.message)
-        self.outbox.send(link, Stop(space, error.code, error.message))
+    def _forked(self, link: Link | None, space: str, error: ForkDetected) -> None:
+        self.alarms.raise_once(FORK, space, f"{error.message}; {self._whence(space, error)}")
+        if link is not None:
+            link.spaces[space].stopped = True
+            self.outbox.send(link, Stop(space, error.code, error.message))
+
+    def _whence(self, space: str, error: ForkDetected) -> str:
+        """How the change came that is held here under the number of another: one of the two is not its author's."""
+        writer, seq = error.details["writer"], error.details["seq"]
+        assert isinstance(writer, int)
+        assert isinstance(seq, int)
+        arrival = self.replicas[space].arrivals.of(Writer(writer), seq)
+        if arrival is not None:
+            peer = self.peers.get(arrival.node)
+            return f"the change that is held here came over {peer.name if peer is not None else arrival.node}"
+        return "the change that is held here was made here, or came before this daemon was started"
 
     # -- for others of this node -----------------------------------------------------------------------------
 

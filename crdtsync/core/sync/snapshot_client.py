@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot, VersionVector, covers, merge
-from crdtsync.core.alarm_catalogue import SNAPSHOT_REFUSED
+from crdtsync.core.alarm_catalogue import SNAPSHOT_CONTRADICTED, SNAPSHOT_DOUBTED, SNAPSHOT_REFUSED, TAKEN_AWAY
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.peers.peer_state import Link, SpaceLink
 from crdtsync.core.replica.replica import Replica
@@ -19,13 +20,17 @@ from crdtsync.core.replica.snapshot import Taking
 from crdtsync.core.replica.snapshot_merge import Merged, merge_snapshot
 from crdtsync.core.storage.interface import SnapshotPartRow
 from crdtsync.core.sync.repair import Repaired, remove, repair
-from crdtsync.errors import CrdtSyncError, ForkDetected, InvalidEncoding, PeerError
+from crdtsync.core.sync.snapshot_check import DOUBTED_S, Check, Checks, Contradicted
+from crdtsync.errors import CrdtSyncError, ForkDetected, InvalidEncoding, PeerError, TooLarge
 from crdtsync.wire.change import SHORT_HASH_BYTES
 from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.changes import Want
-from crdtsync.wire.peer.comparing import REMOVED_ENTRIES_MAX, Removed
+from crdtsync.wire.peer.comparing import REMOVED_ENTRIES_MAX, Removed, Sampled
 from crdtsync.wire.peer.snapshot import part_hash
 from crdtsync.wire.peer.transfer import Part, Take
+
+if TYPE_CHECKING:
+    from random import Random
 
 PROGRESS_TIMEOUT_S = 30.0
 """How long a taker waits for the next part before it asks another peer."""
@@ -59,6 +64,8 @@ class Receipt:
     stray_bytes: int = 0
     documents: set[Dot] = field(default_factory=set)
     is_repair: bool = False
+    check: Check | None = None
+    """Of one that is whole: whether it may be merged."""
 
 
 class Taker:
@@ -72,7 +79,10 @@ class Taker:
         links: dict[int, Link],
         send: Send,
         now_s: float,
+        random: Random,
+        room_bytes: int | None = None,
     ) -> None:
+        self._checks = Checks(random)
         self._replicas = replicas
         self._alarms = alarms
         self._log = log
@@ -83,6 +93,8 @@ class Taker:
         self._merging: dict[str, tuple[str, VersionVector]] = {}  # of each space: whose was merged last, and its cut
         self._offered: set[str] = set()
         self.read_only = False
+        self.room_bytes = room_bytes
+        """How much memory is free, and room on the disk; None: not known."""
         self.merges: list[tuple[str, Merged]] = []
         self._restore(now_s)
 
@@ -123,9 +135,10 @@ class Taker:
                     taking = Taking.begun(row.snapshot, data)
                 else:
                     taking.add(data)
+                self._check_room(taking)
                 if row.part + 1 != taking.parts or row.snapshot != taking.id:
                     raise InvalidEncoding("a part of a snapshot is missing among those stored here")
-        except InvalidEncoding as error:
+        except (InvalidEncoding, TooLarge) as error:
             self._log("snapshot_refused", level="warning", space=replica.name, reason=error.message)
             replica.staging.drop()
             return None
@@ -140,6 +153,8 @@ class Taker:
         here.has_offer = True
         self._offered.add(replica.name)
         receipt = self.receipts.get(replica.name)
+        if receipt is not None and receipt.check is not None:
+            return
         if receipt is not None and receipt.link is link and not self.read_only:
             self._ask(replica.name, receipt, now_s, is_late=True)
             return
@@ -185,7 +200,7 @@ class Taker:
     def _choose(self, space: str, now_s: float) -> None:
         """Ask a peer for a snapshot, if there is one to ask and none is being taken."""
         receipt = self.receipts.get(space)
-        if self.read_only or (receipt is not None and receipt.link is not None):
+        if self.read_only or (receipt is not None and (receipt.link is not None or receipt.check is not None)):
             return
         offers = self._offers(space, now_s)
         if not offers:
@@ -232,50 +247,123 @@ class Taker:
         taken, parts = (taking.id, taking.parts) if taking is not None else (b"", 0)
         self._send(receipt.link, Take(space, receipt.replica.epoch, taken, parts))
 
-    def part(
-        self, link: Link, here: SpaceLink, replica: Replica, message: Part, now_s: float, now_ms: int
-    ) -> Merged | None:
-        """A part has come. Returns what the merge did, if it was the last one.
+    def part(self, link: Link, here: SpaceLink, replica: Replica, message: Part, now_s: float) -> None:
+        """A part has come. If it was the last one, others are asked about the whole, and :meth:`conclude` comes next.
 
         :raises PeerError: it was not asked for.
-        :raises ForkDetected: the snapshot contradicts what is held here; nothing was merged.
         """
         if not here.was_asked:
             raise PeerError("a part of a snapshot that was not asked for")
         receipt = self.receipts.get(replica.name)
-        if receipt is None or receipt.link is not link:
-            return None  # it was on its way when this node turned to another peer
+        if receipt is None or receipt.link is not link or receipt.check is not None:
+            return  # it was on its way when this node turned to another peer
         begins = message.part == 0 and (receipt.taking is None or receipt.taking.id != message.snapshot)
         taking = Taking(message.snapshot, receipt.node) if begins else receipt.taking
         if taking is None or message.snapshot != taking.id or message.part != taking.parts:
             receipt.stray_bytes += len(message.data)
             if receipt.stray_bytes > STRAY_BYTES_MAX:
                 raise PeerError("parts of a snapshot that were not asked for")
-            return None
+            return
         if part_hash(message.snapshot, message.part, message.data) != message.short_hash:
             self._corrupt(replica.name, receipt, message.part, now_s)
-            return None
+            return
         if begins:
             self._begin(receipt, taking, now_s)
         try:
             taking.add(message.data)
+            self._check_room(taking)
             if not message.is_last:
                 self._stage(receipt, message, now_s)
-                return None
+                return
             taking.finish()
             if receipt.is_repair:
                 self._repaired(link, receipt, repair(replica, taking), now_s)
-                return None
-            self._merging[replica.name] = receipt.node, taking.vector
+                return
+            receipt.check, questions = self._checks.begin(replica, taking, self._links.values(), now_s)
+        except CrdtSyncError as error:
+            self._refuse(replica.name, receipt, error, now_s)
+            return
+        for other, question in questions:
+            self._send(other, question)
+
+    def sampled(self, link: Link, replica: Replica, message: Sampled) -> None:
+        """A node says what it knows of a snapshot that has come whole."""
+        receipt = self.receipts.get(replica.name)
+        taking, check = (receipt.taking, receipt.check) if receipt is not None else (None, None)
+        if taking is not None and check is not None and taking.id == message.snapshot:
+            check.heard(link, message)
+            if check.doubted_by and not check.denied:
+                self._alarms.raise_once(
+                    SNAPSHOT_DOUBTED,
+                    replica.name,
+                    f"space {replica.name}: the state that {self._name_of(taking.node)} sent takes away much of what "
+                    f"this node and {check.doubted_by} have, by changes that {check.doubted_by} does not know: it is "
+                    f"merged in {DOUBTED_S / 60:.0f} minutes",
+                )
+
+    def checked(self, now_s: float) -> list[str]:
+        """The spaces of which a snapshot is whole, and nothing is waited for any more."""
+        if self.read_only:
+            return []
+        return [
+            name for name, receipt in sorted(self.receipts.items()) if receipt.check and receipt.check.is_over(now_s)
+        ]
+
+    def check_due_s(self) -> float | None:
+        """When :meth:`checked` has something to tell, at the latest."""
+        checks = [] if self.read_only else [receipt.check for receipt in self.receipts.values() if receipt.check]
+        return min((check.due_s() for check in checks), default=None)
+
+    def conclude(self, space: str, now_s: float, now_ms: int) -> Merged | None:
+        """Merge a snapshot that was :meth:`checked`, or refuse it. Returns what the merge did.
+
+        :raises ForkDetected: the snapshot contradicts what is held here; nothing was merged.
+        """
+        receipt = self.receipts[space]
+        replica, taking, check = receipt.replica, receipt.taking, receipt.check
+        assert taking is not None
+        assert check is not None
+        try:
+            if check.denied:
+                raise Contradicted(check.denied)
+            self._merging[space] = receipt.node, taking.vector
             merged = merge_snapshot(replica, taking, now_ms)
         except ForkDetected:
-            self._give_up(replica.name, receipt)
+            self._give_up(space, receipt)
             raise
         except CrdtSyncError as error:
-            self._refuse(replica.name, receipt, error.message, now_s)
+            self._refuse(space, receipt, error, now_s)
             return None
-        self._merged(link, here, receipt, merged, now_s)
+        self._merged(receipt, merged, now_s)
+        self._tell_taken_away(receipt, check, merged, now_s)
         return merged
+
+    def _tell_taken_away(self, receipt: Receipt, check: Check, merged: Merged, now_s: float) -> None:
+        space, gone = receipt.replica.name, len(merged.gone)
+        self._checks.merged(space, receipt.node, gone, now_s)
+        self._alarms.clear(SNAPSHOT_DOUBTED, space)
+        if not (check.is_much and gone) or (check.is_confirmed and not check.doubted_by):
+            return
+        keys = {entry.key for entry in merged.gone}
+        self._alarms.set(
+            TAKEN_AWAY,
+            space,
+            f"space {space}: the state that {self._name_of(receipt.node)} sent took away {gone:,} values that this "
+            f"node had, of {len(keys):,} keys, and no other node confirmed it: if that was not meant, crdtsync history "
+            "shows them",
+        )
+
+    def _name_of(self, node: str) -> str:
+        hellos = [link.hello for link in self._links.values() if link.hello is not None]
+        return next((hello.name for hello in hellos if hello.node == node), node)
+
+    def _check_room(self, taking: Taking) -> None:
+        """A snapshot may take as much memory as is left free: 2 MB on the wire took 1.5 GB, for it was compressed."""
+        if self.room_bytes is not None and taking.memory_bytes > self.room_bytes:
+            raise TooLarge(
+                f"it takes {taking.memory_bytes:,} bytes of memory, and {self.room_bytes:,} are free here: give this "
+                "host more memory or disk, or end what takes it"
+            )
 
     def _begin(self, receipt: Receipt, taking: Taking, now_s: float) -> None:
         self._merging.pop(receipt.replica.name, None)
@@ -321,14 +409,17 @@ class Taker:
             removed_there=len(done.removed),
         )
 
-    def removed(self, replica: Replica, message: Removed, now_ms: int) -> None:
-        """A peer that repairs itself knows that these entries were removed."""
+    def removed(self, link: Link, replica: Replica, message: Removed, now_s: float, now_ms: int) -> None:
+        """A peer that repairs itself knows that these entries were removed: believed of few."""
+        if not self._checks.may_remove(replica, link, message, now_s):
+            self._log("removal_refused", level="warning", space=replica.name, peer=link.hello and link.hello.name)
+            return
         merged = remove(replica, message.entries, now_ms)
         if merged.gone:
             self.merges.append((replica.name, merged))
             self._log("repaired", level="warning", space=replica.name, gone=len(merged.gone))
 
-    def _merged(self, link: Link, here: SpaceLink, receipt: Receipt, merged: Merged, now_s: float) -> None:
+    def _merged(self, receipt: Receipt, merged: Merged, now_s: float) -> None:
         replica, taking = receipt.replica, receipt.taking
         assert taking is not None
         del self.receipts[replica.name]
@@ -342,13 +433,15 @@ class Taker:
                 there.has_offer = False
                 there.ack_writers |= merged.advanced
                 other.ack_due_s = now_s
-        merge(here.known, taking.vector)
+        if receipt.link is not None and replica.name in receipt.link.spaces:
+            merge(receipt.link.spaces[replica.name].known, taking.vector)
+        self._alarms.clear(SNAPSHOT_CONTRADICTED, replica.name)
         self._alarms.clear(SNAPSHOT_REFUSED, replica.name)
         self.merges.append((replica.name, merged))
         self._log(
             "snapshot_taken",
             space=replica.name,
-            peer=link.hello and link.hello.name,
+            peer=self._name_of(receipt.node),
             entries=len(taking.entries),
             bytes=taking.size_bytes,
             seconds=round(now_s - receipt.started_s, 3),
@@ -361,25 +454,25 @@ class Taker:
         peer = receipt.link and receipt.link.hello and receipt.link.hello.name
         self._log("snapshot_part_corrupt", level="warning", space=space, peer=peer, part=part)
         if receipt.asked_again > ASKED_AGAIN_MAX:
-            self._refuse(space, receipt, f"part {part} came corrupt {receipt.asked_again} times", now_s)
+            self._refuse(
+                space, receipt, InvalidEncoding(f"part {part} came corrupt {receipt.asked_again} times"), now_s
+            )
         else:
             self._ask(space, receipt, now_s)
 
-    def _refuse(self, space: str, receipt: Receipt, reason: str, now_s: float) -> None:
+    def _refuse(self, space: str, receipt: Receipt, error: CrdtSyncError, now_s: float) -> None:
         """The snapshot is of no use: drop it, and ask another peer, or this one after a while."""
         link = receipt.link
-        self._note_refused(space, receipt.node, reason, now_s)
+        is_contradicted = isinstance(error, Contradicted)
+        self._note_refused(space, receipt.node, error.message, now_s, is_contradicted=is_contradicted)
         if link is not None:
             self._send(link, Want(space, receipt.replica.epoch, receipt.replica.frontier))
         self._choose(space, now_s)
 
-    def _note_refused(self, space: str, node: str, reason: str, now_s: float) -> None:
-        hellos = [link.hello for link in self._links.values() if link.hello is not None]
-        name = next((hello.name for hello in hellos if hello.node == node), node)
+    def _note_refused(self, space: str, node: str, reason: str, now_s: float, *, is_contradicted: bool = False) -> None:
+        name, alarm = self._name_of(node), SNAPSHOT_CONTRADICTED if is_contradicted else SNAPSHOT_REFUSED
         self._log("snapshot_refused", level="warning", space=space, peer=name, reason=reason)
-        self._alarms.raise_once(
-            SNAPSHOT_REFUSED, space, f"space {space}: could not take the snapshot of {name}: {reason}"
-        )
+        self._alarms.raise_once(alarm, space, f"space {space}: could not take the snapshot of {name}: {reason}")
         self._refused_until_s = {key: due_s for key, due_s in self._refused_until_s.items() if due_s > now_s}
         self._refused_until_s[space, node] = now_s + REFUSED_S
         if space in self.receipts:
@@ -394,6 +487,11 @@ class Taker:
         for name, receipt in list(self.receipts.items()):
             if receipt.link is link:
                 receipt.link = None
+                if receipt.check is not None and receipt.check.doubted_by:
+                    self._give_up(name, receipt)  # it was removed, perhaps
+                    self._alarms.clear(SNAPSHOT_DOUBTED, name)
+                if receipt.check is not None:
+                    continue
                 receipt.away_s = now_s
                 receipt.deadline_s = now_s + RESUME_WAIT_S
                 if receipt.taking is None or receipt.is_repair:
@@ -406,7 +504,7 @@ class Taker:
         if read_only:
             return
         for name, receipt in self.receipts.items():
-            if receipt.link is not None:
+            if receipt.link is not None and receipt.check is None:
                 self._ask(name, receipt, now_s)
         self._choose_all(now_s)
 
@@ -426,11 +524,14 @@ class Taker:
     def tick(self, now_s: float) -> None:
         """Ask another peer where one says no more; forget what came from one that is away for good."""
         for name, receipt in list(self.receipts.items()) if not self.read_only else ():
+            if receipt.check is not None:
+                continue
             if receipt.link is None and now_s >= receipt.away_s + ORPHAN_S:
                 self._log("snapshot_forgotten", space=name, peer=receipt.node)
                 self._give_up(name, receipt)
             elif receipt.link is not None and now_s >= receipt.deadline_s:
-                self._refuse(name, receipt, f"no part came within {PROGRESS_TIMEOUT_S:.0f} s", now_s)
+                why = InvalidEncoding(f"no part came within {PROGRESS_TIMEOUT_S:.0f} s")
+                self._refuse(name, receipt, why, now_s)
         self._choose_all(now_s)
 
     def deadline_s(self) -> float | None:
@@ -441,6 +542,8 @@ class Taker:
         for name in self._offered | self.receipts.keys():
             receipt = self.receipts.get(name)
             offering = [link for link in self._links.values() if name in link.spaces and link.spaces[name].has_offer]
+            if receipt is not None and receipt.check is not None:
+                continue
             if receipt is not None and (receipt.link is not None or offering):
                 due.append(receipt.deadline_s)
             elif receipt is not None:

@@ -29,9 +29,10 @@ class Transfers:
         links: dict[int, Link],
         send: Send,
         now_s: float,
+        room_bytes: int | None = None,
     ) -> None:
         self.giver = Giver(replicas, storage, alarms, random, log, links, send)
-        self.taker = Taker(replicas, alarms, log, links, send, now_s)
+        self.taker = Taker(replicas, alarms, log, links, send, now_s, random, room_bytes)
 
     def reload(self, now_s: float, refusal: str) -> None:
         """The replicas have been read anew from disk."""

@@ -3,8 +3,7 @@
 Yjs unites whatever honest editors make. It cannot where one name of an edit (client and clock) stands for two things:
 each replica keeps what came first. That takes a program that uses one Yjs client id twice, or a member that forges
 edits; the judge of edits (:mod:`crdtsync.wire.yjs.validator`) then decides by what it holds too, and may skip on one
-node what another one takes. So the text is written anew, as a compaction does it: with the words of both where it is
-plain, else as two documents in conflict, for people to decide.
+node what another one takes. So both versions are written anew, as two documents in conflict, for somebody to settle.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from typing import TYPE_CHECKING
 from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.text.document import Document
-from crdtsync.core.text.join import CHUNK_CHARS_MAX, begin_anew, text_op
-from crdtsync.core.text.lineage import by_document
-from crdtsync.core.text.word_merge import union
+from crdtsync.core.text.family import family_of
+from crdtsync.core.text.join import CHUNK_CHARS_MAX, begin
 from crdtsync.core.text.yjs_library import fresh_updates
 from crdtsync.errors import CrdtSyncError, InvalidValue
 from crdtsync.wire.codec import pack
@@ -24,6 +22,9 @@ from crdtsync.wire.codec import pack
 if TYPE_CHECKING:
     from crdtsync.causality import Dot
     from crdtsync.core.replica.replica import Applied, Replica
+
+LOADS_MAX = 8
+"""How often a text is stored and loaded until it reads the same as the time before."""
 
 
 def held_elsewhere(document: Dot, state: bytes) -> Document:
@@ -36,15 +37,31 @@ def united(document: Dot, ours: bytes, theirs: bytes) -> Document | None:
     in the other.
     """
     if ours == theirs:
-        return held_elsewhere(document, ours)
+        return _lasting(document, ours)
     both: list[Document] = []
     for mine, other in ((ours, theirs), (theirs, ours)):
         try:
-            whole = held_elsewhere(document, mine).absorb(other, is_new=False)
+            whole = _lasting(document, held_elsewhere(document, mine).absorb(other, is_new=False))
         except CrdtSyncError:
             return None
-        both.append(held_elsewhere(document, whole))
+        if whole is None:
+            return None
+        both.append(whole)
     return both[0] if both[0].content() == both[1].content() else None
+
+
+def _lasting(document: Dot, state: bytes) -> Document | None:
+    """A document that reads the same when it was stored and loaded again; None: it never does.
+
+    With forged neighbours the order may be another one each time.
+    """
+    held = held_elsewhere(document, state)
+    for _ in range(LOADS_MAX):
+        again = held_elsewhere(document, held.state())
+        if again.content() == held.content():
+            return held
+        held = again
+    return None
 
 
 def write_anew(replica: Replica, document: Dot, theirs: bytes, now_ms: int) -> list[Applied]:
@@ -53,28 +70,26 @@ def write_anew(replica: Replica, document: Dot, theirs: bytes, now_ms: int) -> l
     :raises InvalidValue: it is too large for one edit, and holds more than text.
     """
     key = replica.documents.key_of(document)
-    groups = {} if key is None else by_document(replica.entries.live(key, now_ms))
-    if key is None or document not in groups:
+    family = None if key is None else family_of(replica.entries.live(key, now_ms), document)
+    if key is None or family is None:
         return []  # somebody has replaced it meanwhile
-    here, there = replica.documents.get(document, is_use=False), held_elsewhere(document, theirs)
     draft = Draft(replica, now_ms, replica.node_of)
-    try:
-        here.check_plain()
-        there.check_plain()
-    except InvalidValue:
-        begin_anew(draft, key, groups[document], [_as_edit(document, here.state())])
-        draft.add(text_op(key, None, None, _as_edit(document, theirs), ()))
-    else:
-        whole = union(sorted((here.read(), there.read())))  # in an order that does not depend on who does it
-        seed = pack([list(document), "torn"])
-        begin_anew(draft, key, groups[document], fresh_updates(whole, seed, CHUNK_CHARS_MAX))
+    gone = [entry.dot for entry in family.entries]
+    for state in dict.fromkeys((replica.documents.get(document, is_use=False).state(), theirs)):
+        begin(draft, key, _afresh(document, state), gone)
+        gone = []
     return [replica.commit(draft.ops, OWN_AGENT, None, now_ms)]
 
 
-def _as_edit(document: Dot, state: bytes) -> bytes:
-    """A whole state, if it may be an edit of a new document.
+def _afresh(document: Dot, state: bytes) -> list[bytes]:
+    """The updates of a new document that reads like this one.
 
-    :raises InvalidValue: it may not.
+    :raises InvalidValue: it is too large for one edit, and holds more than text.
     """
-    Document(document, lambda _: (None, [])).check(state)
-    return state
+    held = held_elsewhere(document, state)
+    try:
+        held.check_plain()
+    except InvalidValue:
+        Document(document, lambda _: (None, [])).check(state)
+        return [state]
+    return fresh_updates(held.read(), pack([list(document), "torn", state]), CHUNK_CHARS_MAX)

@@ -8,8 +8,12 @@ The danger: the Yjs library can panic or kill the process on hostile bytes. So e
 of our own (``crdtsync.wire.yjs.validator``), and only ``yjs_library`` may call the library. After any exception of
 it the document in memory is never used again; it is read anew from disk.
 
+A document grows with every edit, so now and then a *compaction* makes a fresh one of it. That has the same characters
+under the same ids, and has forgotten the deleted ones. An edit of the older document is made in the newer one too, on
+every node that applies it, so it is never too late.
+
 Open first: :class:`~crdtsync.core.text.document.Document`, one text, then
-:class:`~crdtsync.core.text.apply_edits.TextEdits`, through which a replica applies edits.
+:class:`~crdtsync.core.text.apply_edits.TextEdits`, through which a replica applies edits, then ``forgetting``.
 
 Modules:
 
@@ -21,9 +25,12 @@ Modules:
   disk
 - ``length_limit``: how long a text may become by a local edit
 - ``digest``: what the texts of a space add up to, hashed little by little
-- ``lineage``: which older documents a document has taken in, and up to which edits
-- ``join``: where two documents of one text become one: compaction, merge, late edits
-- ``word_merge``: union and three-way merge of plain texts, by words
+- ``forgetting``: compaction: a document made anew without what was deleted from it
+- ``family``: which documents are one text, by compaction
+- ``places``: where the characters of a document stand, deleted ones too
+- ``passing``: how an edit of a document is made in a newer one
+- ``join``: where a document takes the place of others: compaction, merge
+- ``word_merge``: the union of plain texts, by words
 
 May import: the rooms of the core below it: ``storage`` and ``crdt``; beside these ``crdtsync.wire``,
 ``crdtsync.causality``, ``crdtsync.differences``, ``crdtsync.errors``; and pycrdt in ``yjs_library`` alone. The

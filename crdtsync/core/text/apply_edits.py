@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.causality import Dot, Writer
+from crdtsync.causality import Dot
 from crdtsync.core.alarm_catalogue import EDIT_SKIPPED
+from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.storage.interface import DocumentDrop, DocumentStateRow, DocumentTrim, DocumentUpdateRow
+from crdtsync.core.text.family import LINEAGE, Family, families, family_of
 from crdtsync.core.text.marker import UNKNOWN_WRITER, check_marker
+from crdtsync.core.text.passing import missing_from, passed
 from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError, InvalidEncoding
 from crdtsync.wire.change import Change, Kind, Op
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.limits import CHANGE_OPS_MAX
 from crdtsync.wire.tokens import encode_dot
+from crdtsync.wire.yjs.encoding import CLOCK_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from crdtsync.core.crdt.entries import Entry
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.storage.write_batch import Ledger
 
@@ -29,30 +33,29 @@ SKIPPED_DOCUMENTS_MAX = 10_000
 TORN_BYTES_MAX = 16 * 1024 * 1024
 """Of other replicas' states of documents that are to be written anew; what is beyond waits for the next comparison."""
 
+PASSED_ON = CHANGE_OPS_MAX + 1
+"""The edits of older documents of a text are, among the edits of a newer one, numbered from here."""
+
+TAKEN_IN = 2 * PASSED_ON
+"""Likewise what a new document has taken in of older ones."""
 
 _TEXT = int(Kind.TEXT)
 
 
 class TextEdits:
-    """Of one replica. ``due`` are keys of which a text may have edits to be brought over from other documents; ``torn``
-    documents that are to be written anew, as another replica holds them.
-    """
+    """Of one replica. ``torn`` are documents that are to be written anew, as another replica holds them."""
 
     def __init__(self, replica: Replica, ledger: Ledger) -> None:
-        self.due: set[str] = set()
         self.torn: dict[Dot, bytes] = {}
         self._replica = replica
         self._documents = replica.documents
         self._ledger = ledger
-        self._touched: set[str] = set()
         self._skipped: set[Dot] = set()
 
     def load(self, markers: Iterable[Entry]) -> None:
         """Begin with these, which are all that the replica holds."""
         for marker in markers:
             self._documents.named(marker)
-        entries = self._replica.entries
-        self.due = {key for key in entries.keys_with_several if entries.held(key)[-1].kind == Kind.TEXT}
 
     # -- edits -------------------------------------------------------------------------------------------------
 
@@ -116,7 +119,76 @@ class TextEdits:
         else:
             row = DocumentUpdateRow(self._replica.id, *document, position, *dot, change.agent, update)
             self._ledger.batch.document_updates.append(row)
+            self._pass_on(document, update, dot, op, position, change)
         return pack(list(document))
+
+    # -- documents of one text -----------------------------------------------------------------------------------
+
+    def _pass_on(self, document: Dot, update: bytes, dot: Dot, op: Op, position: int, change: Change) -> None:
+        """Make an edit in all newer documents of the text too; a new one takes in what was edited without it."""
+        family = self._family(document, dot, op)
+        if family is None:
+            return
+        is_begun_here = document[:2] == (change.writer, change.seq)
+        if is_begun_here and any(_is_edit_of(later, document) for later in change.ops[dot.n + 1 :]):
+            return
+        for newer in [document] if is_begun_here else family.after(document):
+            if not self._documents.exists(newer):
+                continue
+            try:
+                if is_begun_here:
+                    self._take_in_older(newer, family, dot, position, change.agent)
+                else:
+                    member, older = family.members[newer], self._documents.get(document)
+                    passed_on = passed(update, older, self._documents.get(newer), member)
+                    self._documents.apply(newer, passed_on)
+                    place = dot._replace(n=PASSED_ON + dot.n)
+                    row = DocumentUpdateRow(self._replica.id, *newer, position, *place, change.agent, passed_on)
+                    self._ledger.batch.document_updates.append(row)
+            except CrdtSyncError as error:
+                self._tell_skipped(dot, op, change, error)
+
+    def _family(self, document: Dot, dot: Dot, op: Op) -> Family | None:
+        """The documents of the text that an operation edits, with what it says itself; None: there is but one."""
+        held = self._replica.entries.held(op.key)
+        if op.sub != LINEAGE and not any(entry.sub == LINEAGE for entry in held):
+            return None
+        value = pack(list(document))
+        marker = Entry(0, dot, op.key, op.sub, int(op.kind), 0, "", value, b"", op.attrs)
+        return family_of([*held, marker], document)
+
+    def _take_in_older(self, newer: Dot, family: Family, dot: Dot, position: int, agent: str) -> bool:
+        """What ``newer`` lacks of the older documents of its text; whether there was anything."""
+        lacked = 0
+        for older in filter(self._documents.exists, family.before(newer)):
+            member = family.members[newer]
+            update = missing_from(self._documents.get(older), self._documents.get(newer), member)
+            if update is not None:
+                self._documents.apply(newer, update, structs_max=CLOCK_MAX)
+                lacked += 1
+                place = dot._replace(n=TAKEN_IN + lacked)
+                row = DocumentUpdateRow(self._replica.id, *newer, position, *place, agent, update)
+                self._ledger.batch.document_updates.append(row)
+        return lacked > 0
+
+    def unite(self) -> set[str]:
+        """A snapshot may have brought edits of older documents, or newer documents that lack edits of older ones here:
+        the newer take in what they lack. The keys of the texts that changed by it.
+        """
+        replica, changed = self._replica, set[str]()
+        keys = sorted({entry.key for entry in replica.entries.all() if entry.sub == LINEAGE})
+        position = replica.advance_position() if keys else replica.position  # after the states that came
+        for key in keys:
+            for family in families(replica.entries.held(key)):
+                for newer in filter(self._documents.exists, sorted(family.members, key=family.place)[1:]):
+                    try:
+                        if self._take_in_older(newer, family, Dot(UNKNOWN_WRITER, 0, 0), position, ""):
+                            changed.add(key)
+                    except CrdtSyncError as error:
+                        replica.alarms.journal("text_torn", space=replica.name, key=key, reason=error.message)
+        return changed
+
+    # -- what is skipped -----------------------------------------------------------------------------------------
 
     def _tell_skipped(self, dot: Dot, op: Op, change: Change, error: CrdtSyncError) -> None:
         replica = self._replica
@@ -133,14 +205,6 @@ class TextEdits:
             [op.key],
         )
 
-    def uncommitted(self, document: Dot) -> list[Dot]:
-        """The dots of a document's edits that wait for the next commit."""
-        return [
-            Dot(Writer(row.by_writer), row.by_seq, row.by_n)
-            for row in self._ledger.batch.document_updates
-            if row[:4] == (self._replica.id, *document) and (row.update != NO_CHANGE or row.by_writer == UNKNOWN_WRITER)
-        ]
-
     # -- markers -----------------------------------------------------------------------------------------------
 
     def note_markers(self, added: Entry | None, removed: list[Entry], position: int, dot: Dot, agent: str) -> None:
@@ -151,8 +215,6 @@ class TextEdits:
         """
         if added is not None and added.kind == Kind.TEXT:
             self._documents.named(added)
-            if added.key in self._replica.entries.keys_with_several:
-                self._touched.add(added.key)
         for entry in removed:
             if entry.kind == Kind.TEXT:
                 document = self._documents.unnamed(entry)
@@ -189,11 +251,6 @@ class TextEdits:
             batch.document_trims.append(DocumentTrim(replica.id, *dot, 0, replica.position))
         return True
 
-    def committed(self) -> None:
-        """All that was applied is on disk."""
-        self.due |= self._touched
-        self._touched.clear()
-
     def drop(self, dot: Dot) -> None:
         """A document that nobody names goes from memory, and from disk with the commit under way."""
         batch, space = self._ledger.batch, self._replica.id
@@ -201,3 +258,10 @@ class TextEdits:
         if not is_touched and not self._documents.is_dirty(dot):
             self._documents.drop(dot)
             batch.document_drops.append(DocumentDrop(space, *dot))
+
+
+def _is_edit_of(op: Op, document: Dot) -> bool:
+    try:
+        return op.kind == _TEXT and op.value is not None and check_marker(unpack(op.value))[0] == document
+    except InvalidEncoding:
+        return False

@@ -6,7 +6,7 @@ Yjs library the replica in memory is never used again: it is rebuilt from disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from crdtsync.causality import Dot
@@ -14,20 +14,39 @@ from crdtsync.core.text.yjs_library import NO_CHANGE, ROOT, client_of, edited_by
 from crdtsync.differences import Edit
 from crdtsync.errors import CrdtSyncError, InvalidValue
 from crdtsync.wire.codec import pack
-from crdtsync.wire.yjs.state_vector import decode_state_vector
+from crdtsync.wire.yjs.rewriting import contradiction
+from crdtsync.wire.yjs.state_vector import decode_state_vector, encode_state_vector
 from crdtsync.wire.yjs.validator import InvalidUpdate, Outline, UpdateSummary, advance, holds_only_text, validate_update
 
 if TYPE_CHECKING:
     from pycrdt import Doc, Text
 
+    from crdtsync.core.text.places import Places
+
 EDIT_STRUCTS_MAX = 2000
 """Parts of one edit: hostile ones cost the Yjs library quadratic time, about 0.7 s for so many."""
+
+DOCUMENT_BYTES_MAX = 7 * 1024 * 1024
+"""A document with what was deleted from it, at a local edit that inserts: soon it would not fit into a reply."""
+
+REPEATED_UNITS_MAX = 2000
+"""Of an edit that repeats what the document holds, so many characters are compared with it."""
 
 BULKY_BYTES_MIN = 64 * 1024
 """A document that takes less is never compacted by itself."""
 
 BULKY_FACTOR = 4
-"""Nor one that takes less than so many times the bytes of its text."""
+"""Nor one that takes less than so many times the bytes of its text, unless it takes :data:`BULKY_OVERHEAD_BYTES`."""
+
+BULKY_OVERHEAD_BYTES = 512 * 1024
+"""What a document takes beside its text, before it is compacted however long that is: some 50,000 items, between which
+a place is found in 10 to 15 ms.
+"""
+
+MORE_THAN_TEXT = (
+    "this text holds more than characters (formats, embedded objects, or other shared types beside it), which a new "
+    "document would lose"
+)
 
 # Measured with pycrdt 0.14.13: memory of an empty document, and of each of its parts.
 _EMPTY_BYTES = 4096
@@ -42,7 +61,8 @@ class Document:
     """One Yjs document, loaded from disk at its first use."""
 
     __slots__ = (
-        "_doc", "_load", "_outline", "_uncommitted", "dot", "is_large", "memory_bytes", "updates_since_state", "used_s"
+        "_doc", "_is_measured", "_load", "_outline", "_size_bytes", "_uncommitted", "dot", "is_large", "memory_bytes",
+        "places", "updates_since_state", "used_s",
     )  # fmt: skip
 
     def __init__(self, dot: Dot, load: Load) -> None:
@@ -51,29 +71,33 @@ class Document:
         self.updates_since_state = 0
         self.used_s = 0.0
         self.is_large = False
+        self.places: dict[Dot, Places] = {}
+        """What newer documents of the text have forgotten of this one, as far as it was asked for."""
         self._load = load
         self._doc: Doc[Text] | None = None
         self._outline: Outline | None = None
         self._uncommitted: list[bytes] = []
+        self._size_bytes = 0
+        self._is_measured = False
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was ever applied to it."""
-        return not self._clocks()
+        return not self.clocks()
 
     @property
     def is_uncommitted(self) -> bool:
         """Whether it has edits that are not yet on disk."""
         return bool(self._uncommitted)
 
-    def check(self, update: bytes, before: Sequence[bytes] = ()) -> UpdateSummary:
+    def check(self, update: bytes, before: Sequence[bytes] = (), structs_max: int = EDIT_STRUCTS_MAX) -> UpdateSummary:
         """Refuse an update that is not acceptable on top of what the document holds, and of the updates ``before``.
 
         :raises InvalidValue: malformed, or it refers to edits that the document does not hold.
         """
         self._loaded()
         try:
-            outline = self._judged_by()
+            outline = self.outline()
             if before:
                 outline = outline.copy()
                 for earlier in before:
@@ -81,24 +105,44 @@ class Document:
             summary = validate_update(update, outline)
         except InvalidUpdate as error:
             raise InvalidValue(f"not an acceptable Yjs update: {error}", path="$") from None
-        if summary.structs > EDIT_STRUCTS_MAX:
-            raise InvalidValue(
-                f"an edit of {summary.structs:,} parts; at most {EDIT_STRUCTS_MAX:,} fit: split it", path="$"
-            )
+        if summary.structs > structs_max:
+            raise InvalidValue(f"an edit of {summary.structs:,} parts; at most {structs_max:,} fit: split it", path="$")
         return summary
 
-    def apply(self, update: bytes) -> None:
+    def check_author(self, update: bytes, summary: UpdateSummary) -> None:
+        """Refuse an update that says something else of ids than the document does: the Yjs library would drop that part
+        of it without a word. What repeats much is not compared.
+
+        :raises InvalidValue: it does.
+        """
+        clocks = self.clocks()
+        repeated = {client: first for client, (first, _) in summary.ranges.items() if first < clocks.get(client, 0)}
+        units = sum(clocks[client] - first for client, first in repeated.items())
+        if not repeated or units > REPEATED_UNITS_MAX:
+            return
+        state = encode_state_vector({**clocks, **repeated})
+        found = contradiction(update, self._read(lambda doc: doc.get_update(state)))
+        if found is not None:
+            raise InvalidValue(
+                f"clock {found[1]:,} of the Yjs client id {found[0]} is another character already: two programs have "
+                "that id; give each replica one of its own, which is random",
+                path="$",
+            )
+
+    def apply(self, update: bytes, structs_max: int = EDIT_STRUCTS_MAX) -> None:
         """Take in an update; the document is as it was if this raises.
 
         :raises InvalidValue: see :meth:`check`; or the Yjs library could not take it.
         """
-        summary = self.check(update)
-        outline = self._judged_by()
+        summary = self.check(update, structs_max=structs_max)
+        outline = self.outline()
         self._use(lambda doc: doc.apply_update(update), "the Yjs library refuses this update", InvalidValue)
         advance(outline, summary)
         self._uncommitted.append(update)
         self.updates_since_state += 1
         self.memory_bytes += len(update) + 3 * _STRUCT_BYTES * summary.structs
+        self._size_bytes += len(update)
+        self._is_measured = False
 
     def absorb(self, state: bytes, is_new: bool) -> bytes:
         """Take in the whole document of another replica; returns the whole document as it is then, to be stored.
@@ -111,13 +155,15 @@ class Document:
             self._doc = self._outline = None
             self._uncommitted.append(state)
             return state
-        outline = self._judged_by()
+        outline = self.outline()
         summary = _judge_state(state, outline)
         self._use(lambda doc: doc.apply_update(state), "the Yjs library refuses this state", InvalidValue)
         advance(outline, summary)
         self._uncommitted.append(state)
         self.memory_bytes += len(state) + 3 * _STRUCT_BYTES * summary.structs
-        return self.state()
+        whole = self.state()
+        self._size_bytes, self._is_measured = len(whole), True
+        return whole
 
     def settle(self, whole: bytes) -> None:
         """Hold ``whole`` from now on, which is what this document and another replica's are together.
@@ -143,6 +189,13 @@ class Document:
         """How long the text is in UTF-8, without putting it together."""
         return self._read(lambda doc: len(text_of(doc)))
 
+    def bytes_with(self, update: bytes, bytes_max: int) -> int:
+        """At most how large it is with an update; more than ``bytes_max`` only if it is about that."""
+        self._loaded()
+        if self._size_bytes + len(update) > bytes_max and not self._is_measured:
+            self._size_bytes, self._is_measured = len(self.state()), True
+        return self._size_bytes + len(update)
+
     def text_bytes_with(self, update: bytes) -> int:
         """The same with an update that :meth:`check` has passed. To be called of a copy: it is not undone."""
         self._use(lambda doc: doc.apply_update(update), "the Yjs library refuses this update", InvalidValue)
@@ -153,7 +206,7 @@ class Document:
         which shows what has been deleted.
         """
         try:
-            clocks = sorted(self._clocks().items())
+            clocks = sorted(self.clocks().items())
             return [[part for pair in clocks for part in pair], self.read()] if clocks else []
         except CrdtSyncError:
             return ["unreadable"]
@@ -182,7 +235,7 @@ class Document:
         same edit of the same document make the same bytes, which count once; and no id is ever used for two things.
         """
         state = self.state()
-        past = pack([list(self.dot), [part for pair in sorted(self._clocks().items()) for part in pair]])
+        past = pack([list(self.dot), [part for pair in sorted(self.clocks().items()) for part in pair]])
         draft = edited_by(state, changes, client_of(past))
         return draft if draft == NO_CHANGE else edited_by(state, changes, client_of(past, draft))
 
@@ -192,16 +245,18 @@ class Document:
         :raises InvalidValue: it does.
         """
         if not holds_only_text(self.state(), ROOT):
-            raise InvalidValue(
-                "this text holds more than characters (formats, embedded objects, or other shared types beside it), "
-                "which a new document would lose",
-                path="$",
-            )
+            raise InvalidValue(MORE_THAN_TEXT, path="$")
 
-    def is_bulky(self) -> bool:
-        """Whether it takes much more room than a fresh document with its text would."""
-        size_bytes = len(self.state())
-        return size_bytes > BULKY_BYTES_MIN and size_bytes > BULKY_FACTOR * len(self.read().encode())
+    def is_bulky(self, began_with: Mapping[int, int]) -> bool:
+        """Whether it takes much more room than its text would, and enough was typed since it was made to change that.
+
+        ``began_with``: its clocks when a compaction made it. What was in many pieces then will be so again.
+        """
+        size_bytes, text_bytes = len(self.state()), self.text_bytes()
+        typed = sum(self.clocks().values()) - sum(began_with.values())
+        overhead_bytes = size_bytes - text_bytes
+        is_large = overhead_bytes > min((BULKY_FACTOR - 1) * text_bytes, BULKY_OVERHEAD_BYTES)
+        return is_large and size_bytes > BULKY_BYTES_MIN and typed >= min(text_bytes, BULKY_OVERHEAD_BYTES)
 
     def committed(self) -> None:
         """What was applied is on disk: a reload will find it there."""
@@ -223,10 +278,11 @@ class Document:
             overhead_bytes = max(0, state_bytes - text_bytes)
             self.memory_bytes = _EMPTY_BYTES + state_bytes + overhead_bytes * _STRUCT_BYTES // _STRUCT_STATE_BYTES
             self.is_large = state_bytes > BULKY_BYTES_MIN
+            self._size_bytes, self._is_measured = state_bytes, True
             self._doc = doc
         return self._doc
 
-    def _judged_by(self) -> Outline:
+    def outline(self) -> Outline:
         """What updates are judged by; made when the first one comes, for reads need none."""
         if self._outline is None:
             outline = Outline({ROOT: "text"})
@@ -234,7 +290,8 @@ class Document:
             self._outline = outline
         return self._outline
 
-    def _clocks(self) -> dict[int, int]:
+    def clocks(self) -> dict[int, int]:
+        """For each Yjs client the clock that comes next."""
         return self._read(lambda doc: decode_state_vector(doc.get_state()))
 
     def _read(self, read: Callable[[Doc[Text]], T]) -> T:

@@ -13,7 +13,7 @@ from itertools import islice
 
 from crdtsync.causality import Dot
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.text.document import Document, Load
+from crdtsync.core.text.document import EDIT_STRUCTS_MAX, Document, Load
 from crdtsync.core.text.marker import named_document
 from crdtsync.wire.codec import pack
 
@@ -87,9 +87,9 @@ class Documents:
         """Whether it has edits that are not yet on disk."""
         return dot in self._dirty
 
-    def apply(self, dot: Dot, update: bytes) -> None:
+    def apply(self, dot: Dot, update: bytes, structs_max: int = EDIT_STRUCTS_MAX) -> None:
         """Take in an edit; see :meth:`Document.apply`."""
-        self.get(dot).apply(update)
+        self.get(dot).apply(update, structs_max)
         self._changed(dot)
         self._note_edited(dot)
 

@@ -1,4 +1,4 @@
-"""How long a text may become by an edit of an agent of this host.
+"""How long a text, and how large its document, may become by an edit of an agent of this host.
 
 Merging refuses nothing: edits of several hosts, made at once, may add up to more.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crdtsync.core.text.document import DOCUMENT_BYTES_MAX
 from crdtsync.errors import TooLarge
 from crdtsync.wire.limits import TEXT_BYTES_MAX, shown
 
@@ -32,6 +33,14 @@ class TextLengths:
         :raises TooLarge: nothing was done.
         """
         edits = self._draft.edits_of(document)
+        size_bytes = sum(
+            map(len, edits), self._draft.replica.documents.get(document).bytes_with(update, DOCUMENT_BYTES_MAX)
+        )
+        if size_bytes > DOCUMENT_BYTES_MAX and summary.ranges:
+            raise TooLarge(
+                f"the text {shown(key)} takes {size_bytes:,} bytes with what was deleted from it; at most "
+                f"{DOCUMENT_BYTES_MAX:,} may be edited: compact it, delete some of it, or go on in another key"
+            )
         # An update has at least the bytes that it inserts: mostly nobody needs to know how many these are.
         atmost_bytes = sum(map(len, edits), self._draft.replica.documents.get(document).text_bytes() + len(update))
         if atmost_bytes <= TEXT_BYTES_MAX or not summary.ranges:

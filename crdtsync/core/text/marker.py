@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.errors import InvalidEncoding
-from crdtsync.wire.codec import unpack
+from crdtsync.wire.codec import pack, unpack
 
 UNKNOWN_WRITER = Writer(0)
 """By whom an edit on disk is that came with others, in a snapshot."""
@@ -21,6 +21,12 @@ def check_marker(plain: object) -> tuple[Dot | None, bytes]:
         case [[int(writer), int(seq), int(n)], bytes(update)]:
             return Dot(writer, seq, n), update  # type: ignore[arg-type]
     raise InvalidEncoding("a text operation's value is [document, update]")
+
+
+def stored_value(value: bytes | None, dot: Dot) -> bytes:
+    """What is stored of the value of a text operation with this dot: which document it names."""
+    named = unpack(value or b"")[0]
+    return pack(list(dot) if named is None else named)
 
 
 def named_document(value: bytes | None) -> Dot:

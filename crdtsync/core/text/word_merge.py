@@ -24,33 +24,6 @@ def word_edits(old: str, new: str) -> list[Edit]:
     return [(start, end, new[first:last]) for start, end, first, last in _changes(old, new)]
 
 
-def three_way(base: str, ours: str, theirs: str) -> str:
-    """``ours`` with the edits that lead from ``base`` to ``theirs``.
-
-    Whatever either side inserted is there; what either side deleted is gone, unless the other one wrote it anew.
-    """
-    kept = bytearray(b"\1") * len(base)
-    inserted: dict[int, str] = {}
-    for side in (ours, theirs):
-        for start, end, replacement in word_edits(base, side):
-            kept[start:end] = bytes(end - start)
-            if replacement:
-                inserted[start] = _beside(inserted.get(start, ""), replacement)
-    parts: list[str] = []
-    position = 0
-    for start in sorted({*inserted, len(base)}):
-        parts.append(_filtered(base, kept, position, start))
-        parts.append(inserted.get(start, ""))
-        position = start
-    return "".join(parts)
-
-
-def _filtered(base: str, kept: bytearray, start: int, end: int) -> str:
-    if all(kept[start:end]):
-        return base[start:end]
-    return "".join(base[at] for at in range(start, end) if kept[at])
-
-
 def union(texts: Sequence[str]) -> str:
     """One text with the content of all: what they have in common once, what only one has beside it.
 

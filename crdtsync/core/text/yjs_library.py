@@ -66,6 +66,13 @@ def edited_by(state: bytes, changes: Sequence[Edit], client: int) -> bytes:
     return b"".join(updates) or NO_CHANGE  # one transaction makes at most one update
 
 
+def text_in(state: bytes) -> str:
+    """The text of a whole document."""
+    doc = new_doc()
+    doc.apply_update(state)
+    return str(text_of(doc))
+
+
 def client_of(*parts: bytes) -> int:
     """A Yjs client id that stands for this content: 53 bits of its hash."""
     state = blake2b(digest_size=8, person=b"crdtsync-client")

@@ -68,12 +68,16 @@ class Concern:
         """Whether these are enough."""
         return self.is_here and len(holders) >= self.wanted
 
-    def unmet(self, token: str) -> Timeout:
-        """The error that says how far it has got: who has it, who has not, and what this node lacks."""
+    def unmet(self, token: str, written: Mapping[str, object] | None = None) -> Timeout:
+        """The error that says how far it has got: who has it, who has not, and what this node lacks; of a write, which
+        is done here, also what its reply would have told.
+        """
         count, others = self._members.counted()
         met = others()
         held = self.holders()
         details: dict[str, object] = {"token": token, "held_by": held}
+        if written is not None:
+            details["written"] = written
         said = []
         if not is_alone(self._w):
             said.append(f"{len(held)} of the {self.wanted} nodes wanted hold it so far: {names(held) or 'none known'}")
@@ -124,11 +128,14 @@ def check_possible(w: object, members: Members, dials: Iterable[Dial], name: str
     """
     count, met = members.counted()
     wanted = nodes_wanted(w, count)
-    unmet = 0 if members.is_initialised else sum(not dial.node for dial in dials)
-    if wanted > count + unmet:
+    if members.is_initialised:
+        most = count
+    else:
+        most = 1 + len(met()) + sum(not dial.node and not dial.is_self for dial in dials)
+    if wanted > most:
         known = [name, *(peer.name for peer in met())]
         raise InvalidRequest(
-            f"w={wanted} cannot be met: this node knows of {count} node{'s' if count > 1 else ''} ({names(known)}); "
+            f"w={wanted} cannot be met: this node knows of {most} node{'s' if most > 1 else ''} ({names(known)}); "
             "nothing was done",
             members=known,
         )

@@ -7,7 +7,7 @@ after. If she cannot be told at once, she is told the newest state of the key la
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from crdtsync.causality import VersionVector, covers
 from crdtsync.core.crdt.entries import Entry
@@ -84,6 +84,7 @@ class ChangeWatches(Scheduler[ChangeWatch]):
 
     def __init__(self, storage: Storage, send: Send) -> None:
         super().__init__(storage, send)
+        self._owed: dict[ChangeWatch, str] = {}  # whose last event had no token, with its key
         self.is_short = self.IS_SHORT
 
     def begin(self, watch: ChangeWatch, after: VersionVector | None, now_ms: int) -> None:
@@ -140,6 +141,7 @@ class ChangeWatches(Scheduler[ChangeWatch]):
                 continue
             told = story.told(tuple(numbers))
             if told:
+                self._owed.pop(watch, None)
                 ready.setdefault(watch, []).append(told)
 
     def expired(self, name: str, entries: Sequence[Entry], now_ms: int) -> None:
@@ -171,6 +173,38 @@ class ChangeWatches(Scheduler[ChangeWatch]):
                 watch.start_over(is_reset=True)
             self._defer(watch, concerned_keys)
 
+    def discard(self, watch: ChangeWatch) -> None:
+        """A watch has ended."""
+        super().discard(watch)
+        self._owed.pop(watch, None)
+
+    def has_more(self) -> bool:
+        """Whether there is something to tell at once."""
+        return super().has_more() or any(self._is_due(watch) for watch in self._owed)
+
+    def advance(self, durable: Mapping[str, int], now_ms: int) -> None:
+        """Tell a slice to each watch that is not live; and who is live now, and was told something without a token,
+        gets one: until then there is no going on from what it was told.
+        """
+        super().advance(durable, now_ms)
+        for watch in [watch for watch in self._owed if self._is_due(watch)]:
+            replica, key = watch.replica, self._owed.pop(watch)
+            event = state_event(replica, key, now_ms, False)
+            self._emit(watch, [pack_event(event, _token(replica, replica.durable_vector()))])
+
+    @staticmethod
+    def _is_due(watch: ChangeWatch) -> bool:
+        return not watch.is_behind and not watch.is_waiting
+
+    def _token_of(self, watch: ChangeWatch, key: str) -> str | None:
+        """What an event of a watch that is not live says; where that is nothing, a token is owed."""
+        token = watch.token
+        if token is None:
+            self._owed[watch] = key
+        else:
+            self._owed.pop(watch, None)
+        return token
+
     def _defer(self, watch: ChangeWatch, keys: Sequence[str]) -> None:
         watch.lagged = watch.lagged or watch.blocked
         self._remember(watch, keys, DIRTY_KEYS_MAX)
@@ -195,8 +229,9 @@ class ChangeWatches(Scheduler[ChangeWatch]):
         events = [event for unit in matching if (event := past_event(replica, change, unit)) is not None]
         if not events:
             return None
-        packed = [pack_event(event, watch.token) for event in events]
-        return packed[0] if len(units) == 1 else pack_batch(change, replica, fitting(packed), watch.token)
+        token = self._token_of(watch, matching[-1].key)
+        packed = [pack_event(event, token) for event in events]
+        return packed[0] if len(units) == 1 else pack_batch(change, replica, fitting(packed), token)
 
     def _note_survivors(self, watch: ChangeWatch, units: Iterable[Unit], now_ms: int) -> None:
         """Where the log does not tell all, the keys are told anew at its end."""
@@ -236,12 +271,13 @@ class ChangeWatches(Scheduler[ChangeWatch]):
         event = state_event(watch.replica, key, now_ms, watch.snapshot)
         if watch.scan is not None and event["event"] != "snapshot":
             return None  # it has expired just now
-        return pack_event(event, None if watch.snapshot else watch.token)
+        return pack_event(event, None if watch.snapshot else self._token_of(watch, key))
 
     def _closing(self, watch: ChangeWatch) -> list[bytes]:
         if not watch.snapshot or watch.scan is not None:
             return []
         watch.snapshot = False
+        self._owed.pop(watch, None)
         return [plain_event("snapshot", watch.token)]
 
 

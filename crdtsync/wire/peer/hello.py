@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from crdtsync.wire.codec import pack
-from crdtsync.wire.limits import PROTOCOL_VERSION
+from crdtsync.wire.limits import CHANGE_DEPS_MAX, PROTOCOL_VERSION
 from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import (
     HASH_FIELD_BYTES_MAX,
@@ -34,7 +34,10 @@ from crdtsync.wire.peer.fields import (
     read_text,
 )
 
-SPACES_MAX = 100_000
+SPACES_MAX = 1_000
+"""A node tells of 256 at most, and introduces the others one by one."""
+WRITERS_MAX = CHANGE_DEPS_MAX + 20_000
+"""Of all of them: a node tells of one space that has as many as there may be, or of several with 20,000 at most."""
 FEATURES_MAX = 100
 """What is beyond is not looked at."""
 
@@ -89,16 +92,16 @@ class Hello(Message):
     def decode(cls, plain: list[Any]) -> Hello:
         """See :class:`Message`."""
         fields = plain[1]
-        if len(fields["spaces"]) > SPACES_MAX:
-            raise ValueError("too many spaces")
+        spaces = fields["spaces"]
+        if len(spaces) > SPACES_MAX or sum(len(flat) for _, flat in spaces.values()) > 3 * WRITERS_MAX:
+            raise ValueError("too many spaces, or writers in them")
         return cls(
             node=read_text(fields["node"]),
             name=read_name(fields["name"]),
             cluster=read_blob(fields["cluster"], HASH_FIELD_BYTES_MAX),
             database=read_blob(fields["database"], HASH_FIELD_BYTES_MAX),
             spaces={
-                read_space(name): (read_count(epoch), read_frontier(flat))
-                for name, (epoch, flat) in fields["spaces"].items()
+                read_space(name): (read_count(epoch), read_frontier(flat)) for name, (epoch, flat) in spaces.items()
             },
             time_ms=read_count(fields["time_ms"]),
             protocol=read_count(fields["protocol"]),

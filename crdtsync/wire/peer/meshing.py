@@ -158,7 +158,7 @@ class Ask(Message):
     def decode(cls, plain: list[Any]) -> Ask:
         """See :class:`Message`."""
         _, node, number, spaces = plain[:4]
-        if sum(len(one[2]) for one in spaces) > ASKED_WRITERS_MAX:
+        if len(spaces) > ASKED_WRITERS_MAX or sum(len(one[2]) for one in spaces) > ASKED_WRITERS_MAX:
             raise ValueError("asks for too much at once")
         asked = tuple(
             Asked(read_space(space), read_count(epoch), tuple(Writer(read_count(w, WRITER_MAX)) for w in writers))

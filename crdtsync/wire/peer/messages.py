@@ -88,7 +88,7 @@ What a node checks
 
 A peer may be broken or hostile. So a node checks the bounds of every field, and closes the connection with a reason:
 
-- if a message is longer than 8 MiB, has over 1,000,000 items, is no msgpack array, or has a field out of its bounds
+- if a message is longer than 8 MiB, has over 400,000 items, is no msgpack array, or has a field out of its bounds
 - if the peer sends a text message, or breaks the websocket protocol
 - if the HELLO names this node itself, another cluster, an older protocol, or another node than the one whose key the
   connection has proven
@@ -111,11 +111,11 @@ from typing import Final
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.codec import check_items, unpack
 from crdtsync.wire.limits import MESSAGE_ITEMS_MAX, PEER_FRAME_BYTES_MAX
-from crdtsync.wire.peer import changes, comparing, hello, meshing, probes, resolvers, transfer
+from crdtsync.wire.peer import changes, comparing, health, hello, meshing, probes, resolvers, transfer
 from crdtsync.wire.peer.base import ENTERED, Message
 from crdtsync.wire.peer.snapshot import DEFLATE
 
-SUBJECTS: Final[tuple[ModuleType, ...]] = (hello, changes, transfer, probes, resolvers, meshing, comparing)
+SUBJECTS: Final[tuple[ModuleType, ...]] = (hello, changes, transfer, probes, resolvers, meshing, comparing, health)
 """The modules whose classes are the messages, in the order of the reference page."""
 
 MESSAGES: Final[Mapping[int, type[Message]]] = MappingProxyType(dict(sorted(ENTERED.items())))

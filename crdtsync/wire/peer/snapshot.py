@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, Protocol
 
 from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, Hlc, Writer
 from crdtsync.errors import InvalidEncoding
-from crdtsync.wire.change import HASH_BYTES, SHORT_HASH_BYTES, value_hash
+from crdtsync.wire.change import HASH_BYTES, SHORT_HASH_BYTES, VALUE_KINDS, value_hash
 from crdtsync.wire.codec import check_items, check_value, new_row, pack, unpack
 from crdtsync.wire.limits import (
     CHANGE_DEPS_MAX,
@@ -37,12 +37,12 @@ from crdtsync.wire.limits import (
     KEY_BYTES_MAX,
     MESSAGE_ITEMS_MAX,
     NAME_CHARS_MAX,
-    PEER_FRAME_BYTES_MAX,
     VALUE_BYTES_MAX,
     is_name,
     key_fault,
     shown,
 )
+from crdtsync.wire.stored_values import is_storable
 
 FORMAT = 1
 DEFLATE = "deflate"
@@ -53,6 +53,9 @@ PART_ENTRIES_MAX = 1000
 SNAPSHOT_ENTRIES_MAX = 20_000_000
 SNAPSHOT_DOCUMENTS_MAX = 1_000_000
 SNAPSHOT_BYTES_MAX = 4 * 1024 * 1024 * 1024
+"""Of its parts as they are read, not as they are sent: a compressed one may be a thousandth."""
+INFLATED_BYTES_MAX = 4 * 1024 * 1024
+"""Of one part: the longest entry there can be has a little more than half of that."""
 DOCUMENT_BYTES_MAX = 256 * 1024 * 1024
 
 COMPRESSED_SHARE_MAX = 0.9
@@ -138,7 +141,7 @@ def compressed(data: bytes) -> bytes:
 def _inflated(data: bytes) -> bytes:
     stream = zlib.decompressobj()
     try:
-        plain = stream.decompress(data, PEER_FRAME_BYTES_MAX)
+        plain = stream.decompress(data, INFLATED_BYTES_MAX)
     except zlib.error as error:
         raise InvalidEncoding(f"malformed part of a snapshot: {error}") from None
     if not stream.eof or stream.unused_data:
@@ -180,13 +183,20 @@ def entry_bytes(entry: Encodable) -> int:
     return 96 + len(entry.key) + len(entry.sub or "") + len(entry.value or b"") + (64 if entry.attrs else 0)
 
 
-def decode_part(data: bytes) -> Content:
-    """What a part holds.
+def plain_part(data: bytes) -> bytes:
+    """A part as it was before it was compressed, if it was.
 
     :raises InvalidEncoding: not a part that any correct node could have sent.
     """
-    if data[:1] == bytes([_ZLIB]):
-        data = _inflated(data)
+    return _inflated(data) if data[:1] == bytes([_ZLIB]) else data
+
+
+def decode_part(data: bytes) -> Content:
+    """What a part holds, compressed or not.
+
+    :raises InvalidEncoding: not a part that any correct node could have sent.
+    """
+    data = plain_part(data)
     check_items(data, MESSAGE_ITEMS_MAX)
     plain = unpack(data)
     try:
@@ -237,7 +247,7 @@ def _entries(plain: list[Any]) -> list[EntryFields]:
             and sub is hashed is attrs is None and type(value) is bytes and 0 < len(key) <= KEY_BYTES_MAX
             and key.isascii() and key.isprintable() and 0 <= kind <= _KIND_MAX and 1 <= writer <= WRITER_MAX
             and 1 <= seq <= SEQ_MAX and 0 <= n <= CHANGE_OPS_MAX and 0 <= hlc <= HLC_MAX
-            and len(value) <= VALUE_BYTES_MAX and agent in agents
+            and len(value) <= VALUE_BYTES_MAX and agent in agents and (kind not in VALUE_KINDS or is_storable(value))
         ):  # fmt: skip
             dot = new_row(Dot, (writer, seq, n))
             append(new_row(EntryFields, (dot, key, None, kind, hlc, agents[agent], value, value_hash(value), None)))
@@ -250,6 +260,7 @@ def _entries(plain: list[Any]) -> list[EntryFields]:
 def _checked(record: tuple[Any, ...]) -> EntryFields:
     """One entry, whatever is in it."""
     key, sub, kind, writer, seq, n, hlc, agent, value, hashed, attrs = record
+    stored = _value(value)
     return EntryFields(
         _dot(writer, seq, n),
         _key(key),
@@ -257,7 +268,7 @@ def _checked(record: tuple[Any, ...]) -> EntryFields:
         _bounded(kind, 0, _KIND_MAX),
         Hlc(_bounded(hlc, 0, HLC_MAX)),
         _agent(agent),
-        _value(value),
+        None if stored is not None and kind in VALUE_KINDS and not is_storable(stored) else stored,
         value_hash(value) if hashed is None else _blob(hashed, HASH_BYTES),
         attrs if attrs is None else _attrs(attrs),
     )

@@ -13,6 +13,7 @@ From the bytes upwards:
 - ``encoding``: an update is structs and deleted ranges; reads both
 - ``state_vector``: how far a replica of a text has got
 - ``validator``: whether an update fits the document that it is for
+- ``rewriting``: an update with other neighbours or other content; what a compaction writes
 
 For what Yjs would not have written, ``validator`` and ``state_vector`` raise ``InvalidUpdate`` of ``lib0``. The two
 below them also raise IndexError, where the data ends inside a value: the caller says what it was reading.

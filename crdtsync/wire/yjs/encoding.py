@@ -17,8 +17,8 @@ for a document is the matter of :mod:`crdtsync.wire.yjs.validator`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Generator
+from typing import Final, NamedTuple, TypeVar
 
 from crdtsync.wire.yjs.lib0 import read_blob, read_count, read_text, read_uint, refuse, skip_any, skip_json
 
@@ -26,6 +26,12 @@ STRUCTS_MAX: Final = 262_144  # an item of 4 bytes on the wire takes some 200 in
 CLOCK_MAX: Final = 2**31 - 1  # exclusive end; yrs computes offsets in i32
 CLIENT_MAX: Final = 2**53 - 1  # yrs cuts larger ones to 53 bits: another client's
 ROOT_NAME_BYTES_MAX: Final = 1024
+
+STEP_STRUCTS: Final = 1000  # some 10 ms, for what must not keep others waiting
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work in steps, between which something else may be done."""
 
 GC, DELETED, BINARY, STRING, EMBED, FORMAT, TYPE, ANY = 0, 1, 3, 4, 5, 6, 7, 8  # content kinds
 Id = tuple[int, int]  # Yjs client id, clock
@@ -43,10 +49,17 @@ class Struct(NamedTuple):
     keyed: bool
     detail: list[int] | int  # of a string, offsets of the second halves of surrogate pairs; of a type, its number
     at: int  # its byte offset in the update
+    body: int  # that of its content
+    stop: int  # that of what follows it
 
 
 def read_sections(data: bytes, structs_max: int | None = None) -> tuple[dict[int, list[Struct]], int]:
     """The structs of each client, and the offset of the delete set after them."""
+    return at_once(read_sections_slowly(data, structs_max))
+
+
+def read_sections_slowly(data: bytes, structs_max: int | None = None) -> Steps[tuple[dict[int, list[Struct]], int]]:
+    """The same in steps, which take about as long each."""
     sections: dict[int, list[Struct]] = {}
     clients, at = read_count(data, 0, 5, "clients")
     structs_max = STRUCTS_MAX if structs_max is None else structs_max
@@ -63,11 +76,23 @@ def read_sections(data: bytes, structs_max: int | None = None) -> tuple[dict[int
         if client in sections:
             refuse(f"client {client} occurs twice", start, "each client once")
         structs = sections[client] = []
-        for _ in range(count):
+        for number in range(count):
             struct, at = _read_struct(data, at, clock)
             structs.append(struct)
             clock = struct.end
+            if number % STEP_STRUCTS == STEP_STRUCTS - 1:
+                yield
     return sections, at
+
+
+def at_once(steps: Steps[T]) -> T:
+    """What comes of some work, without a pause."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            done: T = end.value
+            return done
 
 
 def _read_struct(data: bytes, start: int, clock: int) -> tuple[Struct, int]:
@@ -87,15 +112,17 @@ def _read_struct(data: bytes, start: int, clock: int) -> tuple[Struct, int]:
         read = _CONTENT.get(info & 0x1F)
         if read is None:
             refuse(f"content kind {info & 0x1F}", start, "deleted, binary, string, embed, format, type or any")
+        body = at
         length, at, detail = read(data, at)
     else:
+        body = at
         length, at = read_uint(data, at)
     if not length:
         refuse("a struct has length 0", start, "1 at least: yrs drops it and shifts what follows")
     end = clock + length
     if end > CLOCK_MAX:
         refuse(f"a struct ends at clock {end}", start, f"at most {CLOCK_MAX}")
-    return Struct(clock, end, info & 0x1F, origin, right, parent, info & 0x20 != 0, detail, start), at
+    return Struct(clock, end, info & 0x1F, origin, right, parent, info & 0x20 != 0, detail, start, body, at), at
 
 
 def _read_parent(data: bytes, at: int) -> tuple[str | Id, int]:

@@ -1,6 +1,6 @@
 """The values of lib0, in which Yjs writes updates and state vectors: integers, strings, JSON, ``Any``.
 
-Each function takes ``(data, at)``: a ``read_…`` returns the value and the offset after it, a ``skip_…`` the offset.
+A function takes ``(data, at)``: a ``read_…`` returns the value and the offset after it, a ``skip_…`` the offset.
 They are stricter than yrs, which wraps integers around, and allocates and recurses without a limit. They raise
 :class:`InvalidUpdate`, and IndexError where the data ends inside a value: the caller says what it was reading. ::
 
@@ -72,6 +72,22 @@ def read_text(data: bytes, at: int) -> tuple[str, int]:
         return data[start:end].decode(), end
     except UnicodeDecodeError as error:
         refuse(f"invalid UTF-8 ({error.reason})", start + error.start, "UTF-8")
+
+
+def written_uint(number: int) -> bytes:
+    """``writeVarUint``."""
+    digits = bytearray()
+    while number >= 0x80:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)
+
+
+def written_text(text: str) -> bytes:
+    """A string."""
+    data = text.encode()
+    return written_uint(len(data)) + data
 
 
 def skip_json(data: bytes, at: int) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from crdtsync.wire.yjs.lib0 import InvalidUpdate, read_uint
+from collections.abc import Mapping
+
+from crdtsync.wire.yjs.lib0 import InvalidUpdate, read_uint, written_uint
 
 CLIENTS_MAX = 100_000
 
@@ -25,3 +27,9 @@ def decode_state_vector(data: bytes) -> dict[int, int]:
     if at != len(data):
         raise InvalidUpdate(f"{len(data) - at} bytes after the end of the state vector")
     return clocks
+
+
+def encode_state_vector(clocks: Mapping[int, int]) -> bytes:
+    """The same the other way round, clients in rising order."""
+    pairs = [written_uint(number) for client in sorted(clocks) for number in (client, clocks[client])]
+    return b"".join((written_uint(len(clocks)), *pairs))

@@ -118,6 +118,16 @@ class Outline(dict[int, int]):
         self.roots: dict[str | Id | None, int] = {name: _ROOT_KINDS[kind] for name, kind in roots.items()}
         self.shape = _Shape()
 
+    def is_gone(self, client: int, clock: int) -> bool:
+        """Whether the document holds this id and has forgotten where it stood, as all that a GC struct covers."""
+        return clock < self.get(client, 0) and self.shape.place(client, clock)[0] is None
+
+    def gone_until(self, client: int, clock: int) -> tuple[bool, int]:
+        """The same, and up to which clock (exclusive) that is so of this client."""
+        starts, places = self.shape.runs[client]
+        index = bisect_right(starts, clock) - 1
+        return places[index][0] is None, starts[index + 1] if index + 1 < len(starts) else self[client]
+
     def copy(self) -> Outline:
         """One of its own, to be advanced independently."""
         twin = Outline({})
@@ -253,7 +263,7 @@ class _Judge:
         return None
 
     def _integrate(self, client: int, struct: Struct) -> None:
-        clock, end, kind, _, _, _, _, detail, at = struct
+        clock, end, kind, _, _, _, _, detail, at, _, _ = struct
         known_end = self.known.get(client, 0)
         if end <= known_end:
             return  # yrs drops it

@@ -13,6 +13,7 @@ Modules:
 
 - ``backup``: backups of the running database, one at a time
 - ``restore``: puts a backup in the place of a database; the daemon must not run
+- ``act_as_owner``: root works in the directory of a service's user with that user's rights
 - ``set_database_aside``: moves a node's database away and begins another one, when the node joins a cluster
 
 May import: ``storage``, ``security``, ``telemetry``, ``service``, ``config``, ``wording``, and ``crdtsync``.

@@ -4,6 +4,9 @@ A restored database is a copy that went back in time. So it gets a new id, by wh
 its predecessor had confirmed, and it keeps no writer: the numbers that the old one used after the backup was taken are
 known elsewhere. What is missing comes back from the peers. On another machine it is another node too, with another
 key: two nodes of one name would take each other for copies.
+
+Root restores into the directory of a service's user, and does it as that user, see
+:mod:`crdtsyncd.backup.act_as_owner`.
 """
 
 from __future__ import annotations
@@ -13,17 +16,19 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from crdtsyncd.backup.act_as_owner import acting_as_owner
 from crdtsyncd.backup.backup import IDENTITY_FILES, PIECE_BYTES_MAX
 from crdtsyncd.security.key_files import KEY_NAME
+from crdtsyncd.storage.check_schema import foreign_parts, running_parts
 from crdtsyncd.storage.database import DATABASE_NAME
 from crdtsyncd.storage.file_header import read_header as read_database_header
 from crdtsyncd.storage.journal.journal import META_NAME
-from crdtsyncd.storage.open_database import ENDINGS
+from crdtsyncd.storage.open_database import ENDINGS, PARTS_SHOWN_MAX, connect, prepare
 from crdtsyncd.storage.schema import APPLICATION_ID, FORMAT
 from crdtsyncd.storage.writer_mark import machine_id
 
@@ -32,11 +37,17 @@ from crdtsync.errors import ConfigError, StorageError
 
 PARTS = tuple(f"{DATABASE_NAME}{ending}" for ending in ENDINGS)
 
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How what is made here is opened: it is new, or it is not made."""
+
 Progress = Callable[[int, int], None]
 
 
 class Restored(NamedTuple):
-    """What was restored, where to, and where that is which stood there before; ``is_moved``: as another node."""
+    """What was restored, where to, and where that is which stood there before; ``is_moved``: as another node.
+
+    The paths begin as the caller wrote the directory.
+    """
 
     about: dict[str, Any]
     path: Path
@@ -61,41 +72,39 @@ def restore(
     :raises ConfigError: a daemon runs on that directory, or a database is there and ``force`` is not given.
     :raises OSError: a file cannot be read or written.
     """
-    with file.open("rb") as source, _locked(data_dir):
+    with file.open("rb") as source, acting_as_owner(data_dir) as place, _locked(place):
         about = read_header(source, str(file))
-        path = data_dir / DATABASE_NAME
+        path = place / DATABASE_NAME
         is_moved = new_node or (about["machine"] != machine_id() and not same_node)
         if path.exists() and not force:
             raise ConfigError(
-                f"there is a database in {data_dir} already: with --force it is moved aside, into a directory beside it"
+                f"there is a database in {place} already: with --force it is moved aside, into a directory beside it"
             )
-        partial = data_dir / f"{DATABASE_NAME}.restoring"
+        partial = place / f"{DATABASE_NAME}.restoring"
+        rests = [partial, *(partial.with_name(partial.name + end) for end in ("-wal", "-shm", "-journal"))]
         try:
+            _remove(rests)  # of one that was killed
             _copy(source, partial, about, str(file), progress)
             _make_new(partial, str(file), is_moved)
             _sync(partial)
             parts = [*PARTS, *(IDENTITY_FILES if is_moved else ())]
-            replaced = _set_aside(data_dir, [part for part in parts if (data_dir / part).exists()])
+            replaced = _set_aside(place, [part for part in parts if os.path.lexists(place / part)])
             if not is_moved:
-                _put_back_identity(data_dir, about.get("identity") or {})
+                _put_back_identity(place, about.get("identity") or {})
             partial.rename(path)
         finally:
-            for rest in (partial, *(partial.with_name(partial.name + end) for end in ("-wal", "-shm", "-journal"))):
-                rest.unlink(missing_ok=True)
-        _give_to_owner(path, data_dir)
-        _sync(data_dir)
-    return Restored(public(about), path, replaced, is_moved)
+            _remove(rests)
+        _sync(place)
+    aside = data_dir / replaced.name if replaced is not None else None
+    return Restored(public(about), data_dir / DATABASE_NAME, aside, is_moved)
 
 
 @contextmanager
 def _locked(data_dir: Path) -> Iterator[None]:
     """Hold the lock that a daemon would hold."""
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    is_new = not (data_dir / "lock").exists()
-    lock = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        if is_new:
-            _give_to_owner(data_dir / "lock", data_dir)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -112,7 +121,7 @@ def _locked(data_dir: Path) -> Iterator[None]:
 def _copy(source: IO[bytes], target: Path, about: dict[str, Any], name: str, progress: Progress) -> None:
     """Copy the database out of the backup, and see that it is what was backed up."""
     digest, done = hashlib.sha256(), 0
-    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as copy:
+    with os.fdopen(os.open(target, _NEW, 0o600), "wb") as copy:
         while piece := source.read(PIECE_BYTES_MAX):
             digest.update(piece)
             copy.write(piece)
@@ -136,7 +145,8 @@ def _make_new(path: Path, name: str, is_moved: bool) -> None:
             f"{name} was made by a newer crdtsyncd (format {header.format}, this one knows {FORMAT}): upgrade first"
         )
     try:
-        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        with closing(connect(path)) as db:
+            _check_tables(db, name)
             found = [row[0] for row in db.execute("PRAGMA integrity_check(3)")]
             if found != ["ok"]:
                 raise StorageError(
@@ -155,17 +165,31 @@ def _make_new(path: Path, name: str, is_moved: bool) -> None:
         raise StorageError(f"the database in {name} is damaged: {error}; take another backup of yours") from None
 
 
+def _check_tables(db: sqlite3.Connection, name: str) -> None:
+    """Take nothing in that is not of a daemon's making: a trigger would run with each write for ever.
+
+    A database of an older format is brought up to date here, so that its tables can be compared.
+    """
+    foreign = running_parts(db)
+    if not foreign:
+        prepare(db)
+        foreign = foreign_parts(db)
+    if foreign:
+        raise StorageError(
+            f"the database in {name} was changed by somebody: its {', '.join(foreign[:PARTS_SHOWN_MAX])} is not as "
+            "crdtsyncd makes it; take another backup of yours"
+        )
+
+
 def _put_back_identity(data_dir: Path, identity: dict[str, str]) -> None:
     """The node's key, if the directory has lost it."""
     if (data_dir / KEY_NAME).exists() or set(identity) != set(IDENTITY_FILES):
         return
     for name in IDENTITY_FILES:
-        handle = os.open(data_dir / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(identity[name])
+        with os.fdopen(os.open(data_dir / name, _NEW, 0o600), "wb") as file:
+            file.write(identity[name].encode("ascii"))
             file.flush()
             os.fsync(file.fileno())
-        _give_to_owner(data_dir / name, data_dir)
 
 
 def _set_aside(data_dir: Path, parts: list[str]) -> Path | None:
@@ -178,17 +202,14 @@ def _set_aside(data_dir: Path, parts: list[str]) -> Path | None:
         number += 1
         place = place.with_name(f"{place.name.partition('.')[0]}.{number}")
     place.mkdir(mode=0o700)
-    _give_to_owner(place, data_dir)
     for part in parts:
         (data_dir / part).rename(place / part)
     return place
 
 
-def _give_to_owner(path: Path, data_dir: Path) -> None:
-    """What root makes in the data directory of another user has to be that user's."""
-    owner = data_dir.stat()
-    if os.geteuid() == 0:
-        os.chown(path, owner.st_uid, owner.st_gid)
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

@@ -6,19 +6,20 @@ import os
 from typing import TYPE_CHECKING
 
 import click
+from crdtsyncd import terminal
 from crdtsyncd.cli.command import LazyGroup, common_options
 from crdtsyncd.cli.show import output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-USAGE = 2
 COMPLETION_VARIABLE = "_CRDTSYNC_COMPLETE"
 
 # Section of the help → name of a command → where it is. The help shows them in this order.
 SECTIONS: dict[str, dict[str, str]] = {
     "Keys": {
         "set": "keys.basics:set_",
+        "touch": "keys.basics:touch",
         "get": "keys.get:get",
         "update": "keys.update:update",
         "edit": "keys.edit:edit",
@@ -45,6 +46,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "append": "kinds.logs:append",
         "log": "kinds.logs:log",
         "trim": "kinds.logs:trim",
+        "remove": "kinds.logs:remove",
         "text": "kinds.text:text",
     },
     "Many keys at once": {
@@ -55,6 +57,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Following": {
         "watch": "keys.watch:watch",
         "wait": "keys.wait:wait",
+        "now": "keys.wait:now",
     },
     "Spaces": {
         "space": "cluster.spaces:space",
@@ -77,6 +80,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "backup": "node.backup:backup",
         "restore": "node.backup:restore",
         "service": "node.service:service",
+        "completion": "node.completion:completion",
     },
 }
 
@@ -119,9 +123,6 @@ def run(arguments: Sequence[str]) -> int:
         from click.shell_completion import shell_complete
 
         return shell_complete(group, {}, "crdtsync", COMPLETION_VARIABLE, instruction)
-    if not arguments:
-        click.echo(group.get_help(click.Context(group, info_name="crdtsync", **group.context_settings)), err=True)
-        return USAGE
     try:
         with group.make_context("crdtsync", list(arguments)) as context:
             group.invoke(context)
@@ -146,7 +147,7 @@ def _version_option() -> click.Option:
         if wanted and not context.resilient_parsing:
             from importlib.metadata import version
 
-            click.echo(f"crdtsync {version('crdtsync')}")
+            terminal.line(f"crdtsync {version('crdtsync')}", at_once=True)
             context.exit()
 
     help_text = "Show the version and exit."

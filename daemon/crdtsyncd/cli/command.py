@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.params import DURATION, NAME, SPACE_NAME, TEXT
+from crdtsyncd import terminal
+from crdtsyncd.cli.params import AGENT_NAME, DURATION, SPACE_NAME, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 _NEGATIVE_NUMBER = re.compile(r"-(\d+(\.\d+)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 # Whether it can be opened shows when it is opened: the sentence then names the group that may.
 SOCKET = click.Path(readable=False)
+USAGE = 2
 _SHIELD = "\0"  # no argument of a process can hold a NUL, so nobody else's text begins with it
 
 
@@ -41,7 +44,7 @@ def common_options() -> list[click.Parameter]:
     return [
         _common(["--socket"], "PATH", "Socket of the daemon.  [env: CRDTSYNC_SOCKET]", SOCKET),
         _common(["--space"], "NAME", "Space to work in.  [env: CRDTSYNC_SPACE; default: default]", SPACE_NAME),
-        _common(["--agent"], "NAME", "Name to write under.  [env: CRDTSYNC_AGENT]", NAME),
+        _common(["--agent"], "NAME", "Name to write under.  [env: CRDTSYNC_AGENT]", AGENT_NAME),
         _common(
             ["--agent-key-file"],
             "FILE",
@@ -124,7 +127,58 @@ def _write_options(ctx: click.Context, formatter: click.HelpFormatter, params: S
                 formatter.write_dl(records)
 
 
-class LazyGroup(click.Group):
+MEANT = {
+    "cat": "crdtsync get",
+    "delete": "crdtsync del",
+    "help": "crdtsync --help, crdtsync COMMAND --help",
+    "init": "crdtsync cluster init",
+    "invite": "crdtsync cluster invite",
+    "join": "crdtsync cluster join",
+    "keys": "crdtsync ls",
+    "list": "crdtsync ls",
+    "put": "crdtsync set",
+    "read": "crdtsync get",
+    "rm": "crdtsync del",
+    "tail": "crdtsync log KEY -f, crdtsync watch",
+    "unset": "crdtsync del",
+    "write": "crdtsync set",
+}
+"""What others call a command, and what it is called here."""
+DESTRUCTIVE = frozenset({"del", "discard", "drop", "remove", "reset", "restore", "revoke", "trim"})
+"""Never named because they look like what was typed: who tries out what is suggested must lose nothing."""
+
+
+class StateGroup(click.Group):
+    """A group of commands: without one it shows its help, and a name that it does not know it answers with another."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Show the help where it is needed, on stderr, for nothing was done; to a program say it as an error."""
+        if not args and not ctx.resilient_parsing:
+            if ctx.find_root().ensure_object(Settings).json:
+                raise click.UsageError(f"a command is missing: {', '.join(self.list_commands(ctx))}", ctx)
+            terminal.write(sys.stderr, f"{ctx.get_help()}\n".encode())
+            ctx.exit(USAGE)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which name was meant."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-"):
+            raise click.UsageError(f"there is no command {args[0]!r}{self._hint(ctx, args[0], names)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def _hint(self, ctx: click.Context, word: str, names: Sequence[str]) -> str:
+        if ctx.parent is None and word in MEANT:
+            return f" (that is {MEANT[word]})"
+        from difflib import get_close_matches
+
+        near = get_close_matches(word, [name for name in names if name not in DESTRUCTIVE])
+        return f" (did you mean {' or '.join(near)}?)" if near else ""
+
+
+class LazyGroup(StateGroup):
     """A group that knows its commands by name and imports one when it is called, or all for the help."""
 
     def __init__(
@@ -143,18 +197,6 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         """The names, in the order of the sections."""
         return list(self._places)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which name was meant."""
-        if args[0] not in self._places and not args[0].startswith("-"):
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], self._places)
-            hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-            raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
-        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's
         """The command of that name, imported now."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crdtsyncd.cli.command import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import click
+    from click.shell_completion import CompletionItem
 
     from crdtsync.client import Client, Entry
 
@@ -41,14 +43,30 @@ def connect(settings: Settings) -> Iterator[Client]:
         yield client
 
 
-def keys_with_prefix(context: click.Context, prefix: str, count_max: int) -> list[str]:
-    """Keys to complete a word with; none rather than an error, for a shell has nowhere to show one."""
+def completed(context: click.Context, beginning: str, ask: Callable[[Client], Iterable[str]]) -> list[CompletionItem]:
+    """Words that begin so, of those that the daemon gives; none rather than an error: a shell cannot show one."""
+    from click.shell_completion import CompletionItem
+
     from crdtsync.errors import CrdtSyncError
 
     settings = context.find_root().ensure_object(Settings)
-    with contextlib.suppress(CrdtSyncError, OSError), connect(settings) as client:
-        return client.keys(prefix, limit=count_max, timeout=COMPLETION_TIMEOUT_S)
-    return []
+    found: list[str] = []
+    with (
+        contextlib.suppress(CrdtSyncError, OSError),
+        connect(replace(settings, timeout=COMPLETION_TIMEOUT_S)) as client,
+    ):
+        found = [word for word in ask(client) if word.startswith(beginning)]
+    return [CompletionItem(word) for word in found]
+
+
+def space_names(client: Client) -> list[str]:
+    """The spaces that this node holds."""
+    return sorted(space["name"] for space in client.status()["spaces"])
+
+
+def node_names(client: Client) -> list[str]:
+    """All nodes that this one knows, by name."""
+    return sorted({str(peer["name"]) for peer in client.status()["peers"] if peer.get("name")})
 
 
 def all_conflicts(client: Client, prefix: str) -> Iterator[Entry]:

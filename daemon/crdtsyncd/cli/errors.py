@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import click
+from crdtsyncd import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,7 +61,7 @@ def report(error: BaseException, *, as_json: bool) -> int:
     if os.environ.get("CRDTSYNC_DEBUG") == "1":
         import traceback
 
-        traceback.print_exception(error)
+        terminal.write(sys.stderr, "".join(traceback.format_exception(error)).encode(errors="backslashreplace"))
     ending = ending_of(error)
     if ending.message:
         _say(ending, as_json=as_json)
@@ -136,8 +137,7 @@ def _say(ending: Ending, *, as_json: bool) -> None:
     else:
         text = f"crdtsync: {' '.join(ending.message.split()).removesuffix('.')}"
     try:
-        sys.stderr.buffer.write(f"{text}\n".encode(errors="backslashreplace"))
-        sys.stderr.buffer.flush()
+        terminal.sentence(text)
     except (OSError, ValueError, AttributeError):
         # Nobody is listening on stderr; the exit status still tells.
         return

@@ -17,6 +17,7 @@ _YEAR_S = 365 * 86400
 _TTL_MAX_S = (1 << 48) / 1000  # as the daemon has it
 _TAKEOVER_MAX_S = 3600.0  # as the daemon has it
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
+_NAME_CHARS_MAX = 128
 _COMPLETIONS_MAX = 200
 
 
@@ -58,8 +59,23 @@ class InputFile(click.ParamType):  # type: ignore[type-arg]  # generic since cli
         return file
 
 
+class AgentName(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """The name of an agent, as its framework calls it."""
+
+    name = "name"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name itself, or a usage error that says what a name may hold."""
+        name = str(value)
+        if not (1 <= len(name) <= _NAME_CHARS_MAX and name.isprintable() and name.strip() == name):
+            self.fail(
+                f"{name!r} is no agent's name: 1 to 128 printable characters, without spaces at either end.", param, ctx
+            )
+        return name
+
+
 class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """The name of a space or an agent."""
+    """The name of a space, or of an agent with a key."""
 
     name = "name"
 
@@ -73,7 +89,22 @@ class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         return name
 
 
-class SpaceName(Name):
+class HeldSpace(Name):
+    """The name of a space that is there already; completed by asking the daemon."""
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002  # click's signature
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Spaces that this node holds, whose names begin so."""
+        from crdtsyncd.cli.connect import completed, space_names
+
+        return completed(ctx, incomplete, space_names)
+
+
+class SpaceName(HeldSpace):
     """The name of a space, or of an archive of one: ``team@3``."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -114,10 +145,26 @@ class Key(Text):
         incomplete: str,
     ) -> list[CompletionItem]:
         """Keys that begin so; none when no daemon answers at once."""
-        from click.shell_completion import CompletionItem
-        from crdtsyncd.cli.connect import keys_with_prefix
+        from crdtsyncd.cli.connect import completed
 
-        return [CompletionItem(key) for key in keys_with_prefix(ctx, incomplete, _COMPLETIONS_MAX)]
+        return completed(ctx, incomplete, lambda client: client.keys(incomplete, limit=_COMPLETIONS_MAX))
+
+
+class Member(Text):
+    """A node: its name, or the beginning of its id; completed with the names that the daemon knows."""
+
+    name = "node"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002  # click's signature
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Members that begin so, and nodes that are no members."""
+        from crdtsyncd.cli.connect import completed, node_names
+
+        return completed(ctx, incomplete, node_names)
 
 
 WriteConcernValue: TypeAlias = int | str
@@ -159,8 +206,11 @@ TTL = Duration(_TTL_MAX_S, f"{_TTL_MAX_S * 1000:.0f}ms, some {_TTL_MAX_S / _YEAR
 TAKEOVER = Duration(_TAKEOVER_MAX_S, "1h")
 CONFIDENCE = Confidence()
 FILE = InputFile()
+AGENT_NAME = AgentName()
 NAME = Name()
+HELD_SPACE = HeldSpace()
 SPACE_NAME = SpaceName()
 TEXT = Text()
 KEY = Key()
+MEMBER = Member()
 WRITE_CONCERN = WriteConcern()

@@ -62,6 +62,14 @@ def value_of(word: str, *, as_string: bool, instead: str = "quote it, or use --s
         raise refused_value(f"the value cannot be stored: {error}") from None
 
 
+def fields_of(word: str, option: str) -> dict[str, json_values.Value]:
+    """The JSON object that an option has as its value."""
+    content = value_of(word, as_string=False, instead="quote it")
+    if not isinstance(content, dict):
+        raise click.UsageError(f'{option} takes a JSON object, such as \'{{"role": "critic"}}\'.')
+    return content
+
+
 def _value_from_stdin(*, as_string: bool, instead: str) -> json_values.Value:
     content = read_text(sys.stdin.buffer.read(), "stdin")
     if as_string:

@@ -16,6 +16,7 @@ Modules:
 
 - ``model``: the settings, and where they are looked for
 - ``loader``: the settings, read in another process
+- ``invite_argument``: an invite that stands in a file or on stdin, where no other user sees it
 - ``host_port``: ``HOST:PORT``, and which hosts are this machine
 - ``exit_status``: how the daemon ends, and the errors that have a status of their own
 

@@ -85,7 +85,7 @@ class Config(BaseSettings):
     socket_mode: str = Field("0660", pattern="^0?[0-7]{3}$", description="permissions of that socket")
     listen: Strings = Field([], description="HOST:PORT to accept peers on")
     advertise: Strings = Field([], description="HOST:PORT at which peers reach this node")
-    peers: Strings = Field([], description="URLs of peers to connect to, such as wss://host-a:7420")
+    peers: Strings = Field([], description="HOST:PORT of peers to connect to, or their URLs")
     node_name: str = Field(default_factory=default_node_name, description="name of this node, shown to people")
     join: str = Field("", description="invite to a cluster, which this node joins unless it is a member already")
     join_data: Literal["refuse", "merge", "archive"] = Field(
@@ -115,7 +115,12 @@ class Config(BaseSettings):
     metrics_spaces: Literal["open", "all", "none"] = Field(
         "open", description="which spaces /metrics names: open to the socket's group, all, or none"
     )
-    agents_max: int = Field(4096, ge=1, le=1_000_000, description="how many agents may be attached at once")
+    agents_max: int = Field(
+        4096,
+        ge=1,
+        le=1_000_000,
+        description="how many agents may be attached at once; one user gets three times as many as are free",
+    )
     agent_requests_per_s_max: int = Field(
         100_000, ge=1, le=1 << 50, description="requests a second of one agent, over all its connections"
     )
@@ -191,11 +196,12 @@ class Config(BaseSettings):
 
     @field_validator("peers")
     @classmethod
-    def _urls(cls, urls: list[str]) -> list[str]:
+    def _urls(cls, given: list[str]) -> list[str]:
+        urls = [url if "://" in url else f"wss://{url}" for url in given]
         for url in urls:
             if not _is_peer_url(url):
                 raise ValueError(
-                    f"{url!r} is not a peer's URL, such as wss://host-a:{PEER_PORT_DEFAULT} "
+                    f"{url!r} is not a peer's address, such as host-a:{PEER_PORT_DEFAULT} or its URL wss://… "
                     f"(or ws://127.0.0.1:{PEER_PORT_DEFAULT} with insecure_loopback = true)"
                 )
         return urls
@@ -230,6 +236,12 @@ class Config(BaseSettings):
                     "between hosts there is TLS alone (wss://HOST:PORT)"
                 )
             return self
+        secure = next((url for url in self.peers if urlsplit(url).scheme == "wss"), None)
+        if secure is not None:
+            raise ValueError(
+                f"peers: {secure!r} is reached by TLS, and insecure_loopback = true speaks plain text alone: "
+                f"ws://127.0.0.1:{PEER_PORT_DEFAULT}"
+            )
         if self.join:
             raise ValueError(f"join: {PLAIN_JOINS_NONE}")
         hosts = [split_address(address)[0] for address in self.listen] + [

@@ -14,12 +14,13 @@ def main() -> None:
     """
     try:
         import click
+        from crdtsyncd import terminal
         from crdtsyncd.devfleet.app import cluster
 
         try:
             cluster.main(prog_name="python -m crdtsyncd.devfleet", standalone_mode=False)
         except click.ClickException as error:
-            error.show()
+            terminal.sentence(f"cluster: {error.format_message()} See --help.")
             sys.exit(error.exit_code)
         except click.Abort:
             sys.exit(INTERRUPTED)

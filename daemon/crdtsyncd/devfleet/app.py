@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from crdtsyncd import terminal
 from crdtsyncd.devfleet.layout import NODES_MAX, ClusterError, Place, prepared
 from crdtsyncd.devfleet.process import Member, stop_all
 
@@ -41,11 +42,11 @@ def cluster(nodes: int, directory: Path | None, demo: bool) -> None:
         with prepared(nodes, directory) as places:
             asyncio.run(_Cluster(places, demo=demo).run())
     except ClusterError as error:
-        click.echo(f"cluster: {error}", err=True)
+        terminal.sentence(f"cluster: {error}")
         sys.exit(1)
     kept = "" if directory is None else f"; the data stays in {directory}"
     with suppress(OSError):
-        click.echo(f"cluster: stopped {nodes} {'node' if nodes == 1 else 'nodes'}{kept}")
+        terminal.line(f"cluster: stopped {nodes} {'node' if nodes == 1 else 'nodes'}{kept}", at_once=True)
         return
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered has no reader
 

@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import click
+from crdtsyncd import terminal
 from crdtsyncd.devfleet.hints import commands
 from crdtsyncd.devfleet.observer import POLL_S
 from crdtsyncd.devfleet.state import State, state_of
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 def greet(observers: list[Observer], took_s: float) -> None:
     """Say what runs where, and what to try."""
-    click.echo(f"cluster: {_count(len(observers), 'node')}, ready in {took_s:.1f} s")
+    terminal.line(f"cluster: {_count(len(observers), 'node')}, ready in {took_s:.1f} s", at_once=True)
     for observer in observers:
         member = observer.member
-        click.echo(f"cluster: {member.place.name}, pid {member.pid}, socket {member.place.socket}")
+        terminal.line(f"cluster: {member.place.name}, pid {member.pid}, socket {member.place.socket}", at_once=True)
     for command in commands([observer.member.place for observer in observers]):
-        click.echo(f"cluster: try {command}")
+        terminal.line(f"cluster: try {command}", at_once=True)
 
 
 async def show(observers: list[Observer]) -> None:
@@ -36,7 +36,7 @@ async def show(observers: list[Observer]) -> None:
             line = _line(state)
             if line is not None and told.get(state.name) != line:
                 told[state.name] = line
-                click.echo(f"{datetime.now(UTC):%H:%M:%S}Z {line}")
+                terminal.line(f"{datetime.now(UTC):%H:%M:%S}Z {line}", at_once=True)
         await asyncio.sleep(POLL_S)
 
 

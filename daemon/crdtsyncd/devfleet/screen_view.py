@@ -7,11 +7,13 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from crdtsyncd import terminal
 from crdtsyncd.devfleet.hints import commands
 from crdtsyncd.devfleet.observer import POLL_S, Record, is_answering, newest
 from crdtsyncd.devfleet.state import State, state_of
+from crdtsyncd.terminal import in_line
 from crdtsyncd.wording import span
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -33,7 +35,7 @@ async def show(observers: list[Observer]) -> None:
 
     :raises OSError: the terminal is gone.
     """
-    console = Console(highlight=False)
+    console = terminal.console(highlight=False)
     started_s = time.monotonic()
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
@@ -154,7 +156,7 @@ def _keys(records: list[Record], observers: list[Observer], width: int) -> Table
     table.expand = True
     for record in records:
         cells = [
-            Text(_printable(record.key), style="bold"),
+            Text(in_line(record.key), style="bold"),
             Text(record.shown, style="yellow bold" if record.is_conflict else ""),
             Text(record.agent),
             Text(record.node),
@@ -181,7 +183,3 @@ def _hints(observers: list[Observer], width: int) -> list[RenderableType]:
     lines = commands([observer.member.place for observer in observers], width - 2)
     heading = Text("In another terminal, in this directory:", style="dim")
     return [heading, *(Text(f"  {line}", overflow="fold", style="cyan") for line in lines)]
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else "\ufffd" for char in text)

@@ -49,6 +49,12 @@ def _peer(peer: dict[str, Any]) -> Iterator[Finding]:
             )
         else:
             yield ok("peers", said)
+    elif peer["state"] == "indirect" and peer.get("last_error"):
+        yield warning(
+            "peers",
+            f"{name} is reached over {peer.get('via') or 'others'} alone: {peer['last_error']}",
+            "see what is between the two hosts; until then its changes take a detour",
+        )
     elif peer["state"] == "indirect":
         yield ok("peers", f"{name} is reached over {peer.get('via') or 'others'}")
     elif peer["state"] == "refused":
@@ -63,6 +69,13 @@ def _peer(peer: dict[str, Any]) -> Iterator[Finding]:
             "peers",
             f"{name} is {peer['state']}, last seen {ago(moment(peer.get('last_seen')))}{error}",
             "start its daemon, or see that its address is right and no firewall is between; it catches up by itself",
+        )
+    health = peer.get("health") or {}
+    if health.get("state", "ready") != "ready":
+        yield warning(
+            "peers",
+            f"{name} is {health['state']}: its disk is full, and it takes no changes",
+            "free some space on its disk; it goes on by itself",
         )
     skew_ms = peer.get("clock_skew_ms")
     if skew_ms is not None and abs(skew_ms) > SKEW_MS_MAX:

@@ -39,11 +39,17 @@ def examine_settings(file: str | None, pid: int | None) -> tuple[Config | None, 
     if started is None:
         return config, ok("settings", where)
     if named is None or _is_same(named, started.file):
-        given = sorted(f"--{name.replace('_', '-')}" for name in options)
+        given = sorted(_word(name, value) for name, value in options.items())
         return config, ok("settings", where + (f", and the daemon's options {', '.join(given)}" if given else ""))
     other = f"with {started.file}" if started.file is not None else "without a file"
     remedy = f"leave --config {file} out, to look at the settings of the daemon that runs"
     return config, warning("settings", f"{where}, but the daemon was started {other}", remedy)
+
+
+def _word(name: str, value: Any) -> str:
+    """What somebody has typed for an option; two that exclude each other have one name and a value each."""
+    named = [option for option in cli.params if isinstance(option, click.Option) and option.name == name]
+    return next((option.opts[0] for option in named if option.flag_value == value), named[0].opts[0])
 
 
 def started_with(pid: int, proc: Path = Path("/proc")) -> Started | None:

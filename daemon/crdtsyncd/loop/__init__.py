@@ -18,6 +18,7 @@ Modules:
 - ``ack_timer``: sends peers the acknowledgements that are due between turns
 - ``connections``: agents and peers by number, and what a turn lets out over them
 - ``agent_socket``: the agents' unix socket: fair turns, bounded buffers
+- ``agent_budget``: what each user of the host may take of it: connections, room for large requests
 - ``join_waiting_room``: connections of nodes that ask to be let in
 - ``recovery``: what follows a failed step or commit
 - ``replay_quarantine``: gives the core again what fits into no table
@@ -26,6 +27,7 @@ Modules:
 - ``process_usage``: how full that is which the process keeps in bounds
 - ``gc_policy``: the interpreter's search for garbage, kept away from the live state
 - ``memory_release``: gives freed memory back to the system
+- ``free_memory``: how much of it this process may still take
 
 May import: ``backup``, ``storage``, ``security``, ``telemetry``, ``service``, ``config``, ``wording``, and
 ``crdtsync``.

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from crdtsyncd.config.exit_status import AddressTaken
+from crdtsyncd.loop.agent_budget import LargeRequests
 
 from crdtsync.core.agents.connection import User
 from crdtsync.errors import ConfigError, CrdtSyncError, QuotaExceeded, to_wire
 from crdtsync.wire.codec import pack
-from crdtsync.wire.framing import FrameReader, frame
+from crdtsync.wire.framing import PREFIX_BYTES, FrameReader, frame
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 
 TURN_REQUESTS_MAX = 64
@@ -26,7 +27,15 @@ BACKLOG_AGENTS_MAX = 4096
 """So many may wait to be let in: as many as may be attached by default. The units of systemd say the same."""
 BACKLOG_REQUESTS_MAX = 256
 WRITE_BUFFER_BYTES_MAX = 1024 * 1024
+BACKLOG_BYTES_MAX = 64 * 1024
+"""The same, in bytes, but for large ones."""
 HELLO_TIMEOUT_S = 10.0
+HELLO_BYTES_MAX = 16 * 1024
+READ_BYTES = 16 * 1024
+"""At once; a frame that does not fit is large, and charged to its user. Then as many as it lacks, up to this:"""
+LARGE_READ_BYTES = 256 * 1024
+LARGE_TIMEOUT_S = 30.0
+"""For a large frame to be whole, from the moment on when there is room for it."""
 PROBE_TIMEOUT_S = 1.0
 SO_PEERGROUPS = 59
 """All groups of the process at the other end, as Linux has it since 4.13; Python has no name for it."""
@@ -83,25 +92,40 @@ class Sink(Protocol):
     def take_turns_later(self, connection: AgentConnection) -> None:
         """It has more frames than fit into one turn."""
 
-    def refuse_agent(self) -> CrdtSyncError | None:
-        """Why no further connection can be taken; None if it can."""
+    large_requests: LargeRequests
+
+    def refuse_agent(self, user: User) -> CrdtSyncError | None:
+        """Why no further connection of this user can be taken; None if it can."""
 
     def log(self, event: str, level: str = "info", **fields: object) -> None:
         """Log one event."""
 
 
-class AgentConnection(asyncio.Protocol):
-    """One agent's connection."""
+_read_into = memoryview(bytearray(LARGE_READ_BYTES))  # of all connections: what comes is taken out at once
+
+
+class AgentConnection(asyncio.BufferedProtocol):
+    """One agent's connection.
+
+    What is held of it is bounded: the first 16 KiB of a frame, requests that wait for their turn, and large frames as
+    far as there is room (:class:`crdtsyncd.loop.agent_budget.LargeRequests`). Else it is read no further.
+    """
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._reader = FrameReader(AGENT_FRAME_BYTES_MAX)
+        self._reader = FrameReader(AGENT_FRAME_BYTES_MAX, HELLO_BYTES_MAX)
         self._backlog: deque[bytes] = deque()
+        self._backlog_bytes = 0  # without large ones
+        self._charged_bytes = 0  # for large ones: in the backlog, or the one that has begun
+        self._is_begun = False  # whether a large one has, and there is room for it
+        self._is_waiting = False  # whether it waits for room
+        self._large_timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._paused_by_peer = False
         self._is_throttled = False
         self.conn = 0
+        self._uid = -1
 
     @property
     def backlog_requests(self) -> int:
@@ -114,27 +138,87 @@ class AgentConnection(asyncio.Protocol):
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See :class:`asyncio.Protocol`, as for all that follow."""
+        """See :class:`asyncio.BufferedProtocol`, as for all that follow."""
         self._transport = cast(asyncio.Transport, transport)
-        refusal = self._sink.refuse_agent()
+        user, pid = user_of(self._transport.get_extra_info("socket"))
+        refusal = self._sink.refuse_agent(user)
         if refusal is not None:
             self._refuse(refusal)
             return
+        self._uid = user.uid
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
-        user, pid = user_of(self._transport.get_extra_info("socket"))
         self.conn = self._sink.agent_opened(self, user, pid)
         self._timer = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._no_hello)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, _size_hint: int) -> memoryview:
+        if self._is_begun:  # and no more than it lacks: every large frame is seen to begin
+            return _read_into[: min(self._reader.missing_bytes, LARGE_READ_BYTES)]
+        return _read_into[:READ_BYTES]
+
+    def buffer_updated(self, count_bytes: int) -> None:
         if not self.conn:
             return
         try:
-            self._backlog.extend(self._reader.feed(data))
+            frames = self._reader.feed(bytes(_read_into[:count_bytes]))
         except CrdtSyncError as error:
             self._sink.log("agent_refused", level="warning", conn=self.conn, reason=error.message)
             self._refuse(error)
             return
+        for payload in frames:
+            if _is_large(len(payload)):
+                self._end_large()
+            else:
+                self._backlog_bytes += len(payload)
+        self._backlog.extend(frames)
+        begun_bytes = self._reader.begun_bytes
+        if _is_large(begun_bytes) and not self._is_begun:
+            if self._sink.large_requests.take(self._uid, begun_bytes, self._admitted):
+                self._begin_large()
+            else:
+                self._is_waiting = True
         self.take_turn()
+
+    def _admitted(self) -> None:
+        """There is room for the large frame that waits."""
+        self._is_waiting = False
+        self._begin_large()
+        self._throttle()
+
+    def _begin_large(self) -> None:
+        self._is_begun = True
+        self._charged_bytes += self._reader.begun_bytes
+        self._large_timer = asyncio.get_running_loop().call_later(LARGE_TIMEOUT_S, self._large_is_late)
+
+    def _end_large(self) -> None:
+        self._is_begun = False
+        if self._large_timer is not None:
+            self._large_timer.cancel()
+            self._large_timer = None
+
+    def _large_is_late(self) -> None:
+        size_bytes = self._reader.begun_bytes
+        self._refuse(QuotaExceeded(f"a request of {size_bytes:,} bytes was not whole within {LARGE_TIMEOUT_S:.0f} s"))
+
+    def _next_request(self) -> bytes:
+        payload = self._backlog.popleft()
+        if _is_large(len(payload)):
+            self._charged_bytes -= len(payload)
+            self._sink.large_requests.give_back(self._uid, len(payload))
+        else:
+            self._backlog_bytes -= len(payload)
+        return payload
+
+    def _drop_requests(self) -> None:
+        """Nothing that has come, or is still coming, is handled any more."""
+        self._backlog.clear()
+        self._backlog_bytes = 0
+        self._end_large()
+        if self._is_waiting:
+            self._is_waiting = False
+            self._sink.large_requests.forget(self._admitted)
+        if self._charged_bytes:
+            charged_bytes, self._charged_bytes = self._charged_bytes, 0
+            self._sink.large_requests.give_back(self._uid, charged_bytes)
 
     def take_turn(self) -> None:
         """Hand on a bounded number of frames; the rest waits for the next turn."""
@@ -148,7 +232,7 @@ class AgentConnection(asyncio.Protocol):
                 break
             if answered_bytes >= WRITE_BUFFER_BYTES_MAX:
                 break  # whether it takes its replies shows when these are written
-            answered_bytes += self._sink.agent_frame(self.conn, backlog.popleft())
+            answered_bytes += self._sink.agent_frame(self.conn, self._next_request())
         if backlog and self.conn and not self._paused_by_peer:
             self._sink.take_turns_later(self)
         self._sink.agent_served()
@@ -169,7 +253,7 @@ class AgentConnection(asyncio.Protocol):
     def connection_lost(self, _exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._backlog.clear()
+        self._drop_requests()
         self._transport = None
         if self.conn:
             conn, self.conn = self.conn, 0
@@ -182,13 +266,18 @@ class AgentConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close after what was written is sent; nothing that came in is handled any more."""
-        self._backlog.clear()
+        self._drop_requests()
         if self._transport is not None:
             self._transport.close()
 
     def _throttle(self) -> None:
         """Read no further from an agent that sends faster than it is served, or does not take its replies."""
-        is_throttled = self._paused_by_peer or len(self._backlog) > BACKLOG_REQUESTS_MAX
+        is_throttled = (
+            self._paused_by_peer
+            or self._is_waiting
+            or len(self._backlog) > BACKLOG_REQUESTS_MAX
+            or self._backlog_bytes > BACKLOG_BYTES_MAX
+        )
         if is_throttled == self._is_throttled or self._transport is None or self._transport.is_closing():
             return
         self._is_throttled = is_throttled
@@ -203,6 +292,11 @@ class AgentConnection(asyncio.Protocol):
 
     def _no_hello(self) -> None:
         self._refuse(QuotaExceeded(f"no hello within {HELLO_TIMEOUT_S:.0f} s"))
+
+
+def _is_large(frame_bytes: int) -> bool:
+    """Whether a frame may not come whole at once."""
+    return frame_bytes > READ_BYTES - PREFIX_BYTES
 
 
 async def serve_agents(path: Path, mode: int, make: Callable[[], AgentConnection]) -> asyncio.Server:

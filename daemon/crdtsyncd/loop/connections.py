@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from crdtsyncd.loop.agent_budget import Places
 from crdtsyncd.loop.agent_socket import AgentConnection
 from crdtsyncd.security.peer_identity import DUPLICATE
 from crdtsyncd.telemetry.event_log import log
@@ -13,7 +14,6 @@ from crdtsyncd.wording import counted
 
 from crdtsync.core.agents.connection import Reply
 from crdtsync.core.interface import Ready
-from crdtsync.errors import QuotaExceeded
 from crdtsync.wire.peer.changes import Ack
 from crdtsync.wire.peer.messages import type_of
 
@@ -24,16 +24,25 @@ if TYPE_CHECKING:
 class Connections:
     """Who is connected. A number names one connection of this process, and is never used again."""
 
-    def __init__(self) -> None:
+    def __init__(self, places: Places) -> None:
+        self.places = places
         self.agents: dict[int, AgentConnection] = {}
+        self._uids: dict[int, int] = {}
         self.peers: dict[int, PeerConnection] = {}
         self._last = 0
 
-    def add_agent(self, connection: AgentConnection) -> int:
-        """The number of a new connection of an agent."""
+    def add_agent(self, connection: AgentConnection, uid: int) -> int:
+        """The number of a new connection of a user's agent."""
         self._last += 1
         self.agents[self._last] = connection
+        self._uids[self._last] = uid
+        self.places.take(uid)
         return self._last
+
+    def remove_agent(self, conn: int) -> None:
+        """It is gone, or concerns nobody any more."""
+        if self.agents.pop(conn, None) is not None:
+            self.places.give_back(self._uids.pop(conn))
 
     def add_peer(self, connection: PeerConnection) -> int:
         """The number of a new connection of a peer."""
@@ -81,17 +90,9 @@ class Connections:
 
     def forget_all(self) -> None:
         """Nothing that their ends say concerns anybody any more."""
-        self.agents.clear()
+        for conn in list(self.agents):
+            self.remove_agent(conn)
         self.peers.clear()
-
-    def refuse_agent(self, agents_max: int) -> QuotaExceeded | None:
-        """Why no further agent may attach; None: it may."""
-        if len(self.agents) < agents_max:
-            return None
-        return QuotaExceeded(
-            f"{len(self.agents):,} agents are attached, the most that this daemon takes: "
-            "detach some, or raise agents_max"
-        )
 
     def summary(self) -> str:
         """How many there are, for people."""

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 from crdtsyncd.backup.backup import Backups
 from crdtsyncd.backup.set_database_aside import OpenStore, begin, set_aside
 from crdtsyncd.loop.ack_timer import Acks
+from crdtsyncd.loop.agent_budget import LargeRequests, Places
 from crdtsyncd.loop.agent_socket import AgentConnection
 from crdtsyncd.loop.connections import Connections, write_replies
+from crdtsyncd.loop.free_memory import free_memory_bytes
 from crdtsyncd.loop.host_services import services
 from crdtsyncd.loop.housekeeping import Housekeeping
 from crdtsyncd.loop.join_waiting_room import Doorstep
@@ -85,7 +87,8 @@ class Driver:
     def __init__(self, config: Config, store: Store, open_store: OpenStore, trust: Trust, version: str) -> None:
         self._config = config
         self._open_store = open_store
-        self.times = TurnTimes(SlowTurns(log, self._agent_name).tell)
+        self._slow_turns = SlowTurns(log, self._agent_name)
+        self.times = TurnTimes(self._slow_turns.tell)
         self._store = store
         store.work = self.times.work
         self._version = version
@@ -99,7 +102,8 @@ class Driver:
         settle = lambda: self._store.settle()  # noqa: E731, PLW0108  # it may be another one by then
         self._backups = Backups(store.path, self._about, config.free_bytes_min, settle)
         self._offered = services(self.exposition, self._backups)
-        self._connections = Connections()
+        self._connections = Connections(Places(config.agents_max, os.geteuid()))
+        self.large_requests = LargeRequests()
         self._agents, self._peers = self._connections.agents, self._connections.peers
         self._checkpoints = Checkpoints(self)
         self._house = Housekeeping(self, config, self._connections, self._checkpoints)
@@ -127,10 +131,13 @@ class Driver:
 
     def _bare_node(self) -> Node:
         store, config = self._store, self._config
-        identity = Identity(store.node, config.node_name, store.cluster, store.database, self._version, os.getpid())
-        return Node(
-            identity, store, SystemRandom(), log, _now(), config.caps, self._offered, self._house.usages, config.limits
+        identity = Identity(
+            store.node, config.node_name, store.cluster, store.database, self._version, os.getpid(), store.incarnation
         )
+        return Node(
+            identity, store, SystemRandom(), log, _now(), config.caps, self._offered, self._house.usages, config.limits,
+            free_memory_bytes(),
+        )  # fmt: skip
 
     # -- one turn ----------------------------------------------------------------------------------------------
 
@@ -279,7 +286,7 @@ class Driver:
 
     def agent_opened(self, connection: AgentConnection, user: User, pid: int) -> int:
         """See :class:`crdtsyncd.loop.agent_socket.Sink`, as for all of these."""
-        conn = self._connections.add_agent(connection)
+        conn = self._connections.add_agent(connection, user.uid)
         self.feed(AgentOpened(conn, user.uid, pid, user.gids, user.is_local))
         return conn
 
@@ -302,7 +309,7 @@ class Driver:
         self.feed(AgentFlow(conn, blocked))
 
     def agent_closed(self, conn: int) -> None:
-        self._agents.pop(conn, None)
+        self._connections.remove_agent(conn)
         self.feed(AgentClosed(conn))
         self._backups.closed(conn)  # within the turn: it may remove a large file
 
@@ -314,8 +321,8 @@ class Driver:
         self._planner.take_turn_later(connection)
         self.feed(Tick())
 
-    def refuse_agent(self) -> CrdtSyncError | None:
-        return self._connections.refuse_agent(self._config.agents_max)
+    def refuse_agent(self, user: User) -> CrdtSyncError | None:
+        return self._connections.places.refusal(user.uid)
 
     # -- peers ---------------------------------------------------------------------------------------------------
 
@@ -471,6 +478,9 @@ class Driver:
 
     def sum_some(self) -> bool:
         return sum_some(self._node.replicas)
+
+    def loop_held(self) -> str:
+        return self._slow_turns.look()
 
     def look_at_quarantine(self) -> None:
         look(self._node, self._store)

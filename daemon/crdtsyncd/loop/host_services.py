@@ -27,7 +27,7 @@ def services(exposition: Callable[[], str], backups: Backups) -> dict[str, Servi
 def _log_level(_conn: int, args: Mapping[str, Any]) -> object:
     level = args.get("level")
     if level is not None:
-        if level not in event_log.LEVELS:
+        if type(level) is not str or level not in event_log.LEVELS:
             raise InvalidRequest(f"level must be one of {', '.join(event_log.LEVELS)}")
         before = event_log.set_level(level)
         event_log.log("log_level_changed", level="warning", before=before, now=level)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from crdtsyncd.loop.connections import Connections
+from crdtsyncd.loop.free_memory import free_memory_bytes
 from crdtsyncd.loop.memory_release import MemoryGuard, release_start_pages
 from crdtsyncd.loop.process_usage import shell_usages
 from crdtsyncd.storage.disk_guard import DiskGuard
@@ -16,8 +17,9 @@ from crdtsyncd.telemetry.event_log import log
 from crdtsyncd.telemetry.growth_rate import Growth
 from crdtsyncd.telemetry.turn_times import TurnTimes
 
+from crdtsync.core.alarm_catalogue import LOOP_HELD
 from crdtsync.core.diagnostics.usage import Usage
-from crdtsync.core.interface import DiskSpace, Event, LookAtUsage, PeerFlowed
+from crdtsync.core.interface import DiskSpace, Event, HostAlarm, LookAtUsage, PeerFlowed, Room
 from crdtsync.errors import StorageError
 
 if TYPE_CHECKING:
@@ -51,6 +53,9 @@ class House(Owner, Protocol):
     def sum_some(self) -> bool:
         """Go on with summing up digests that are not known since the start; whether there is more."""
 
+    def loop_held(self) -> str:
+        """What has held the loop too long again and again; empty: nothing."""
+
     def look_at_quarantine(self) -> None:
         """Let go of what is kept aside for no reason any more, and raise or clear the alarm."""
 
@@ -67,6 +72,7 @@ class Housekeeping:
         self._memory = MemoryGuard()
         self._growth = Growth()
         self._disk_due_s = 0.0
+        self._held = ""
         self.refusal = ""
         """Why writes are refused; empty: they are not."""
 
@@ -82,6 +88,7 @@ class Housekeeping:
                 with work("disk"):
                     self._note_flow()
                     self.check_disk()
+                    self._note_room()
                 await self._memory.check(self._house.document_memory_bytes())
             if time.monotonic() >= usage_due_s:
                 usage_due_s = time.monotonic() + USAGE_INTERVAL_S
@@ -92,7 +99,7 @@ class Housekeeping:
             if has_sums:
                 await self._sleep(SUM_INTERVAL_S)
                 continue
-            await self._sleep(RELEASE_INTERVAL_S if self._release_space() else INTERVAL_S)
+            await self._sleep(RELEASE_INTERVAL_S if self._bring_old_over() or self._release_space() else INTERVAL_S)
 
     async def _sleep(self, delay_s: float) -> None:
         """Tells how late things are, also when there are no turns."""
@@ -130,13 +137,31 @@ class Housekeeping:
         self._growth.note(time.monotonic(), store.size_bytes())
         store.growth_bytes_per_hour = self._growth.bytes_per_hour()
         self._house.feed(LookAtUsage(self._disk.forecast(self._growth.lasting_bytes_per_hour())))
+        held = self._house.loop_held()
+        if held != self._held:
+            self._held = held
+            self._house.feed(HostAlarm(LOOP_HELD, held))
         if store.quarantine.count:
             self._house.look_at_quarantine()
+
+    def _note_room(self) -> None:
+        memory_bytes, disk_bytes = free_memory_bytes(), self._disk.free_bytes
+        found = [free_bytes for free_bytes in (memory_bytes, disk_bytes) if free_bytes is not None]
+        if found:
+            self._house.note(Room(min(found)))
 
     def _note_flow(self) -> None:
         for conn, connection in self._connections.peers.items():
             if connection.has_flowed(FLOW_BYTES_MIN):
                 self._house.note(PeerFlowed(conn))
+
+    def _bring_old_over(self) -> bool:
+        """What an older format left; whether there is more."""
+        try:
+            return not self._house.is_over and self._house.store.bring_old_over()
+        except StorageError as error:
+            self._house.fail(error)
+            return False
 
     def _release_space(self) -> bool:
         try:

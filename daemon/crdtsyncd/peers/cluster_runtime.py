@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 from collections.abc import Coroutine
@@ -31,7 +32,7 @@ from crdtsync.core.cluster.node_alarms import EXPIRY_ALARM_MS, RENEWAL_MS, LetIn
 from crdtsync.core.interface import HostAlarm
 from crdtsync.errors import ConfigError, CrdtSyncError, DaemonUnavailable, InvalidRequest, Refused
 from crdtsync.wire.codec import pack, unpack
-from crdtsync.wire.invites import Invite
+from crdtsync.wire.invites import CLUSTER_BYTES, Invite
 from crdtsync.wire.peer.joining import Admitted
 
 if TYPE_CHECKING:
@@ -155,7 +156,15 @@ class ClusterRuntime:
         found, unreachable = reachable(listening, self._config.advertise)
         keys = tuple((key.pin, key.certificate) for key in self._driver.trust.keys)
         expires_ms = self._driver.trust.key.expires_ms
-        reach = Reach(keys, found, unreachable, expires_ms, operators(), is_listening=bool(listening))
+        reach = Reach(
+            keys,
+            found,
+            unreachable,
+            expires_ms,
+            operators(),
+            is_listening=bool(listening),
+            full_mesh_nodes_max=self._config.full_mesh_nodes_max,
+        )
         if reach != self._reach or reach.expires_ms < time.time() * 1000 + EXPIRY_ALARM_MS:
             self._reach = reach
             self._driver.feed(reach)
@@ -197,6 +206,7 @@ class ClusterRuntime:
         """Keep connections to these addresses, and to no others but the members'."""
         for url in set(self._seeds) - set(urls):
             self._seeds.pop(url).cancel()
+            self._driver.dial_state(url, "forgotten", "")
         for url in urls:
             if url not in self._seeds:
                 self._seeds[url] = _watched(dial_forever(url, self._driver))
@@ -241,6 +251,11 @@ class ClusterRuntime:
             if chore.name in self._rotating:
                 self._rotating[chore.name]()
             await self._listen_on(chore.addresses)
+            if chore.name == "begin_anew":
+                await self._driver.join(os.urandom(CLUSTER_BYTES), {}, chore.number, 0)
+                self._reach = None
+                self._tell_reach()
+                return
             if chore.invite is not None:
                 await self._join(chore.invite, chore.addresses, chore.number, keeps_data=chore.keeps_data)
                 return

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from crdtsyncd.config.exit_status import AddressTaken
-from crdtsyncd.config.host_port import is_loopback, split_address
+from crdtsyncd.config.host_port import is_loopback, names_loopback, split_address
 from crdtsyncd.peers.websocket_peer import (
     CLOSE_TIMEOUT_S,
     OPEN_TIMEOUT_S,
@@ -26,42 +26,89 @@ from crdtsyncd.security.peer_identity import Guest
 from crdtsyncd.security.tls import name_asked_for, reason_of
 from crdtsyncd.telemetry.log_rate_limit import stranger_refused
 from websockets.asyncio.server import Server, ServerConnection
+from websockets.exceptions import InvalidHeader
 from websockets.frames import CloseCode
+from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 
 OPENING_CONNECTIONS_MAX = 128
+STRANGER_BYTES_MAX = 16 * 1024
+"""A request for a websocket has some hundred bytes, one to join less than 10,000. Whoever is no member has nothing
+else to say: 64 of them that each began a message of 8 MiB took half a gigabyte (measured).
+"""
 ACCEPT_RETRY_S = 1.0
 _BACKLOG = 256
 
 
 class Incoming(Counted, ServerConnection):
-    """A connection that logs why no websocket came of it; the library drops it without a word."""
+    """A connection that logs why no websocket came of it; the library drops it without a word.
+
+    It is a stranger's until :meth:`welcome`, and may send no more than :data:`STRANGER_BYTES_MAX` in all.
+    """
 
     sink: Sink
-    opened: asyncio.Event
+    settled: asyncio.Event
+    """It has been recognised, or is over: it no longer counts as one that is being opened."""
     came_from = "?"
     """As an address: who has broken off has none any more."""
+    is_stranger = True
+    _is_refused = False
+
+    def welcome(self) -> None:
+        """It is a member's: its messages may be as long as they get."""
+        self.is_stranger = False
+        self.take_messages_to(PEER_FRAME_BYTES_MAX)
+
+    def data_received(self, data: bytes) -> None:
+        """See the library."""
+        if self.is_stranger and self.received_bytes + len(data) > STRANGER_BYTES_MAX:
+            if not self.transport.is_closing():
+                self._refused(f"it sent over {STRANGER_BYTES_MAX:,} bytes before it was known for a member")
+                self.transport.abort()
+            return
+        super().data_received(data)
 
     async def handshake(self, *args: Any, **options: Any) -> None:
         """See the library."""
         try:
             await super().handshake(*args, **options)
         except asyncio.CancelledError:
-            self._refused(f"not within {OPEN_TIMEOUT_S:.0f} s")
+            self._no_handshake(f"not within {OPEN_TIMEOUT_S:.0f} s")
             raise
         except Exception as error:
-            self._refused(str(error) or type(error).__name__)
+            self._no_handshake(str(error) or type(error).__name__)
             raise
-        finally:
-            self.opened.set()
         if self.protocol.state is not State.OPEN:
-            self._refused(str(self.protocol.handshake_exc or "the connection ended"))
+            self._no_handshake(str(self.protocol.handshake_exc or "the connection ended"))
+
+    def _no_handshake(self, why: str) -> None:
+        self._refused(f"no websocket handshake: {why}")
 
     def _refused(self, why: str) -> None:
-        stranger_refused(self.sink.log, self.came_from, f"no websocket handshake: {why}")
+        if not self._is_refused:
+            self._is_refused = True
+            stranger_refused(self.sink.log, self.came_from, why)
+
+
+class PeerProtocol(ServerProtocol):
+    """Takes handshakes of daemons, and none that a web page has its browser make: that says where the page is from.
+
+    Without TLS the name that was asked for has to be this machine's, too: a page can have a name of its own point here.
+    """
+
+    def __init__(self, *, is_plain: bool) -> None:
+        super().__init__(origins=[None], max_size=STRANGER_BYTES_MAX)
+        self._is_plain = is_plain
+
+    def process_request(self, request: Request) -> tuple[str, str | None, str | None]:
+        """See the library."""
+        host = ",".join(request.headers.get_all("Host"))
+        if self._is_plain and not names_loopback(host):
+            raise InvalidHeader("Host", host)
+        return super().process_request(request)
 
 
 class Acceptor:
@@ -116,7 +163,7 @@ class Acceptor:
             task.add_done_callback(lambda done: self._opening.pop(done, None))
 
     async def _open(self, sock: socket.socket, url: str) -> None:
-        """Shake hands. Where this ends before both handshakes have, the connection is dropped."""
+        """Shake hands and find out who it is. Where this ends before that, the connection is dropped."""
         connection = self._make()
         connection.came_from = url
         try:
@@ -138,7 +185,7 @@ class Acceptor:
             sock.close()
             raise
         try:
-            await connection.opened.wait()
+            await connection.settled.wait()
         except asyncio.CancelledError:
             transport.abort()
             raise
@@ -150,8 +197,7 @@ async def listen(where: str | socket.socket, sink: Sink, connections_max: int) -
     :raises ConfigError: the port is in use, or not to be had.
     """
 
-    async def accept(connection: ServerConnection) -> None:
-        assert isinstance(connection, Incoming)
+    async def accept(connection: Incoming) -> None:
         await _serve(connection, sink, connections_max)
 
     async def open_sockets() -> Any:  # Any: the library wants asyncio's own server, and uses what Acceptor has
@@ -159,13 +205,13 @@ async def listen(where: str | socket.socket, sink: Sink, connections_max: int) -
 
     def make() -> Incoming:
         connection = Incoming(
-            ServerProtocol(max_size=PEER_FRAME_BYTES_MAX),
+            PeerProtocol(is_plain=sink.credentials() is None),
             server,
             ping_interval=None,
             close_timeout=CLOSE_TIMEOUT_S,
             max_queue=4,
         )
-        connection.sink, connection.opened = sink, asyncio.Event()
+        connection.sink, connection.settled = sink, asyncio.Event()
         return connection
 
     server = Server(open_sockets, lambda connection: _handle(server, connection, accept))
@@ -199,10 +245,9 @@ async def _bind(where: str) -> list[socket.socket]:
     return sockets
 
 
-async def _handle(
-    server: Server, connection: ServerConnection, accept: Callable[[ServerConnection], Awaitable[None]]
-) -> None:
+async def _handle(server: Server, connection: ServerConnection, accept: Callable[[Incoming], Awaitable[None]]) -> None:
     """What the library does with a connection, from its handshake to its end."""
+    assert isinstance(connection, Incoming)
     try:
         async with asyncio.timeout(OPEN_TIMEOUT_S):
             await connection.handshake(None, None, None)
@@ -216,6 +261,7 @@ async def _handle(
     except Exception:  # noqa: BLE001  # it has been logged; nothing of this connection may reach another
         connection.transport.abort()
     finally:
+        connection.settled.set()
         server.all_connections.discard(connection)
         task = asyncio.current_task()
         assert task is not None
@@ -238,6 +284,9 @@ async def _serve(connection: Incoming, sink: Sink, connections_max: int) -> None
         stranger_refused(sink.log, url, refusal)
         await connection.close(code, _short(refusal))
         return
+    if not joins:
+        connection.welcome()
+    connection.settled.set()
     await PeerConnection(connection, url, dialled=False, node=node, joins=joins).run(sink)
 
 

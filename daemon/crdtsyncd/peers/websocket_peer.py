@@ -31,6 +31,14 @@ REFUSED_BACKOFF_S_MAX = 30.0
 STABLE_S = 5.0
 TAKEN_AT_ONCE_MAX = 4
 """So many messages that come together are dealt with at once; the others when it is their turn."""
+UNREAD_BYTES_MAX = 16 * 1024 * 1024
+"""Of messages that wait for a peer to read. Changes and snapshots wait for its acknowledgements, beyond 4 MiB; what
+else it is owed, such as an answer to each probe, does not.
+"""
+_MESSAGE_BYTES = 100
+"""What a message takes beside its bytes while it waits."""
+PINGS_MAX = 100
+"""Pings of the websocket without a message between: no version of this daemon sends any."""
 FAULT = "the peer broke the websocket protocol"
 _FAULT_CODES = (CloseCode.PROTOCOL_ERROR, CloseCode.INVALID_DATA, CloseCode.MESSAGE_TOO_BIG)
 _REFUSAL_CODES = (CloseCode.POLICY_VIOLATION, CloseCode.TRY_AGAIN_LATER)
@@ -91,6 +99,7 @@ class Counted(Connection):
     take: Callable[[bytes], bool] | None = None
     waiting = 0
     """How many messages the library holds that nobody has read; whoever reads them counts down."""
+    _pings = 0
     _offers = 0
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -98,6 +107,10 @@ class Counted(Connection):
         self._splitter = Splitter()
         self._is_server = self.protocol.side is Side.SERVER  # and so sends unmasked, and gets masked frames
         self._frame_bytes_max = self.protocol.max_message_size or 0  # the library refuses longer messages, and says so
+
+    def take_messages_to(self, bytes_max: int) -> None:
+        """Take messages of so many bytes from now on."""
+        self.protocol.max_message_size = self._frame_bytes_max = bytes_max
 
     def data_received(self, data: bytes) -> None:
         """See the library."""
@@ -131,7 +144,15 @@ class Counted(Connection):
 
     def process_event(self, event: Event) -> None:
         """See the library."""
-        if isinstance(event, Frame) and event.opcode in DATA_OPCODES:
+        if isinstance(event, Frame) and event.opcode is Opcode.PING:
+            self._pings += 1
+            if self._pings == PINGS_MAX:  # each is answered, whether the other side reads the answers or not
+                self.protocol.fail(CloseCode.PROTOCOL_ERROR, f"{PINGS_MAX} pings and no message")
+                self.send_data()
+                self.transport.close()  # and read no further
+                self.loop.call_later(CLOSE_TIMEOUT_S, self.transport.abort)
+        elif isinstance(event, Frame) and event.opcode in DATA_OPCODES:
+            self._pings = 0
             is_whole = event.fin and event.opcode is Opcode.BINARY
             if is_whole and not self.waiting and self._offers and self.take is not None:
                 self._offers -= 1
@@ -172,6 +193,7 @@ class PeerConnection:
         self.close_reason = ""
         self._socket = socket
         self._outbox: deque[bytes] = deque()
+        self._outbox_bytes = 0
         self._wake = asyncio.Event()
         self._sent_bytes = 0
         self._flow = (0, 0, 0)
@@ -180,10 +202,16 @@ class PeerConnection:
     def send(self, data: bytes) -> None:
         """Send a message, at once if it can be: a task would be woken only when the turn under way has ended.
 
-        Else it is queued. The queue is bounded by the credit that the peer's acknowledgements give.
+        Else it is queued, and a peer for which too much is queued is cut off.
         """
-        if self._outbox or self.close_reason or not self._socket.can_send:
+        if self.close_reason:
+            return
+        if self._outbox or not self._socket.can_send:
             self._outbox.append(data)
+            self._outbox_bytes += len(data) + _MESSAGE_BYTES
+            if self._outbox_bytes > UNREAD_BYTES_MAX:
+                self._outbox.clear()
+                self.close(f"it does not read: over {UNREAD_BYTES_MAX:,} bytes wait for it")
             self._wake.set()
             return
         self._sent_bytes += len(data)
@@ -287,6 +315,7 @@ class PeerConnection:
                 self._wake.clear()
                 while self._outbox:
                     data = self._outbox.popleft()
+                    self._outbox_bytes -= len(data) + _MESSAGE_BYTES
                     self._sent_bytes += len(data)
                     await self._socket.send(data)
                 if self.close_reason:
@@ -318,6 +347,12 @@ async def dial_forever(url: str, sink: Sink) -> None:
             continue
         tries = await attempt(url, sink, tries)
         await asyncio.sleep(backoff_s(tries))
+
+
+RESET = (
+    "it ended the connection in the TLS handshake, as a node of another cluster does: "
+    "crdtsync cluster join INVITE makes this node a member"
+)
 
 
 class Tries(NamedTuple):
@@ -373,6 +408,10 @@ async def _connected(url: str, sink: Sink) -> AsyncIterator[tuple[Outgoing, str]
             assert isinstance(socket, Outgoing)
             node = _proven(socket, sink) if credentials is not None else ""
             yield socket, node
+    except ConnectionResetError:
+        if credentials is None:
+            raise
+        raise ConnectionResetError(RESET) from None
     except InvalidMessage as error:
         if credentials is not None and isinstance(error.__cause__, EOFError):
             raise TlsRefused(

@@ -48,7 +48,7 @@ class Place(NamedTuple):
 
 class UnitState(NamedTuple):
     """What the manager says of one unit. ``result`` and ``status``: how its last process ended, ``success`` and 0 if
-    well or if none has; ``text``: what the daemon said last.
+    well or if none has; ``text``: what the daemon said last; ``last_pid``: of the process that runs, or ran last.
     """
 
     unit: str
@@ -59,6 +59,7 @@ class UnitState(NamedTuple):
     text: str
     result: str
     status: int
+    last_pid: int = 0
 
 
 def is_service_here() -> bool:
@@ -117,6 +118,8 @@ def install(place: Place, report: Report) -> None:
         _call([*place.manager, "enable", "--quiet", unit])
         if before.enabled != "enabled":
             report("enabled", unit)
+    if state(place, UNITS[0]).active == "failed":  # the manager opens it anew only while the service does not run
+        _call([*place.manager, "stop", UNITS[1]])
     for unit in UNITS:
         was_active = state(place, unit).active == "active"
         if not was_active or (changed and unit == "crdtsyncd.service"):
@@ -126,14 +129,15 @@ def install(place: Place, report: Report) -> None:
 
 def _start(place: Place, unit: str, how: str) -> None:
     """:raises ConfigError: it does not start; why, as far as that can be told."""
-    from crdtsyncd.service.diagnose_units import faults
+    from crdtsyncd.service.diagnose_units import start_failed
 
     try:
         _call([*place.manager, how, unit])
     except ConfigError:
-        for fault in faults(place, [state(place, unit)]):
-            raise ConfigError(f"{fault.unit} {fault.message}; {fault.remedy}") from None
-        raise
+        if unit != UNITS[1]:
+            raise
+        fault = start_failed(place, state(place, unit))
+        raise ConfigError(f"{fault.unit} {fault.message}; {fault.remedy}") from None
 
 
 def uninstall(place: Place, report: Report) -> None:
@@ -167,7 +171,9 @@ def uninstall(place: Place, report: Report) -> None:
 
 def state(place: Place, unit: str) -> UnitState:
     """What the manager knows of a unit; it need not exist."""
-    names = ("ActiveState", "UnitFileState", "MainPID", "NRestarts", "StatusText", "Result", "ExecMainStatus")
+    names = (
+        "ActiveState", "UnitFileState", "MainPID", "NRestarts", "StatusText", "Result", "ExecMainStatus", "ExecMainPID"
+    )  # fmt: skip
     output = _call([*place.manager, "show", unit, "--property", ",".join(names)])
     found = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
     return UnitState(
@@ -179,6 +185,7 @@ def state(place: Place, unit: str) -> UnitState:
         found.get("StatusText", ""),
         found.get("Result", ""),
         int(found.get("ExecMainStatus") or 0),
+        int(found.get("ExecMainPID") or 0),
     )
 
 
@@ -204,12 +211,16 @@ def _program(place: Place) -> Path:
         if found is None:
             raise ConfigError("there is no crdtsyncd beside this command: install the package anew")
         program = Path(found)
-    if place.sysusers is not None and str(program).startswith(tuple(f"{folder}/" for folder in _HIDDEN_FROM_SERVICES)):
-        raise ConfigError(
-            f"{program} lies where system services cannot see it: "
-            "install the package into /opt/crdtsync or the like, or use --user"
-        )
+    if place.sysusers is not None:
+        _check_visible(program, "install the package into /opt/crdtsync or the like, or use --user")
+        interpreter = Path(sys.executable).resolve()  # of a venv it is a link to one elsewhere
+        _check_visible(interpreter, f"make {sys.prefix} anew with a Python of the system, or use --user")
     return program
+
+
+def _check_visible(path: Path, remedy: str) -> None:
+    if str(path).startswith(tuple(f"{folder}/" for folder in _HIDDEN_FROM_SERVICES)):
+        raise ConfigError(f"{path} lies where system services cannot see it: {remedy}")
 
 
 def _templates() -> Traversable:

@@ -3,7 +3,8 @@
 Open first: :class:`~crdtsyncd.storage.database.Store`, and in it ``commit``. It takes the ``Batch`` of a turn and
 returns when that is on disk. This is where a write is made durable. A commit of ordinary writes is one record at
 the end of the journal's file: one write, one flush. The tables follow for many commits at once. A commit that does
-more, or is large, goes to the tables directly, after what is in the journal.
+more, or is large, goes to the tables directly, after what is in the journal; if it has many rows of entries, these
+follow by slices (``backlog``). An entry keeps its row for life: it dies by a mark.
 
 What can go wrong, and where it is handled:
 
@@ -19,8 +20,12 @@ Modules:
 - ``database``: the store: commit, settle, close
 - ``journal``: (a room) commits on their way into the tables
 - ``writes``: the rows of a batch into their tables
+- ``backlog``: rows of large commits, on their way there by slices
+- ``old_history``: what died before format 6, on its way there
 - ``reads``: reads of committed state: the SQL behind the core's ``Storage``
 - ``schema``: the tables; ``migration``: from an older format
+- ``check_schema``: nothing in a database runs by itself, and its tables are the daemon's
+- ``typed_rows``: a row whose types a flipped bit has changed is called damage
 - ``open_database``: locks, private files, the format checked before SQLite touches it
 - ``file_header``: what a database file says of itself, read without SQLite
 - ``upkeep``, ``wal_checkpoint``: how large the files are, and what keeps them short

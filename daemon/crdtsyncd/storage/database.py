@@ -16,10 +16,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
 
+from crdtsyncd.storage.backlog import Backlog
 from crdtsyncd.storage.disk_guard import ballast_bytes
 from crdtsyncd.storage.journal.file import GENERATION_BYTES, JournalFile
 from crdtsyncd.storage.journal.journal import JOURNAL_ENDING, Journal, packed
 from crdtsyncd.storage.journal.quarantine import Quarantine, RowsRefused, is_of_rows
+from crdtsyncd.storage.old_history import bring_over, is_there
 from crdtsyncd.storage.open_database import (
     ENDINGS,
     abandon,
@@ -36,7 +38,7 @@ from crdtsyncd.storage.open_database import (
 from crdtsyncd.storage.retry_replies import Outcomes
 from crdtsyncd.storage.upkeep import Upkeep
 from crdtsyncd.storage.writer_mark import ERA_BYTES, Mark
-from crdtsyncd.storage.writes import write_batch
+from crdtsyncd.storage.writes import are_many, bring_in, write_batch
 from crdtsyncd.telemetry.commit_histogram import Durations
 from crdtsyncd.telemetry.event_log import log
 
@@ -59,6 +61,8 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError)
 
 class Store(Upkeep):
     """One open data directory. Implements :class:`crdtsync.core.storage.interface.Storage` and the commit."""
+
+    _is_hidden = False  # whether marks are in the backlog of which nobody was told by :attr:`has_backlog`
 
     def __init__(
         self,
@@ -92,12 +96,12 @@ class Store(Upkeep):
             try:
                 self._connect(undo)
                 self._outcomes = Outcomes(self._connection)
+                self._backlog = Backlog(self._connection)
                 self._may_resume = False
                 self._made_here: set[tuple[int, int]] = set()  # own writers, by space, that began in this process
                 self.quarantine = Quarantine(self._connection)
                 self._load_journal()
-                with suppress(RowsRefused):
-                    self.settle()
+                self._bring_in_what_was_left()
                 self.database = self._meta_or("database", entropy(16))
                 self.node = (self.meta("node") or self._meta_or("node", node().encode())).decode()
                 self.cluster = self._first_cluster(cluster)
@@ -116,10 +120,22 @@ class Store(Upkeep):
                 raise self.damaged(error) from None
             self._mark = Mark(runtime_dir, self.database)
             undo.pop_all()
+        self._incarnation = self._resume(entropy)
+        extend_wal(self.path)
+
+    def _resume(self, entropy: Callable[[int], bytes]) -> bytes:
+        """Go on with the writers there are if the data cannot have gone back; what agents know it by."""
         self._may_resume = self._mark.allows(self._era, self._own_changes)
         if self._may_resume:
             self._mark.write(self._era, self._own_changes)
-        extend_wal(self.path)
+        elif not self._mark.vouches(self._own_changes):
+            return entropy(16)
+        return self.meta("incarnation") or self.database
+
+    @property
+    def incarnation(self) -> bytes:
+        """Another one where the disk may have gone back; stored with the first commit after that."""
+        return self._incarnation
 
     def _connect(self, undo: ExitStack) -> None:
         check_header(self.path)
@@ -130,6 +146,7 @@ class Store(Upkeep):
         undo.callback(self._connection.close)
         set_up(self._connection)
         prepare(self._connection)
+        self._has_old_history = is_there(self._connection)
         self._journal = Journal(self._connection, self.data_dir / JOURNAL_NAME)
         undo.callback(self._journal.abandon)
         self._checkpointer = connect(self.path)
@@ -167,7 +184,7 @@ class Store(Upkeep):
             if not is_of_rows(error):
                 raise self._failed(error) from None
             self._connection.rollback()  # a row that no table can hold: a bug, and not the disk's
-            self._outcomes.count()
+            self._count()
             raise
         self.commits += 1
         duration_s = time.perf_counter() - started
@@ -185,7 +202,8 @@ class Store(Upkeep):
 
     def _append(self, batch: Batch, row: bytes) -> None:
         """To the journal alone."""
-        if self._journal.is_full:
+        rows = self._journal.pending_rows
+        if self._journal.is_full or (rows and are_many(rows + batch.entry_rows())):
             self._settle()
         if not self._journal.is_ready:
             self._begin_journal()
@@ -202,6 +220,7 @@ class Store(Upkeep):
         db.execute("BEGIN IMMEDIATE")
         if not self._may_resume:  # never again: without the mark, a later start could not tell
             db.execute("DELETE FROM own_writers")
+            db.execute("INSERT OR REPLACE INTO meta VALUES ('incarnation', ?)", (self._incarnation,))
         self._write_in(batch)
         if era is not None:
             db.execute("INSERT OR REPLACE INTO meta VALUES ('era', ?)", (era,))
@@ -255,13 +274,15 @@ class Store(Upkeep):
         db.execute("PRAGMA synchronous = NORMAL")
         try:
             db.execute("BEGIN IMMEDIATE")
+            is_expected = self.has_backlog
             self._bring_in()
+            self._is_hidden |= self._backlog.count > 0 and not is_expected
             self._journal.clear()
             db.execute("COMMIT")
         except BaseException as error:
             if db.in_transaction:
                 db.execute("ROLLBACK")
-            self._outcomes.count()
+            self._count()
             if not is_of_rows(error):
                 raise
         else:
@@ -284,7 +305,7 @@ class Store(Upkeep):
                 db.execute("ROLLBACK")
             raise
         finally:
-            self._outcomes.count()
+            self._count()
             self.quarantine.look()
         self._journal.cleared()
         if why:
@@ -293,12 +314,114 @@ class Store(Upkeep):
             self.is_behind = True
             raise RowsRefused(why)
 
+    @property
+    def has_backlog(self) -> bool:
+        """See :class:`~crdtsync.core.storage.interface.Storage`: with what will be on its way, out of the journal."""
+        return self._backlog.count > 0 or are_many(self._journal.pending_rows)
+
     def _bring_in(self) -> None:
         self._write_in(self._journal.together())
 
     def _write_in(self, batch: Batch) -> None:
-        write_batch(self._connection, batch)
+        write_batch(self._connection, batch, self._backlog)
         self._outcomes.write(batch.outcomes)
+
+    def _count(self) -> None:
+        """A transaction may have been rolled back: look at what is counted in memory."""
+        self._outcomes.count()
+        self._backlog.look()
+
+    # -- from the backlog into the tables ------------------------------------------------------------------------
+
+    def bring_some_in(self) -> bool:
+        """Bring in a slice of the rows of large commits. False: there is no room.
+
+        :raises StorageError: the disk failed, as in :meth:`commit`.
+        :raises RowsRefused: no table takes a row of it; it is kept aside, and memory must be read anew.
+        """
+        if self._is_shown or not self._backlog.count:
+            return not self._is_shown
+        before = self._backlog.count
+        with self.work("settle"):
+            self._if_there_is_room(lambda: self._unsynced(lambda: bring_in(self._connection, self._backlog)))
+        return self._backlog.count < before or not self._backlog.count
+
+    def _bring_in_what_was_left(self) -> None:
+        """At the start. What no table takes has been put aside."""
+        with suppress(RowsRefused):
+            self.settle()
+        while self._backlog.count:
+            with suppress(RowsRefused):
+                if not self.bring_some_in():
+                    return
+
+    def _bring_all_in(self) -> None:
+        while self._backlog.count and self.bring_some_in():
+            pass
+
+    def _unsynced(self, do: Callable[[], object]) -> None:
+        """In a transaction that is not flushed: should it be lost, what it brings in is where it was."""
+        db = self._connection
+        db.execute("PRAGMA synchronous = NORMAL")
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            do()
+            db.execute("COMMIT")
+        except BaseException as error:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            self._count()
+            if not is_of_rows(error):
+                raise
+            why = f"{type(error).__name__}: {error}"
+        else:
+            return
+        finally:
+            db.execute("PRAGMA synchronous = FULL")  # which SQLite takes outside of transactions alone
+        self._backlog.put_aside()
+        self.is_behind = True
+        log("rows_refused", level="error", reason=why)
+        raise RowsRefused(why)
+
+    def bring_old_over(self) -> bool:
+        """Bring over a slice of what an older format left; see :mod:`crdtsyncd.storage.old_history`. False: that was
+        all, or there is no room.
+
+        :raises StorageError: the disk failed, as in :meth:`commit`.
+        """
+        if not self._has_old_history or self._is_shown or not self.settle():
+            return False
+        has_more = False
+
+        def bring() -> None:
+            nonlocal has_more
+            has_more = bring_over(self._connection)
+            self._has_old_history = has_more
+
+        with self.work("settle"):
+            self._if_there_is_room(lambda: self._unsynced(bring))
+        self._has_old_history = is_there(self._connection)
+        return has_more
+
+    @property
+    def _dead_db(self) -> sqlite3.Connection:
+        """The same for readers of what is dead, who have been told if marks are on their way: most are few, and come
+        to their rows with all else. Few can be heavy, on rows of an older format, which hold their values.
+        """
+        db = self._db
+        if self._is_hidden:
+            db, self._is_hidden = self._whole_db, False
+        return db
+
+    @property
+    def _whole_db(self) -> sqlite3.Connection:
+        """As :attr:`_db`, with the rows of large commits in their tables."""
+        db = self._db
+        if self._backlog.count and not self._is_shown:
+            self._bring_all_in()
+            if self._backlog.count:
+                self._show()
+        return db
 
     @property
     def _db(self) -> sqlite3.Connection:
@@ -313,11 +436,14 @@ class Store(Upkeep):
         """Bring the pending rows in for readers on this connection, in a transaction that will be undone."""
         self._connection.execute("BEGIN")
         try:
-            self._bring_in()
+            if self._journal.pending:
+                self._bring_in()
+            while self._backlog.count:
+                bring_in(self._connection, self._backlog)
         except BaseException:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-            self._outcomes.count()
+            self._count()
             raise
         self._is_shown = True
 
@@ -326,14 +452,14 @@ class Store(Upkeep):
         if self._is_shown:
             self._is_shown = False
             self._connection.execute("ROLLBACK")
-            self._outcomes.count()
+            self._count()
 
     def _failed(self, error: Exception) -> Exception:
         self._is_broken = True
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-            self._outcomes.count()
+            self._count()
         except sqlite3.Error as second:
             return StorageError(f"the database {self.path} failed and could not roll back: {error}; {second}")
         if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" or getattr(error, "errno", 0) in _NO_ROOM:

@@ -50,6 +50,8 @@ class DiskGuard:
         self._ballast_bytes = ballast_bytes
         self._free_bytes_min = free_bytes_min
         self._is_low = False
+        self.free_bytes: int | None = None
+        """Beyond the reserve, when it was last looked at."""
 
     def check(self) -> str:
         """Why writes must be refused now; empty if they need not be. Makes or gives up the ballast as space allows."""
@@ -61,6 +63,7 @@ class DiskGuard:
                 "see what became of it, then start crdtsyncd again"
             ) from None
         free_bytes = usage.f_bavail * usage.f_frsize
+        self.free_bytes = max(0, free_bytes - self._free_bytes_min)
         resume_bytes = self._free_bytes_min + self._free_bytes_min // 4
         self._is_low = free_bytes < (resume_bytes if self._is_low else self._free_bytes_min)
         if not self._is_low:

@@ -9,8 +9,19 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from crdtsyncd.storage.schema import CHANGES, DOCUMENT_STATES, FORMAT, HISTORY, NEW_IN_2, NEW_IN_3, NEW_IN_4, OUTCOMES
-from crdtsyncd.storage.writes import CHANGE_BYTES, DEAD_BYTES, ENTRY_COLUMNS, REMOVAL_BYTES
+from crdtsyncd.storage.old_history import DEAD_BYTES_TO_5, ENTRY_COLUMNS_TO_5, HISTORY_TO_5, OLD_HISTORY
+from crdtsyncd.storage.schema import (
+    ARCHIVES,
+    CHANGES,
+    DEATHS,
+    DOCUMENT_STATES,
+    FORMAT,
+    NEW_IN_2,
+    NEW_IN_6,
+    OUTCOMES,
+    REMOVALS,
+)
+from crdtsyncd.storage.writes import CHANGE_BYTES, REMOVAL_BYTES
 
 from crdtsync.wire.codec import unpack
 
@@ -45,7 +56,7 @@ def _to_2(db: sqlite3.Connection, now_ms: int) -> None:
     db.execute("DROP INDEX changes_by_number")
     db.execute("ALTER TABLE spaces ADD COLUMN trimmed_position INTEGER NOT NULL DEFAULT 0")
     db.execute("ALTER TABLE spaces ADD COLUMN history_floor BLOB")
-    for statements in (CHANGES, HISTORY, DOCUMENT_STATES, OUTCOMES, NEW_IN_2):
+    for statements in (CHANGES, HISTORY_TO_5, REMOVALS, DOCUMENT_STATES, OUTCOMES, NEW_IN_2):
         _run(db, statements)
     db.execute("INSERT INTO changes SELECT *, ? FROM old_changes", (now_ms,))
     db.execute(
@@ -82,9 +93,9 @@ def _move_history(db: sqlite3.Connection, now_ms: int) -> None:
         key=itemgetter(0, 1),
     )
     db.executemany("INSERT INTO removed VALUES (?, ?)", [*_removed(removals, dead)])
-    columns = ", ".join(f"h.{name}" for name in ENTRY_COLUMNS.split(", "))
+    columns = ", ".join(f"h.{name}" for name in ENTRY_COLUMNS_TO_5.split(", "))
     db.execute(
-        f"INSERT INTO history ({ENTRY_COLUMNS}, position, time_ms) SELECT {columns}, IFNULL(r.position, 0), ? "
+        f"INSERT INTO history ({ENTRY_COLUMNS_TO_5}, position, time_ms) SELECT {columns}, IFNULL(r.position, 0), ? "
         "FROM old_history h LEFT JOIN removed r USING (row) ORDER BY IFNULL(r.position, 0), row",
         (now_ms,),
     )
@@ -123,7 +134,7 @@ def _count_anew(db: sqlite3.Connection) -> None:
     sums = {
         "log_changes": "SELECT COUNT(*) FROM changes WHERE space = id",
         "log_bytes": f"SELECT SUM({CHANGE_BYTES}) FROM changes WHERE space = spaces.id",
-        "history_bytes": f"SELECT IFNULL((SELECT SUM({DEAD_BYTES}) FROM history WHERE space = spaces.id), 0) "
+        "history_bytes": f"SELECT IFNULL((SELECT SUM({DEAD_BYTES_TO_5}) FROM history WHERE space = spaces.id), 0) "
         f"+ IFNULL((SELECT SUM({REMOVAL_BYTES}) FROM removals WHERE space = spaces.id), 0)",
         "document_bytes": "SELECT IFNULL((SELECT SUM(LENGTH(update_v1)) FROM document_updates "
         "WHERE space = spaces.id), 0) "
@@ -141,7 +152,8 @@ def _to_3(db: sqlite3.Connection, now_ms: int) -> None:
         if all(name != column for _, name, *_ in db.execute(f"PRAGMA table_info({table})").fetchall()):
             db.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
     db.execute("UPDATE spaces SET history_since_ms = ? WHERE history_floor IS NOT NULL", (now_ms,))
-    _run(db, NEW_IN_3)
+    for name, index in _INDEXES_OF_3.items():
+        db.execute(f"CREATE INDEX IF NOT EXISTS {name} ON {index}")
     _count_anew(db)
 
 
@@ -157,9 +169,18 @@ _NEW_COLUMNS = (
 )
 
 
+_INDEXES_OF_3 = {
+    "history_by_key": "history (space, key, hlc)",
+    "history_lost": "history (space, key, hlc) WHERE fate = 2",
+    "removals_by_position": "removals (position)",
+}
+
+
 def _to_4(db: sqlite3.Connection, _now_ms: int) -> None:
     """Archives, and indexes by space."""
-    _run(db, NEW_IN_4)
+    _run(db, ARCHIVES)
+    for table in ("entries", "history"):
+        db.execute(f"CREATE INDEX {table}_by_space ON {table} (space)")
 
 
 def _to_5(db: sqlite3.Connection, _now_ms: int) -> None:
@@ -171,5 +192,19 @@ def _to_5(db: sqlite3.Connection, _now_ms: int) -> None:
         db.execute("DROP TABLE journal")
 
 
-_STEPS: tuple[Callable[[sqlite3.Connection, int], None], ...] = (_to_2, _to_3, _to_4, _to_5)
+def _to_6(db: sqlite3.Connection, _now_ms: int) -> None:
+    """An entry stays in its row when it dies. No value is copied for that: what died before stays where it is, and
+    comes over bit by bit (:mod:`crdtsyncd.storage.old_history`).
+    """
+    for column in DEATHS:
+        db.execute(f"ALTER TABLE entries ADD COLUMN {column}")
+    db.execute("DROP INDEX entries_by_space")
+    _run(db, NEW_IN_6)
+    if db.execute("SELECT 1 FROM history LIMIT 1").fetchone() is None:
+        db.execute("DROP TABLE history")
+    else:
+        db.execute(f"ALTER TABLE history RENAME TO {OLD_HISTORY}")
+
+
+_STEPS: tuple[Callable[[sqlite3.Connection, int], None], ...] = (_to_2, _to_3, _to_4, _to_5, _to_6)
 assert len(_STEPS) == FORMAT - 1

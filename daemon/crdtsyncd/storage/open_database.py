@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from crdtsyncd.config.exit_status import UnfitData
+from crdtsyncd.storage.check_schema import distrust, running_parts
 from crdtsyncd.storage.disk_guard import is_full
 from crdtsyncd.storage.file_header import read_header
 from crdtsyncd.storage.journal.journal import JOURNAL_ENDING
@@ -25,6 +26,8 @@ BUSY_TIMEOUT_MS = 2000
 
 ENDINGS = ("", "-wal", "-shm", JOURNAL_ENDING)
 """Of the names of the files that a database is: its own, those that SQLite keeps beside it, and the journal's."""
+
+PARTS_SHOWN_MAX = 5
 
 _NO_RIGHT = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
 _INCREMENTAL = 2
@@ -74,7 +77,9 @@ def make_private(path: Path) -> None:
 
 def connect(path: Path) -> sqlite3.Connection:
     """A connection to the database, which may be used in any thread."""
-    return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    distrust(db)
+    return db
 
 
 def set_up(db: sqlite3.Connection) -> None:
@@ -121,7 +126,16 @@ def remedy(error: sqlite3.Error, data_dir: Path) -> str:
 
 
 def prepare(db: sqlite3.Connection) -> None:
-    """Make the tables of a new database, and bring one of an older format up to date."""
+    """Make the tables of a new database, and bring one of an older format up to date.
+
+    :raises UnfitData: there is something in it that would run by itself.
+    """
+    running = running_parts(db)
+    if running:
+        raise UnfitData(
+            f"the database has {', '.join(running[:PARTS_SHOWN_MAX])}, which no crdtsyncd has made and which would run "
+            "with each write: restore it from a backup that you trust, or move it away"
+        )
     found = db.execute("PRAGMA user_version").fetchone()[0]
     if 0 < found < FORMAT:
         migrate(db, found)

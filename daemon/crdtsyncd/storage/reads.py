@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge as merge_sorted
+from itertools import islice
+from operator import attrgetter
+from typing import Any, NamedTuple
 
-from crdtsyncd.storage.writes import CHANGE_BYTES, DEAD_BYTES, ENTRY_COLUMNS, PURGED_FIRST, REMOVAL_BYTES
+from crdtsyncd.storage.backlog import Backlog
+from crdtsyncd.storage.old_history import DEAD_BYTES_TO_5, OLD_HISTORY, ROW_OFFSET
+from crdtsyncd.storage.schema import INLINE_BYTES_MAX
+from crdtsyncd.storage.typed_rows import typed
+from crdtsyncd.storage.writes import CHANGE_BYTES, DEAD_BYTES, PURGED_FIRST, REMOVAL_BYTES
 
 from crdtsync.causality import Dot, VersionVector, Writer
 from crdtsync.core.crdt.entries import Entry
@@ -28,23 +35,86 @@ from crdtsync.core.storage.interface import (
     SpaceRow,
 )
 from crdtsync.wire.change import Order
-from crdtsync.wire.codec import unpack
+from crdtsync.wire.codec import pack, unpack
 
 _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
 
-_STATS = ("log_changes", "log_bytes", "history_bytes", "document_bytes")
+_LONG = "(SELECT v.value FROM entry_values v WHERE v.row = e.row)"
+_VALUE = f"CASE WHEN e.value_bytes IS NULL THEN e.value ELSE {_LONG} END"
+_ENTRY = "{row}, e.space, e.writer, e.seq, e.n, e.key, e.sub, e.kind, e.hlc, e.agent, {value}, e.value_hash, e.attrs"
+_LIVE = _ENTRY.format(row="e.row", value=_VALUE)
+
+
+class _Dead(NamedTuple):
+    """Where dead entries stand: ``table``, and there ``row`` and ``value`` of one, what it weighs, and indexes."""
+
+    table: str
+    row: str
+    value: str
+    size_bytes: str
+    by_key: str
+    lost: str
+    short_value: str = f"CASE WHEN LENGTH(e.value) <= {INLINE_BYTES_MAX} THEN e.value END"
+
+
+_DEAD = _Dead("entries", "e.row", _VALUE, DEAD_BYTES, "entries_dead_by_key", "entries_lost")
+_OLD_DEAD = _Dead(OLD_HISTORY, f"e.id - {ROW_OFFSET}", "e.value", DEAD_BYTES_TO_5, "history_by_key", "history_lost")
+
+PAST_BYTES = 1024 * 1024
+"""With so many bytes of values a page of dead entries ends: whoever wants more asks again."""
+
+
+class _Stats(NamedTuple):
+    log_changes: int
+    log_bytes: int
+    history_bytes: int
+    document_bytes: int
+
+
+class _SpaceHead(NamedTuple):
+    id: int
+    name: str
+    epoch: int
+    hlc: bytes
+    trimmed_position: int
+    history_since_ms: int
+
+
+class _Head(NamedTuple):
+    writer: Writer
+    seq: int
+    hash: bytes
+
+
+class _Origin(NamedTuple):
+    writer: Writer
+    node: str
+    name: str
 
 
 class Reads:
     """Every method is described at :class:`crdtsync.core.storage.interface.Storage`."""
 
+    _backlog: Backlog
+
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._has_old_history = False  # whether what died in an older format has a table of its own yet
 
     @property
     def _db(self) -> sqlite3.Connection:
         """What to read from."""
         return self._connection
+
+    @property
+    def _whole_db(self) -> sqlite3.Connection:
+        """The same where every entry has to be in its place."""
+        return self._db
+
+    @property
+    def _dead_db(self) -> sqlite3.Connection:
+        """The same for readers of what is dead."""
+        return self._db
 
     def resumes(self, space: int, writer: int) -> bool:
         """Whether this process may go on writing as ``writer``."""
@@ -54,19 +124,17 @@ class Reads:
 
     def spaces(self) -> list[SpaceRow]:
         rows = []
-        for space, name, epoch, hlc, floor, trimmed, history_floor, since_ms in self._db.execute(
-            "SELECT id, name, epoch, hlc, floor, trimmed_position, history_floor, history_since_ms FROM spaces "
+        for *head, floor, history_floor in self._db.execute(
+            "SELECT id, name, epoch, hlc, trimmed_position, history_since_ms, floor, history_floor FROM spaces "
             "ORDER BY id"
         ).fetchall():
-            if type(name) is not str:  # a page that is damaged and hangs together all the same
-                raise sqlite3.DatabaseError(f"space {space} has no name")
+            ((space, name, epoch, hlc, trimmed, since_ms),) = typed(_SpaceHead, [tuple(head)])
             own = self._one(
                 "SELECT h.writer, h.position FROM own_writers o JOIN heads h USING (space, writer) WHERE o.space = ? "
                 "ORDER BY h.position DESC LIMIT 1",
                 (space,),
             )
             writer, own_position = own if own is not None and self.resumes(space, own[0]) else (None, 0)
-            clock = int.from_bytes(hlc, "big")
             rows.append(
                 SpaceRow(
                     space,
@@ -75,7 +143,7 @@ class Reads:
                     writer,
                     own_position,
                     self._last_position(space),
-                    clock,
+                    int.from_bytes(hlc, "big"),
                     _unflatten(floor),
                     trimmed,
                     _unflatten(history_floor),
@@ -95,11 +163,13 @@ class Reads:
         rows = self._db.execute(
             "SELECT space, name, epoch, time_ms, entries, size_bytes, unseen FROM archives ORDER BY space"
         )
-        return [ArchiveRow(*row) for row in rows.fetchall()]
+        return typed(ArchiveRow, rows)
 
     def has_archived_log(self, space: int) -> bool:
         return any(
-            self._one(f"SELECT 1 FROM {table} WHERE space = ? LIMIT 1", (space,)) is not None for table in PURGED_FIRST
+            self._one(f"SELECT 1 FROM {table} WHERE space = ?{which and f' AND {which}'} LIMIT 1", (space,)) is not None
+            for table, which in PURGED_FIRST
+            if table != OLD_HISTORY or self._has_old_history
         )
 
     def _last_position(self, space: int) -> int:
@@ -107,10 +177,10 @@ class Reads:
         return (row and row[0]) or 0
 
     def heads(self, space: int) -> Iterable[tuple[Writer, int, bytes]]:
-        return self._db.execute("SELECT writer, seq, hash FROM heads WHERE space = ?", (space,)).fetchall()
+        return typed(_Head, self._db.execute("SELECT writer, seq, hash FROM heads WHERE space = ?", (space,)))
 
     def origins(self, space: int) -> Iterable[tuple[Writer, str, str]]:
-        return self._db.execute("SELECT writer, node, name FROM origins WHERE space = ?", (space,)).fetchall()
+        return typed(_Origin, self._db.execute("SELECT writer, node, name FROM origins WHERE space = ?", (space,)))
 
     def heads_after(self, space: int, position: int) -> Iterable[tuple[Writer, int]]:
         return self._db.execute(
@@ -121,16 +191,18 @@ class Reads:
         row = self._one(
             "SELECT log_changes, log_bytes, history_bytes, document_bytes FROM spaces WHERE id = ?", (space,)
         )
-        return dict(zip(_STATS, row or (0, 0, 0, 0), strict=True))
+        return _stats(row or (0, 0, 0, 0))
 
     def all_log_stats(self) -> dict[int, dict[str, int]]:
         rows = self._db.execute("SELECT id, log_changes, log_bytes, history_bytes, document_bytes FROM spaces")
-        return {space: dict(zip(_STATS, row, strict=True)) for space, *row in rows}
+        return {space: _stats(row) for space, *row in rows}
 
     # -- live state --------------------------------------------------------------------------------------------
 
     def entries(self, space: int) -> list[Entry]:
-        rows = self._db.execute(f"SELECT {ENTRY_COLUMNS} FROM entries WHERE space = ? ORDER BY row", (space,))
+        rows = self._whole_db.execute(
+            f"SELECT {_LIVE} FROM entries e WHERE e.space = ? AND e.position IS NULL ORDER BY e.row", (space,)
+        )
         agents: dict[str, str] = {}  # one string for all that an agent wrote
         named, make_dot, number_of = agents.setdefault, Dot._make, int.from_bytes
         try:
@@ -145,8 +217,8 @@ class Reads:
             raise sqlite3.DatabaseError(f"an entry of space {space} is damaged: {error}") from None
 
     def row_last(self) -> int:
-        row = self._one("SELECT MAX(row) FROM entries", ())
-        return int((row and row[0]) or 0)
+        row = self._whole_db.execute("SELECT MAX(row) FROM entries").fetchone()
+        return max(0, int((row and row[0]) or 0))  # those that came over from an older format are below
 
     # -- the log -----------------------------------------------------------------------------------------------
 
@@ -158,9 +230,9 @@ class Reads:
             "WHERE space = ? AND position > ? ORDER BY position LIMIT ?",
             (space, after, rows_max),
         )
-        for position, writer, seq, body in rows:
-            found.append(LogRow(position, writer, seq, body))
-            size_bytes += len(body)
+        for row in rows:
+            found += typed(LogRow, [row])
+            size_bytes += len(found[-1].body)
             if size_bytes >= bytes_max:
                 break
         rows.close()
@@ -213,22 +285,6 @@ class Reads:
             for table in ("document_updates", "document_states")
         )
 
-    def has_state(self, space: int, document: Dot, position: int) -> bool:
-        return bool(
-            self._one(
-                f"SELECT 1 FROM document_states WHERE {_DOCUMENT} AND position <= ? LIMIT 1",
-                (space, *document, position),
-            )
-        )
-
-    def document_edits(self, space: int, document: Dot) -> VersionVector:
-        rows = self._db.execute(
-            f"SELECT by_writer, MAX(by_seq) FROM document_updates WHERE {_DOCUMENT} "
-            "AND (update_v1 != x'0000' OR by_writer = 0) GROUP BY by_writer",
-            (space, *document),
-        )
-        return {Writer(writer): seq for writer, seq in rows.fetchall()}
-
     def documents(self, space: int) -> list[Dot]:
         rows = self._db.execute(
             "SELECT writer, seq, n FROM document_updates WHERE space = ? "
@@ -255,10 +311,13 @@ class Reads:
             "SELECT space, part, snapshot, data FROM snapshot_parts WHERE space = ? ORDER BY part", (space,)
         )
         for row in rows:
-            yield SnapshotPartRow(*row)
+            yield from typed(SnapshotPartRow, [row])
 
     def staged_rows(self, space: int) -> Iterator[tuple[int, Dot]]:
-        for row, *dot in self._db.execute("SELECT row, writer, seq, n FROM entries WHERE space = ?", (-space,)):
+        rows = self._whole_db.execute(
+            "SELECT row, writer, seq, n FROM entries WHERE space = ? AND position IS NULL", (-space,)
+        )
+        for row, *dot in rows:
             yield row, Dot(*dot)
 
     # -- what is oldest ----------------------------------------------------------------------------------------
@@ -270,14 +329,18 @@ class Reads:
             "ORDER BY position LIMIT ?",
             (space, space, rows_max),
         )
-        return [OldChange(*row) for row in rows.fetchall()]
+        return typed(OldChange, rows)
 
     def oldest_dead(self, space: int, rows_max: int) -> list[OldDead]:
-        rows = self._db.execute(
-            f"SELECT id, position, {DEAD_BYTES}, time_ms FROM history WHERE space = ? ORDER BY id LIMIT ?",
-            (space, rows_max),
-        )
-        return [OldDead(*row) for row in rows.fetchall()]
+        found = []
+        for table, row, _, size, *_ in self._all_dead():
+            rows = self._dead_db.execute(
+                f"SELECT {row}, e.position, {size}, e.time_ms FROM {table} e "
+                f"WHERE e.space = ? AND e.position IS NOT NULL ORDER BY e.position, 1 LIMIT ?",
+                (space, rows_max),
+            )
+            found.append(typed(OldDead, rows))
+        return [*islice(merge_sorted(*found, key=_trim_place), rows_max)]
 
     def oldest_removals(self, space: int, rows_max: int) -> list[OldRemoval]:
         rows = self._db.execute(
@@ -285,7 +348,7 @@ class Reads:
             "ORDER BY id LIMIT ?",
             (space, rows_max),
         )
-        return [OldRemoval(*row) for row in rows.fetchall()]
+        return typed(OldRemoval, rows)
 
     def document_spans(self, space: int, after: Dot | None, rows_max: int) -> list[DocumentSpan]:
         found: list[DocumentSpan] = []
@@ -320,44 +383,74 @@ class Reads:
 
     # -- history -----------------------------------------------------------------------------------------------
 
+    def _all_dead(self) -> list[_Dead]:
+        return [_OLD_DEAD, _DEAD] if self._has_old_history else [_DEAD]
+
     def seen(self, row: int) -> bytes | None:
         found = self._one("SELECT seen FROM entries WHERE row = ?", (row,))
-        return None if found is None else found[0]
+        return self._backlog.seen(row) if found is None else found[0]
 
     def dead(self, space: int, key: str, before: Order | None, *, is_lost: bool, rows_max: int) -> list[PastRow]:
         where, parameters = _place(before)
-        rows = self._db.execute(
-            f"{_PAST} INDEXED BY {'history_lost' if is_lost else 'history_by_key'} {_REMOVERS} "
-            f"WHERE h.space = ? AND h.key = ?{' AND h.fate = 2' if is_lost else ''}{where} "
-            "ORDER BY h.hlc DESC, h.writer DESC, h.seq DESC, h.n DESC LIMIT ?",
-            (space, key, *parameters, rows_max),
-        )
-        return [_past_row(row) for row in rows.fetchall()]
+        found = []
+        for at in self._all_dead():
+            rows = self._dead_db.execute(
+                f"{_past(at, at.value)} INDEXED BY {at.lost if is_lost else at.by_key} {_REMOVERS} WHERE e.space = ? "
+                f"AND e.key = ? AND e.position IS NOT NULL{' AND e.fate = 2' if is_lost else ''}{where} "
+                "ORDER BY e.hlc DESC, e.writer DESC, e.seq DESC, e.n DESC LIMIT ?",
+                (space, key, *parameters, rows_max),
+            )
+            found.append(_past_rows(rows))
+            rows.close()
+        if any(len(some) < rows_max and _weight(some) > PAST_BYTES for some in found):  # cut: what is older is unknown
+            last = max(some[-1].entry.order for some in found if some)
+            found = [[row for row in some if row.entry.order >= last] for some in found]
+        return [*islice(merge_sorted(*found, key=attrgetter("entry.order"), reverse=True), rows_max)]
 
-    def dead_by_id(self, ids: list[int]) -> list[PastRow]:
-        found: list[PastRow] = []
+    def dead_by_id(self, ids: list[int], bytes_max: int) -> list[PastRow]:
+        found: dict[int, PastRow] = {}
         for start in range(0, len(ids), _IDS_MAX):
             some = ids[start : start + _IDS_MAX]
-            rows = self._db.execute(f"{_PAST} {_REMOVERS} WHERE h.id IN ({', '.join('?' * len(some))})", some)
-            found += [_past_row(row) for row in rows.fetchall()]
-        return found
+            for at in self._all_dead():
+                numbers = [number + ROW_OFFSET for number in some] if at is _OLD_DEAD else some
+                where = f"e.{'id' if at is _OLD_DEAD else 'row'} IN ({', '.join('?' * len(some))})"
+                rows = self._dead_db.execute(
+                    f"{_past(at, 'e.value')} {_REMOVERS} WHERE {where} AND e.position IS NOT NULL", numbers
+                )
+                found |= {row[0]: _past_row(row) for row in rows.fetchall()}
+        past = [found[number] for number in ids if number in found]
+        for row in past:
+            if row.entry.value is None:  # it has none, or a long one
+                row.entry.value = self._long_value(row.entry.row) if bytes_max > 0 else _NIL
+            bytes_max -= len(row.entry.value or b"")
+        return past
+
+    def _long_value(self, row: int) -> bytes | None:
+        found = self._one("SELECT value FROM entry_values WHERE row = ?", (row,))
+        return None if found is None else bytes(found[0])
 
     def is_removal_known(self, space: int, key: str, dot: Dot) -> bool:
-        found = self._one(
-            "SELECT 1 FROM history INDEXED BY history_by_key WHERE space = ? AND key = ? "
-            "AND writer = ? AND seq = ? AND n = ? LIMIT 1",
-            (space, key, *dot),
+        return any(
+            self._dead_db.execute(
+                f"SELECT 1 FROM {at.table} INDEXED BY {at.by_key} WHERE space = ? AND key = ? "
+                "AND writer = ? AND seq = ? AND n = ? AND position IS NOT NULL LIMIT 1",
+                (space, key, *dot),
+            ).fetchone()
+            for at in self._all_dead()
         )
-        return found is not None
 
     def scan_dead(self, space: int, after: DeadPlace, *, is_lost: bool, rows_max: int) -> list[ScannedRow]:
-        rows = self._db.execute(
-            "SELECT id, key, hlc, writer, seq, n, kind, sub, attrs, agent, fate, value, seen FROM history "
-            f"INDEXED BY {'history_lost' if is_lost else 'history_by_key'} WHERE space = ? "
-            f"{'AND fate = 2 ' if is_lost else ''}AND (key, hlc, id) > (?, ?, ?) ORDER BY key, hlc, id LIMIT ?",
-            (space, *after, rows_max),
-        )
-        return [_scanned_row(row) for row in rows]
+        found = []
+        for at in self._all_dead():
+            rows = self._dead_db.execute(
+                f"SELECT {at.row} AS id, e.key, e.hlc, e.writer, e.seq, e.n, e.kind, e.sub, e.attrs, e.agent, e.fate, "
+                f"{at.short_value}, e.seen FROM {at.table} e INDEXED BY {at.lost if is_lost else at.by_key} "
+                f"WHERE e.space = ? AND e.position IS NOT NULL {'AND e.fate = 2 ' if is_lost else ''}"
+                f"AND (e.key, e.hlc, {at.row}) > (?, ?, ?) ORDER BY e.key, e.hlc, id LIMIT ?",
+                (space, *after, rows_max),
+            )
+            found.append([_scanned_row(row) for row in rows])
+        return [*islice(merge_sorted(*found, key=_scan_place), rows_max)]
 
     # -- the rest ----------------------------------------------------------------------------------------------
 
@@ -368,7 +461,7 @@ class Reads:
         return row[0] if row else None
 
     def peers(self) -> list[PeerRow]:
-        return [PeerRow(*row) for row in self._db.execute("SELECT node, name, last_seen_ms FROM peers").fetchall()]
+        return typed(PeerRow, self._db.execute("SELECT node, name, last_seen_ms FROM peers"))
 
     def meta(self, name: str) -> bytes | None:
         row = self._one("SELECT value FROM meta WHERE name = ?", (name,))
@@ -385,7 +478,7 @@ class Reads:
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    """From the columns of ``ENTRY_COLUMNS``."""
+    """From the columns of ``_ENTRY``."""
     number, _, writer, seq, n, key, sub, kind, hlc, agent, value, value_hash, attrs = row
     return Entry(
         number,
@@ -401,11 +494,38 @@ def _entry(row: tuple[Any, ...]) -> Entry:
     )
 
 
-_PAST = (
-    f"SELECT {', '.join(f'h.{name}' for name in ENTRY_COLUMNS.split(', '))}, h.seen, h.position, h.fate, "
-    "r.writer, r.seq, r.n, r.hlc, r.agent, r.operation FROM history h"
-)
-_REMOVERS = "LEFT JOIN removals r ON r.position = h.position AND r.n = h.by_n"
+def _past(at: _Dead, value: str) -> str:
+    return (
+        f"SELECT {_ENTRY.format(row=at.row, value=value)}, e.seen, e.position, e.fate, "
+        f"r.writer, r.seq, r.n, r.hlc, r.agent, r.operation FROM {at.table} e"
+    )
+
+
+_REMOVERS = "LEFT JOIN removals r ON r.position = e.position AND r.n = e.by_n"
+
+
+def _trim_place(row: OldDead) -> tuple[int, int]:
+    return row.position, row.id
+
+
+def _scan_place(row: ScannedRow) -> tuple[str, int, int]:
+    return row.key, row.order[0], row.id
+
+
+def _past_rows(rows: Iterable[tuple[Any, ...]]) -> list[PastRow]:
+    """As many as there are, but no more once they are large."""
+    found: list[PastRow] = []
+    size_bytes = 0
+    for row in rows:
+        found.append(_past_row(row))
+        size_bytes += len(found[-1].entry.value or b"")
+        if size_bytes > PAST_BYTES:
+            break
+    return found
+
+
+def _weight(rows: Iterable[PastRow]) -> int:
+    return sum(len(row.entry.value or b"") for row in rows)
 
 
 def _past_row(row: tuple[Any, ...]) -> PastRow:
@@ -417,6 +537,7 @@ def _past_row(row: tuple[Any, ...]) -> PastRow:
 
 
 _IDS_MAX = 500
+_NIL = pack(None)
 
 
 def _scanned_row(row: tuple[Any, ...]) -> ScannedRow:
@@ -433,9 +554,17 @@ def _place(before: Order | None) -> tuple[str, tuple[object, ...]]:
     if before is None:
         return "", ()
     hlc, *dot = before
-    return " AND (h.hlc, h.writer, h.seq, h.n) < (?, ?, ?, ?)", (hlc.to_bytes(8, "big"), *dot)
+    return " AND (e.hlc, e.writer, e.seq, e.n) < (?, ?, ?, ?)", (hlc.to_bytes(8, "big"), *dot)
+
+
+def _stats(row: Sequence[object]) -> dict[str, int]:
+    (counted,) = typed(_Stats, [tuple(row)])
+    return counted._asdict()
 
 
 def _unflatten(packed: bytes | None) -> VersionVector:
-    flat = [] if packed is None else unpack(packed)
-    return dict(zip(flat[::2], flat[1::2], strict=True))
+    try:
+        flat = [] if packed is None else unpack(packed)
+        return dict(zip(flat[::2], flat[1::2], strict=True))
+    except (TypeError, ValueError) as error:
+        raise sqlite3.DatabaseError(f"a stored vector is damaged: {error}") from None

@@ -39,7 +39,7 @@ class Outcomes:
             newest[row[:2]] = row
         for row in newest.values():
             earlier = self._db.execute(
-                "SELECT id, LENGTH(reply) FROM outcomes WHERE client = ? AND slot = ?", row[:2]
+                "SELECT id, IFNULL(LENGTH(reply), 0) FROM outcomes WHERE client = ? AND slot = ?", row[:2]
             ).fetchone()
             if earlier is not None:
                 self._drop([earlier])
@@ -50,7 +50,11 @@ class Outcomes:
             self._prune(rows[-1].time_ms, PRUNED_MAX + len(rows))
 
     def _prune(self, now_ms: int, rows_max: int) -> None:
-        oldest = self._db.execute("SELECT id, LENGTH(reply), time_ms FROM outcomes ORDER BY id LIMIT ?", (rows_max,))
+        oldest = self._db.execute(  # what a flipped bit has made no number is old
+            "SELECT id, IFNULL(LENGTH(reply), 0), IIF(TYPEOF(time_ms) = 'integer', time_ms, 0) FROM outcomes "
+            "ORDER BY id LIMIT ?",
+            (rows_max,),
+        )
         gone: list[tuple[int, int]] = []
         rows, size_bytes = self.rows, self.size_bytes
         for number, reply_bytes, time_ms in oldest:

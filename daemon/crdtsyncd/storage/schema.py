@@ -5,7 +5,9 @@ a step there.
 """
 
 APPLICATION_ID = 0x63726474
-FORMAT = 5
+FORMAT = 6
+INLINE_BYTES_MAX = 512
+"""A longer value has a row of its own: SQLite writes a whole row anew when it is marked."""
 
 CHANGES = """
 -- the log: every change, in the order in which this node applied it
@@ -17,18 +19,7 @@ CREATE TABLE changes (
 CREATE UNIQUE INDEX changes_by_number ON changes (space, writer, seq);
 """
 
-HISTORY = """
--- what live state superseded, in the order in which this node removed it: by change number `position` of its log
-CREATE TABLE history (
-    id INTEGER PRIMARY KEY,
-    row INTEGER NOT NULL, space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL,
-    key TEXT NOT NULL, sub TEXT, kind INTEGER NOT NULL, hlc BLOB NOT NULL, agent TEXT NOT NULL,
-    value BLOB, value_hash BLOB NOT NULL, attrs BLOB,
-    position INTEGER NOT NULL, time_ms INTEGER NOT NULL,
-    seen BLOB,                      -- as in entries
-    by_n INTEGER,                   -- which operation of that change removed it; NULL: not known
-    fate INTEGER                    -- replaced, lost, deleted, expired or trimmed, by number; NULL: not known
-);
+REMOVALS = """
 -- every operation that removed something from a key, so that an older cut can be told apart
 CREATE TABLE removals (
     id INTEGER PRIMARY KEY, space INTEGER NOT NULL, key TEXT NOT NULL,
@@ -36,12 +27,6 @@ CREATE TABLE removals (
     position INTEGER NOT NULL, time_ms INTEGER NOT NULL,
     hlc BLOB, agent TEXT, operation TEXT    -- who did what, and when; NULL: from before format 3
 );
-"""
-
-NEW_IN_3 = """
--- history of one key, by time of writing; of what was lost alone, which is little; and which operation removed what
-CREATE INDEX history_by_key ON history (space, key, hlc);
-CREATE INDEX history_lost ON history (space, key, hlc) WHERE fate = 2;
 CREATE INDEX removals_by_position ON removals (position);
 """
 
@@ -77,7 +62,7 @@ CREATE TABLE snapshot_parts (
 );
 """
 
-NEW_IN_4 = """
+ARCHIVES = """
 -- spaces that were dropped: what is left of them stays under their number for a while
 CREATE TABLE archives (
     space INTEGER PRIMARY KEY, name TEXT NOT NULL, epoch INTEGER NOT NULL,
@@ -87,9 +72,28 @@ CREATE TABLE archives (
 );
 -- what is asked of one space must not cost what others hold
 CREATE INDEX changes_by_space ON changes (space);
-CREATE INDEX entries_by_space ON entries (space);
-CREATE INDEX history_by_space ON history (space);
 CREATE INDEX removals_by_space ON removals (space);
+"""
+
+DEATHS = (
+    "value_bytes INTEGER",  # of a value that stands in entry_values; NULL: it stands in the row, or there is none
+    "position INTEGER",  # of the change that removed it, in this node's log; NULL: it is alive
+    "time_ms INTEGER",  # when that was applied here
+    "by_n INTEGER",  # which operation of that change removed it; NULL: not known
+    "fate INTEGER",  # replaced, lost, deleted, expired or trimmed, by number; NULL: not known
+)
+"""The last columns of an entry; those of the mark that it is dead come with the mark."""
+
+NEW_IN_6 = """
+-- long values, by the row of their entry, so that a mark on an entry does not write its value again
+CREATE TABLE entry_values (row INTEGER PRIMARY KEY, value BLOB NOT NULL);
+-- what is alive; what is dead, in the order in which it died, and by key and time of writing; what was lost, likewise
+CREATE INDEX entries_alive ON entries (space) WHERE position IS NULL;
+CREATE INDEX entries_dead ON entries (space, position) WHERE position IS NOT NULL;
+CREATE INDEX entries_dead_by_key ON entries (space, key, hlc) WHERE position IS NOT NULL;
+CREATE INDEX entries_lost ON entries (space, key, hlc) WHERE fate = 2;
+-- rows of large commits that are on their way into their tables, a slice each
+CREATE TABLE backlog (id INTEGER PRIMARY KEY, rows BLOB NOT NULL);
 """
 
 SCHEMA = f"""
@@ -116,14 +120,15 @@ CREATE TABLE origins (
     PRIMARY KEY (space, writer)
 ) WITHOUT ROWID;
 {CHANGES}
--- live state: a row moves from entries to history when something removes it
+-- what was written: one row for its whole life. What removes it marks it, and copies nothing
 CREATE TABLE entries (
     row INTEGER PRIMARY KEY, space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL,
     key TEXT NOT NULL, sub TEXT, kind INTEGER NOT NULL, hlc BLOB NOT NULL, agent TEXT NOT NULL,
     value BLOB, value_hash BLOB NOT NULL, attrs BLOB,
-    seen BLOB                       -- what the operation that wrote it took the place of; NULL: not known
+    seen BLOB,                      -- what the operation that wrote it took the place of; NULL: not known
+    {", ".join(DEATHS)}
 );
-{HISTORY}
+{REMOVALS}
 -- edits of texts and documents, which are named by the dot of their first marker
 CREATE TABLE document_updates (
     space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL,
@@ -135,6 +140,6 @@ CREATE TABLE document_updates (
 {OUTCOMES}
 CREATE TABLE peers (node TEXT PRIMARY KEY, name TEXT NOT NULL, last_seen_ms INTEGER NOT NULL) WITHOUT ROWID;
 {NEW_IN_2}
-{NEW_IN_3}
-{NEW_IN_4}
+{ARCHIVES}
+{NEW_IN_6}
 """

@@ -18,6 +18,9 @@ SETTLE_DELAY_S = 0.1
 """How long rows stay in the journal alone when no more come; nobody waits for that."""
 WAL_LOOK_COMMITS = 8
 """The size of the write-ahead log is looked at once in so many commits: asking for it costs a system call."""
+WAL_PAUSE_BYTES = WAL_BYTES_MAX // 2
+"""With so much of it what can wait waits while a checkpoint is under way, looking again from time to time."""
+WAL_PAUSE_S = 0.05
 CHECKPOINT_PASSES_MAX = 4
 CHECKPOINT_RETRY_S = 1.0
 
@@ -48,6 +51,7 @@ class Checkpoints:
         self._checkpoint: asyncio.Task[None] | None = None
         self._settling: asyncio.Handle | None = None
         self._settles_now = False
+        self._bringing: asyncio.Handle | None = None
         self._due_s = 0.0
         self._look_due = 0
 
@@ -55,6 +59,7 @@ class Checkpoints:
         """There was a commit: begin what has become due."""
         self.mind_wal()
         self._mind_journal()
+        self._mind_backlog()
 
     async def ended(self) -> None:
         """Wait for the checkpoint under way, if there is one."""
@@ -116,3 +121,30 @@ class Checkpoints:
             self._owner.fail(error)
         except RowsRefused as error:
             self._owner.recover_rows(error)
+        self._mind_backlog()
+
+    def _mind_backlog(self, delay_s: float = 0.0) -> None:
+        """See to it that the rows of large commits come into their tables, a slice between the turns of others."""
+        if self._bringing is None and self._owner.store.has_backlog:
+            loop = asyncio.get_running_loop()
+            self._bringing = loop.call_later(delay_s, self._bring_in) if delay_s else loop.call_soon(self._bring_in)
+
+    def _bring_in(self) -> None:
+        self._bringing = None
+        if self._owner.is_over:
+            return
+        store = self._owner.store
+        delay_s = 0.0
+        if store.wal_bytes() > WAL_PAUSE_BYTES and self._checkpoint is not None:
+            delay_s = WAL_PAUSE_S  # it cannot begin anew while it is written to
+        else:
+            try:
+                delay_s = 0.0 if store.bring_some_in() else CHECKPOINT_RETRY_S
+            except StorageError as error:
+                self._owner.fail(error)
+                return
+            except RowsRefused as error:
+                self._owner.recover_rows(error)
+        self._look_due = 0
+        self.mind_wal()
+        self._mind_backlog(delay_s)

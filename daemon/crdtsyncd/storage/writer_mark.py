@@ -21,6 +21,9 @@ from crdtsync.errors import StorageError
 ERA_BYTES = 8
 _LAYOUT = struct.Struct(f"<8s40s40s{ERA_BYTES}sQ")
 _MAGIC = b"crdtmrk2"
+_FIRST_LAYOUT = struct.Struct("<8s40s40sQ")
+_FIRST_MAGIC = b"crdtmrk1"
+"""What 0.1.0 left, which had no eras."""
 
 
 def machine_id() -> str:
@@ -76,9 +79,23 @@ class Mark:
         """Whether a database with so many own changes is as new as it was when this machine last wrote to it."""
         if len(self._stored) != _LAYOUT.size:
             return False
-        *where, marked, count = _LAYOUT.unpack(self._stored)
-        is_here = tuple(where) == self._here and self._here[1].strip(b"\0") != b""
-        return is_here and marked == era and count <= own_changes
+        *here, marked, count = _LAYOUT.unpack(self._stored)
+        return self._is_here(_MAGIC, here) and marked == era and count <= own_changes
+
+    def vouches(self, own_changes: int) -> bool:
+        """Whether 0.1.0 left this mark and the database is as new as that one can tell.
+
+        The data is then taken to be the same that its agents wrote to. No writer goes on with it, for a disk from
+        before the count began anew would look newer than it is.
+        """
+        if len(self._stored) < _FIRST_LAYOUT.size:
+            return False
+        *here, count = _FIRST_LAYOUT.unpack_from(self._stored)
+        return self._is_here(_FIRST_MAGIC, here) and count <= own_changes
+
+    def _is_here(self, magic: bytes, where: list[bytes]) -> bool:
+        """Whether it is of this form, from this boot of this machine."""
+        return where == [magic, *self._here[1:]] and self._here[1].strip(b"\0") != b""
 
     def write(self, era: bytes, own_changes: int) -> None:
         """Record the count, after it is durable in the database and before anybody is told."""

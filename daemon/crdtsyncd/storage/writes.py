@@ -7,8 +7,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
+
+from crdtsyncd.storage.backlog import Backlog
+from crdtsyncd.storage.old_history import DEAD_BYTES_TO_5, OLD_HISTORY, ROW_OFFSET, is_there
+from crdtsyncd.storage.schema import INLINE_BYTES_MAX
 
 from crdtsync.core.background.trimming import CHANGE_HASH_AGE_MS_MAX, CHANGE_HASHES_MAX
 from crdtsync.core.storage.interface import (
@@ -16,6 +22,7 @@ from crdtsync.core.storage.interface import (
     Batch,
     DocumentStateRow,
     DocumentTrim,
+    EntryRow,
     HeadRow,
     HistoryTrim,
     LogTrim,
@@ -23,14 +30,12 @@ from crdtsync.core.storage.interface import (
     RemovedRow,
 )
 
-ENTRY_COLUMNS = "row, space, writer, seq, n, key, sub, kind, hlc, agent, value, value_hash, attrs"
-
 # What a row takes on disk, about: what varies, and a figure measured for the rest and its place in the indexes.
 CHANGE_ROW_BYTES = 72
 CHANGE_BYTES = f"{CHANGE_ROW_BYTES} + LENGTH(body)"
 DEAD_BYTES = (
-    "120 + 2 * LENGTH(CAST(key AS BLOB)) + IFNULL(LENGTH(CAST(sub AS BLOB)), 0) + IFNULL(LENGTH(value), 0) "
-    "+ IFNULL(LENGTH(attrs), 0) + IFNULL(LENGTH(seen), 0)"
+    "120 + 2 * LENGTH(CAST(key AS BLOB)) + IFNULL(LENGTH(CAST(sub AS BLOB)), 0) "
+    "+ IFNULL(value_bytes, IFNULL(LENGTH(value), 0)) + IFNULL(LENGTH(attrs), 0) + IFNULL(LENGTH(seen), 0)"
 )
 REMOVAL_BYTES = (
     "72 + LENGTH(CAST(key AS BLOB)) + LENGTH(removes) + IFNULL(LENGTH(agent), 0) + IFNULL(LENGTH(operation), 0)"
@@ -40,41 +45,60 @@ HASHES_PRUNED_MAX = 4096
 """How many old hashes go in one commit at most."""
 
 _REMOVAL_COLUMNS = RemovalRow._fields
+_INSERT_REMOVAL = (
+    f"INSERT INTO removals ({', '.join(_REMOVAL_COLUMNS)}) VALUES ({', '.join('?' * len(_REMOVAL_COLUMNS))})"
+)
 _INSERTS: tuple[tuple[str, str], ...] = (
     ("spaces", "INSERT INTO spaces (id, name, epoch) VALUES (?, ?, ?)"),
     ("writers", "INSERT INTO own_writers VALUES (?, ?)"),
     ("retired_writers", "DELETE FROM own_writers WHERE space = ? AND writer = ?"),
     ("changes", "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)"),
     ("origins", "INSERT OR REPLACE INTO origins VALUES (?, ?, ?, ?)"),
-    (
-        "removals",
-        f"INSERT INTO removals ({', '.join(_REMOVAL_COLUMNS)}) VALUES ({', '.join('?' * len(_REMOVAL_COLUMNS))})",
-    ),
     ("document_updates", "INSERT INTO document_updates VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
     ("floors", "UPDATE spaces SET floor = ? WHERE id = ?"),
     ("history_floors", "UPDATE spaces SET history_floor = ?, history_since_ms = ? WHERE id = ?"),
     ("snapshot_parts", "INSERT OR REPLACE INTO snapshot_parts VALUES (?, ?, ?, ?)"),
     ("peers", "INSERT OR REPLACE INTO peers VALUES (?, ?, ?)"),
+    ("peers", "DELETE FROM peers WHERE node = ?1 AND name = ?2 AND ?3 < 0"),  # which are to be forgotten
 )
-_INSERT_ENTRY = f"INSERT INTO entries ({ENTRY_COLUMNS}, seen) VALUES ({', '.join('?' * 14)})"
-MOVED_TOGETHER = 256
-"""Rows that went by one operation go to history by so many a statement: in half the time of one by one."""
-_TOGETHER = f"IN ({', '.join('?' * MOVED_TOGETHER)})"
-_MOVE = (
-    f"INSERT INTO history ({ENTRY_COLUMNS}, seen, position, time_ms, by_n, fate) "
-    f"SELECT {ENTRY_COLUMNS}, seen, ?, ?, ?, ? FROM entries WHERE row "
+_INSERT_ENTRY = (
+    "INSERT INTO entries (row, space, writer, seq, n, key, sub, kind, hlc, agent, value, value_hash, attrs, seen, "
+    f"value_bytes) VALUES ({', '.join('?' * 15)})"
 )
-_INSERT_HISTORY = (
-    f"INSERT INTO history ({ENTRY_COLUMNS}, seen, position, time_ms, by_n, fate) VALUES ({', '.join('?' * 18)})"
-)
+_INSERT_VALUE = "INSERT INTO entry_values VALUES (?, ?)"
+DIRECT_ROWS_MAX = 256
+"""What has more rows of entries, marks and removals goes to the backlog: to bring in so many takes 2 to 8 ms."""
+DIRECT_BYTES_MAX = 2 * 1024 * 1024
+"""The same for what has more bytes of values, also of those that a mark writes anew: rows of an older format have them.
+"""
+MARKED_TOGETHER = 256
+"""Rows that went by one operation are marked by so many a statement: in a third of the time of one by one."""
+_TOGETHER = f"row IN ({', '.join('?' * MARKED_TOGETHER)}) AND position IS NULL"
+_MARK = "UPDATE entries SET position = ?, time_ms = ?, by_n = ?, fate = ? WHERE "
 _ADOPT_ENTRIES = "UPDATE entries SET space = ? WHERE row BETWEEN ? AND ? AND space = ?"
 _DELETE_ENTRY = "DELETE FROM entries WHERE row = ?"
+_DELETE_VALUE = "DELETE FROM entry_values WHERE row = ?"
 _UPSERT_HEAD = "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?)"
 _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
 
-PURGED_FIRST = ("changes", "change_hashes", "history", "removals", "own_writers")
-"""What an archive does not keep."""
-_PURGED_LAST = ("entries", "document_updates", "document_states", "heads", "origins")
+_DEAD, _ALIVE = "position IS NOT NULL", "position IS NULL"
+PURGED_FIRST = (
+    ("changes", ""), ("change_hashes", ""), ("entries", _DEAD), (OLD_HISTORY, ""), ("removals", ""),
+    ("own_writers", ""),
+)  # fmt: skip
+"""What an archive does not keep: tables, and of which rows, if not of all."""
+_PURGED_LAST = (
+    ("entries", _ALIVE), ("document_updates", ""), ("document_states", ""), ("heads", ""), ("origins", ""),
+)  # fmt: skip
+PURGED_BYTES_MAX = 1024 * 1024
+"""So many bytes go with one slice of a purge, or one row."""
+_WEIGHTS = {
+    "changes": "LENGTH(body)",
+    "entries": "IFNULL(value_bytes, IFNULL(LENGTH(value), 0))",
+    OLD_HISTORY: "IFNULL(LENGTH(value), 0)",
+    "document_updates": "LENGTH(update_v1)",
+    "document_states": "LENGTH(state)",
+}
 
 _KEYS = {  # of tables without row numbers
     "document_updates": "space, writer, seq, n, position, by_n",
@@ -102,16 +126,33 @@ class _Writing:
         self.batch = batch
         self.sizes: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
 
+    def is_large(self) -> bool:
+        """Whether its rows of entries are too many, or weigh too much, for one turn."""
+        batch = self.batch
+        if are_many(batch.entry_rows()):
+            return True
+        if sum([len(row.value or b"") for row in batch.entries]) > DIRECT_BYTES_MAX:
+            return True
+        return sum(self.inline_bytes([row.row for row in batch.removed_rows]).values()) > DIRECT_BYTES_MAX
+
+    def inline_bytes(self, rows: Sequence[int]) -> dict[int, int]:
+        """How many bytes of a value a mark on each of these rows would write again; none of the rows of today."""
+        if not rows:
+            return {}
+        which = f"row IN ({', '.join('?' * len(rows))}) AND LENGTH(value) > {INLINE_BYTES_MAX}"
+        return dict(self.db.execute(f"SELECT row, LENGTH(value) FROM entries WHERE {which}", rows).fetchall())
+
+    @cached_property
+    def has_old_history(self) -> bool:
+        """Whether dead entries of an older format are still in a table of their own."""
+        return is_there(self.db)
+
     def insert(self) -> None:
         batch, many = self.batch, self.db.executemany
-        removals_before = self._last("removals") if batch.removals else 0
         for name, statement in _INSERTS:
             rows = getattr(batch, name)
             if rows:
                 many(statement, rows)
-        if batch.removals:
-            self._count_history("removals", REMOVAL_BYTES, removals_before)
-        self._insert_entries()
         for space, hlc in {space: hlc for hlc, space in batch.clocks}.items():  # the last one of each
             self.db.execute("UPDATE spaces SET hlc = ? WHERE id = ?", (hlc.to_bytes(8, "big"), space))
         heads = {(head.space, head.writer): head for head in _heads(batch)}
@@ -126,58 +167,40 @@ class _Writing:
         for state in batch.document_states:
             self._store_state(state)
 
-    def _insert_entries(self) -> None:
-        """Live state, and what it supersedes. What was live within this batch alone goes to history at once."""
+    def put_entries(self) -> None:
+        """What was written, marks on what it superseded, and who did that."""
         batch, many = self.batch, self.db.executemany
-        rows = [(*row[:8], row[8].to_bytes(8, "big"), *row[9:]) for row in batch.entries]
-        if not batch.removed_rows:
-            many(_INSERT_ENTRY, rows)
-            return
-        removed_rows = {removed.row for removed in batch.removed_rows} if rows else set()
-        brief = {row[0]: row for row in rows if row[0] in removed_rows}
-        many(_INSERT_ENTRY, [row for row in rows if row[0] not in brief] if brief else rows)
-        dead_before = self._last("history")
-        for is_brief, removed in groupby(batch.removed_rows, lambda removed: removed.row in brief):
-            if is_brief:
-                many(_INSERT_HISTORY, [(*brief[each.row], *each[1:]) for each in removed])
-            else:
-                self._move_to_history(list(removed))
-        self._count_history("history", DEAD_BYTES, dead_before)
+        if batch.entries:
+            many(_INSERT_ENTRY, [_entry_row(row) for row in batch.entries])
+            long = [(row.row, row.value) for row in batch.entries if is_long(row.value)]
+            if long:
+                many(_INSERT_VALUE, long)
+        if batch.removed_rows:
+            self._mark(batch.removed_rows)
+        if batch.removals:
+            before = self._number("SELECT MAX(id) FROM removals", ())
+            many(_INSERT_REMOVAL, batch.removals)
+            self._count_history("removals", REMOVAL_BYTES, "id > ?", (before,))
 
-    def _move_to_history(self, removed_rows: list[RemovedRow]) -> None:
-        """In this order."""
-        if len(removed_rows) < MOVED_TOGETHER:
-            self._move_few(removed_rows)
-            return
-        few: list[RemovedRow] = []
-        for fate, group in groupby(removed_rows, itemgetter(slice(1, None))):
-            some = [removed.row for removed in group]
-            if len(some) < MOVED_TOGETHER // 4:
-                few += [RemovedRow(row, *fate) for row in some]
-                continue
-            self._move_few(few)
-            for start in range(0, len(some), MOVED_TOGETHER):
-                rows = some[start : start + MOVED_TOGETHER]
-                rows += rows[-1:] * (MOVED_TOGETHER - len(rows))
-                self.db.execute(_MOVE + _TOGETHER, (*fate, *rows))
-                self.db.execute(f"DELETE FROM entries WHERE row {_TOGETHER}", rows)
-            few = []
-        self._move_few(few)
-
-    def _move_few(self, removed_rows: list[RemovedRow]) -> None:
-        self.db.executemany(f"{_MOVE} = ?", [(*removed[1:], removed.row) for removed in removed_rows])
-        self.db.executemany(_DELETE_ENTRY, [(removed.row,) for removed in removed_rows])
-
-    def _last(self, table: str) -> int:
-        return self._number(f"SELECT MAX(id) FROM {table}", ())
+    def _mark(self, removed_rows: list[RemovedRow]) -> None:
+        """Mark entries as dead. One that is marked already keeps its mark."""
+        for death, group in groupby(removed_rows, itemgetter(slice(1, None))):
+            rows = [removed.row for removed in group]
+            for start in range(0, len(rows), MARKED_TOGETHER):
+                some = rows[start : start + MARKED_TOGETHER]
+                some += some[-1:] * (MARKED_TOGETHER - len(some)) if len(some) > MARKED_TOGETHER // 8 else []
+                for each in [some] if len(some) == MARKED_TOGETHER else [[row] for row in some]:
+                    which = _TOGETHER if len(each) > 1 else f"row = ? AND {_ALIVE}"
+                    self._count_history("entries", DEAD_BYTES, which, tuple(each))
+                    self.db.execute(_MARK + which, (*death, *each))
 
     def _number(self, statement: str, parameters: tuple[object, ...]) -> int:
         row = self.db.execute(statement, parameters).fetchone()
         return int(row[0] or 0)
 
-    def _count_history(self, table: str, size: str, after: int) -> None:
+    def _count_history(self, table: str, size: str, which: str, parameters: tuple[object, ...]) -> None:
         for space, size_bytes in self.db.execute(
-            f"SELECT space, SUM({size}) FROM {table} WHERE id > ? GROUP BY +space", (after,)
+            f"SELECT space, SUM({size}) FROM {table} WHERE {which} GROUP BY +space", parameters
         ).fetchall():
             self.sizes[space][_HISTORY] += size_bytes
 
@@ -197,7 +220,8 @@ class _Writing:
         for document in self.batch.document_drops:
             self._drop_documents("document_updates", "LENGTH(update_v1)", _DOCUMENT, document)
             self._drop_documents("document_states", "LENGTH(state)", _DOCUMENT, document)
-        self.db.executemany(_DELETE_ENTRY, [(row,) for row in self.batch.staged_drops])
+        for statement in (_DELETE_VALUE, _DELETE_ENTRY):
+            self.db.executemany(statement, [(row,) for row in self.batch.staged_drops])
         for space, first, last in self.batch.adoptions:
             self.db.execute(_ADOPT_ENTRIES, (space, first, last, -space))
         for archive in self.batch.archives:
@@ -207,19 +231,44 @@ class _Writing:
             self._purge(purge)
         for space in set(self.batch.snapshot_drops):
             self.db.execute("DELETE FROM snapshot_parts WHERE space = ?", (space,))
-            self.db.execute("DELETE FROM entries WHERE space = ?", (-space,))
+            self._drop_entries(f"space = ? AND {_ALIVE}", (-space,))
+
+    def _drop_entries(self, which: str, parameters: tuple[object, ...], table: str = "entries") -> None:
+        if table == "entries":
+            long = f"SELECT row FROM entries WHERE {which} AND value_bytes IS NOT NULL"
+            self.db.execute(f"DELETE FROM entry_values WHERE row IN ({long})", parameters)
+        self.db.execute(f"DELETE FROM {table} WHERE {which}", parameters)
 
     def _purge(self, purge: ArchivePurge) -> None:
         """Drop a slice of an archive; once nothing is left, the archive itself."""
         left = purge.rows_max
-        for table in (*PURGED_FIRST, *_PURGED_LAST) if purge.is_whole else PURGED_FIRST:
-            key = _KEYS.get(table, "rowid")
-            some = f"SELECT {key} FROM {table} WHERE space = ? LIMIT ?"
-            left -= self.db.execute(f"DELETE FROM {table} WHERE ({key}) IN ({some})", (purge.space, left)).rowcount
+        for table, which in (*PURGED_FIRST, *_PURGED_LAST) if purge.is_whole else PURGED_FIRST:
+            if table == OLD_HISTORY and not self.has_old_history:
+                continue
+            left -= self._purge_some(table, f"space = ?{which and f' AND {which}'}", purge.space, left)
             if left <= 0:
                 return
         if purge.is_whole:
             self.db.execute("DELETE FROM archives WHERE space = ?", (purge.space,))
+
+    def _purge_some(self, table: str, which: str, space: int, rows_max: int) -> int:
+        """How many of ``rows_max`` that was; all of them, where those that went are large enough for now."""
+        key = _KEYS.get(table, "rowid")
+        found = self.db.execute(
+            f"SELECT {_WEIGHTS.get(table, '0')}, {key} FROM {table} WHERE {which} LIMIT ?", (space, rows_max)
+        ).fetchall()
+        size_bytes = 0
+        gone: list[tuple[object, ...]] = []
+        for row_bytes, *names in found:
+            size_bytes += row_bytes
+            if gone and size_bytes > PURGED_BYTES_MAX:
+                break
+            gone.append(tuple(names))
+        if table == "entries":
+            self.db.executemany(_DELETE_VALUE, gone)
+        marks = ", ".join("?" * (key.count(",") + 1))
+        self.db.executemany(f"DELETE FROM {table} WHERE ({key}) = ({marks})", gone)
+        return len(gone) if len(gone) == len(found) else rows_max
 
     def trim(self) -> None:
         for log_trim in self.batch.log_trims:
@@ -261,14 +310,23 @@ class _Writing:
             self.db.execute("DELETE FROM change_hashes WHERE rowid < ?", (keep_from,))
 
     def _trim_history(self, trim: HistoryTrim) -> None:
-        for table, size, last in (
-            ("history", DEAD_BYTES, trim.dead_to),
-            ("removals", REMOVAL_BYTES, trim.removals_to),
-        ):
-            gone = f"FROM {table} WHERE id <= ? AND space = ?"
-            where = (last, trim.space)
-            self.sizes[trim.space][_HISTORY] -= self._number(f"SELECT SUM({size}) {gone}", where)
-            self.db.execute(f"DELETE {gone}", where)
+        space = trim.space
+        if trim.dead_to is not None:
+            tables = [("entries", "row", DEAD_BYTES)]
+            if self.has_old_history:
+                tables.append((OLD_HISTORY, f"id - {ROW_OFFSET}", DEAD_BYTES_TO_5))
+            for table, row, size in tables:
+                which = f"space = ? AND {_DEAD} AND (position < ? OR position = ? AND {row} <= ?)"
+                position, last = trim.dead_to
+                self._trim_rows(table, size, which, (space, position, position, last))
+        if trim.removals_to:
+            self._trim_rows("removals", REMOVAL_BYTES, "space = ? AND id <= ?", (space, trim.removals_to))
+
+    def _trim_rows(self, table: str, size: str, which: str, parameters: tuple[int, ...]) -> None:
+        gone = self._number(f"SELECT SUM({size}) FROM {table} WHERE {which}", parameters)
+        if gone:
+            self.sizes[parameters[0]][_HISTORY] -= gone
+            self._drop_entries(which, parameters, table)
 
     def _trim_document(self, trim: DocumentTrim) -> None:
         name = trim[:4]
@@ -287,11 +345,38 @@ class _Writing:
         )
 
 
-def write_batch(db: sqlite3.Connection, batch: Batch) -> None:
-    """Put all rows of ``batch`` but the outcomes into their tables; the transaction is the caller's."""
+def are_many(entry_rows: int) -> bool:
+    """Whether so many rows of entries go to the backlog."""
+    return entry_rows > DIRECT_ROWS_MAX
+
+
+def is_long(value: bytes | None) -> bool:
+    """Whether a value has a row of its own."""
+    return value is not None and len(value) > INLINE_BYTES_MAX
+
+
+def _entry_row(row: EntryRow) -> tuple[object, ...]:
+    value, value_bytes = (None, len(row.value or b"")) if is_long(row.value) else (row.value, None)
+    return (*row[:8], row.hlc.to_bytes(8, "big"), row.agent, value, *row[11:], value_bytes)
+
+
+_UNSLICED = attrgetter("adoptions", "snapshot_drops", "snapshot_parts", "staged_drops", "archives", "archive_purges")
+
+
+def write_batch(db: sqlite3.Connection, batch: Batch, backlog: Backlog) -> None:
+    """Put all rows of ``batch`` but the outcomes into their tables, or into the ``backlog`` those of entries, if they
+    are many or others are in it; the transaction is the caller's.
+    """
     writing = _Writing(db, batch)
+    if any(_UNSLICED(batch)):  # what is about rows of a snapshot or an archive has to find them in their place
+        while backlog.count:
+            bring_in(db, backlog)
     writing.drop()
     writing.insert()
+    if not any(_UNSLICED(batch)) and (backlog.count or writing.is_large()):
+        backlog.put(batch)
+    else:
+        writing.put_entries()
     writing.trim()
     writing.count()
     for name, value in batch.metas:
@@ -299,3 +384,19 @@ def write_batch(db: sqlite3.Connection, batch: Batch) -> None:
             db.execute("DELETE FROM meta WHERE name = ?", (name,))
         else:
             db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+
+def bring_in(db: sqlite3.Connection, backlog: Backlog) -> None:
+    """The oldest record of the backlog into the tables, or a part of it; the transaction is the caller's."""
+    number, batch = backlog.take()
+    writing = _Writing(db, batch)
+    weights = writing.inline_bytes([row.row for row in batch.removed_rows])
+    size_bytes = 0
+    for count, removed in enumerate(batch.removed_rows if weights else ()):
+        size_bytes += weights.get(removed.row, 0)
+        if count and size_bytes > DIRECT_BYTES_MAX:
+            backlog.put_back(number, batch.removed_rows[count:])
+            del batch.removed_rows[count:]
+            break
+    writing.put_entries()
+    writing.count()

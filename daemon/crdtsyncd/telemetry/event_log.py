@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,8 @@ def _make_logger() -> Any:
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
     renderer: Any = structlog.processors.JSONRenderer(sort_keys=True)
     if people:  # values quoted, for they may come from another host: none of them can forge a line
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), repr_native_str=True)
+        coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        renderer = structlog.dev.ConsoleRenderer(colors=coloured, repr_native_str=True)
     structlog.configure(
         processors=[structlog.processors.add_log_level, stamp, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[_now["level"]]),

@@ -103,14 +103,17 @@ def _space(field: str, name: str, text: str, *, is_summed: bool = True) -> Metri
 
 
 def _peer(name: str, text: str, value: Callable[[Fields], Any]) -> Metric:
-    return _gauge(f"peer_{name}", ("peer",), text, lambda s: [((peer,), value(p)) for peer, p in _peers(s)])
+    def series(s: Sources) -> Series:
+        return [((peer, p["id"]), value(p)) for peer, p in _peers(s)]
+
+    return _gauge(f"peer_{name}", ("peer", "node"), text, series)
 
 
 def _lag(field: str, text: str) -> Metric:
     def series(s: Sources) -> Series:
-        return [((peer, space), count) for peer, p in _peers(s) for space, count in sorted(p[field].items())]
+        return [((peer, p["id"], space), n) for peer, p in _peers(s) for space, n in sorted(p[field].items())]
 
-    return _gauge(f"peer_{field}_changes", ("peer", "space"), text, series)
+    return _gauge(f"peer_{field}_changes", ("peer", "node", "space"), text, series)
 
 
 def _peers(s: Sources) -> Iterator[tuple[str, Fields]]:
@@ -174,6 +177,7 @@ METRICS: Final = (
     _count("changes_made", "changes that this node's agents made"),
     _count("changes_received", "changes of other nodes that were applied"),
     _count("conflicts", "values that came to stand beside others that their authors had not seen"),
+    _count("values_crowded_out", "values that a write here took along, since their key was full"),
     _histogram(
         "commit_seconds", (), "how long commits took: every write waits for one", lambda s: _one(s.commits),
         "; `_count` counts them",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
-from crdtsyncd.config.host_port import is_loopback, split_address
+from crdtsyncd.config.host_port import names_loopback, split_address
 from crdtsyncd.telemetry.prometheus import CONTENT_TYPE
 
 REQUEST_BYTES_MAX = 8 * 1024
@@ -83,7 +82,7 @@ class MetricsServer:
     def _answer(self, head: str) -> bytes:
         line, *headers = head.split("\r\n")
         fields = {name.strip().lower(): value.strip() for name, _, value in (each.partition(":") for each in headers)}
-        if not _is_local(fields.get("host", "localhost")):  # a web page that had a name point here (DNS rebinding)
+        if not names_loopback(fields.get("host", "localhost")):
             return _response("403 Forbidden", "ask for a loopback address\n")
         method, _, rest = line.partition(" ")
         if rest.partition(" ")[0].partition("?")[0] != "/metrics":
@@ -91,13 +90,6 @@ class MetricsServer:
         if method not in METHODS:
             return _response("405 Method Not Allowed", _NOT_FOUND, more=f"Allow: {', '.join(METHODS)}\r\n")
         return _response("200 OK", self._render(), CONTENT_TYPE, with_body=method == "GET")
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return is_loopback(urlsplit(f"//{host}").hostname or "")
-    except ValueError:
-        return False
 
 
 def _response(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 import msgpack
 from crdtsyncd.telemetry.log_rate_limit import LineBounds, Log
-from crdtsyncd.telemetry.turn_times import Hold
+from crdtsyncd.telemetry.turn_times import SLOW_TURN_S, UNMEASURED, Hold
 
 from crdtsync.core.interface import AgentFrame, Event, PeerFrame, Ready
 from crdtsync.core.storage.interface import Batch
@@ -20,6 +21,8 @@ NAMES_MAX = 10
 """So many operations, messages and tables are named at most; those with most bytes or rows."""
 HEAD_BYTES = 64
 """An operation's name stands in the beginning of a request."""
+HELD_TURNS_MIN = 3
+"""So many turns took too long between one look and the next, in two looks on end, before that is said."""
 _UNKNOWN = "?"
 
 
@@ -32,9 +35,15 @@ class SlowTurns:
         self._clock = clock
         self._bounds = LineBounds(LINES_PER_MINUTE_MAX, LINES_PER_MINUTE_MAX * 5)
         self._slowest_left_out_s = 0.0
+        self._causes: Counter[str] = Counter()
+        self._longest_s = 0.0
+        self._looks = 0
 
     def tell(self, hold: Hold) -> None:
         """Log it, unless many were just now."""
+        if hold.cpu_s_max > SLOW_TURN_S and hold.kind != UNMEASURED:
+            self._longest_s = max(self._longest_s, hold.cpu_s_max)
+            self._causes[self._cause(hold)] += 1
         left_out = self._bounds.left_out(hold.kind, "", self._clock())
         if left_out is None:
             self._slowest_left_out_s = max(self._slowest_left_out_s, hold.held_s)
@@ -44,6 +53,27 @@ class SlowTurns:
             more = {"left_out": left_out, "left_out_ms_max": _ms(self._slowest_left_out_s)}
             self._slowest_left_out_s = 0.0
         self._log("slow_turn", level="warning", kind=hold.kind, ms=_ms(hold.held_s), **self._described(hold), **more)
+
+    def look(self) -> str:
+        """What has held the loop again and again since the last look but one; empty: nothing has."""
+        count, longest_s = self._causes.total(), self._longest_s
+        causes = ", ".join(cause for cause, _ in self._causes.most_common(AGENTS_NAMED_MAX))
+        self._causes.clear()
+        self._longest_s = 0.0
+        self._looks = self._looks + 1 if count >= HELD_TURNS_MIN else 0
+        if self._looks < 2:
+            return ""
+        return f"turns took up to {_ms(longest_s):g} ms of processor time, {count} of them lately: {causes}"
+
+    def _cause(self, hold: Hold) -> str:
+        """What a turn was about, in words: what took most bytes of it, or else what ran in the background."""
+        requests, agents, messages, _ = self._of_events(hold.events)
+        for what, sizes in (("", requests), ("messages ", messages)):
+            if sizes:
+                name = next(iter(_most(sizes)))
+                return f"{what}{name}" + (f" of agent {agents[0]}" if agents and not what else "")
+        work = max(hold.work, key=lambda name: hold.work[name], default="")
+        return f"work of its own ({work})" if work else "timers"
 
     def _described(self, hold: Hold) -> dict[str, object]:
         fields: dict[str, object] = {"cpu_ms_max": _ms(hold.cpu_s_max)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from crdtsyncd.terminal import in_line
 from crdtsyncd.top.sample import Frame
 from crdtsyncd.wording import ago, byte_size, counted, moment, span
 from rich.console import Group, RenderableType
@@ -95,7 +96,7 @@ def _alarms(alarms: Sequence[Mapping[str, Any]]) -> list[Text]:
     lines = [f"ALARM {alarm['code']}: {alarm['message']}" for alarm in alarms]
     if len(lines) > ALARMS_LINES_MAX:
         lines[ALARMS_LINES_MAX - 1 :] = [f"and {len(lines) - ALARMS_LINES_MAX + 1} alarms more"]
-    return [Text(_printable(line), style="red bold", no_wrap=True, overflow="ellipsis") for line in lines]
+    return [Text(in_line(line), style="red bold", no_wrap=True, overflow="ellipsis") for line in lines]
 
 
 def _full(usages: Sequence[Mapping[str, Any]]) -> Text | None:
@@ -139,7 +140,7 @@ def _peers(peers: Sequence[Mapping[str, Any]], width: int) -> Table:
     ranked = sorted(peers, key=lambda peer: (_TROUBLE.get(peer["state"], 0), str(peer.get("name"))))
     for peer in ranked[:PEERS_LINES_MAX]:
         cells = [
-            Text(_printable(peer.get("name") or peer.get("url") or "?")),
+            Text(in_line(peer.get("name") or peer.get("url") or "?")),
             Text(peer["state"], style=_COLOURS.get(peer["state"], "red")),
             *([Text("" if peer.get("rtt_ms") is None else f"{peer['rtt_ms']:.1f} ms")] if has_times else []),
             _lag(peer.get("behind")),
@@ -147,7 +148,7 @@ def _peers(peers: Sequence[Mapping[str, Any]], width: int) -> Table:
         ]
         if is_wide:
             seen = "now" if peer["state"] in _TROUBLE else ago(moment(peer.get("last_seen")))
-            cells += [Text(seen, style="dim"), Text(_printable(peer.get("last_error") or ""), style="dim")]
+            cells += [Text(seen, style="dim"), Text(in_line(peer.get("last_error") or ""), style="dim")]
         table.add_row(*cells)
     if not peers:
         table.add_row(Text("no peers", style="dim"), *[""] * (len(table.columns) - 1))
@@ -163,8 +164,8 @@ def _lag(lag: Mapping[str, int] | None) -> Text:
 
 def _keys(frame: Frame, width: int, rows_max: int) -> RenderableType:
     """The keys written most, and those with several values: side by side, or the conflicts below."""
-    hot = [(_printable(key), Text(f"{rate:,.1f}", style="bold")) for key, rate in frame.hot]
-    conflicts = [(_printable(key), Text(f"{values:,}", style="yellow bold")) for key, values in frame.conflicts]
+    hot = [(in_line(key), Text(f"{rate:,.1f}", style="bold")) for key, rate in frame.hot]
+    conflicts = [(in_line(key), Text(f"{values:,}", style="yellow bold")) for key, values in frame.conflicts]
     if width >= WIDE_CHARS:
         both = Table.grid(padding=(0, 4, 0, 0))
         both.add_row(
@@ -188,7 +189,3 @@ def _ranking(title: str, unit: str, rows: Sequence[tuple[str, Text]], key_width:
     if not rows:
         table.add_row(Text("none", style="dim"), "")
     return table
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else "\ufffd" for char in text)

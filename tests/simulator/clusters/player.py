@@ -6,6 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple
 
+from crdtsync.core.cluster.admission import MEMBERS, REMOVED
+from crdtsync.core.cluster.records import RecordType
 from crdtsync.core.cluster.space_records import SpaceRecord
 from crdtsync.wire.codec import pack
 from crdtsync.wire.invites import decode_invite
@@ -29,7 +31,7 @@ HEALING_ROUNDS = 4
 
 WEIGHTS = {
     "write": 5, "part": 2, "meet": 4, "deliver": 4, "wait": 2, "restart": 1, "join": 2, "join_wrongly": 2, "remove": 1,
-    "move": 1, "grant": 3, "revoke": 2, "use_right": 4, "make_space": 2,
+    "move": 1, "grant": 3, "revoke": 2, "use_right": 4, "make_space": 2, "take_records_away": 1,
 }  # fmt: skip
 
 
@@ -214,6 +216,18 @@ class Player:
         host.turn()
         require(node in host.membership.removed, host.name, "has removed", node, "and counts it as a member")
         self.world.note(host.name, "removes", next((one.name for one in self.world.hosts if one.id == node), node))
+
+    def take_records_away(self, host: Host) -> None:
+        """A member that keeps to no rule deletes what the cluster's records say of members and of removals."""
+        if host.id in host.membership.removed:
+            return
+        kinds: tuple[RecordType[Any], ...] = (MEMBERS, REMOVED)
+        for kind in kinds:
+            for name in host.node.cluster.names(kind):
+                if self._chance(0.5):
+                    self.world.note(host.name, "takes away", kind.prefix + name)
+                    host.node.cluster.remove(kind, name)
+        host.turn()
 
     # -- rights ----------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from crdtsync.core.access.records import ACCESS
 from crdtsync.core.cluster import admission
 from crdtsync.core.cluster.admission import Admission
 from crdtsync.core.cluster.invites import Invitations
+from crdtsync.core.cluster.kept_members import KeptMembers
 from crdtsync.core.cluster.membership import Membership, membership_of
 from crdtsync.core.cluster.space_records import SpaceRecord
 from tests.simulator.clusters.world import Host
@@ -30,6 +31,17 @@ def later_records_beat_a_removal(patch: Patches):
         return membership_of(members, final, told)
 
     patch.setattr(admission, "membership_of", lenient)
+
+
+@cluster_fault("has forgotten the removal of", "A member deletes the record of a removal, and who was removed is back")
+def a_removal_can_be_taken_back(patch: Patches):
+    patch.setattr(KeptMembers, "see", lambda self, members, removed: None)
+
+
+@cluster_fault("members", "A member deletes the records of others, and nobody knows them any more")
+def what_members_were_is_forgotten(patch: Patches):
+    see = KeptMembers.see
+    patch.setattr(KeptMembers, "see", lambda self, members, removed: see(self, [], removed))
 
 
 @cluster_fault("past a removal", "Who was removed may connect to whoever has not met it since")

@@ -6,10 +6,12 @@ from crdtsync.core.background.expiry_reaper import Reaper
 from crdtsync.core.crdt import read_policies
 from crdtsync.core.crdt.entries import KeyEntries
 from crdtsync.core.crdt.schemas import Schemas
-from crdtsync.core.kinds import counter, register
+from crdtsync.core.kinds import counter, crowding, register
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.text import join
+from crdtsync.core.text.apply_edits import TextEdits
 from crdtsync.core.watch.watches import Watches
+from crdtsync.errors import TooManySiblings
 from tests.simulator.faults.planting import Patches, fault
 from tests.simulator.kinds import COUNTERS, MAPS, REGISTERS, SETS, TEXTS
 
@@ -35,6 +37,24 @@ def unread(name):
     """A write operation that does as if its author had never read the key."""
     write = WRITES[name]
     return lambda draft, args: write(draft, {key: value for key, value in args.items() if key != "seen"})
+
+
+@fault("where its author had seen", keys=REGISTERS, is_tight=True)
+def the_newest_is_crowded_out(patch: Patches):
+    patch.setattr(crowding, "lowest", lambda policy, values, count: values[len(values) - count :])
+
+
+@fault("where its author had seen", keys=REGISTERS, is_tight=True)
+def siblings_without_end(patch: Patches):
+    patch.setattr(register, "crowded_out", lambda *_: [])
+
+
+@fault("refused for its siblings", keys=REGISTERS, is_tight=True)
+def who_writes_to_a_full_key_is_stuck(patch: Patches):
+    def refuse(policy, values, count):
+        raise TooManySiblings("read it, then write")
+
+    patch.setattr(crowding, "lowest", refuse)
 
 
 @fault("where its author had seen", keys=SETS)
@@ -67,6 +87,16 @@ def every_node_deletes_what_has_expired(patch: Patches):
 @fault("loses the words", keys=TEXTS)
 def merged_texts_lose_one(patch: Patches):
     patch.setattr(join, "union", lambda texts: texts[0])
+
+
+@fault("and ought to be", keys=TEXTS)
+def late_edits_stay_in_the_old_document(patch: Patches):
+    patch.setattr(TextEdits, "_pass_on", lambda *_: None)
+
+
+@fault("and ought to be", keys=TEXTS)
+def a_new_document_begins_without_late_edits(patch: Patches):
+    patch.setattr(TextEdits, "_take_in_older", lambda *_: False)
 
 
 @fault("was read with", keys=REGISTERS)

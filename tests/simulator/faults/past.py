@@ -29,6 +29,12 @@ def of_siblings_the_oldest_counts_as_shown(patch: Patches):
     patch.setattr(removal_reason, "_shown", lambda values, policy: {min(values, key=order_of).dot})
 
 
+@fault("and it was", keys=REGISTERS[:1], is_tight=True)
+def each_node_decides_by_itself_what_is_lost(patch: Patches):
+    """By what of it is left there, and by the read policy that it knows."""
+    patch.setattr(HistoryRecorder, "with_lost", lambda self, change: change.ops)
+
+
 @fault("that its author had seen")
 def what_an_author_had_seen_is_forgotten(patch: Patches):
     patch.setattr(replica, "seen_by", lambda op: pack(None))

@@ -10,6 +10,7 @@ from crdtsync.core.agents.retry_replies import Outcomes
 from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.replica.write_operations import WRITES
 from tests.simulator.faults.planting import Patches, fault
+from tests.simulator.kinds import REGISTERS
 
 
 @fault("a session was shown less than before")
@@ -66,6 +67,11 @@ def seen_is_not_cut(patch: Patches):
 @fault("where its author had seen")
 def blind_write_removes_all(patch: Patches):
     patch.setattr(Draft, "expired", lambda draft, key: tuple(entry.dot for entry in draft.held(key)))
+
+
+@fault("where its author had seen", keys=REGISTERS)
+def writes_sent_at_once_do_not_follow_each_other(patch: Patches):
+    patch.setattr(Outcomes, "versions", lambda self, client, follows: {})
 
 
 @fault("for the second time")

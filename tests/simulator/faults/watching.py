@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from crdtsync.client.mirror.state import MirrorState
+from crdtsync.client.streams.held_events import HeldEvents
 from crdtsync.client.streams.resume import Standing
 from crdtsync.core.watch.change_watch import ChangeWatches
 from crdtsync.core.watch.state_watch import StateWatches
 from tests.simulator.faults.planting import Patches, fault
+from tests.simulator.kinds import COUNTERS, REGISTERS
 from tests.simulator.mirrors import MirrorWatcher
 
 
@@ -78,3 +80,13 @@ def resuming_stops_short(patch: Patches):
 @fault("a watcher at")
 def watchers_are_not_told_of_a_snapshot(patch: Patches):
     patch.setattr(ChangeWatches, "retell", lambda self, name, keys, is_lagging: None)
+
+
+@fault("was told of", keys=(*REGISTERS[:1], *COUNTERS[:1]), is_tight=True, steps=250)
+def watches_hand_out_what_has_no_token(patch: Patches):
+    """After a broken connection it is told again, and older than what came before."""
+
+    def at_once(self, event, *, is_snapshot):
+        self.ready.append(event)
+
+    patch.setattr(HeldEvents, "add", at_once)

@@ -32,14 +32,16 @@ def _merge(case: Case) -> None:
         winner = frozenset({first.dot} if first else ())
         wanted = case.covered(same, winner)
         actual = named(case.held, op.removes)
-        case.check_removes(actual, wanted, case.expired)
+        crowded = case.crowded(same, wanted)
+        sub.lost += tuple(sorted(crowded))
+        case.check_removes(actual, wanted | crowded, case.expired)
         check_value(case, op, content)
         if sub.mode == "blind" and first:
             sub.replaced[op.sub] = first.dot
         require((op.attrs or {}).get("confidence") == sub.confidence, case, "wrote another confidence:", op)
         value = case.add(dot, op, Kind.MAP, content, confidence=sub.confidence)
         case.check_rank(same, value)
-        case.done(actual, value)
+        case.done(actual, value, crowded=crowded)
 
 
 def _drop(case: Case) -> None:
@@ -67,6 +69,7 @@ def _field(sub: Sub, _number: Any) -> dict[str, Any]:
 def _was_merged(sub: Sub, reply: Any, says: Any) -> None:
     if "replaced" in reply:
         says({name: decode_dot(one["dot"]) for name, one in (reply["replaced"] or {}).items()} == sub.replaced)
+        says(sorted(decode_dot(one["dot"]) for one in reply.get("lost", ())) == sorted(sub.lost))
 
 
 def _without(content: Any, value: Any) -> Any:

@@ -24,18 +24,21 @@ def _set(case: Case) -> None:
     winner = frozenset({first.dot} if first else ())
     dot, op = case.take_op()
     actual = named(case.held, op.removes)
-    case.check_removes(actual, case.covered(case.held.values(), winner) | case.expired)
+    wanted = case.covered(case.held.values(), winner) | case.expired
+    crowded = case.crowded(registers, wanted)
+    case.check_removes(actual, wanted | crowded)
     if sub.mode == "if_version":
         require({v.dot for v in live} == sub.shown, case, "was done although the key had changed:", live, sub.shown)
     if sub.mode == "if_absent":
         require(not live, case, "was done although the key existed")
     if sub.mode == "blind":
         sub.replaced = first.dot if first else None
+    sub.lost += tuple(sorted(crowded))
     check_value(case, op, sub.content)
     require((op.attrs or {}).get("confidence") == sub.confidence, case, "wrote another confidence:", op)
     value = case.add(dot, op, Kind.REGISTER, sub.content, ttl_ms=sub.ttl_ms, confidence=sub.confidence)
     case.check_rank(registers, value)
-    case.done(actual, value)
+    case.done(actual, value, crowded=crowded)
 
 
 def draw(chooser: Chooser, key: str) -> Sub:
@@ -54,6 +57,7 @@ def _arguments(sub: Sub, number: Any) -> dict[str, Any]:
 def _check_reply(sub: Sub, reply: Any, says: Any) -> None:
     if "replaced" in reply:
         says((reply["replaced"] and decode_dot(reply["replaced"]["dot"])) == sub.replaced)
+        says(sorted(decode_dot(one["dot"]) for one in reply.get("lost", ())) == sorted(sub.lost))
 
 
 SET = Operation(

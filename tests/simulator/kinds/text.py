@@ -6,22 +6,21 @@ from crdtsync.causality import Dot
 from crdtsync.wire.change import Kind
 from tests.simulator.cases import Case, Sub, named
 from tests.simulator.kinds.base import UNKNOWN, Chooser, Learns, Operation, SimulatedKind
-from tests.simulator.model import groups, require
+from tests.simulator.model import current, family_of, groups, require
 
 KEYS = ("text/1", "text/2")
 LINEAGE = "lineage"
-"""The name of entries that tell what a text's document has taken in."""
+"""The name of entries that tell which documents are one text."""
 
 
 def _text(case: Case) -> None:
-    """An edit of a document, in place of its markers; where others have taken that one in, of what is there now too."""
+    """An edit of a document, in place of the markers of its text."""
     sub = case.sub
     document = sub.document
-    if document is None and case.live:
-        document = groups(case.live, case.schema(sub.key).policy)[0][
-            -1
-        ].document  # who saw no text edits the one that there is by now
-    markers = frozenset(v.dot for v in case.held.values() if v.document == document and v.sub != LINEAGE)
+    if document is None and case.live:  # who saw no text edits the one that there is by now
+        document = current(groups(case.live, case.schema(sub.key).policy)[0])
+    family = family_of(case.held.values(), document)
+    markers = frozenset(v.dot for v in case.held.values() if v.document in family and v.sub != LINEAGE)
     dot, op = case.take_op()
     actual = named(case.held, op.removes)
     case.check_removes(actual, markers if document is not None else frozenset())
@@ -31,8 +30,6 @@ def _text(case: Case) -> None:
     assert value.document is not None
     words = case.draft.texts.words(value.document)
     require(sub.word is None or sub.word in words, case, "makes the text", words)
-    if case.has_op and case.ops[0][1].kind == Kind.TEXT and document not in {v.document for v in case.live}:
-        rewrite(case)
 
 
 def rewrite(case: Case) -> None:

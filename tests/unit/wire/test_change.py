@@ -15,9 +15,11 @@ from crdtsync.wire.change import (
     HASH_BYTES,
     NO_HASH,
     SHORT_HASH_BYTES,
+    VALUE_KINDS,
     Change,
     Codec,
     Dep,
+    Kind,
     Op,
     RemoveRange,
     value_hash,
@@ -30,6 +32,7 @@ from crdtsync.wire.limits import (
     KEY_BYTES_MAX,
     VALUE_BYTES_MAX,
 )
+from crdtsync.wire.stored_values import is_storable
 
 CODEC = Codec(bytes(16), "default", 0)
 WRITERS = st.integers(1, WRITER_MAX).map(Writer)
@@ -46,11 +49,12 @@ ATTRS = st.none() | st.dictionaries(st.text(max_size=5), st.integers(-5, 2**50) 
 
 @st.composite
 def ops(draw):
-    value = draw(st.none() | st.binary(max_size=20))
+    kind = draw(st.integers(0, 9))
+    value = draw(st.none() | (st.text(max_size=20).map(pack) if kind in VALUE_KINDS else st.binary(max_size=20)))
     return Op(
         draw(KEYS),
         draw(st.none() | st.text(max_size=5)),
-        draw(st.integers(0, 9)),
+        kind,
         value,
         None if value is None else value_hash(value),
         draw(RANGES | st.lists(DOTS, max_size=3).map(tuple)),
@@ -81,6 +85,17 @@ def fields(change):
 def test_round_trip(change):
     encoded = CODEC.encode(change)
     assert fields(CODEC.decode(encoded.body)) == fields(encoded)
+
+
+@given(changes(), st.binary(max_size=20))
+def test_what_no_agent_can_store_is_as_if_it_had_been_purged(change, junk):
+    op = Op("k", None, Kind.REGISTER, junk, value_hash(junk), (), None)
+    change.ops = (*change.ops, op)
+    decoded = CODEC.decode(CODEC.encode(change).body)
+    assert decoded.hash == change.hash
+    assert decoded.ops[-1].value_hash == op.value_hash
+    assert decoded.ops[-1].value == (junk if is_storable(junk) else None)
+    assert decoded.is_malformed or is_storable(junk)
 
 
 @given(changes())

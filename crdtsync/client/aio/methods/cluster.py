@@ -20,13 +20,19 @@ JOIN_TIMEOUT_S = 60.0
 class AsyncClusterMethods(AsyncMethods):
     """The part of a session that begins a cluster, lets nodes in and removes them. See ``docs/how-to/cluster.md``."""
 
-    async def cluster_init(self, *, listen: Sequence[str] = (), timeout: Seconds | None = None) -> dict[str, Any]:
+    async def cluster_init(
+        self, *, listen: Sequence[str] = (), archive: bool = False, timeout: Seconds | None = None
+    ) -> dict[str, Any]:
         """Begin a cluster with this node as its only member, and listen on these ``HOST:PORT`` from now on.
 
         Returns its id, the node's, how many members there are and at which addresses others reach this one. Where there
-        is a cluster already, that is what it says.
+        is a cluster already, that is what it says. Data that names no cluster, as that of 0.1.0, is refused, unless
+        ``archive`` puts it aside: then the answer says where, and connections end.
         """
-        return await self._ask("cluster_init", {"listen": list(listen)}, timeout)
+        fields = await self._ask("cluster_init", {"listen": list(listen), "archive": archive}, timeout)
+        if fields.get("archive"):
+            return {**await self._ask("cluster_init", {"listen": list(listen)}, timeout), "archive": fields["archive"]}
+        return fields
 
     async def cluster_invite(
         self,
@@ -73,6 +79,13 @@ class AsyncClusterMethods(AsyncMethods):
     async def cluster_remove(self, node: str, *, timeout: Seconds | None = None) -> dict[str, Any]:
         """Remove a member, by name or by the beginning of its id, for good. What it has written stays."""
         return await self._ask("cluster_remove", {"node": node}, timeout)
+
+    async def forget_peer(self, node: str, *, timeout: Seconds | None = None) -> dict[str, Any]:
+        """Let the daemon know a node no longer, by name or by the beginning of its id.
+
+        The node is no member, and not connected. Removed members are forgotten anyway.
+        """
+        return await self._ask("forget_peer", {"node": node}, timeout)
 
     async def cluster_rotate_key(self, *, finish: bool = False, timeout: Seconds | None = None) -> dict[str, Any]:
         """Give this node a new key. It is used once all members know of it; until then the old one is.

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.aio.methods.base import AsyncMethods
 from crdtsync.client.operations import writes
+from crdtsync.client.operations.listings import Selection
 from crdtsync.client.protocol.steps import limit_s
 from crdtsync.client.session.request_context import seen_or
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
     from crdtsync.client.operations.batch import Batch
     from crdtsync.client.session.request_context import Seen, WriteConcern
@@ -47,23 +48,44 @@ class AsyncKeyMethods(AsyncMethods):
         timeout_s = limit_s(timeout, self.timeout_s)
         return await self.run(self._operations.entry(key, after, timeout_s), timeout_s)
 
+    async def get_many(
+        self, keys: Iterable[str], *, after: str | None = None, timeout: Seconds | None = None
+    ) -> dict[str, Any]:
+        """The values of several keys, of those that there are, in one request: see :meth:`get`.
+
+        All of them are of one moment, up to 1,000 keys and 1 MiB; what is more comes in further requests. Keys with
+        long values are read one by one, as in :meth:`items`.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.get_many(keys, after, timeout_s), timeout_s)
+
     async def keys(
         self,
         prefix: str = "",
         *,
         start: str | None = None,
         limit: int | None = None,
+        reverse: bool = False,
+        delimiter: str | None = None,
+        where_meta: dict[str, Any] | None = None,
         after: str | None = None,
         timeout: Seconds | None = None,
     ) -> Listing[str]:
         """The keys that start with ``prefix``, sorted; from the first one after ``start``, at most ``limit``.
 
+        ``reverse=True`` goes from the last key to the first, and ``start`` then means the last one before it: with
+        ``limit=1`` it is the newest of keys that end in a time or a number of fixed width. With ``delimiter="/"`` it is
+        like a directory: keys right below ``prefix`` are in the list, and what lies deeper is in ``prefixes`` of the
+        list, ``plan/steps/`` once for all keys that begin so. ``where_meta={"role": "critic"}`` takes only the keys
+        whose ``meta`` has these fields with these values; the daemon looks at each key under the prefix for that.
+
         Large answers are fetched page by page, so a key that is written meanwhile may or may not be among them. To
         follow what comes then, watch with ``after`` set to the ``token`` of the list
         (:class:`~crdtsync.client.Listing`).
         """
+        selection = Selection(prefix, start, limit, reverse, delimiter, where_meta)
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.keys(prefix, start, limit, after, timeout_s), timeout_s)
+        return await self.run(self._operations.keys(selection, after, timeout_s), timeout_s)
 
     async def items(
         self,
@@ -71,6 +93,9 @@ class AsyncKeyMethods(AsyncMethods):
         *,
         start: str | None = None,
         limit: int | None = None,
+        reverse: bool = False,
+        delimiter: str | None = None,
+        where_meta: dict[str, Any] | None = None,
         after: str | None = None,
         timeout: Seconds | None = None,
     ) -> Listing[tuple[str, Any]]:
@@ -80,8 +105,9 @@ class AsyncKeyMethods(AsyncMethods):
         32 texts that nobody had used for a minute. Logs, sets, maps and texts over 64 KiB or 1,000 parts are read
         after it, one by one, as they are by then.
         """
+        selection = Selection(prefix, start, limit, reverse, delimiter, where_meta)
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.items(prefix, start, limit, after, timeout_s), timeout_s)
+        return await self.run(self._operations.items(selection, after, timeout_s), timeout_s)
 
     async def entries(
         self,
@@ -89,6 +115,9 @@ class AsyncKeyMethods(AsyncMethods):
         *,
         start: str | None = None,
         limit: int | None = None,
+        reverse: bool = False,
+        delimiter: str | None = None,
+        where_meta: dict[str, Any] | None = None,
         values: bool = True,
         after: str | None = None,
         timeout: Seconds | None = None,
@@ -98,10 +127,9 @@ class AsyncKeyMethods(AsyncMethods):
         Of logs, sets, maps and texts over 64 KiB or 1,000 parts the ``value`` is None: read them one by one. With
         ``values=False`` it is None of all keys, and none of them counts as read.
         """
+        selection = Selection(prefix, start, limit, reverse, delimiter, where_meta)
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(
-            self._operations.entries(prefix, start, limit, after, timeout_s, values=values), timeout_s
-        )
+        return await self.run(self._operations.entries(selection, after, timeout_s, values=values), timeout_s)
 
     async def conflicts(
         self,
@@ -117,7 +145,7 @@ class AsyncKeyMethods(AsyncMethods):
         All their values count as read, so that :meth:`resolve` and ``set`` settle them.
         """
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.conflicts(prefix, start, limit, after, timeout_s), timeout_s)
+        return await self.run(self._operations.conflicts(Selection(prefix, start, limit), after, timeout_s), timeout_s)
 
     async def wait(self, token: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
         """Wait until this daemon holds what ``token`` names, or ``w`` nodes (a number, ``"majority"``, ``"all"``)
@@ -127,6 +155,13 @@ class AsyncKeyMethods(AsyncMethods):
         """
         timeout_s = limit_s(timeout, self.timeout_s)
         return await self.run(self._operations.wait(token, w, timeout_s), timeout_s)
+
+    async def now(self, *, timeout: Seconds | None = None) -> str:
+        """A token of all that this daemon holds in the space now, whoever wrote it: a watch ``after`` it shows what
+        comes from here on.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.now(timeout_s), timeout_s)
 
     # -- writes -----------------------------------------------------------------------------------------------
 
@@ -223,6 +258,34 @@ class AsyncKeyMethods(AsyncMethods):
         Returns whether it existed. A concurrent write survives. On disk on return; the token is :attr:`last_token`.
         """
         write = writes.delete(self._operations, key, seen_or(seen, if_version))
+        return await self._write(writes.conditional(write, if_version), w, timeout)
+
+    async def delete_prefix(self, prefix: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> int:
+        """Delete all keys that start with ``prefix``, each with all its siblings, as this daemon has them now; returns
+        how many there were.
+
+        Up to 500 keys are one change; where there are more it is not all or nothing. What somebody writes meanwhile
+        stays. ``timeout`` is for each change.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.delete_prefix(prefix, w, timeout_s), timeout_s)
+
+    async def touch(
+        self,
+        key: str,
+        ttl: Seconds | None,
+        *,
+        if_version: str | None = None,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> bool:
+        """Let the value of ``key`` live for ``ttl`` from now on, or for ever with None; returns whether it was there.
+
+        The daemon writes the value anew, with its ``confidence`` and ``meta``, under this agent's name. So where
+        another host writes the key at once, both values stay, as siblings. Only registers have a time to live as a
+        whole; elements of a log have their own (:meth:`append`).
+        """
+        write = writes.touch(self._operations, key, ttl)
         return await self._write(writes.conditional(write, if_version), w, timeout)
 
     async def resolve(

@@ -44,7 +44,9 @@ class AsyncKindMethods(AsyncMethods):
         how many at most. To follow the log from there, watch with ``after`` set to the ``token`` of the list
         (:class:`~crdtsync.client.Listing`).
         """
-        items = await self.log_items(key, start=start, last=last, limit=limit, after=after, timeout=timeout)
+        timeout_s = limit_s(timeout, self.timeout_s)
+        plan = self._operations.log(key, start, last, limit, after, timeout_s, attributes=False)
+        items = await self.run(plan, timeout_s)
         return Listing((item.value for item in items), items.token)
 
     async def log_items(
@@ -57,25 +59,31 @@ class AsyncKindMethods(AsyncMethods):
         after: str | None = None,
         timeout: Seconds | None = None,
     ) -> Listing[LogItem]:
-        """Like :meth:`log`, with the author, time and index of each element."""
+        """Like :meth:`log`, with the author, time, index and dot of each element, and what its author said of it."""
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.log(key, start, last, limit, after, timeout_s), timeout_s)
+        plan = self._operations.log(key, start, last, limit, after, timeout_s, attributes=True)
+        return await self.run(plan, timeout_s)
 
     async def append(
         self,
         key: str,
         value: object,
         *,
+        ttl: Seconds | None = None,
         if_version: str | None = None,
         if_absent: bool = False,
+        confidence: float | None = None,
+        meta: dict[str, Any] | None = None,
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> int:
         """Append ``value`` to a log and return its new length on this node.
 
         On disk on return; the token is :attr:`last_token`. Concurrent appends are all kept, in one order everywhere.
+        ``ttl``, ``confidence`` and ``meta`` are said of this element alone, as for :meth:`set`: one that has expired is
+        gone from the log.
         """
-        write = writes.append(self._operations, key, value)
+        write = writes.append(self._operations, key, value, ttl, confidence, meta)
         return await self._write(writes.conditional(write, if_version, if_absent), w, timeout)
 
     async def trim(
@@ -89,6 +97,22 @@ class AsyncKindMethods(AsyncMethods):
     ) -> int:
         """Remove all but the newest ``keep`` elements of a log; returns how many were removed."""
         write = writes.trim(self._operations, key, keep)
+        return await self._write(writes.conditional(write, if_version), w, timeout)
+
+    async def remove(
+        self,
+        key: str,
+        dot: str,
+        *,
+        if_version: str | None = None,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> bool:
+        """Remove one element of a log, by its ``dot`` as :meth:`log_items` shows it; returns whether it was there.
+
+        The other elements stay, in their order. One that this node does not hold yet is waited for.
+        """
+        write = writes.remove(self._operations, key, dot)
         return await self._write(writes.conditional(write, if_version), w, timeout)
 
     # -- counters ---------------------------------------------------------------------------------------------
@@ -194,6 +218,7 @@ class AsyncKindMethods(AsyncMethods):
         *,
         if_version: str | None = None,
         if_absent: bool = False,
+        if_field_absent: bool = False,
         seen: Seen = ...,
         confidence: float | None = None,
         meta: dict[str, Any] | None = None,
@@ -207,9 +232,13 @@ class AsyncKindMethods(AsyncMethods):
         ``confidence`` and ``meta`` as for :meth:`set`; the latter two are said of each of these values.
 
         :param fields: at most 1,000 of them; a name has 1 to 1,024 bytes and no control characters.
+        :param if_field_absent: write only if the map has none of these fields on this node.
+        :raises VersionMismatch: the condition is false; ``current`` is what the key holds, and counts as read.
         :raises InvalidValue: a value cannot be stored exactly; ``path`` says where.
         """
-        write = writes.merge(self._operations, key, fields, seen_or(seen, if_version), confidence, meta)
+        write = writes.merge(
+            self._operations, key, fields, seen_or(seen, if_version), confidence, meta, if_field_absent
+        )
         return await self._write(writes.conditional(write, if_version, if_absent), w, timeout)
 
     async def fields(

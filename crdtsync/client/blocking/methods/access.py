@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.blocking.methods.base import Methods
-from crdtsync.client.operations.agent_keys import new_agent
 
 if TYPE_CHECKING:
     from types import EllipsisType
@@ -29,6 +28,8 @@ class AccessMethods(Methods):
         place first, only its hash is sent, and the reply has none; asking once more with it is harmless. The agent has
         no rights yet. For root and the daemon's own user alone.
         """
+        from crdtsync.client.operations.agent_keys import new_agent  # hashes take ms to import
+
         return self._ask("agent_create", new_agent(name, key), timeout)
 
     def agent_list(self, *, timeout: Seconds | None = None) -> list[dict[str, Any]]:

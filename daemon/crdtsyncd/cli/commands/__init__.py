@@ -18,5 +18,5 @@ Rooms, by subject:
 - ``cluster``: cluster, space, agent, access
 - ``node``: status, peers, explain, doctor, top, metrics, backup, restore, service
 
-May import: all of ``crdtsyncd.cli``, the rooms of the daemon below that, and the public client.
+May import: all of ``crdtsyncd.cli``, the rooms of the daemon below that, the public client.
 """

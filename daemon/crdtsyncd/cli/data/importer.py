@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.data.export_records import TEXT_PART_CHARS, Record, Variant
-from crdtsyncd.cli.data.kinds import KINDS, Write, contents, fingerprint, whole_entry, without_what_is_there
+from crdtsyncd.cli.data.kinds import KINDS, Shape, Write, contents, fingerprint, whole_entry, without_what_is_there
 
 from crdtsync.errors import TooLarge, VersionMismatch
 
@@ -65,6 +65,10 @@ class Importer:
     def _plan(self, record: Record, counts: Counter[str]) -> list[Write]:
         """The writes that a record takes, given what the key holds now."""
         held = whole_entry(self.client, record.key)
+        rest = rest_of(record, held)
+        if rest:
+            counts["created"] += 1
+            return rest
         outcome = outcome_of(record, held, self.policy)
         writes = _PLANS[outcome](self._in_order(record), held)
         counts[outcome if writes or outcome == "skipped" else "unchanged"] += 1
@@ -81,6 +85,11 @@ class Importer:
 
     def _write_text(self, record: Record) -> None:
         held = whole_entry(self.client, record.key)
+        start = cut_off_at(record, held)
+        if start:
+            self.counts["created"] += 1
+            _insert_from(self.client.text(record.key), record.variants[0].value, start)
+            return
         outcome = outcome_of(record, held, self.policy)
         self.counts[outcome] += 1
         if outcome == "replaced" and held is not None and held.kind != "text":
@@ -95,8 +104,43 @@ def _set_text(text: Text, whole: str) -> None:
         text.set(whole)
     except TooLarge:
         text.set(whole[:TEXT_PART_CHARS])
-        for start in range(TEXT_PART_CHARS, len(whole), TEXT_PART_CHARS):
-            text.insert(start, whole[start : start + TEXT_PART_CHARS])
+        _insert_from(text, whole, TEXT_PART_CHARS)
+
+
+def _insert_from(text: Text, whole: str, first: int) -> None:
+    for start in range(first, len(whole), TEXT_PART_CHARS):
+        text.insert(start, whole[start : start + TEXT_PART_CHARS])
+
+
+def rest_of(record: Record, held: Entry | None) -> list[Write]:
+    """What is left to write of a record whose import was cut off: the key holds exactly its first batches."""
+    if held is None or held.siblings or held.kind != record.kind or KINDS[record.kind].shape is Shape.ONE:
+        return []
+    there = contents(held)
+    writes = _create(record, None)
+    done = 0
+    for part in parts(writes):
+        done += len(part)
+        if done >= len(there):
+            break
+    is_cut_off = done == len(there) < len(writes)
+    written = [_content(write) for write in writes[:done]] if is_cut_off else []
+    return writes[done:] if is_cut_off and fingerprint(held.kind, written) == fingerprint(held.kind, there) else []
+
+
+def _content(write: Write) -> Any:
+    """What one write of a log, a set or a map leaves in it."""
+    fields = write.arguments.get("fields")
+    return write.arguments["value"] if fields is None else [*next(iter(fields.items()))]
+
+
+def cut_off_at(record: Record, held: Entry | None) -> int:
+    """The same of a text that is written in several edits: how much of it is there; 0: it is another one."""
+    if held is None or held.siblings or held.kind != "text" or record.kind != "text":
+        return 0
+    whole, there = record.variants[0].value, held.value
+    is_part = len(there) % TEXT_PART_CHARS == 0 and len(there) < len(whole) and whole.startswith(there)
+    return len(there) if is_part else 0
 
 
 def outcome_of(record: Record, held: Entry | None, policy: str) -> str:

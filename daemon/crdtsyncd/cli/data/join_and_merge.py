@@ -1,4 +1,4 @@
-"""Joining a cluster with what this node holds: exported, the node begins anew as a member, and it is imported there."""
+"""Entering a cluster with what this node holds: it is exported, and imported when the node is a member."""
 
 from __future__ import annotations
 
@@ -18,15 +18,20 @@ from crdtsyncd.cli.show import output
 from crdtsync.errors import CrdtSyncError, InvalidRequest, NotAllowed, QuotaExceeded, Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from crdtsyncd.cli.command import Settings
+
+    from crdtsync.client import Client
 
 STAY_BEHIND = "the access rules, quotas and agents' keys of this node do not come along: give them again in the cluster"
 _NOTHING_DONE = (Refused, InvalidRequest, NotAllowed, QuotaExceeded)
 """After these answers the node holds what it held."""
 
 
-def join_and_merge(settings: Settings, invite: str, listen: tuple[str, ...]) -> dict[str, Any]:
-    """As the command ``cluster join --merge``.
+def enter_and_merge(settings: Settings, enter: Callable[[Client, bool], dict[str, Any]]) -> dict[str, Any]:
+    """As the commands ``cluster join --merge`` and ``cluster init --merge``; ``enter`` asks for it, and whether what
+    this node holds is to be put aside.
 
     What the cluster holds of a key too becomes a sibling, or is counted on, added and appended in the way of the key's
     kind. A node whose data is of that cluster already, as that of a restored backup, keeps it instead. If this stops
@@ -37,7 +42,7 @@ def join_and_merge(settings: Settings, invite: str, listen: tuple[str, ...]) -> 
     """
     with connect(settings) as client:
         try:
-            return client.cluster_join(invite, listen=listen)
+            return enter(client, False)
         except Refused as refusal:
             if refusal.code != "not_empty":
                 raise
@@ -52,12 +57,14 @@ def join_and_merge(settings: Settings, invite: str, listen: tuple[str, ...]) -> 
         raise
     try:
         with connect(settings) as client:
-            fields = client.cluster_join(invite, listen=listen, archive=True)
+            fields = enter(client, True)
     except _NOTHING_DONE:
         shutil.rmtree(place, ignore_errors=True)
         raise
     except BaseException:
-        output.warning(f"whether this node has joined is not known; what it held is in {place}, for crdtsync import")
+        output.warning(
+            f"whether this node is a member now is not known; what it held is in {place}, for crdtsync import"
+        )
         raise
     if fields.get("already"):  # what was exported is what the cluster holds
         shutil.rmtree(place, ignore_errors=True)
@@ -66,7 +73,7 @@ def join_and_merge(settings: Settings, invite: str, listen: tuple[str, ...]) -> 
         left = [space for space in spaces if not _import(settings, space, place / f"{space}.ndjson")]
     except BaseException:
         output.warning(
-            f"this node has joined, and what it held is not all in the cluster: the rest is in {place}, a file for "
+            f"this node is a member, and what it held is not all in the cluster: the rest is in {place}, a file for "
             "each space, for crdtsync --space SPACE import --on-conflict sibling FILE; of the space that was under way "
             "some is in already, and would be counted and appended twice"
         )
@@ -75,8 +82,8 @@ def join_and_merge(settings: Settings, invite: str, listen: tuple[str, ...]) -> 
         place.rmdir()
     if left:
         raise CommandFailed(
-            f"joined {fields['cluster']}, but not all came along: what this node held in {', '.join(left)} is in "
-            f"{place}, readable by you alone; import it and remove it",
+            f"this node is a member of {fields['cluster']}, but not all came along: what it held in {', '.join(left)} "
+            f"is in {place}, readable by you alone; import it and remove it",
             status=REFUSED,
             code="not_all_merged",
         )
@@ -99,7 +106,7 @@ def _import(settings: Settings, space: str, path: Path) -> bool:
                 pass
     except CrdtSyncError as error:
         output.warning(
-            f"this node has joined, but what it held in the space {space} is not in the cluster yet: {error.message}; "
+            f"this node is a member, but what it held in the space {space} is not in the cluster yet: {error.message}; "
             f"it is in {path}, for crdtsync --space {space} import --on-conflict sibling"
         )
         return False

@@ -11,10 +11,12 @@ import json
 import re
 from typing import Any, TypeAlias
 
+from crdtsyncd.terminal import is_seen
+
 Value: TypeAlias = Any  # Any: what JSON and msgpack hold is a union too deep for a checker to be of help
 
 _BYTES_KEY = re.compile(r"\$+bytes")
-_CONTROLS = re.compile("[\x7f-\x9f]")
+_DOUBTFUL = re.compile(r"[^\x20-\x7e\n]")
 
 
 class NotStorable(ValueError):
@@ -55,9 +57,13 @@ def loads(text: str) -> Value:
 
 
 def dumps(value: Value, *, indent: int | None = None, sort_keys: bool = False) -> str:
-    """The JSON text of a value, on one line unless an indent is given; control characters never reach a terminal."""
+    """The JSON text of a value, on one line unless an indent is given; what cannot be seen is escaped, as JSON does."""
     text = json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, indent=indent, sort_keys=sort_keys)
-    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return text if text.isprintable() else _DOUBTFUL.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0] if is_seen(found[0]) else json.dumps(found[0])[1:-1]
 
 
 def _object(pairs: list[tuple[str, Value]]) -> Value:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.data.fields import (
     CONDITIONS,
+    FLAG,
     IF_VERSION,
     KEY,
     OF_ANY_KIND,
@@ -182,7 +183,10 @@ _REGISTER = Kind(
     create=lambda record: _sets(record, {"if_absent": True}),
     change=lambda record, held: _sets(record, {"seen": held.version}),
     add=lambda record: _sets(record, {"seen": SEEN_NOTHING}),
-    operations={"set": ("set", {"key": KEY, "value": VALUE, "ttl": TTL, **RANK, **CONDITIONS, "seen": VERSION})},
+    operations={
+        "set": ("set", {"key": KEY, "value": VALUE, "ttl": TTL, **RANK, **CONDITIONS, "seen": VERSION}),
+        "touch": ("touch", {"key": KEY, "ttl": replace(TTL, required=REQUIRED), **IF_VERSION}),
+    },
 )
 
 # -- counters ------------------------------------------------------------------------------------------------
@@ -289,7 +293,14 @@ _MAP = Kind(
     operations={
         "merge": (
             "merge",
-            {"key": KEY, "fields": Field(REQUIRED, "an object", is_object), **CONDITIONS, "seen": VERSION, **RANK},
+            {
+                "key": KEY,
+                "fields": Field(REQUIRED, "an object", is_object),
+                **CONDITIONS,
+                "if_field_absent": FLAG,
+                "seen": VERSION,
+                **RANK,
+            },
         ),
         "drop": ("drop", {"key": KEY, "field": Field(REQUIRED, "the name of a field", is_str), **REMOVAL}),
     },
@@ -310,7 +321,8 @@ _LOG = Kind(
     create=_appends,
     read_parts=lambda client, key: client.log(key),
     operations={
-        "append": ("append", {"key": KEY, "value": VALUE, **CONDITIONS}),
+        "append": ("append", {"key": KEY, "value": VALUE, "ttl": TTL, **RANK, **CONDITIONS}),
+        "remove": ("remove", {"key": KEY, "dot": Field(REQUIRED, "the dot of an element", is_str), **IF_VERSION}),
         "trim": (
             "trim",
             {"key": KEY, "keep": Field(REQUIRED, "a number of elements from 0 on", is_count), **IF_VERSION},

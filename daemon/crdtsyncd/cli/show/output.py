@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-import click
+from crdtsyncd import terminal
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import FILE, CommandFailed
 from crdtsyncd.wording import rfc3339
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from crdtsyncd.cli.command import Settings
 
     from crdtsync.client import Entry, Event
+    from crdtsync.client.values.write_result import Written
 
 ENTRY_FIELDS = (
     "key",
@@ -37,10 +39,13 @@ SIBLING_FIELDS = tuple(name for name in ENTRY_FIELDS if name not in ("key", "ver
 EVENT_FIELDS = ("event", "key", "kind", "value", "op", "version", "token", "agent", "node", "time")
 
 
-def write(content: bytes) -> None:
-    """Print bytes as they are; buffered, so that long lists are not one system call a line."""
+def write(content: bytes, *, as_it_is: bool = False) -> None:
+    """Print what somebody stored; buffered, so that long lists are not one system call a line.
+
+    ``as_it_is``: on a terminal, too, where else all that cannot be seen is written out.
+    """
     try:
-        sys.stdout.buffer.write(content)
+        terminal.write(sys.stdout, content, as_it_is=as_it_is)
     except OSError as error:
         raise _broken_output(error) from None
 
@@ -48,7 +53,7 @@ def write(content: bytes) -> None:
 def flush() -> None:
     """Hand on what is buffered: the reader of a stream acts on each line."""
     try:
-        sys.stdout.buffer.flush()
+        sys.stdout.flush()
     except OSError as error:
         raise _broken_output(error) from None
 
@@ -61,25 +66,40 @@ def _broken_output(error: OSError) -> Exception:
 
 def line(text: str) -> None:
     """Print one line."""
-    write(f"{text}\n".encode())
+    try:
+        terminal.line(text)
+    except OSError as error:
+        raise _broken_output(error) from None
 
 
-def raw(content: bytes) -> None:
-    """Print bytes as they are, and on a terminal see to it that the prompt comes on a line of its own."""
-    write(content)
+def whole(content: bytes, *, as_it_is: bool = False) -> None:
+    """Print a text or bytes, and on a terminal see to it that the prompt comes on a line of its own."""
+    write(content, as_it_is=as_it_is)
     if sys.stdout.isatty() and not content.endswith(b"\n"):
         write(b"\n")
 
 
 def result(settings: Settings, plain: str, fields: Mapping[str, object]) -> None:
     """Print what a command has done: one word for people and scripts, or with ``--json`` all of it."""
-    line(record(fields) if settings.json else plain)
+    for part in [record(fields)] if settings.json else plain.split("\n"):
+        line(part)
 
 
 def warning(sentence: str) -> None:
     """Tell a person something beside the result."""
     flush()  # where both go to one place, what it is about comes first
-    click.echo(f"crdtsync: {sentence}", err=True)
+    with suppress(OSError):  # nobody listens there
+        terminal.sentence(f"crdtsync: {sentence}")
+
+
+def warn_of_lost(written: Written) -> None:
+    """Say that a write took values along, since its key was full."""
+    lost = written.lost
+    if lost:
+        warning(
+            f"{lost[0].key} had as many values at once as a key may have, so {len(lost)} of them went: "
+            f"crdtsync history {lost[0].key} --lost shows what; crdtsync resolve settles a conflict"
+        )
 
 
 def record(fields: Mapping[str, object]) -> str:

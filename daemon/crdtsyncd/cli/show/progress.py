@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Self
 
+from crdtsyncd import terminal
 from crdtsyncd.wording import byte_size
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            terminal.passing("")
 
     def show_bytes(self, done: int, total: int) -> None:
         """So many bytes of so many are done."""
@@ -48,5 +48,4 @@ class Progress:
         if self._next_s is not None and time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + _INTERVAL_S
             self._shown = True
-            sys.stderr.write(f"\r{figures} {self._what}\x1b[K")
-            sys.stderr.flush()
+            terminal.passing(f"{figures} {self._what}")

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from crdtsyncd import terminal
 from crdtsyncd.cli.show import output
 
 if TYPE_CHECKING:
@@ -22,31 +23,47 @@ ALIGNED_WIDTH_MAX = 60
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading, and how to get its cell from a row. A column that folds holds sentences or addresses."""
+    """A heading, and how to get its cell from a row. A column that folds holds sentences or addresses.
+
+    ``spare``: on a terminal too narrow for all columns, those with the highest number are left out first; 0: never.
+    """
 
     title: str
     cell: Callable[[Mapping[str, Any]], str]  # Any: an object of the daemon's status
     is_number: bool = False
     folds: bool = False
+    spare: int = 0
 
 
 def show_table(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
     """Print a table; a column without any content is left out."""
-    cells = [[_one_line(column.cell(row)) for column in columns] for row in rows]
+    cells = [[terminal.in_line(column.cell(row)) for column in columns] for row in rows]
     used = [n for n in range(len(columns)) if any(row[n] for row in cells)]
-    shown = [columns[n] for n in used]
-    kept = [[row[n] for n in used] for row in cells]
+    shown, kept = _chosen(columns, cells, used)
     if not sys.stdout.isatty():
         _print_plain(shown, kept)
-    elif _width_min(shown, kept) <= shutil.get_terminal_size().columns:
-        _print_rich(shown, kept)
+        return
+    width = shutil.get_terminal_size().columns
+    fitting = _without_spare(columns, cells, used, width)
+    if fitting is not None:
+        _print_rich(*fitting)
     else:
         _print_blocks(shown, kept)
 
 
-def _one_line(text: str) -> str:
-    """Cells hold names and messages of other hosts: no line ends and no control characters."""
-    return "".join(character if character.isprintable() else " " for character in text)
+def _chosen(columns: Sequence[Column], cells: Cells, used: Sequence[int]) -> tuple[list[Column], list[list[str]]]:
+    return [columns[n] for n in used], [[row[n] for n in used] for row in cells]
+
+
+def _without_spare(
+    columns: Sequence[Column], cells: Cells, used: Sequence[int], width: int
+) -> tuple[list[Column], list[list[str]]] | None:
+    """As many columns as fit; None: even those that must be there do not."""
+    for most in sorted({0, *(columns[n].spare for n in used)}, reverse=True):
+        chosen = _chosen(columns, cells, [n for n in used if columns[n].spare <= most])
+        if _width_min(*chosen) <= width:
+            return chosen
+    return None
 
 
 def _widths(columns: Sequence[Column], rows: Cells) -> list[int]:
@@ -83,7 +100,6 @@ def _print_blocks(columns: Sequence[Column], rows: Cells) -> None:
 
 
 def _print_rich(columns: Sequence[Column], rows: Cells) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -98,4 +114,4 @@ def _print_rich(columns: Sequence[Column], rows: Cells) -> None:
         )
     for row in rows:
         table.add_row(*[Text(cell) for cell in row])
-    Console().print(table)
+    terminal.console().print(table)

@@ -87,6 +87,7 @@ class Journal:
         self._has_table = False
         self.is_ready = False  # whether commits can be added
         self.pending: list[Batch] = []
+        self.pending_rows = 0  # of entries, marks and removals
         self._pending_changes = 0
         self._pending_bytes = 0
         self._unreadable: Exception | None = None
@@ -139,6 +140,7 @@ class Journal:
         self._file.flush()
         self._newest = self._file.last
         self.pending.append(batch)
+        self.pending_rows += batch.entry_rows()
         self._pending_changes += 1 + len(batch.changes)
         self._pending_bytes += len(row)
 
@@ -241,7 +243,7 @@ class Journal:
 
     def _forget(self) -> None:
         self.pending.clear()
-        self._pending_changes = self._pending_bytes = 0
+        self._pending_changes = self._pending_bytes = self.pending_rows = 0
         self._unreadable = None
 
     def _say(self, state: State) -> None:
@@ -268,6 +270,7 @@ def journal_misfit(database: Path) -> str:
     try:
         if database.exists() and database.stat().st_size:
             with closing(sqlite3.connect(f"{database.absolute().as_uri()}?immutable=1", uri=True)) as db:
+                db.execute("PRAGMA trusted_schema = OFF")  # its meta may be a view of somebody's
                 found = db.execute("SELECT value FROM meta WHERE name = ?", (META_NAME,)).fetchone()
                 state = None if found is None else unpacked_state(bytes(found[0]))
         JournalFile(database.with_name(f"{database.name}{JOURNAL_ENDING}")).rows(state)

@@ -22,9 +22,7 @@ from crdtsync.errors import StorageError
 BYTES_MAX = 64 * 1024 * 1024
 """With more than that something is so wrong that the process ends; the rows stay in the journal."""
 
-_TABLE = (
-    "CREATE TABLE IF NOT EXISTS quarantine (id INTEGER PRIMARY KEY, batch BLOB NOT NULL, why TEXT, time_ms INTEGER)"
-)
+TABLE = "CREATE TABLE IF NOT EXISTS quarantine (id INTEGER PRIMARY KEY, batch BLOB NOT NULL, why TEXT, time_ms INTEGER)"
 _OF_ROWS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 
 
@@ -84,7 +82,7 @@ class Quarantine:
                 why = self._try(lambda packed=packed: write(unpacked(packed)))  # type: ignore[misc]
                 if not why:
                     continue
-                db.execute(_TABLE)
+                db.execute(TABLE)
                 db.execute("DELETE FROM own_writers")
             now_ms = time.time_ns() // 1_000_000
             db.execute("INSERT INTO quarantine (batch, why, time_ms) VALUES (?, ?, ?)", (packed, why, now_ms))

@@ -56,6 +56,21 @@ async def test_a_daemon_that_hangs_up_or_is_not_there_is_unavailable(connect, tm
         await AsyncClient(tmp_path / "nothing.sock").get("k")
 
 
+async def test_who_waits_for_a_daemon_takes_the_one_that_comes(connect, tmp_path):
+    """One that is going down takes a connection and closes it at once."""
+
+    def scene(peer):
+        peer.greet()
+        peer.reply(peer.receive()[0], GOT)
+
+    client = await connect(lambda peer: None, lambda peer: None, scene, wait=15)
+    assert await client.get("k") == 42
+    before = time.monotonic()
+    with pytest.raises(DaemonUnavailable, match="start crdtsyncd"):
+        await AsyncClient(tmp_path / "nothing.sock", wait=0.3).get("k")
+    assert time.monotonic() - before > 0.25
+
+
 async def test_half_a_frame_at_a_time(connect):
     def scene(peer):
         peer.greet()

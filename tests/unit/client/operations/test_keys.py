@@ -8,6 +8,7 @@ import pytest
 from crdtsync.client.operations import writes
 from crdtsync.client.operations.batch import Batch
 from crdtsync.client.operations.keys import Operations
+from crdtsync.client.operations.listings import Selection
 from crdtsync.client.protocol.steps import Call, Compute, Pause
 from crdtsync.client.session.request_context import Write
 from crdtsync.client.values.results import Entry
@@ -100,7 +101,7 @@ def test_keys_are_fetched_page_by_page_and_do_not_count_as_read(operations, play
         },
         {"items": [["c", "register", None, "v", 0]], "more": False, "token": "c1.later"},
     ]
-    played = play(operations.keys("", None, None, None, T), *pages)
+    played = play(operations.keys(Selection(), None, T), *pages)
     assert played.result == ["a", "b", "c"]
     assert played.result.token == "c1.first"  # so that a watch misses nothing that came between the pages
     assert [step.arguments.get("start") for step in played.steps] == [None, "b"]
@@ -113,7 +114,7 @@ def test_keys_stop_at_the_limit(operations, play):
         "more": True,
         "token": "c1.first",
     }
-    played = play(operations.keys("p", "0", 2, None, T), page)
+    played = play(operations.keys(Selection("p", "0", 2), None, T), page)
     assert played.result == ["a", "b"]
     assert played.arguments == {"prefix": "p", "start": "0", "limit": 2, "values": False}
 
@@ -121,7 +122,7 @@ def test_keys_stop_at_the_limit(operations, play):
 def test_items_read_what_a_scan_leaves_out(operations, play):
     rows = [["a", "register", packed(None), "v1.a", 1], ["l", "log", None, "v1.l", 0], ["gone", "log", None, "v", 0]]
     replies = {"items": rows, "more": False, "token": "c1.later"}, got([1, 2], "v1.l2"), None
-    items = play(operations.items("", None, None, None, T), *replies).result
+    items = play(operations.items(Selection(), None, T), *replies).result
     assert (items, items.token) == ([("a", None), ("l", [1, 2])], "c1.later")
     assert operations.memory.seen("a") == "v1.a"
     assert operations.memory.seen("l") == "v1.l2"
@@ -144,7 +145,7 @@ def test_entries_are_whole_and_come_in_few_requests(operations, play):
         {"items": [listed("a", value=1), listed("b", value=None, siblings=[2])], "more": True, "token": "c1.first"},
         {"items": [listed("c", value=3)], "more": False, "token": "c1.later"},
     ]
-    played = play(operations.entries("p", None, None, None, T, values=True), *pages)
+    played = play(operations.entries(Selection("p"), None, T, values=True), *pages)
     first = played.result[0]
     assert (first.key, first.kind, first.value, first.agent, first.ttl) == ("a", "register", 1, "me", 1.5)
     assert [len(entry.siblings) for entry in played.result] == [0, 1, 0]
@@ -157,13 +158,13 @@ def test_entries_are_whole_and_come_in_few_requests(operations, play):
 def test_entries_count_as_read_only_if_all_their_values_came(operations, play):
     items = [listed("l", "log"), listed("r", value=1, siblings=[LEFT_OUT]), listed("a", value=None)]
     page = {"items": items, "more": False, "token": "c1.x"}
-    play(operations.entries("", None, None, None, T, values=True), page)
+    play(operations.entries(Selection(), None, T, values=True), page)
     assert [operations.memory.seen(key) for key in "lra"] == [None, None, "v1.a"]
 
 
 def test_entries_without_values_do_not_count_as_read(operations, play):
     page = {"items": [listed("a")], "more": False, "token": "c1.x"}
-    assert play(operations.entries("", None, None, None, T, values=False), page).result[0].key == "a"
+    assert play(operations.entries(Selection(), None, T, values=False), page).result[0].key == "a"
     assert operations.memory.seen("a") is None
 
 
@@ -178,7 +179,9 @@ def log_page(start, values, length):
 
 
 def test_a_log_is_fetched_page_by_page(operations, play):
-    played = play(operations.log("l", 0, None, None, None, T), log_page(0, [0, 1], 3), log_page(2, [2], 3))
+    played = play(
+        operations.log("l", 0, None, None, None, T, attributes=True), log_page(0, [0, 1], 3), log_page(2, [2], 3)
+    )
     assert [(item.index, item.value) for item in played.result] == [(0, 0), (1, 1), (2, 2)]
     assert [step.arguments["start"] for step in played.steps] == [0, 2]
     assert [step.arguments.get("previous") for step in played.steps] == [None, "1.1.0"]
@@ -186,22 +189,24 @@ def test_a_log_is_fetched_page_by_page(operations, play):
 
 
 def test_a_log_goes_on_behind_an_element_that_was_read(operations, play):
-    (item,) = play(operations.log("l", 0, None, 1, None, T), log_page(6, [6], 9)).result
-    played = play(operations.log("l", item, None, 2, None, T), log_page(3, [7, 8], 5))
-    assert played.arguments == {"key": "l", "start": 7, "previous": "1.6.0", "limit": 2}
+    (item,) = play(operations.log("l", 0, None, 1, None, T, attributes=True), log_page(6, [6], 9)).result
+    played = play(operations.log("l", item, None, 2, None, T, attributes=True), log_page(3, [7, 8], 5))
+    assert played.arguments == {"key": "l", "start": 7, "previous": "1.6.0", "limit": 2, "attributes": True}
     assert [(item.index, item.value) for item in played.result] == [(3, 7), (4, 8)]
 
 
 def test_the_last_of_a_log_are_counted_from_the_end_and_no_more(operations, play):
-    played = play(operations.log("l", 0, 3, None, None, T), log_page(7, [7, 8], 10), log_page(9, [9], 11))
+    played = play(
+        operations.log("l", 0, 3, None, None, T, attributes=True), log_page(7, [7, 8], 10), log_page(9, [9], 11)
+    )
     assert [item.value for item in played.result] == [7, 8, 9]
     assert [(step.arguments["start"], step.arguments["limit"]) for step in played.steps] == [(-3, 3), (9, 1)]
 
 
 def test_a_log_that_is_not_there_is_empty(operations, play):
-    absent = play(operations.log("l", 0, None, None, None, T), log_page(0, [], 0)).result
+    absent = play(operations.log("l", 0, None, None, None, T, attributes=True), log_page(0, [], 0)).result
     assert (absent, absent.token) == ([], "c1.0")  # to wait for its first element
-    unasked = play(operations.log("l", 0, 0, None, None, T)).result
+    unasked = play(operations.log("l", 0, 0, None, None, T, attributes=True)).result
     assert (unasked, unasked.token) == ([], None)
 
 

@@ -8,6 +8,7 @@ import pytest
 from crdtsync.client.operations import writes
 from crdtsync.client.operations.batch import Batch
 from crdtsync.client.operations.keys import Operations
+from crdtsync.client.operations.listings import Selection
 from crdtsync.client.session.read_memory import NOTHING_STORED
 from crdtsync.client.values.results import Member
 from crdtsync.errors import InvalidRequest, InvalidValue, StaleRead, TooLarge
@@ -226,7 +227,7 @@ def test_conflicts_are_whole_entries_and_count_as_read(operations, play):
         conflicting("a", described(1, "2.1.0")),
         conflicting("m", described(2, "2.2.0", kind="map", field="f"), value={"f": 3}, kind="map"),
     ]
-    played = play(operations.conflicts("p", None, None, None, T), {"items": rows, "more": False, "token": "c1.p"})
+    played = play(operations.conflicts(Selection("p"), None, T), {"items": rows, "more": False, "token": "c1.p"})
     assert played.arguments == {"prefix": "p", "limit": 1000, "values": True, "entries": True, "conflicts": True}
     assert [[s.value for s in entry.siblings] for entry in played.result] == [[1], [2]]
     assert [entry.siblings[0].field for entry in played.result] == [None, "f"]
@@ -237,9 +238,7 @@ def test_conflicts_are_whole_entries_and_count_as_read(operations, play):
 def test_what_a_scan_leaves_out_of_a_conflict_is_read_after_it(operations, play):
     rows = [conflicting(key, described(1), value=None, kind="log") for key in ("settled", "long", "huge")]
     replies = None, conflicting("long", described(1), value=[1, 2], kind="log"), TooLarge("too long")
-    played = play(
-        operations.conflicts("", None, None, None, T), {"items": rows, "more": False, "token": "c1.p"}, *replies
-    )
+    played = play(operations.conflicts(Selection(), None, T), {"items": rows, "more": False, "token": "c1.p"}, *replies)
     assert [(entry.key, entry.value) for entry in played.result] == [
         ("settled", None),
         ("long", [1, 2]),

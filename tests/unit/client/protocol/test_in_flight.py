@@ -4,7 +4,16 @@ import msgpack
 import pytest
 
 from crdtsync.client.protocol.in_flight import WRITES_MAX, InFlight, Pending, timed_out
-from crdtsync.errors import CrdtSyncError, InvalidEncoding, OutcomeUnknown, Refused, Timeout, UnknownSpace
+from crdtsync.errors import (
+    CrdtSyncError,
+    InvalidEncoding,
+    InvalidRequest,
+    OutcomeUnknown,
+    Refused,
+    Timeout,
+    UnknownSpace,
+)
+from crdtsync.wire.features import FEATURES
 
 ONE, OTHER = {"database": b"1" * 16}, {"database": b"2" * 16}
 
@@ -120,3 +129,34 @@ def test_a_timeout_says_what_is_known(write, sent, says):
     assert isinstance(error, Timeout)
     assert says in error.message
     assert error.token is None
+
+
+# -- an older daemon ---------------------------------------------------------------------------------------------
+
+
+def test_what_the_daemon_does_not_know_is_not_sent():
+    table = InFlight()
+    table.resume({**ONE, "version": "0.1.0"})
+    with pytest.raises(InvalidRequest, match=r"\(version 0.1.0\) does not know reverse of scan yet: upgrade it"):
+        table.admit(Pending("scan", {"reverse": True}), is_write=False)
+    enter(table)
+    assert len(table.pending) == 1
+    table.resume({**ONE, "version": "0.2.0", "features": [*FEATURES]})
+    table.admit(Pending("scan", {"reverse": True}), is_write=False)
+
+
+def test_a_daemon_that_came_back_older_is_not_sent_again_what_it_does_not_know():
+    table = InFlight()
+    table.resume({**ONE, "features": [*FEATURES]})
+    read, written, waiting = (Pending(name, {}) for name in ("get_many", "touch", "touch"))
+    for pending in (read, written, waiting):
+        table.admit(pending, is_write=pending is not read)
+        pending.sent = pending is not waiting
+    plain = enter(table)
+    assert table.resume(ONE) == [read, written, waiting]
+    assert [type(pending.error) for pending in (read, written, waiting)] == [
+        InvalidRequest,
+        OutcomeUnknown,
+        InvalidRequest,
+    ]
+    assert [*table.pending.values()] == [plain]

@@ -74,6 +74,16 @@ def test_what_shows_nothing_of_a_space_needs_nothing(horizon, operation):
     assert needed(horizon, operation) is None
 
 
+def test_an_explanation_confirms_nothing(horizon):
+    """It is answered whatever the daemon lacks: what follows it must still ask for that."""
+    horizon.add(token(a=7))
+    horizon.moved()
+    arguments = {"key": "k"}
+    assert not horizon.prepare("explain", arguments, float("inf"))
+    horizon.done("explain", arguments, {"values": []})
+    assert needed(horizon) == token(a=7)
+
+
 def test_each_space_is_a_point_of_its_own(horizon):
     horizon.add(token(a=1))
     horizon.add(token("other", b=2))

@@ -101,7 +101,7 @@ def test_what_it_hands_over_counts_as_read(memory):
         an_event("conflict", key="p/b", version="v1.both", siblings=[{"kind": "register", "value": msgpack.packb(2)}]),
         an_event("delete", key="p/c", version=None),
         {"event": "batch", "key": None, "events": [an_event("set", key="p/d", version="v1.d")]},
-        an_event("set", key="p/l", kind="log", op="append"),
+        an_event("set", key="p/l", kind="log", op="append", token="c1.1"),
     )
     assert memory.seen("p/a") is None  # has come, but nobody has seen it
     handed_out(state)

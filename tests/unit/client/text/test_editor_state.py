@@ -19,7 +19,7 @@ from crdtsync.client.text.piece_table import PIECE_CHARS_MAX, Pieces
 from crdtsync.client.text.typed_buffer import GROUP_CHARS_MAX, GROUP_PARTS_MAX, Typed
 from crdtsync.client.text.update_queue import UPDATES_MAX, Outbox, Segment
 from crdtsync.client.values.results import Event
-from crdtsync.core.text.word_merge import three_way, word_edits
+from crdtsync.core.text.word_merge import word_edits
 from crdtsync.errors import InvalidRequest, InvalidValue
 
 KEY = "notes"
@@ -228,11 +228,9 @@ class Board:
         if not self.documents:
             self.documents.append(Doc())
         number = len(self.documents) - 1 if named is None else int(named[1:])
-        before = self.text(number)
-        self.documents[number].apply_update(update)
+        for document in self.documents[number:]:  # made in all newer ones too
+            document.apply_update(update)
         self.tell(update, f"d{number}")
-        if number < len(self.documents) - 1:  # brought over
-            self.change(three_way(before, self.text(), self.text(number)))
         return f"d{number}"
 
     def change(self, whole: str) -> None:
@@ -256,11 +254,10 @@ class Board:
             self.tell(update, self.name)
 
     def compact(self) -> None:
-        text = self.text()
+        whole = self.documents[-1].get_update() if self.documents else b"\0\0"
         self.documents.append(Doc())
-        if text:
-            self.documents[-1].get("text", type=Text).insert(0, text)
-        self.tell_all(event("set", "compact", text))
+        self.documents[-1].apply_update(whole)  # that nothing is forgotten of it is no editor's business
+        self.tell_all(event("set", "compact", self.text()))
 
     def tell(self, update: bytes, document: str | None) -> None:
         self.tell_all(event("set", "text", update, document=document))

@@ -1,6 +1,7 @@
 """Texts: edits mean the text as this session last read it, and a refused edit leaves no trace."""
 
 import random
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from pycrdt import Doc, Text
 
 from crdtsync.client.operations.keys import Operations
+from crdtsync.client.text import replica as replica_module
 from crdtsync.client.text.operations import TextOperations
 from crdtsync.client.text.replica import Replica
 from crdtsync.client.text.replica_cache import Replicas
@@ -254,26 +256,32 @@ plain = st.text(st.sampled_from("ab\né𝄞😀"), max_size=12)
 
 
 @examples(100)
-@given(plain, st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), plain), max_size=6))
-def test_edits_count_code_points(content, changes):
+@given(plain, st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), plain), max_size=6), st.sampled_from([4, 60, 1000]))
+def test_edits_count_code_points(content, changes, update_bytes_max):
     origin = Document(content)
     replica = Replica("d", origin.doc.get_update())
     for start, length, replacement in changes:
         first = int(start * len(content))
         last = first + int(length * (len(content) - first))
         content = content[:first] + replacement + content[last:]
-        update = replica.edit([(first, last, replacement)])
-        replica.accept(update)
-        origin.doc.apply_update(update)
+        with mock.patch.object(replica_module, "UPDATE_BYTES_MAX", update_bytes_max):
+            updates = replica.edit([(first, last, replacement)])
+        for update in updates:
+            replica.accept(update)
+            origin.doc.apply_update(update)
     assert replica.content == str(replica._text) == str(origin) == content
 
 
 @examples(100)
-@given(plain, plain)
-def test_replacing_all_gives_that_text(old, new):
+@given(plain, plain, st.sampled_from([4, 60, 1000]), st.sampled_from([10, 1000]))
+def test_replacing_all_gives_that_text(old, new, update_bytes_max, changes_bytes_max):
     origin = Document(old)
     replica = Replica("d", origin.doc.get_update())
-    origin.doc.apply_update(replica.replace_all(new))
+    sizes = {"UPDATE_BYTES_MAX": update_bytes_max, "CHANGES_BYTES_MAX": changes_bytes_max}
+    with mock.patch.multiple(replica_module, **sizes):
+        updates = replica.replace_all(new)
+    for update in updates:
+        origin.doc.apply_update(update)
     assert replica.content == str(replica._text) == str(origin) == new
 
 
@@ -290,7 +298,8 @@ def test_the_journal_is_bounded():
     replica, rng = Replica(None, None), random.Random(1)
     for _ in range(1000):
         position = rng.randint(0, len(replica.content))
-        replica.accept(replica.edit([(position, position, "x")]))
+        (update,) = replica.edit([(position, position, "x")])
+        replica.accept(update)
     assert len(replica._journal) <= 256
     content = replica.content
     replica.roll_back()
@@ -306,7 +315,8 @@ def test_an_update_that_is_none_leaves_the_replica_as_it_was():
 
 def test_a_forked_child_writes_under_a_name_of_its_own():
     replicas, replica = Replicas(), Replica(None, None)
-    replica.accept(replica.edit([(0, 0, "abc")]))
+    (update,) = replica.edit([(0, 0, "abc")])
+    replica.accept(update)
     replicas.put("t", replica)
     before = replica._doc.client_id
     replicas._lock.acquire()  # by a thread that does not exist in the child

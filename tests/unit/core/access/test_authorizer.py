@@ -382,3 +382,11 @@ def test_a_watch_tells_of_no_other_keys(machine, root, states):
     assert "open/1" in str(agent.events)
     assert "secret" not in str(agent.events)
     assert "secret/2" in str(whole.events)
+
+
+@pytest.mark.parametrize("name", ["critic", "Critic", "CRITIC", "\uff43ritic"])
+def test_nobody_takes_a_name_that_reads_like_a_proven_one(machine, root, name):
+    root.ask("agent_create", name="critic")
+    assert "can be used with its key alone" in refused(machine.agent, name)["message"]
+    ann = machine.agent("critical")
+    assert "can be used with its key alone" in refused(ann.do, "set", key="k", value=pack(1), agent=name)["message"]

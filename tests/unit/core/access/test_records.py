@@ -52,6 +52,13 @@ def test_of_an_agent_made_twice_at_once_both_keys_hold_and_revoking_wins():
     assert not AGENTS.merge(both, AgentRecord(2, ())).exists
 
 
+def test_of_an_agent_that_was_revoked_and_made_anew_no_key_of_before_comes_back():
+    """Whichever record was written last by the clock, and whichever is taken first."""
+    for time_ms in (1, 5):
+        before, anew = AgentRecord(1, (b"a" * 32,), time_ms), AgentRecord(3, (b"c" * 32,), 3)
+        assert AGENTS.merge(before, anew) == AGENTS.merge(anew, before) == anew
+
+
 def test_a_partition_over_rules_heals_to_the_same_everywhere(pair, machine, root):
     there = pair["b"].agent("root", user=ROOT)
     grant(root, "uid:3000", "write", "a/**")

@@ -57,6 +57,9 @@ TABLE: Mapping[str, Row] = {
     **dict.fromkeys(("get", "entry", "log", "members", "fields", "text_read", "text_updates", "explain"), READ),
     **dict.fromkeys(("set", "delete", "append", "incr", "reset", "add", "discard", "resolve", "text_compact"), WRITE),
     "trim": on_key(keep=0, n=1),
+    "touch": on_key(ttl=1000, n=1),
+    "remove": on_key(dot="7.1.0", n=1),
+    "get_many": in_space({"keys": ["k"]}, {"keys": ["k", 7]}, {"keys": []}, {"keys": 7}),
     "merge": on_key(fields={"f": pack(1)}, n=1),
     "drop": on_key(field="f", n=1),
     "text_apply": on_key(update=b"\x00\x00", n=1),
@@ -78,7 +81,7 @@ TABLE: Mapping[str, Row] = {
     "status": own(reserved=True),
     **dict.fromkeys(("agent_create", "agent_revoke", "access_quota"), own(name="x", who="uid:1")),
     **dict.fromkeys(("cluster_init", "cluster_invite", "cluster_join", "cluster_remove"), own()),
-    **dict.fromkeys(("cluster_rotate_key", "backup"), own()),
+    **dict.fromkeys(("cluster_rotate_key", "backup", "forget_peer"), own()),
 }
 
 GROUP_MEMBER = User(1001, (1001,))

@@ -70,18 +70,18 @@ def test_an_entry_goes_no_later_than_what_removed_it() -> None:
     ]
     plans = [history_due(dead, removals, 900 + 100 * over, CAPS, 0, rows_max=10) for over in range(9)]
     assert plans == [
-        HistoryPlan(0, 0, {}),
-        HistoryPlan(0, 0, {}),
-        HistoryPlan(0, 1, {ANN: 4}),
-        HistoryPlan(1, 1, {ANN: 5}),  # the floor is raised with the first of a change's entries
-        HistoryPlan(2, 1, {ANN: 5}),
-        HistoryPlan(2, 2, {ANN: 5}),
-        HistoryPlan(2, 3, {ANN: 5, BOB: 1}),
-        HistoryPlan(3, 3, {ANN: 5, BOB: 2}),
-        HistoryPlan(3, 4, {ANN: 5, BOB: 2}),
+        HistoryPlan(None, 0, {}),
+        HistoryPlan(None, 0, {}),
+        HistoryPlan(None, 1, {ANN: 4}),
+        HistoryPlan((5, 1), 1, {ANN: 5}),  # the floor is raised with the first of a change's entries
+        HistoryPlan((5, 2), 1, {ANN: 5}),
+        HistoryPlan((5, 2), 2, {ANN: 5}),
+        HistoryPlan((5, 2), 3, {ANN: 5, BOB: 1}),
+        HistoryPlan((7, 3), 3, {ANN: 5, BOB: 2}),
+        HistoryPlan((7, 3), 4, {ANN: 5, BOB: 2}),
     ]
-    assert history_due(dead, removals, 9999, CAPS, 0, rows_max=3) == HistoryPlan(2, 1, {ANN: 5})
-    assert history_due(dead, removals, 0, CAPS, 101, rows_max=10) == HistoryPlan(3, 4, {ANN: 5, BOB: 2})
+    assert history_due(dead, removals, 9999, CAPS, 0, rows_max=3) == HistoryPlan((5, 2), 1, {ANN: 5})
+    assert history_due(dead, removals, 0, CAPS, 101, rows_max=10) == HistoryPlan((7, 3), 4, {ANN: 5, BOB: 2})
 
 
 @pytest.mark.parametrize(
@@ -455,7 +455,7 @@ def test_a_text_as_a_snapshot_in_transfer_needs_it(fleet: Fleet) -> None:
 def cut(machine: Host, vector: VersionVector) -> set[Dot]:
     """The dots that were alive in a cut, as the rows on disk tell it."""
     db = machine.store._db
-    held = db.execute("SELECT key, writer, seq, n FROM entries UNION ALL SELECT key, writer, seq, n FROM history")
+    held = db.execute("SELECT key, writer, seq, n FROM entries")
     dots = [(key, Dot(*dot)) for key, *dot in held.fetchall() if dot[1] <= vector.get(dot[0], 0)]
     gone: set[tuple[str, Dot]] = set()
     for key, writer, seq, removes in db.execute("SELECT key, writer, seq, removes FROM removals").fetchall():

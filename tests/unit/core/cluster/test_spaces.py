@@ -359,7 +359,7 @@ def test_what_cannot_be_dropped(fleet, name, code):
 
 
 def rows_of(machine: Host, space: int) -> int:
-    tables = ("changes", "entries", "history", "removals", "heads", "origins", "own_writers", "change_hashes")
+    tables = ("changes", "entries", "removals", "heads", "origins", "own_writers", "change_hashes")
     count = "SELECT COUNT(*) FROM {} WHERE space = ?"
     return sum(machine.store._db.execute(count.format(table), (space,)).fetchone()[0] for table in tables)
 

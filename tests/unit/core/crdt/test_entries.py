@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from crdtsync.causality import Dot
 from crdtsync.core.crdt import entries as entries_module
-from crdtsync.core.crdt.entries import Entries, Entry, KeyEntries, covered_by
+from crdtsync.core.crdt.entries import Entries, Entry, Incoming, KeyEntries, covered_by
 from crdtsync.wire.change import RemoveRange, value_hash
 from tests.examples import examples
 
@@ -51,6 +51,33 @@ def filled(entries):
 def test_the_digest_does_not_depend_on_the_order(entries, seed):
     shuffled = Random(seed).sample(entries, len(entries))
     assert filled(entries).digest == filled(shuffled).digest
+
+
+@pytest.mark.parametrize("is_whole_known", [True, False])
+@pytest.mark.parametrize("is_asked_before", [True, False])
+def test_the_digest_is_right_after_many_were_exchanged_at_once(is_whole_known, is_asked_before):
+    """Of entries that were loaded and not summed up yet, of some that came since, and of some that go."""
+    loaded = [entry((1, seq, 0), key=f"k{seq}") for seq in range(1, 9)]
+    late = [entry((2, seq, 0), key=f"l{seq}") for seq in range(1, 4)]
+    come = [entry((3, 1, 0), key="k1"), entry((3, 2, 0), key="new"), entry((3, 3, 0), key="new")]
+    come.append(entry((3, 4, 0), key="brief", attrs={"ttl": 5}))
+    gone = [loaded[2], loaded[3], late[0]]
+    with patch.object(entries_module, "SUMMED_AT_ONCE_MAX", 2):
+        store = Entries()
+        store.load([*loaded])
+    for each in late:
+        store.add(each)
+    if is_asked_before:
+        assert store.digest == filled([*loaded, *late]).digest
+    expected = filled([one for one in (*loaded, *late, *come) if one not in gone])
+    incoming = Incoming(come)
+    added = sum(one.digest for one in come) % entries_module.DIGEST_MODULUS
+    store.exchange(gone, incoming, added, expected.digest if is_whole_known else None)
+    assert store.digest == expected.digest
+    assert store.is_summed
+    store.remove("k5", (loaded[4].dot,))
+    expected.remove("k5", (loaded[4].dot,))
+    assert store.digest == expected.digest
 
 
 @examples(100)

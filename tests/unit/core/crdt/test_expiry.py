@@ -468,7 +468,7 @@ def test_a_strange_time_to_live_from_a_peer_harms_nobody(apart, ttl):
     ann.ask("scan", prefix="")
     ann.append("m", 2)
     assert ("set", "m", 2) in brief(watcher.told())
-    assert a.alarms == set()
+    assert a.alarms <= {"malformed_write"}
     a.restart()
     assert (
         a.agent().ask("status")["spaces"][0]["entries"]
@@ -531,3 +531,19 @@ def test_a_long_log_with_one_element_that_expires_is_not_copied_at_each_read():
     assert len(entries.live("log", 500)) == 999
     entries.remove("log", (Dot(Writer(1), 1000, 0),))
     assert entries.live("log", 501) is entries.held("log")
+
+
+def test_a_clock_of_another_host_that_is_ahead_lengthens_no_ttl_without_an_alarm(pair):
+    pair["b"].ahead_ms = 14_000
+    ann, bob = pair["a"].agent(), pair["b"].agent()
+    ann.set("k", 1, ttl=4_000)
+    assert not [alarm for alarm in ann.ask("status")["alarms"] if alarm["code"] == "ttl_lengthened"]
+    bob.set("other", 1)
+    pair.run(1)
+    ann.set("k", 2, ttl=4_000)
+    (alarm,) = [alarm for alarm in ann.ask("status")["alarms"] if alarm["code"] == "ttl_lengthened"]
+    assert "longer than it should" in alarm["message"]
+    pair["b"].ahead_ms = 0
+    pair.pass_time(30)
+    ann.set("k", 3, ttl=4_000)
+    assert not [alarm for alarm in ann.ask("status")["alarms"] if alarm["code"] == "ttl_lengthened"]

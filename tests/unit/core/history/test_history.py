@@ -8,11 +8,14 @@ import pytest
 
 from crdtsync.core.background.retention_caps import Caps
 from crdtsync.core.history import query
+from crdtsync.core.interface import Tick
 from crdtsync.core.reads import history_scan
 from crdtsync.core.reads.sliced import LongReads
 from crdtsync.errors import NoSpace
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.limits import KEY_SIBLINGS_MAX
+from crdtsync.wire.tokens import Version, decode_dot, encode_version
 from tests.fleet.agent import Refusal
 from tests.fleet.editor import Editor
 from tests.fleet.fleet import fleet_of
@@ -210,7 +213,7 @@ def test_texts_that_are_joined_and_texts_of_which_one_is_taken(node):
     for way, fates in (("merge", {"replaced"}), ("take", {"replaced", "lost"})):
         ann, bob = Editor(node, key=way, name="ann"), Editor(node, key=way, name="bob")
         ann.append("one")
-        other = bob.replica.edit([(0, 0, "two")])
+        (other,) = bob.replica.edit([(0, 0, "two")])
         node.agent().do("text_apply", key=way + "/other", update=other)
         marker = Op(way, None, Kind.TEXT, pack([None, other]), value_hash(pack([None, other])), (), None)
         node.node.applied(node.replica, [node.replica.commit([marker], "bob", None, node.now.wall_ms)])
@@ -364,6 +367,24 @@ def test_a_commit_that_fails_meanwhile_changes_nothing(node, monkeypatch):
     assert node.node.desk.long_reads.reload({}) == [(ann.conn, again)]
 
 
+def test_a_scan_that_fails_is_answered_and_forgotten(node, monkeypatch):
+    ann = node.agent("ann")
+    ann.set("k", 1)
+    request = ann.send("history", prefix="")
+    monkeypatch.setattr(history_scan.HistoryScan, "advance", lambda self: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        node.node.ready()
+    node.deliver(node.node.step_failed(Tick(), "ZeroDivisionError"))
+    with pytest.raises(Refusal, match="failed inside the daemon"):
+        ann.result(request)
+    assert len(node.node.desk.long_reads) == 0
+
+
+@pytest.mark.parametrize("damaged", [b"\x93\x01", pack([1]), pack({0: 5}), pack("text"), pack({9: []})])
+def test_of_a_damaged_note_all_else_is_told(node, damaged):
+    assert node.replica.past.describe(damaged)["seen"] is None
+
+
 def test_reserved_keys_are_left_out(node):
     ann = node.agent("ann")
     ann.set("k", 1)
@@ -410,3 +431,77 @@ def test_edits_of_a_text_by_one_author_are_one(node, monkeypatch):
     assert found[0]["seen"] == [found[1]["dot"]]
     assert found[1]["seen"] == [found[2]["dot"]]
     assert newest(ann.session) == found
+
+
+# -- every node says the same ------------------------------------------------------------------------------------------
+
+
+def two_values_on(fleet: Any) -> tuple[Any, Any]:
+    """Hosts a and b, which know the siblings 1 and 2 of a key and no longer hear of each other; their agents."""
+    ann, bob = fleet["a"].agent("ann"), fleet["b"].agent("bob")
+    ann.set("k", 1, seen="?")
+    ann.set("k", 2, seen="?")
+    wire = fleet.link("a", "b")
+    fleet.run(2)
+    wire.close()
+    return ann, bob
+
+
+def fates(agent: Any) -> dict[Any, Any]:
+    """The end of each value, by whom."""
+    removed_by = {unpack(item["value"]): item["removed_by"] for item in history(agent)}
+    return {value: (fate, removed_by[value] and removed_by[value]["agent"]) for value, fate in told(agent)}
+
+
+def test_what_is_lost_is_decided_where_it_is_written(apart):
+    """Meanwhile bob's host has removed one of the values: the other one is no less lost than where ann wrote."""
+    ann, bob = two_values_on(apart)
+    whole = ann.ask("entry", key="k")["version"]
+    bob.set("k", "bob's", seen=bob.version("k"))
+    ann.set("k", "ann's", seen=whole)
+    apart.link("a", "b")
+    apart.run(2)
+    assert fates(ann)[1] == fates(bob)[1] == ("lost", "ann")
+
+
+def test_what_is_lost_follows_from_the_policy_that_its_author_knew(apart):
+    """Bob's host has another read policy by then, by which readers were shown the other value."""
+    ann, bob = two_values_on(apart)
+    bob.do("schema_set", pattern="k", policy="min")
+    ann.set("k", "ann's", seen=ann.ask("entry", key="k")["version"])
+    apart.link("a", "b")
+    apart.run(2)
+    assert (fates(ann)[1], fates(ann)[2]) == (("lost", "ann"), ("replaced", "ann"))
+    assert fates(ann) == fates(bob)
+
+
+def test_what_a_batch_loses_of_its_own_is_said_too(apart):
+    ann, bob = two_values_on(apart)
+    whole = ann.ask("entry", key="k")["version"]
+    ops = [
+        ["set", {"key": "k", "value": pack("mine"), "seen": "?"}],
+        ["set", {"key": "k", "value": pack("ann's"), "seen": whole}],
+    ]
+    ann.do("batch", ops=ops)
+    bob.set("k", "bob's", seen=bob.version("k"))
+    apart.link("a", "b")
+    apart.run(2)
+    for value in (1, "mine"):
+        assert fates(ann)[value] == fates(bob)[value]
+
+
+def test_the_marks_of_a_change_do_not_depend_on_who_reads_it(apart):
+    """A host that holds one value alone of those that were crowded out says lost, as its author does."""
+    ann, bob = apart["a"].agent("ann"), apart["b"].agent("bob")
+    for n in range(KEY_SIBLINGS_MAX):
+        ann.set("k", n, seen="?")
+    wire = apart.link("a", "b")
+    apart.run(2)
+    wire.close()
+    ann.set("k", "more", seen="?")
+    newer = [decode_dot(part["dot"]) for part in bob.ask("entry", key="k")["siblings"][:-1]]
+    bob.set("k", "bob's", seen=encode_version(Version((decode_dot(bob.ask("entry", key="k")["dot"]), *newer))))
+    assert bob.values("k") == ["bob's", 0]
+    apart.link("a", "b")
+    apart.run(2)
+    assert fates(ann)[0] == fates(bob)[0] == ("lost", "ann")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crdtsync.core.crdt.read_context import NotYet
 from crdtsync.errors import KindMismatch
 from tests.examples import examples
 from tests.fleet.replicas import Site, shuffled, sites
@@ -204,16 +205,21 @@ def change_anything(world: World, at: int, step: tuple[str, int]) -> None:
         "drop": {"field": f"{number}"},
         "append": {"value": number},
         "trim": {"keep": number},
+        "remove": {"dot": dots[number % len(dots)] if dots else "7.1.0"},
+        "touch": {"ttl": 1000} if number else {},
         "delete": {},
         "resolve": {"take": dots[number % len(dots)]} if dots else {"value": number},
     }
-    with suppress(KindMismatch):
+    with suppress(KindMismatch, NotYet):
         site.do(operation, **requests[operation])
 
 
 ANYTHING = st.tuples(
     st.sampled_from(
-        ["set", "incr", "reset", "add", "discard", "merge", "drop", "append", "trim", "delete", "resolve", "resolve"]
+        [
+            *("set", "incr", "reset", "add", "discard", "merge", "drop", "append", "trim", "remove", "touch", "delete"),
+            *("resolve", "resolve"),
+        ]
     ),
     st.integers(0, 3),
 )
@@ -235,6 +241,7 @@ ALONE_AND_BATCHED: dict[str, Callable[[int], Any]] = {
     "drop": lambda _: {"field": "f"},
     "append": lambda number: {"value": number},
     "trim": lambda number: {"keep": number},
+    "touch": lambda _: {},
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crdtsync.core.kinds import base
-from crdtsync.errors import InvalidRequest, InvalidValue, KindMismatch, TooLarge, TooManySiblings
+from crdtsync.errors import InvalidRequest, InvalidValue, KindMismatch, TooLarge, VersionMismatch
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX
@@ -124,17 +124,6 @@ def test_own_merges_count_as_read_with_the_version_that_they_return():
     assert ("y", 2) in a.values() or a.values()[0]["y"] == 2
 
 
-def test_a_field_has_a_bounded_number_of_siblings():
-    (a,) = sites("a")
-    for n in range(KEY_SIBLINGS_MAX):
-        a.do("merge", fields={"x": n}, seen="?")
-    with pytest.raises(TooManySiblings):
-        a.do("merge", fields={"y": 1, "x": -1}, seen="?")
-    assert "y" not in a.get()
-    a.do("merge", fields={"x": 5}, seen=a.version())
-    assert a.values() == [{"x": 5}]
-
-
 def test_dropping_a_field():
     (a,) = sites("a")
     a.do("merge", fields={"x": 1, "y": 1})
@@ -245,3 +234,24 @@ def test_careless_fields_are_read_alike_everywhere(value):
     assert len(a.ask("fields")["items"]) == 4 - 1  # what has no name has no page
     assert a.do("merge", fields={"bad": 2})["replaced"]["bad"]["value"] == value
     assert a.get()["bad"] == 2
+
+
+def test_a_field_that_is_there_already_refuses_the_whole_merge():
+    (a,) = sites("a")
+    a.do("merge", fields={"x": 1}, if_field_absent=True)
+    a.do("merge", fields={"y": 2}, if_field_absent=True)
+    with pytest.raises(VersionMismatch, match="has the field 'x' already") as refused:
+        a.do("merge", fields={"z": 3, "x": 4}, if_field_absent=True)
+    assert refused.value.details["field"] == "x"
+    assert unpack(refused.value.current["value"]) == a.get() == {"x": 1, "y": 2}
+    a.do("drop", field="x")
+    a.do("merge", fields={"x": 5}, if_field_absent=True)
+    assert a.get() == {"x": 5, "y": 2}
+
+
+def test_a_batch_sees_the_fields_that_it_wrote_before():
+    (a,) = sites("a")
+    taken = ["merge", {"key": "k", "fields": {"x": pack(1)}, "if_field_absent": True}]
+    with pytest.raises(VersionMismatch):
+        a.do("batch", ops=[taken, taken])
+    assert a.get() is None

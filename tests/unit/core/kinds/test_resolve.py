@@ -283,6 +283,17 @@ def test_resolving_by_a_few_leaves_no_more_than_a_key_may_have():
     assert len(a.values()) == KEY_SIBLINGS_MAX
 
 
+def test_a_resolver_that_was_shown_some_of_too_many_values_is_not_refused():
+    """Two hosts have filled a key each: a resolution makes it fewer, whatever it was shown."""
+    a, b = sites("a", "b")
+    versions = [a.do("set", value=n, seen="?")["version"] for n in range(KEY_SIBLINGS_MAX)]
+    for n in range(KEY_SIBLINGS_MAX):
+        b.do("set", value=100 + n, seen="?")
+    a.sync(b)
+    assert a.do("resolve", value=-1, seen=versions[5])["resolved"] == 1
+    assert len(a.values()) == 2 * KEY_SIBLINGS_MAX
+
+
 def test_in_a_batch():
     a, b = conflict_of_registers()
     ops = [["resolve", {"key": "k", "take": dot_of(a, 1)}], ["set", {"key": "k", "value": pack(5)}]]

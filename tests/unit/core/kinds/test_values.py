@@ -12,7 +12,7 @@ from crdtsync.core.crdt.entries import Entries
 from crdtsync.core.kinds.values import kind_name, siblings, version_of
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
-from crdtsync.wire.limits import KEY_SIBLINGS_MAX
+from crdtsync.wire.limits import NAMED_DOTS_MAX
 from tests.unit.core.crdt.test_entries import entry
 
 
@@ -70,7 +70,7 @@ def test_a_version_names_what_was_handed_over_and_what_else_was_alive():
 
 
 def test_a_version_of_very_much_is_a_vector_only_if_all_of_it_was_handed_over():
-    many = [entry((1 + n % 3, 1 + n, 0), hlc=n) for n in range(KEY_SIBLINGS_MAX + 1)]
+    many = [entry((1 + n % 3, 1 + n, 0), hlc=n) for n in range(NAMED_DOTS_MAX + 1)]
     assert version_of(many).vector == {1: 64, 2: 65, 3: 63}
     version = version_of(many[-1:], many[:-1])
     assert version.vector is None
@@ -79,9 +79,9 @@ def test_a_version_of_very_much_is_a_vector_only_if_all_of_it_was_handed_over():
 
 
 def test_a_version_of_very_much_beside_too_much_to_name_covers_no_more_than_it_names():
-    many = [entry((1, 1 + n, 0), hlc=n) for n in range(KEY_SIBLINGS_MAX + 1)]
+    many = [entry((1, 1 + n, 0), hlc=n) for n in range(NAMED_DOTS_MAX + 1)]
     others = [entry((1, 2000 + n, 0), hlc=n) for n in range(1000)]
-    assert version_of(many, others).vector == {1: KEY_SIBLINGS_MAX + 1}
+    assert version_of(many, others).vector == {1: NAMED_DOTS_MAX + 1}
     assert len(version_of(many, others).others) == 1000
     version = version_of(many, [*others, entry((1, 1, 1))])
     assert version.vector is None

@@ -8,7 +8,7 @@ import pytest
 from pycrdt import Doc, Text
 
 from crdtsync.core.kinds import base as rules
-from crdtsync.core.reads import operations
+from crdtsync.core.reads import pages
 from crdtsync.core.text.document import Document
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.codec import pack, unpack
@@ -75,7 +75,7 @@ def test_scan_in_order_by_prefix_and_in_pages(node):
 
 
 def test_scan_pages_end_early_by_size(node, monkeypatch):
-    monkeypatch.setattr(operations, "PAGE_BYTES_MAX", 1000)
+    monkeypatch.setattr(pages, "PAGE_BYTES_MAX", 1000)
     ann = node.agent()
     for n in range(10):
         ann.set(f"k{n}", bytes(300))
@@ -115,7 +115,7 @@ def test_scan_shows_logs_and_texts_that_are_short(node):
 
 
 def test_scan_pages_end_early_when_many_texts_come_from_disk(node, monkeypatch):
-    monkeypatch.setattr(operations, "PAGE_OPENED_TEXTS_MAX", 2)
+    monkeypatch.setattr(pages, "PAGE_OPENED_TEXTS_MAX", 2)
     ann = node.agent()
     for n in range(5):
         ann.do("text_apply", key=f"t{n}", update=Writer().insert(0, f"text {n}"))
@@ -123,12 +123,12 @@ def test_scan_pages_end_early_when_many_texts_come_from_disk(node, monkeypatch):
     node.restart()
     ann = node.agent()
     assert len(ann.ask("scan")["items"]) == 5, "nobody asked for values"
-    pages: list[Any] = []
+    found: list[Any] = []
     start = ""
-    while not pages or pages[-1]["more"]:
-        pages.append(ann.ask("scan", values=True, start=start))
-        start = pages[-1]["items"][-1][0]
-    assert [[unpack(item[2]) for item in page["items"]] for page in pages] == [
+    while not found or found[-1]["more"]:
+        found.append(ann.ask("scan", values=True, start=start))
+        start = found[-1]["items"][-1][0]
+    assert [[unpack(item[2]) for item in page["items"]] for page in found] == [
         ["text 0", "text 1"],
         ["text 2", "text 3"],
         ["text 4"],
@@ -292,17 +292,17 @@ def test_the_edits_of_a_text_in_pages(node):
     for n in range(1, 10):
         ann.do("text_apply", key="t", document=document, update=writer.insert(n, str(n)))
     reader, token = Writer(), None
-    pages = 0
+    found_pages = 0
     while True:
         page = ann.ask("text_updates", key="t", limit=3, **({"after": token} if token else {}))
         assert len(page["items"]) <= 3
         for update, *_ in page["items"]:
             reader.doc.apply_update(update)
         token = page["token"]
-        pages += 1
+        found_pages += 1
         if not page["more"]:
             break
-    assert (str(reader.text), pages) == ("0123456789", 4)
+    assert (str(reader.text), found_pages) == ("0123456789", 4)
     assert ann.ask("text_updates", key="t", after=token)["items"] == []
 
 

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtsync.core.text.lineage import document_of
+from crdtsync.core.text.marker import named_document
 from crdtsync.wire.change import Kind
 from tests.examples import examples
 from tests.fleet.fleet import fleet_of
@@ -20,7 +20,10 @@ from tests.simulator.world import World
 def texts_of(replica):
     """The text of each document that a live marker names."""
     markers = [entry for entry in replica.entries.all() if entry.kind == Kind.TEXT]
-    return {document: replica.documents.get(document).read() for document in sorted(map(document_of, markers))}
+    return {
+        document: replica.documents.get(document).read()
+        for document in sorted({named_document(marker.value) for marker in markers})
+    }
 
 
 def changes_of_a_history(seed):

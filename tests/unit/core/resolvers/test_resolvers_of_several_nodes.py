@@ -360,7 +360,7 @@ def test_patterns_of_a_space_that_a_peer_has_not_are_not_told_to_it(node):
 def test_a_peer_that_tells_too_much_is_not_believed(node, monkeypatch):
     from crdtsync.core.peers import resolver_gossip
 
-    monkeypatch.setattr(resolver_gossip, "TOLD_PATTERNS_MAX", 1)
+    monkeypatch.setattr(resolver_gossip, "TOLD_MAX", 1)
     peer = Stranger(node, "0" * 32, features=(RESOLVERS,))
     pattern = ("default", "**", 1000)
     peer.say(Resolvers("0" * 32, (pattern, pattern)))  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from pycrdt import Doc, Text
 
 from crdtsync.core.replica import snapshot
 from crdtsync.core.storage.interface import DocumentDrop
-from crdtsync.core.text.lineage import document_of
+from crdtsync.core.text.marker import named_document
 from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.snapshot import part_hash
 from crdtsync.wire.peer.transfer import Offer, Part, Take
@@ -35,7 +35,7 @@ def write(agent, key, text, at_end=True):
 def forget(machine, key, document=None):
     """Drop a document from disk and memory, as retention does long after its key is gone."""
     replica = machine.replica
-    document = document or document_of(replica.entries.held(key)[-1])
+    document = document or named_document(replica.entries.held(key)[-1].value)
     machine.node._ledger.batch.document_drops.append(DocumentDrop(replica.id, *document))
     machine.turn()
     machine.restart()
@@ -118,7 +118,7 @@ def test_a_late_edit_of_a_text_that_is_gone_here_fetches_it(apart):
     write(b.agent(), "t", "base")
     apart.run(2)
     wire.close()
-    document = document_of(b.replica.entries.held("t")[-1])
+    document = named_document(b.replica.entries.held("t")[-1].value)
     b.agent().delete("t")
     write(c.agent(), "t", " edited late")
     forget(b, "t", document)

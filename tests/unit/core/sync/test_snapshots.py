@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-from crdtsync.core.interface import DiskSpace
+from crdtsync.core.interface import DiskSpace, Room
 from crdtsync.core.replica import snapshot, snapshot_staging
 from crdtsync.core.sync import snapshot_client, snapshot_server
 from crdtsync.core.watch import change_watch
@@ -551,6 +551,31 @@ def test_parts_go_to_disk_from_a_bound_on(apart, small, monkeypatch):
     agree(apart, "a", "b")
     (resumed,) = events(apart["a"], "snapshot_resumed")
     assert resumed["part"] == 4
+
+
+@pytest.mark.parametrize("free_bytes,is_taken", [(40_000, False), (200_000, True)])
+def test_a_snapshot_takes_no_more_memory_than_is_left_free(apart, small, free_bytes, is_taken):
+    b = apart["b"]
+    fill(apart["a"], 95)
+    trim(apart["a"])
+    b.step(Room(free_bytes))
+    apart.link("b", "a")
+    apart.run(2)
+    assert (len(b.replica.entries) == 95) is is_taken
+    assert ("snapshot_refused" in b.alarms) is not is_taken
+    b.step(Room(10**9))
+    apart.run(snapshot_client.REFUSED_S + 2)
+    agree(apart, "a", "b")
+
+
+def test_what_was_staged_is_dropped_where_there_is_no_memory_to_read_it_back(apart, small):
+    begun(apart)
+    taker = apart["b"].node.sync.transfers.taker
+    taker.room_bytes = 1000
+    taker.reload(0.0)
+    assert taker.receipts == {}
+    apart["b"].turn()
+    assert list(apart["b"].store.snapshot_parts(1)) == list(apart["b"].store.staged_rows(1)) == []
 
 
 def test_what_is_in_memory_alone_is_gone_on_with_after_a_cut_and_comes_anew_after_a_restart(apart, small, monkeypatch):

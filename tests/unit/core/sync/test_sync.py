@@ -13,6 +13,7 @@ from crdtsync.causality import Hlc
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.core.interface import DiskSpace, PeerClosed
 from crdtsync.core.peers import connections
+from crdtsync.core.peers.liveness import PROBE_INTERVAL_S
 from crdtsync.core.sync import acks, change_feed
 from crdtsync.core.sync import protocol as sync
 from crdtsync.core.sync.acks import cut_of, digest_of
@@ -23,6 +24,7 @@ from crdtsync.wire.peer.changes import Ack, Changes, SpaceAck, Stop, Want
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.meshing import Links
 from crdtsync.wire.peer.messages import decode_message
+from crdtsync.wire.peer.probes import PROBES, Probe, Probed
 from tests.fleet.clock import START_MS
 from tests.fleet.fleet import CODEC, fleet_of
 from tests.fleet.stranger import Stranger
@@ -382,6 +384,19 @@ def test_a_fork_shows_in_the_hello(fleet):
     assert stranger.heard(Changes) == []
 
 
+def test_the_alarm_of_a_fork_names_the_author_and_over_whom_the_held_change_came(fleet):
+    """Somebody may have written under the author's next number: then that is who brought it."""
+    a = fleet["a"]
+    (first,) = chain(77, 1)
+    author = Stranger(a, node="node-77")
+    author.send(first)
+    Stranger(a, node="forger", name="forger").send(change_of(77, 2, prev_hash=first.hash, value=b"\x02"))
+    author.send(change_of(77, 2, prev_hash=first.hash, value=b"\x03"))
+    (message,) = [alarm.message for alarm in a.node.alarms.raised()]
+    assert "number 2 of writer 77 of forged: " in message
+    assert message.endswith("the change that is held here came over forger")
+
+
 def test_a_fork_far_back_shows_in_the_hello_too(fleet):
     a = fleet["a"]
     good = chain(77, 300)
@@ -519,12 +534,36 @@ def test_a_peer_that_stops_for_a_reason_of_its_own_raises_an_alarm_with_its_code
     assert a.alarms == {"fork"}
 
 
-def test_a_clock_from_beyond_a_day_is_applied_and_alarmed_and_not_taken_over(fleet):
+def test_a_clock_that_is_a_day_ahead_is_named_until_it_is_right(fleet):
+    """What counts is what time it is there now, and not what was written when the clock was wrong."""
+    a = fleet["a"]
+    wrong_ms = START_MS + 48 * 3_600_000
+    stranger = Stranger(a, time_ms=wrong_ms, features=(PROBES,))
+    a.turn()
+    (alarm,) = a.node.alarms.raised()
+    assert "the clock of stranger (stranger) is 48 hours ahead" in alarm.message
+    assert answer_probe(fleet, stranger, wrong_ms) == {"clock_ahead"}
+    assert answer_probe(fleet, stranger, 0) == set()
+    stranger.send(*chain(77, 1, hlc=wrong_ms << 16))
+    assert a.alarms == set(), (
+        "its hybrid time is still ahead, and so is what it wrote before: a newcomer gets that, too"
+    )
+
+
+def answer_probe(fleet, stranger, time_ms):
+    """The peer answers the next probe with a time, 0 for the right one; the alarms afterwards."""
+    fleet.pass_time(PROBE_INTERVAL_S + 1)
+    (probe,) = stranger.heard(Probe)
+    stranger.say(Probed(probe.number, time_ms or stranger.machine.node.now_ms))
+    stranger.machine.turn()
+    return stranger.machine.alarms
+
+
+def test_a_clock_from_beyond_a_day_is_applied_and_not_taken_over(fleet):
     a = fleet["a"]
     ann = a.agent()
     far = (START_MS + 48 * 3_600_000) << 16
     Stranger(a).send(*chain(77, 1, hlc=far), *chain(88, 1, hlc=2**64 - 1, key="far"))
-    assert a.alarms == {"clock_ahead"}
     assert ann.get("far") == 1
     ann.set("mine", 1)
     assert a.replica.clock.last < far

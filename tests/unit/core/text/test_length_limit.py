@@ -30,6 +30,7 @@ def grow(machine: Host, monkeypatch: pytest.MonkeyPatch, parts: int) -> None:
     """Type so many parts, as could be done before there was a bound."""
     with monkeypatch.context() as patched:
         patched.setattr("crdtsync.core.text.length_limit.TEXT_BYTES_MAX", 1 << 40)
+        patched.setattr("crdtsync.core.text.length_limit.DOCUMENT_BYTES_MAX", 1 << 40)
         editor = Editor(machine)
         for _ in range(parts):
             editor.append("abcdefghij" * (PART_CHARS // 10))
@@ -49,6 +50,27 @@ def test_an_edit_that_makes_a_text_too_long_is_refused(node: Host) -> None:
     assert editor.read() == "é" * 500
     editor.edit(0, 1, "xy")
     assert texts_of(node) == ["xy" + "é" * 499]
+
+
+def test_what_was_deleted_counts_until_it_is_compacted(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crdtsync.core.text.length_limit.DOCUMENT_BYTES_MAX", 1000)
+    editor = Editor(node)
+    editor.append("ab" * 20)
+
+    def retype() -> None:
+        for at in range(200):
+            editor.edit(at % 40, at % 40 + 1, "x")
+
+    with pytest.raises(Refusal, match=r"takes [\d,]+ bytes with what was deleted .* compact it") as refused:
+        retype()
+    assert refused.value.code == "too_large"
+    editor.replica = Editor(node).replica
+    editor.read()
+    editor.edit(1, 40, "")  # no insertion: always allowed
+    editor.compact()
+    editor.read()
+    editor.append("c")
+    assert len(texts_of(node)[0]) == 2
 
 
 @pytest.mark.usefixtures("short")

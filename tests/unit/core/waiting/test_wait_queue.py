@@ -9,6 +9,7 @@ import pytest
 
 from crdtsync.causality import VersionVector, Writer
 from crdtsync.core.agents import desk
+from crdtsync.core.interface import DialState
 from crdtsync.core.waiting.wait_queue import Wait, Waits
 from crdtsync.errors import Timeout
 from crdtsync.wire.codec import pack
@@ -127,6 +128,30 @@ def test_more_nodes_than_are_known_are_refused_before_the_write(pair):
         assert refusal.value.code == "invalid_request"
         assert refusal.value.fields["members"] == ["a", "b"]
     assert ann.get("k") is None
+
+
+@pytest.mark.parametrize("w", [2, "all", "majority"])
+def test_addresses_of_the_settings_count_before_anybody_has_answered_there(node, w):
+    """A fresh node is not alone because it has met nobody yet."""
+    for n in (1, 2):
+        node.step(DialState(f"ws://peer-{n}", "connecting", ""))
+    ann = node.agent()
+    request = ann.write("set", key="k", value=pack(1), w=w, timeout=1000)
+    node.fleet.run(2)
+    with pytest.raises(Refusal, match=f"1 of the {3 if w == 'all' else 2} nodes wanted") as refusal:
+        ann.result(request)
+    assert refusal.value.code == "timeout"
+    node.step(DialState("ws://peer-1", "forgotten", ""))
+    node.step(DialState("ws://peer-2", "forgotten", ""))
+    assert ann.set("k", 2, w="all", timeout=1000)["nodes"] == 1
+
+
+def test_an_address_of_a_node_that_was_met_before_does_not_count_twice(pair):
+    pair["a"].step(DialState("ws://b", "connecting", ""))
+    request = pair["a"].agent().write("set", key="k", value=pack(1), w="all", timeout=1000)
+    pair.run(1)
+    assert pair["a"].sessions
+    assert [agent.result(request)["nodes"] for agent in pair["a"].sessions.values()] == [2]
 
 
 def test_a_node_that_is_expected_may_be_waited_for(pair):

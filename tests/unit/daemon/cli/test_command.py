@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 from crdtsyncd.cli.app import SECTIONS, build
-from crdtsyncd.cli.command import CommonOption, Settings, StateCommand
+from crdtsyncd.cli.command import DESTRUCTIVE, MEANT, CommonOption, Settings, StateCommand, StateGroup
 
 TOP = [name for section in SECTIONS.values() for name in section]
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "command-line.md"
@@ -90,6 +91,45 @@ def test_every_command_takes_the_common_options(name):
     common = [option.opts[0] for option in command(name).params if isinstance(option, CommonOption)]
     after = [] if name == "watch" else ["--after"]  # which has one of its own
     assert common == ["--socket", "--space", "--agent", "--agent-key-file", *after, "--json", "--timeout"]
+
+
+GROUPS = sorted({name.partition(" ")[0] for name in NAMES if " " in name})
+
+
+@pytest.mark.parametrize("name", ["", *GROUPS])
+def test_a_group_without_a_command_shows_its_help_as_it_is_and_has_done_nothing(crdtsync, name):
+    result = crdtsync(*name.split())
+    assert (result.status, result.out) == (2, "")
+    assert result.err.replace("\n\n", "\n") == crdtsync(*name.split(), "--help").out.replace("\n\n", "\n")
+    assert "\n  " in result.err, "with its lines"
+
+
+def test_a_program_is_told_which_commands_a_group_has(crdtsync):
+    result = crdtsync("--json", "cluster")
+    assert (result.status, json.loads(result.err)["error"]["code"]) == (2, "usage")
+    assert "join" in result.err
+
+
+def test_nothing_destructive_is_suggested_for_looking_alike():
+    """Who tries out what is suggested must lose nothing. A word that means it is another matter."""
+    everything = {name for group in (build(), *(_group(name) for name in GROUPS)) for name in group.list_commands(None)}
+    assert everything >= DESTRUCTIVE
+    meant = {word for words in MEANT.values() for word in words.split()}
+    assert not set(MEANT) & set(TOP)
+    assert meant & DESTRUCTIVE == {"del"}
+
+
+def _group(name):
+    found = build().get_command(click.Context(build()), name)
+    assert isinstance(found, StateGroup)
+    return found
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_of_the_shell(crdtsync, shell):
+    result = crdtsync("completion", shell)
+    assert result.status == 0
+    assert f"_CRDTSYNC_COMPLETE={shell}_complete" in result.out
 
 
 @pytest.mark.parametrize("name", NAMES)

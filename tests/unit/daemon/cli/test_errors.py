@@ -102,8 +102,15 @@ def test_no_daemon(crdtsync):
     "arguments, said",
     [
         (["get"], "Missing argument 'KEY'; see crdtsync get --help"),
-        (["nonesuch"], "there is no command 'nonesuch'; see crdtsync --help"),
+        (["xyzzy"], "there is no command 'xyzzy'; see crdtsync --help"),
         (["stats"], "did you mean status?"),
+        (["put", "key", "1"], "there is no command 'put' (that is crdtsync set)"),
+        (["keys"], "there is no command 'keys' (that is crdtsync ls)"),
+        (["rm", "key"], "there is no command 'rm' (that is crdtsync del)"),
+        (["help"], "that is crdtsync --help, crdtsync COMMAND --help"),
+        (["cluster", "member"], "did you mean members?"),
+        (["cluster", "rename"], "there is no command 'rename'; see crdtsync cluster --help"),
+        (["discart"], "there is no command 'discart'; see crdtsync --help"),
         (["--space"], "requires an argument"),
         (["ls", "--timeout", "5"], "'5' is not a duration"),
         (

@@ -34,6 +34,11 @@ def joining(answer: dict[str, Any], refusal: Refused | None = None) -> Any:
     return cluster_join
 
 
+def ask(client: Any, archive: bool) -> dict[str, Any]:
+    answer: dict[str, Any] = client.cluster_join("crdtsync1.x", archive=archive)
+    return answer
+
+
 HOLDS_DATA = Refused("this node holds data already", "not_empty")
 
 
@@ -55,7 +60,7 @@ def test_what_is_of_the_cluster_is_not_brought_along_again(
     monkeypatch.setattr(join_and_merge, "_import", lambda *_: pytest.fail("it holds this already"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     settings: Any = SimpleNamespace()
-    assert join_and_merge.join_and_merge(settings, "crdtsync1.x", ())[why]
+    assert join_and_merge.enter_and_merge(settings, ask)[why]
     assert not list(tmp_path.iterdir())
 
 
@@ -83,7 +88,7 @@ def test_an_interrupted_merge_says_where_the_rest_lies(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     settings: Any = SimpleNamespace()
     with pytest.raises(KeyboardInterrupt):
-        join_and_merge.join_and_merge(settings, "crdtsync1.x", ())
+        join_and_merge.enter_and_merge(settings, ask)
     place = next(tmp_path.glob("crdtsync-merge-*"))
     assert [path.name for path in place.iterdir()] == ["team.ndjson"]
     assert str(place) in capsys.readouterr().err

@@ -50,6 +50,14 @@ def test_the_file_and_the_options_are_the_daemons(started: Callable[..., None], 
         assert (finding.state, "other.toml" in finding.message, "--listen" in finding.message) == ("ok", True, True)
 
 
+def test_options_are_named_as_they_are_typed(started: Callable[..., None]):
+    started("crdtsyncd", "--peer", "host-b:7420", "--archive")
+    config, finding = examine_settings(None, PID)
+    assert config is not None
+    assert config.peers == ["wss://host-b:7420"]
+    assert finding.message.endswith("options --archive, --peer")
+
+
 def test_without_an_option_it_is_the_default(started: Callable[..., None], own: Path):
     started("/usr/bin/python3", "/opt/crdtsync/bin/crdtsyncd")
     assert started_with(PID) is None, "that is no process of this machine"

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgpack
 import pytest
 from crdtsyncd.loop import agent_socket
+from crdtsyncd.loop.agent_budget import LargeRequests
 from crdtsyncd.loop.agent_socket import (
     BACKLOG_REQUESTS_MAX,
     TURN_REQUESTS_MAX,
@@ -41,6 +42,7 @@ class Sink:
         self.refusal: CrdtSyncError | None = None
         self.answer_bytes = 0
         self.peer = (User(0), 0)
+        self.large_requests = LargeRequests()
 
     def agent_opened(self, _connection: AgentConnection, user: User, pid: int) -> int:
         self.peer = (user, pid)
@@ -63,7 +65,7 @@ class Sink:
     def take_turns_later(self, connection: AgentConnection) -> None:
         self.later.append(connection)
 
-    def refuse_agent(self) -> CrdtSyncError | None:
+    def refuse_agent(self, _user: User) -> CrdtSyncError | None:
         return self.refusal
 
     def log(self, event: str, level: str = "info", **_fields: object) -> None:
@@ -102,6 +104,16 @@ def frame(payload: bytes) -> bytes:
     return struct.pack(">I", len(payload)) + payload
 
 
+def receive(connection: AgentConnection, data: bytes) -> None:
+    """As the event loop does."""
+    while data:
+        into = connection.get_buffer(-1)
+        count = min(len(into), len(data))
+        into[:count] = data[:count]
+        connection.buffer_updated(count)
+        data = data[count:]
+
+
 @pytest.fixture
 def sink() -> Sink:
     return Sink()
@@ -132,7 +144,7 @@ async def test_frames_are_cut_wherever_the_stream_is_torn(connection: AgentConne
     payloads = [b"a", b"bc" * 40, bytes(300)]
     stream = b"".join(map(frame, payloads))
     for at in range(0, len(stream), step):
-        connection.data_received(stream[at : at + step])
+        receive(connection, stream[at : at + step])
     assert sink.frames == payloads
     connection.connection_lost(None)
 
@@ -141,7 +153,7 @@ async def test_frames_are_cut_wherever_the_stream_is_torn(connection: AgentConne
 async def test_a_length_out_of_bounds_gets_one_error_and_the_end(
     connection: AgentConnection, sink: Sink, transport: Transport, size: int
 ) -> None:
-    connection.data_received(struct.pack(">I", size))
+    receive(connection, struct.pack(">I", size))
     request, status, fields = msgpack.unpackb(transport.written[4:])
     assert (request, status, fields["code"]) == (0, 1, "invalid_encoding")
     assert transport.closing
@@ -150,7 +162,7 @@ async def test_a_length_out_of_bounds_gets_one_error_and_the_end(
 
 
 async def test_a_turn_is_bounded_and_the_rest_comes_in_the_next(connection: AgentConnection, sink: Sink) -> None:
-    connection.data_received(frame(b"x") * (TURN_REQUESTS_MAX + 5))
+    receive(connection, frame(b"x") * (TURN_REQUESTS_MAX + 5))
     assert len(sink.frames) == TURN_REQUESTS_MAX
     assert sink.later == [connection]
     connection.take_turn()
@@ -160,7 +172,7 @@ async def test_a_turn_is_bounded_and_the_rest_comes_in_the_next(connection: Agen
 
 async def test_a_turn_ends_when_it_has_been_answered_at_length(connection: AgentConnection, sink: Sink) -> None:
     sink.answer_bytes = WRITE_BUFFER_BYTES_MAX // 2
-    connection.data_received(frame(b"x") * 10)
+    receive(connection, frame(b"x") * 10)
     assert len(sink.frames) == 2
     assert sink.later == [connection]
     connection.connection_lost(None)
@@ -169,7 +181,7 @@ async def test_a_turn_ends_when_it_has_been_answered_at_length(connection: Agent
 async def test_one_that_sends_faster_than_it_is_served_is_not_read_from(
     connection: AgentConnection, transport: Transport
 ) -> None:
-    connection.data_received(frame(b"x") * (BACKLOG_REQUESTS_MAX + TURN_REQUESTS_MAX + 1))
+    receive(connection, frame(b"x") * (BACKLOG_REQUESTS_MAX + TURN_REQUESTS_MAX + 1))
     assert [transport.reading] == [False]
     connection.take_turn()
     assert [transport.reading] == [True]
@@ -181,7 +193,7 @@ async def test_one_that_does_not_take_its_replies_is_not_served(
 ) -> None:
     connection.pause_writing()
     assert [transport.reading] == [False]
-    connection.data_received(frame(b"x"))
+    receive(connection, frame(b"x"))
     assert sink.frames == []
     connection.resume_writing()
     assert [transport.reading] == [True]
@@ -193,10 +205,10 @@ async def test_one_that_does_not_take_its_replies_is_not_served(
 
 
 async def test_after_the_end_nothing_is_handed_on(connection: AgentConnection, sink: Sink) -> None:
-    connection.data_received(frame(b"x") * (TURN_REQUESTS_MAX + 1))
+    receive(connection, frame(b"x") * (TURN_REQUESTS_MAX + 1))
     connection.connection_lost(None)
     connection.take_turn()
-    connection.data_received(frame(b"y"))
+    receive(connection, frame(b"y"))
     connection.write(b"late")
     assert len(sink.frames) == TURN_REQUESTS_MAX
 
@@ -207,7 +219,7 @@ async def test_one_too_many_is_told_why(sink: Sink, transport: Transport) -> Non
     connection.connection_made(transport)
     assert msgpack.unpackb(transport.written[4:])[2]["code"] == "quota_exceeded"
     assert transport.closing
-    connection.data_received(frame(b"x"))
+    receive(connection, frame(b"x"))
     connection.connection_lost(None)
     assert (sink.frames, sink.closed) == ([], [])
 
@@ -216,7 +228,7 @@ async def test_silence_before_hello_is_ended(monkeypatch: pytest.MonkeyPatch, si
     monkeypatch.setattr(agent_socket, "HELLO_TIMEOUT_S", 0.01)
     connection = AgentConnection(sink)
     connection.connection_made(transport)
-    connection.data_received(b"\0\0")
+    receive(connection, b"\0\0")
     async with asyncio.timeout(10):
         while not transport.closing:  # noqa: ASYNC110  # a transport has no event to await
             await asyncio.sleep(0.001)
@@ -300,3 +312,72 @@ async def test_what_is_no_socket_is_left_alone(place: Path, sink: Sink, what: st
     with pytest.raises(ConfigError, match="not a socket"):
         await serve(path, sink)
     assert path.lstat()
+
+
+# -- large requests ----------------------------------------------------------------------------------------------------
+
+
+async def attached(sink: Sink, transport: Transport) -> AgentConnection:
+    made = AgentConnection(sink)
+    made.connection_made(transport)
+    receive(made, frame(b"hello"))
+    return made
+
+
+def another(transport: Transport) -> Transport:
+    return Transport(transport.get_extra_info("socket"))
+
+
+async def test_what_finds_no_room_is_read_no_further_until_there_is(sink: Sink, transport: Transport) -> None:
+    size_bytes = AGENT_FRAME_BYTES_MAX
+    begun = struct.pack(">I", size_bytes) + bytes(100)
+    first = [await attached(sink, another(transport)) for _ in range(3)]
+    for connection in first:
+        receive(connection, begun)
+    assert sink.large_requests.taken_bytes == 3 * size_bytes
+    late = await attached(sink, transport)
+    receive(late, begun)
+    reading = [transport.reading]
+    receive(first[1], bytes(size_bytes - 100))
+    assert len(sink.frames[-1]) == size_bytes
+    reading.append(transport.reading)
+    assert reading == [False, True]
+    receive(late, bytes(size_bytes - 100))
+    assert len(sink.frames[-1]) == size_bytes
+    assert sink.large_requests.taken_bytes == 2 * size_bytes
+    for connection in (*first, late):
+        connection.connection_lost(None)
+    assert sink.large_requests.taken_bytes == 0
+
+
+async def test_who_has_gone_waits_no_longer(sink: Sink, transport: Transport) -> None:
+    begun = struct.pack(">I", AGENT_FRAME_BYTES_MAX) + bytes(100)
+    made = [await attached(sink, another(transport)) for _ in range(4)]
+    for connection in made:
+        receive(connection, begun)
+    for connection in reversed(made):
+        connection.connection_lost(None)
+    assert sink.large_requests.taken_bytes == 0
+
+
+async def test_a_large_request_must_be_whole_in_time(
+    monkeypatch: pytest.MonkeyPatch, sink: Sink, transport: Transport
+) -> None:
+    monkeypatch.setattr(agent_socket, "LARGE_TIMEOUT_S", 0.01)
+    connection = await attached(sink, transport)
+    receive(connection, struct.pack(">I", 100_000))
+    async with asyncio.timeout(10):
+        while not transport.closing:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    assert b"100,000 bytes was not whole" in transport.written
+    assert sink.large_requests.taken_bytes == 0
+    connection.connection_lost(None)
+
+
+async def test_nobody_who_has_not_said_hello_gets_more_than_a_hello_takes(
+    connection: AgentConnection, transport: Transport
+) -> None:
+    receive(connection, struct.pack(">I", agent_socket.HELLO_BYTES_MAX + 1))
+    assert b"frames have 1 to 16,384" in transport.written
+    assert transport.closing
+    connection.connection_lost(None)

@@ -17,7 +17,7 @@ from websockets.protocol import CLIENT, SERVER, Event, Protocol, Side, State
 
 from tests.examples import examples
 
-HANDSHAKE = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+HANDSHAKE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 MAX_BYTES = 70_000
 SIDES = pytest.mark.parametrize("side", [SERVER, CLIENT], ids=["server", "client"])
 

@@ -27,7 +27,8 @@ from crdtsyncd.peers.websocket_peer import (
 )
 from crdtsyncd.security.peer_identity import Credentials, Guest
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.typing import Origin
 
 from crdtsync.errors import ConfigError
 
@@ -196,6 +197,31 @@ async def test_a_node_that_is_linked_already_is_not_dialled(monkeypatch: pytest.
     assert sink.states == []
 
 
+@pytest.mark.parametrize("is_long, failures", [(True, 0), (False, 8)])
+async def test_after_a_connection_that_held_the_delay_begins_anew(
+    monkeypatch: pytest.MonkeyPatch, sink: Sink, is_long: bool, failures: int
+) -> None:
+    """And not after one that ended at once: a peer that takes each and drops it would be dialled without a pause."""
+
+    class Held:
+        dial_state = "down"
+
+        def __init__(self, *_args: object, **_named: object) -> None:
+            pass
+
+        async def run(self, _sink: Sink) -> str:
+            return "it ended"
+
+    @asynccontextmanager
+    async def connected(_url: str, _sink: Sink) -> AsyncIterator[tuple[None, str]]:
+        yield None, ""
+
+    monkeypatch.setattr(websocket_peer, "PeerConnection", Held)
+    monkeypatch.setattr(websocket_peer, "_connected", connected)
+    monkeypatch.setattr(websocket_peer, "STABLE_S", -1.0 if is_long else 60.0)
+    assert (await attempt("ws://127.0.0.1:1", sink, Tries(7))).failures == failures
+
+
 # -- a real listener ---------------------------------------------------------------------------------------------------
 
 
@@ -260,7 +286,7 @@ async def test_a_message_is_taken_at_once_and_a_second_one_waits_for_its_turn(si
 
 
 UPGRADE = (
-    "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
 
@@ -307,6 +333,19 @@ async def test_a_long_reason_is_cut_to_what_a_close_frame_holds(sink: Sink) -> N
             await peer.recv()
 
 
+async def test_who_does_not_read_what_is_queued_for_it_is_cut_off(sink: Sink) -> None:
+    async with listening(sink) as address, connect(f"ws://{address}", max_queue=1, close_timeout=0.1) as peer:
+        await peer.send(b"first")
+        async with asyncio.timeout(10):
+            while sink.connection is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        for _ in range(60):
+            sink.connection.send(bytes(1024 * 1024))
+            await asyncio.sleep(0)
+        await asyncio.wait_for(sink.closed.wait(), 10)
+    assert sink.reason == "it does not read: over 16,777,216 bytes wait for it"
+
+
 async def test_text_is_refused_in_words(sink: Sink) -> None:
     async with listening(sink) as address, connect(f"ws://{address}") as peer:
         await peer.send("hello?")
@@ -323,6 +362,12 @@ async def test_one_too_many_is_told_and_logged(sink: Sink) -> None:
     assert sink.logged[0]["event"] == "peer_refused"
 
 
+HANDSHAKE = (
+    "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
+
 async def test_what_is_no_websocket_is_logged(sink: Sink) -> None:
     async with listening(sink) as address:
         host, port = address.split(":")
@@ -335,6 +380,30 @@ async def test_what_is_no_websocket_is_logged(sink: Sink) -> None:
     assert entry["event"] == "peer_refused"
     assert "no websocket handshake" in str(entry["reason"])
     assert str(entry["url"]).startswith("127.0.0.1:")
+
+
+ORIGINS = ("https://evil.example", "http://localhost", "null", "http://127.0.0.1:7420")
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+async def test_a_handshake_of_a_browser_is_refused_wherever_its_page_is_from(sink: Sink, origin: str) -> None:
+    async with listening(sink) as address:
+        with pytest.raises(InvalidStatus, match="403"):
+            await connect(f"ws://{address}", origin=Origin(origin))
+    (entry,) = sink.logged
+    assert f"invalid Origin header: {origin}" in str(entry["reason"])
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil@localhost", "", "localhost\r\nHost: evil.example"])
+async def test_without_tls_the_name_that_was_asked_for_is_loopbacks(sink: Sink, host: str) -> None:
+    async with listening(sink) as address:
+        reader, writer = await asyncio.open_connection(*address.split(":"))
+        writer.write(f"GET / HTTP/1.1\r\nHost: {host}\r\n{HANDSHAKE}\r\n".encode())
+        assert (await reader.read()).startswith(b"HTTP/1.1 400")
+        writer.close()
+        async with connect(f"ws://localhost:{address.split(':')[1]}"):
+            pass
+    assert "Host header" in str(sink.logged[0]["reason"])
 
 
 async def test_connections_without_a_handshake_are_bounded_and_the_oldest_goes(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from crdtsyncd.config import exit_status
 from crdtsyncd.service import diagnose_units
-from crdtsyncd.service.diagnose_units import faults
+from crdtsyncd.service.diagnose_units import faults, last_words
 from crdtsyncd.service.install_units import ON_DEMAND, UNITS, Place, UnitState
 
 from crdtsync.errors import ConfigError, StorageError
@@ -66,6 +66,35 @@ def test_a_start_that_failed_and_waits_before_it_ends_is_told():
 def test_one_that_is_started_again_and_again_says_why_also_while_it_starts():
     said = told(SYSTEM, RUNS, service("activating", restarts=3))
     assert "does not get started after 3 restarts: what the journal has" in said
+
+
+def said_by(pid: int, *messages: str) -> list[dict[str, str]]:
+    return [{"_PID": str(pid), "_COMM": "crdtsyncd", "MESSAGE": message} for message in messages]
+
+
+def test_only_the_last_process_is_quoted():
+    """An earlier one failed for another reason, which has been mended since."""
+    earlier = said_by(10, '{"event": "starting"}', "crdtsyncd: log_level = 5: it is no level")
+    ended = service("failed", "exit-code", 203)._replace(last_pid=11)
+    manager = [{"_PID": "1", "_COMM": "systemd", "MESSAGE": "Main process exited, status=203/EXEC"}]
+    missing = said_by(11, "crdtsyncd.service: Failed at step EXEC spawning /opt/crdtsync/bin/crdtsyncd: No such file")
+    assert last_words([*earlier, *missing, *manager], ended).startswith("crdtsyncd.service: Failed at step EXEC")
+    assert last_words([*earlier, *manager], ended) == ""
+    traceback = said_by(11, "Traceback (most recent call last):", "ModuleNotFoundError: No module named 'click'")
+    assert last_words([*earlier, *traceback], ended) == "ModuleNotFoundError: No module named 'click'"
+    sentence = said_by(11, "crdtsyncd: the disk is full", "a line of a library")
+    assert last_words([*earlier, *sentence], ended) == "the disk is full"
+
+
+def test_while_the_next_one_starts_the_one_before_it_is_quoted():
+    lines = [*said_by(10, "crdtsyncd: the first"), *said_by(11, "crdtsyncd: the second")]
+    assert last_words(lines, service("activating", restarts=2)._replace(last_pid=12)) == "the second"
+
+
+def test_a_lost_socket_is_opened_anew_by_a_restart():
+    """While the service runs, its manager refuses to open the socket."""
+    lost = UnitState(UNITS[0], "failed", "enabled", 0, 0, "", "trigger-limit-hit", 0)
+    assert told(SYSTEM, lost, service("active")).endswith("sudo systemctl restart crdtsyncd.socket crdtsyncd.service")
 
 
 def test_the_socket_of_peers_is_for_who_wants_it():

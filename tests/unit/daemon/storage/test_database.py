@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
@@ -194,8 +194,30 @@ def test_a_database_that_went_back_takes_a_new_writer(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.commit(batch(2, 2))
     store.close()
+    before = store.incarnation
     store = go_back(tmp_path)
     assert store.spaces()[0].own_writer is None
+    assert store.incarnation != before
+    store.close()
+
+
+@pytest.mark.parametrize("went_back", [False, True])
+def test_after_the_first_release_agents_find_the_same_database(tmp_path: Path, went_back: bool) -> None:
+    """Its mark knew of no eras: a new writer begins, but what agents wait for is asked for, and done once."""
+    store = open_store(tmp_path)
+    store.commit(batch(1, 1))
+    before, count = store.incarnation, store._own_changes + went_back
+    store.close()
+    (mark,) = (tmp_path / "run").iterdir()
+    mark.write_bytes(b"crdtmrk1" + mark.read_bytes()[8:88] + count.to_bytes(8, "little"))
+    store = open_store(tmp_path)
+    assert store.spaces()[0].own_writer is None
+    assert (store.incarnation != before) is went_back
+    store.commit(begun_by(6, 2))
+    known_by = store.incarnation
+    store.close()
+    store = open_store(tmp_path)
+    assert (store.spaces()[0].own_writer, store.incarnation) == (6, known_by)
     store.close()
 
 
@@ -433,7 +455,7 @@ def test_space_that_is_not_needed_goes_back_to_the_file_system(store: Store) -> 
     rows.removed_rows = [RemovedRow(n, 30, 0) for n in range(2, 30)]
     store.commit(rows)
     drop = Batch()
-    drop.history_trims = [HistoryTrim(1, 2**60, 0)]
+    drop.history_trims = [HistoryTrim(1, (2**60, 0), 0)]
     store.commit(drop)
     while store.release_space():
         pass
@@ -478,7 +500,7 @@ def test_counters_are_exact_whatever_comes_and_goes(store: Store, seed: int) -> 
             if random.random() < 0.2:
                 made.log_trims.append(LogTrim(space, random.randint(0, position), 0))
             if random.random() < 0.2:
-                made.history_trims.append(HistoryTrim(space, random.randint(0, 50), random.randint(0, 50)))
+                made.history_trims.append(HistoryTrim(space, (random.randint(0, 50), 2**60), random.randint(0, 50)))
         made.removed_rows = [*{row.row: row for row in made.removed_rows}.values()]
         store.commit(made)
         for space in (1, 2):
@@ -643,7 +665,7 @@ def test_a_space_that_has_lost_its_name_is_damage_and_no_bug(tmp_path: Path) -> 
     with closing(sqlite3.connect(tmp_path / "data" / "crdtsync.db")) as db:
         db.execute("UPDATE spaces SET name = NULL")
         db.commit()
-    with closing(open_store(tmp_path)) as store, pytest.raises(sqlite3.DatabaseError, match="has no name"):
+    with closing(open_store(tmp_path)) as store, pytest.raises(sqlite3.DatabaseError, match="is damaged"):
         store.spaces()
 
 
@@ -660,13 +682,32 @@ def test_an_entry_that_is_damaged_is_no_bug(tmp_path: Path, column: str) -> None
         store.entries(1)
 
 
-def test_rows_that_went_together_go_to_history_as_they_do_one_by_one(
+@pytest.mark.parametrize("table,oldest", [
+    ("changes", Store.oldest_changes), ("entries", Store.oldest_dead), ("removals", Store.oldest_removals),
+])  # fmt: skip
+def test_old_rows_that_are_damaged_are_no_bug(tmp_path: Path, table: str, oldest: Callable[..., object]) -> None:
+    (tmp_path / "run").mkdir()
+    with closing(open_store(tmp_path)) as store:
+        store.commit(batch(1, 1))
+        removal = batch(2, 2)
+        removal.removed_rows.append(RemovedRow(1, 2, 0))
+        removal.removals.append(RemovalRow(1, "k", 5, 2, 0, b"removes", 2, 0))
+        store.commit(removal)
+        store.settle()
+    with closing(sqlite3.connect(tmp_path / "data" / "crdtsync.db")) as db:
+        assert db.execute(f"UPDATE {table} SET time_ms = 'flipped'").rowcount
+        db.commit()
+    with closing(open_store(tmp_path)) as store, pytest.raises(sqlite3.DatabaseError, match="is damaged"):
+        oldest(store, 1, 9)
+
+
+def test_rows_that_went_together_are_marked_as_they_are_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the order in which they were removed, operation by operation, and no others."""
+    """Operation by operation, and no others."""
     found = []
-    for together, name in ((writes.MOVED_TOGETHER, "many"), (10**6, "few")):
-        monkeypatch.setattr(writes, "MOVED_TOGETHER", together)
+    for together, name in ((writes.MARKED_TOGETHER, "many"), (10**6, "few")):
+        monkeypatch.setattr(writes, "MARKED_TOGETHER", together)
         (tmp_path / name).mkdir()
         store = open_store(tmp_path / name)
         made = batch(1, 1)
@@ -680,9 +721,8 @@ def test_rows_that_went_together_go_to_history_as_they_do_one_by_one(
         store.commit(merge)
         found.append(
             [
-                len(store._db.execute("SELECT * FROM entries").fetchall()),
-                store._db.execute("SELECT position, by_n, fate FROM history ORDER BY id").fetchall(),
-                sorted(store._db.execute("SELECT row, value, seen, position, time_ms FROM history").fetchall()),
+                len(store._whole_db.execute("SELECT * FROM entries WHERE position IS NULL").fetchall()),
+                store._db.execute("SELECT row, value, seen, position, time_ms, by_n, fate FROM entries").fetchall(),
                 counters(store) == counters_by_sum(store),
             ]
         )

@@ -8,11 +8,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from crdtsyncd.storage import old_history
 from crdtsyncd.storage.database import Store
 from crdtsyncd.storage.migration import migrate
 from crdtsyncd.storage.schema import FORMAT
 
+from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.storage.interface import Batch, DeadPlace, HistoryTrim
 from crdtsync.errors import StorageError
+from crdtsync.wire.change import Kind
 from tests.golden.regenerate import DATABASES
 from tests.unit.daemon.counting import counters, counters_by_sum
 
@@ -43,6 +47,8 @@ def tables(db: sqlite3.Connection) -> dict[str, list[str]]:
 def test_it_has_the_tables_of_a_new_one(migrated: Store, tmp_path: Path) -> None:
     (tmp_path / "beside").mkdir()
     new = Store(tmp_path / "new", tmp_path / "beside")
+    while migrated.bring_old_over():
+        pass
     try:
         assert tables(migrated._db) == tables(new._db)
     finally:
@@ -56,7 +62,7 @@ def test_its_counters_are_exact(migrated: Store) -> None:
 
 def test_it_knows_which_change_removed_what(migrated: Store) -> None:
     rows = migrated._db.execute(
-        "SELECT h.key, r.seq, h.seq FROM history h JOIN removals r USING (space, key, position) ORDER BY h.id"
+        "SELECT h.key, r.seq, h.seq FROM old_history h JOIN removals r USING (space, key, position) ORDER BY h.id"
     ).fetchall()
     assert sorted(rows) == [
         ("deleted", 4, 3),  # a delete
@@ -65,8 +71,8 @@ def test_it_knows_which_change_removed_what(migrated: Store) -> None:
         ("notes", 12, 11),  # an edit of a text takes the place of its marker
         ("plan/goal", 2, 1),  # a set
     ]
-    assert migrated._one("SELECT COUNT(*) FROM history", ()) == (5,)
-    positions = [position for (position,) in migrated._db.execute("SELECT position FROM history ORDER BY id")]
+    assert migrated._one("SELECT COUNT(*) FROM old_history", ()) == (5,)
+    positions = [position for (position,) in migrated._db.execute("SELECT position FROM old_history ORDER BY id")]
     assert positions == sorted(positions)
 
 
@@ -95,4 +101,52 @@ def test_a_dead_entry_that_nothing_explains_goes_first(old: Path) -> None:
     with closing(sqlite3.connect(old / "data" / "crdtsync.db", isolation_level=None)) as db:
         db.execute("DELETE FROM removals WHERE key = 'deleted'")
         migrate(db, 1)
-        assert db.execute("SELECT key, position FROM history ORDER BY id").fetchone() == ("deleted", 0)
+        assert db.execute("SELECT key, position FROM old_history ORDER BY id").fetchone() == ("deleted", 0)
+
+
+# -- what died before comes over bit by bit ----------------------------------------------------------------------------
+
+
+def past(store: Store) -> list[object]:
+    """All that readers are told of what is dead."""
+    keys = ("deleted", "log", "notes", "plan/goal")
+    by_key = [store.dead(1, key, None, is_lost=False, rows_max=9) for key in keys]
+    scanned = store.scan_dead(1, DeadPlace("", b"", 0), is_lost=False, rows_max=99)
+    by_id = sorted(store.dead_by_id([row.id for row in scanned], 2**20), key=lambda row: row.entry.order)
+    told = [[(vars_of(row.entry), row[1:]) for row in rows] for rows in (*by_key, by_id)]
+    return [told, scanned, store.oldest_dead(1, 99), counters(store)]
+
+
+def vars_of(entry: Entry) -> list[object]:
+    return [getattr(entry, name) for name in Entry.__slots__ if name != "row"]
+
+
+@pytest.mark.parametrize("old", OLD[-1:], ids=["the one before"], indirect=True)
+def test_what_died_before_reads_alike_at_any_time_while_it_comes_over(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(old_history, "SLICE_ROWS", 2)
+    monkeypatch.setattr(old_history, "_IS_LONG", f"(LENGTH(value) > 1 AND kind != {int(Kind.TEXT)})")
+    store = Store(old / "data", old / "run")
+    before = past(store)
+    assert before[1], "there is something"
+    slices = 0
+    while store.bring_old_over():
+        slices += 1
+        assert past(store) == before
+        store.close()  # and goes on where it was
+        store = Store(old / "data", old / "run")
+    with closing(store):
+        assert slices == 3
+        assert past(store) == before
+        assert store._one("SELECT COUNT(*) FROM entry_values", ()) != (0,)
+
+
+@pytest.mark.parametrize("old", OLD[-1:], ids=["the one before"], indirect=True)
+def test_it_is_trimmed_before_what_dies_now(migrated: Store) -> None:
+    oldest = migrated.oldest_dead(1, 99)
+    trim = Batch()
+    trim.history_trims = [HistoryTrim(1, (oldest[2].position, oldest[2].id), 0)]
+    migrated.commit(trim)
+    assert migrated.oldest_dead(1, 99) == oldest[3:]
+    assert counters(migrated) == counters_by_sum(migrated)

@@ -15,6 +15,7 @@ class Store:
 
     commits = 1
     has_pending = True
+    has_backlog = False
     is_settling_due = False
 
     def __init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,9 +92,39 @@ def test_a_damaged_mark_is_no_mark(tmp_path: Path, damage: str) -> None:
     file.write_bytes({"empty": b"", "short": data[:-1], "garbage": b"\xff" * len(data), "long": b"x" + data}[damage])
     with opened(tmp_path) as mark:
         assert not mark.allows(ERA, 10**9)
+        assert not mark.vouches(10**9)
         mark.write(ERA, 3)
     with opened(tmp_path) as mark:
         assert mark.allows(ERA, 3)
+
+
+def leave_release_1(runtime: Path, count: int, boot: bytes = b"boot") -> None:
+    """As 0.1.0 does, which knew of no eras."""
+    mark = struct.pack("<8s40s40sQ", b"crdtmrk1", boot, b"machine", count)
+    (runtime / f"mark-{DATABASE.hex()}").write_bytes(mark)
+
+
+@pytest.mark.parametrize("own_changes,vouched", [(4, False), (5, True), (6, True)])
+def test_the_mark_of_the_first_release_vouches_for_the_data_and_lets_no_writer_go_on(
+    tmp_path: Path, own_changes: int, vouched: bool
+) -> None:
+    """It does not tell whether the count has begun anew since the disk was copied."""
+    leave_release_1(tmp_path, 5)
+    for _ in ("at first", "and if that was killed before it wrote"):
+        with opened(tmp_path) as mark:
+            assert mark.vouches(own_changes) is vouched
+            assert not mark.allows(ERA, own_changes)
+    with opened(tmp_path) as mark:
+        mark.write(ERA, 7)
+    with opened(tmp_path) as mark:
+        assert mark.allows(ERA, 7)
+        assert not mark.vouches(7)
+
+
+def test_it_does_not_vouch_after_a_boot(tmp_path: Path) -> None:
+    leave_release_1(tmp_path, 5, boot=b"before")
+    with opened(tmp_path) as mark:
+        assert not mark.vouches(5)
 
 
 def test_what_was_written_is_there_without_a_clean_end(tmp_path: Path) -> None:

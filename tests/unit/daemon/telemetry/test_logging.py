@@ -33,6 +33,15 @@ def test_people_get_a_line_that_nobody_can_forge(capsys):
     assert "plain='yes'" in printed
 
 
+@pytest.mark.parametrize("value, coloured", [("", True), ("1", False)])
+def test_a_terminal_gets_colours_unless_somebody_wants_none(capsys, monkeypatch, value, coloured):
+    monkeypatch.setenv("NO_COLOR", value)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    event_log.configure("info", "auto")
+    event_log.log("ready", node="a")
+    assert ("\x1b[" in capsys.readouterr().err) == coloured
+
+
 def test_what_is_below_the_level_is_left_out(capsys):
     event_log.configure("warning", "json")
     event_log.log("quiet")

@@ -9,10 +9,15 @@ import pytest
 from crdtsyncd.telemetry import metrics_http
 from crdtsyncd.telemetry.metrics_http import MetricsServer
 
+HOSTS_OF_OTHERS = (
+    "evil.example", "evil@localhost", "evil:x@localhost:80", "localhost.evil.example", "localhost@", "@localhost", "",
+    "localhost/", "localhost, evil.example", "127.0.0.1.evil.example", "localhost#.evil", "localhost:80:80",
+)  # fmt: skip
 
-async def ask(port: int, line: str) -> str:
+
+async def ask(port: int, line: str, host: str = "localhost") -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"{line} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    writer.write(f"{line} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
     answer = (await reader.read()).decode()
     writer.close()
     return answer
@@ -41,6 +46,18 @@ async def test_a_port_that_is_taken_is_told_and_tried_again(monkeypatch: pytest.
     posted = await ask(port, "POST /metrics")
     assert posted.startswith("HTTP/1.1 405 Method Not Allowed\r\n")
     assert "\r\nAllow: GET, HEAD\r\n" in posted
+    server.close()
+
+
+@pytest.mark.parametrize("host", HOSTS_OF_OTHERS)
+async def test_a_web_page_that_had_its_name_point_here_gets_nothing(host: str):
+    server = MetricsServer(lambda: "figures\n", lambda _reason: None)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    await server.start(f"127.0.0.1:{port}")
+    assert (await ask(port, "GET /metrics", host)).startswith("HTTP/1.1 403 ")
+    for own in ("localhost", "127.0.0.1", f"LOCALHOST:{port}", f"[::1]:{port}"):
+        assert (await ask(port, "GET /metrics", own)).endswith("figures\n")
     server.close()
 
 

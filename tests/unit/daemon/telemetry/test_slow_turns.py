@@ -109,3 +109,28 @@ def test_an_operation_is_found_in_a_request_of_any_length() -> None:
     assert operation_of(asked(1, "text_apply", 1 << 20).payload) == "text_apply"
     assert len(operation_of(pack([1, "x" * 40, {}]))) == 32
     assert operation_of(pack([1, "x" * 100, {}])) == "?", "of this no operation has the beginning alone"
+
+
+def busy(*events: Event, cpu_s: float = 0.2, work: str = "settle") -> Hold:
+    return Hold("full", 0.3, {}, {work: 0.1}, events, None, cpu_s)
+
+
+def test_what_holds_the_loop_again_and_again_is_named(log: Log) -> None:
+    told = ""
+    for _ in range(2):
+        for _ in range(3):
+            log.slow.tell(busy(asked(1, "set"), asked(2, "batch", 1000)))
+        log.slow.tell(busy(cpu_s=0.25))
+        told = log.slow.look()
+    assert told == (
+        "turns took up to 250 ms of processor time, 4 of them lately: batch of agent critic, work of its own (settle)"
+    )
+    assert log.slow.look() == "", "it is over"
+
+
+@pytest.mark.parametrize("turns, cpu_s", [(2, 0.2), (9, 0.04)])
+def test_what_holds_it_seldom_or_waits_for_the_disk_is_not(log: Log, turns: int, cpu_s: float) -> None:
+    for _ in range(3):
+        for _ in range(turns):
+            log.slow.tell(busy(asked(1, "set"), cpu_s=cpu_s))
+        assert log.slow.look() == ""

@@ -7,6 +7,7 @@ INVITE`` on another: two hosts are one cluster.
 
 Modules:
 
+- ``fleet``: ``cluster status``
 - ``cluster``: ``init``, ``invite``, ``join``, ``members``, ``remove``, ``rotate-key``
 - ``spaces``: ``space create``, ``list``, ``drop``
 - ``agents``: ``agent create``, ``list``, ``revoke``: agents that prove their name with a key

@@ -7,7 +7,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.params import TEXT
@@ -78,7 +78,7 @@ who_argument = click.argument("who", type=Who())
 pattern_argument = click.argument("pattern", type=TEXT, default="**")
 
 
-@click.group("access", no_args_is_help=True)
+@click.group("access", cls=StateGroup, no_args_is_help=False)
 def access() -> None:
     """Say who may read, write and administer which keys.
 

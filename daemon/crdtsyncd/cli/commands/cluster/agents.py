@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import CommandFailed
@@ -18,7 +18,7 @@ from crdtsyncd.wording import ago, moment
 KEY_FILE_MODE = 0o600
 
 
-@click.group("agent", no_args_is_help=True)
+@click.group("agent", cls=StateGroup, no_args_is_help=False)
 def agent() -> None:
     """Make, list and revoke agents that prove their name with a key.
 

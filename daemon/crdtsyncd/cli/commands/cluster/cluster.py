@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.commands.cluster.fleet import status
 from crdtsyncd.cli.connect import connect
-from crdtsyncd.cli.params import Duration
+from crdtsyncd.cli.params import MEMBER, Duration
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.tables import Column, show_table
+from crdtsyncd.config.invite_argument import invite_of
 from crdtsyncd.wording import ago, moment
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from crdtsync.client import Client
+
 TTL_MAX_S = 30 * 24 * 3600
-WORD_CHARS_MAX = 4096
 
 listen_option = click.option(
     "--listen",
@@ -26,9 +30,9 @@ listen_option = click.option(
 )
 
 
-@click.group("cluster", no_args_is_help=True)
+@click.group("cluster", cls=StateGroup, no_args_is_help=False)
 def cluster() -> None:
-    """Make hosts one cluster: init, invite, join, members, remove.
+    """Make hosts one cluster: init, invite, join, status, remove.
 
     \b
     On the first host:   crdtsync cluster init --listen 0.0.0.0:7420
@@ -37,20 +41,31 @@ def cluster() -> None:
     """
 
 
+merge_option = click.option("--merge", is_flag=True, help="Bring along what this node holds.")
+archive_option = click.option("--archive", is_flag=True, help="Put aside what this node holds, and begin anew.")
+
+
 @state_command("init")
 @listen_option
+@merge_option
+@archive_option
 @pass_settings
-def init(settings: Settings, listen: tuple[str, ...]) -> None:
+def init(settings: Settings, listen: tuple[str, ...], merge: bool, archive: bool) -> None:
     """Begin a cluster with this node as its only member, and print the cluster's id.
 
-    Done again, it changes nothing but where the node listens.
+    Done again, it changes nothing but where the node listens. What a node holds that ran with --insecure-loopback, or
+    by crdtsync 0.1.0, names no cluster: --merge writes it anew, --archive puts it aside. Either way it stays in the
+    folder archive of the data directory.
 
     \b
     Example:
       crdtsync cluster init --listen 0.0.0.0:7420
     """
-    with connect(settings) as client:
-        fields = client.cluster_init(listen=listen, timeout=settings.timeout)
+
+    def begin(client: Client, is_archived: bool) -> dict[str, Any]:
+        return client.cluster_init(listen=listen, archive=is_archived, timeout=settings.timeout)
+
+    fields = _enter(settings, begin, merge=merge, archive=archive)
     output.result(settings, str(fields["cluster"]), fields)
     if not settings.json and not fields["addresses"]:
         output.warning("this node listens for no peers; crdtsync cluster init --listen 0.0.0.0:7420 changes that")
@@ -90,32 +105,29 @@ def invite(settings: Settings, ttl: float, uses: int, addresses: tuple[str, ...]
 @state_command("join")
 @click.argument("invite")
 @listen_option
-@click.option("--merge", is_flag=True, help="Bring along what this node holds in the space.")
-@click.option("--archive", is_flag=True, help="Put aside what this node holds, and begin anew.")
+@merge_option
+@archive_option
 @pass_settings
 def join(settings: Settings, invite: str, listen: tuple[str, ...], merge: bool, archive: bool) -> None:
     """Make this node a member of a cluster.
 
-    INVITE is what `crdtsync cluster invite` printed, a file with it, or - for stdin. A node that holds data already
+    INVITE is what `crdtsync cluster invite` printed, or better a file with it, or - for stdin: all users of this host
+    see the words of a command while it runs. A node that holds data already
     joins with --merge or --archive only; either way that data stays in the folder archive of its data directory.
     Access rules, quotas and agents' keys do not come along; spaces that the cluster lacks are left as files to import.
     Data of that very cluster, as of a restored backup, is kept as it is, unless --archive is given.
 
     \b
     Examples:
-      crdtsync cluster join crdtsync1.lsQQ...
+      crdtsync cluster join invite.txt
       crdtsync cluster join - < invite.txt
     """
-    word = _word(invite)
-    if merge and archive:
-        raise click.UsageError("--merge and --archive exclude each other")
-    if merge:
-        from crdtsyncd.cli.data.join_and_merge import join_and_merge
+    word = invite_of(invite)
 
-        fields = join_and_merge(settings, word, listen)
-    else:
-        with connect(settings) as client:
-            fields = client.cluster_join(word, listen=listen, archive=archive, **_timeout(settings))
+    def ask(client: Client, is_archived: bool) -> dict[str, Any]:
+        return client.cluster_join(word, listen=listen, archive=is_archived, **_timeout(settings))
+
+    fields = _enter(settings, ask, merge=merge, archive=archive)
     done = "is a member of" if fields.get("already") else "joined"
     kept = "; what this node holds is of that cluster, and was kept" if fields.get("kept") else ""
     output.result(settings, f"{done} {fields['cluster']}, {fields['members']} members{kept}", fields)
@@ -144,7 +156,7 @@ def members(settings: Settings) -> None:
 
 
 @state_command("remove")
-@click.argument("node")
+@click.argument("node", type=MEMBER)
 @pass_settings
 def remove(settings: Settings, node: str) -> None:
     """Remove a member for good: NODE is its name, or the beginning of its id.
@@ -192,17 +204,18 @@ def _timeout(settings: Settings) -> dict[str, Any]:
     return {} if settings.timeout is None else {"timeout": settings.timeout}
 
 
-def _word(given: str) -> str:
-    """The invite itself: what was given, or what is in the file or on stdin."""
-    if given == "-":
-        return sys.stdin.read(WORD_CHARS_MAX).strip()
-    if given.startswith("crdtsync1."):
-        return given
-    try:
-        with Path(given).open(encoding="utf-8", errors="replace") as file:
-            return file.read(WORD_CHARS_MAX).strip()
-    except OSError:
-        return given
+def _enter(
+    settings: Settings, ask: Callable[[Client, bool], dict[str, Any]], *, merge: bool, archive: bool
+) -> dict[str, Any]:
+    """Make this node a member, with what it holds, without, or if it holds nothing."""
+    if merge and archive:
+        raise click.UsageError("--merge and --archive exclude each other")
+    if merge:
+        from crdtsyncd.cli.data.join_and_merge import enter_and_merge
+
+        return enter_and_merge(settings, ask)
+    with connect(settings) as client:
+        return ask(client, archive)
 
 
 def _name(member: Mapping[str, Any]) -> str:
@@ -220,5 +233,5 @@ COLUMNS = (
     Column("ADDRESSES", lambda member: " ".join(member["addresses"]), folds=True),
 )
 
-for command in (init, invite, join, members, remove, rotate_key):
+for command in (init, invite, join, members, status, remove, rotate_key):
     cluster.add_command(command)

@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
-from crdtsyncd.cli.params import NAME, TEXT, WriteConcernValue
+from crdtsyncd.cli.params import HELD_SPACE, NAME, TEXT, WriteConcernValue
 from crdtsyncd.cli.shared_options import concern_option
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.tables import Column, show_table
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Fields = dict[str, Any]  # Any: an object as it is printed
 
 
-@click.group("space", no_args_is_help=True)
+@click.group("space", cls=StateGroup, no_args_is_help=False)
 def space() -> None:
     """Make, list and drop spaces, each replicated for itself.
 
@@ -88,7 +88,7 @@ def list_(settings: Settings, archives: bool) -> None:
 
 
 @state_command("drop")
-@click.argument("name", type=NAME)
+@click.argument("name", type=HELD_SPACE)
 @concern_option
 @pass_settings
 def drop(settings: Settings, name: str, w: WriteConcernValue | None) -> None:

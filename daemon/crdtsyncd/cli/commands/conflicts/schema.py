@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import KEY, TEXT
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 POLICIES = ("lww", "all", "max", "min", "confidence", "first", "manual")
 
 
-@click.group("schema", no_args_is_help=True)
+@click.group("schema", cls=StateGroup, no_args_is_help=False)
 def schema() -> None:
     """Declare how keys are read, by pattern, on every node."""
 

@@ -7,13 +7,13 @@ if nothing came between; else it tries again.
 
 Modules:
 
-- ``basics``: ``set``, ``del``, ``ls``
+- ``basics``: ``set``, ``touch``, ``del``, ``ls``
 - ``get``: the value of a key, or all that is known of it
 - ``update``: a value through a command and back
 - ``edit``: a value in the user's editor; the user's text is never lost
 - ``export``, ``import_``: keys as NDJSON, out and in
 - ``batch``: many operations as one change
-- ``wait``: until a write has arrived
+- ``wait``: until a write has arrived; what is here now
 - ``watch``: changes as they happen
 
 May import: as all of :mod:`crdtsyncd.cli.commands`.

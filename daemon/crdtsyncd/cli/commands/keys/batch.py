@@ -28,12 +28,14 @@ def batch(settings: Settings, file: IO[bytes], w: WriteConcernValue | None) -> N
 
     \b
       {"op": "set", "key": K, "value": V}     also: ttl, confidence, meta, seen
-      {"op": "append", "key": K, "value": V}
+      {"op": "append", "key": K, "value": V}  also: ttl, confidence, meta
       {"op": "incr", "key": K, "n": N}
       {"op": "add", "key": K, "value": V}
-      {"op": "merge", "key": K, "fields": {}} also: seen
+      {"op": "merge", "key": K, "fields": {}} also: seen, if_field_absent
+      {"op": "touch", "key": K, "ttl": D}
       {"op": "del", "key": K}                 also: seen
       {"op": "trim", "key": K, "keep": N}
+      {"op": "remove", "key": K, "dot": D}
       {"op": "reset", "key": K}
       {"op": "discard", "key": K, "value": V} also: seen
       {"op": "drop", "key": K, "field": F}    also: seen

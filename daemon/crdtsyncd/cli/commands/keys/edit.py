@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import click
+from crdtsyncd import terminal
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
@@ -117,7 +118,8 @@ class Sitting:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise error
         output.warning(message)
-        click.echo("Press Enter to edit yours and save it, Ctrl-C to stop. ", nl=False, err=True)
+        terminal.write(sys.stderr, b"Press Enter to edit yours and save it, Ctrl-C to stop. ")
+        sys.stderr.flush()
         if not sys.stdin.readline():
             raise error
 

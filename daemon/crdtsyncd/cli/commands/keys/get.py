@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @state_command("get")
 @key_argument
-@click.option("--raw", is_flag=True, help="Print a string without quotes, and bytes as they are.")
+@click.option("--raw", is_flag=True, help="Print a string without quotes, and bytes as they are, on a terminal too.")
 @click.option("--siblings", "all_values", is_flag=True, help="Print the winner and its siblings, one a line.")
 @pass_settings
 def get(settings: Settings, key: str, raw: bool, all_values: bool) -> None:
@@ -61,7 +61,7 @@ def get(settings: Settings, key: str, raw: bool, all_values: bool) -> None:
 
 def _print_winner(entry: Entry, *, raw: bool) -> None:
     if raw and isinstance(entry.value, str | bytes):
-        output.raw(entry.value if isinstance(entry.value, bytes) else entry.value.encode())
+        output.whole(entry.value if isinstance(entry.value, bytes) else entry.value.encode(), as_it_is=True)
     else:
         output.line(json_values.dumps(entry.value))
     others = len(entry.siblings)

@@ -39,7 +39,7 @@ def import_(settings: Settings, file: IO[bytes], policy: str) -> None:
 
     "-" as FILE is stdin. The whole file is checked first: with a bad line in it nothing is written. Then keys are
     written in batches. With "sibling" a log gets the elements appended, a set gets them added, a counter is counted
-    on, and a text is skipped.
+    on, and a text is skipped. An import that was cut off goes on where it was when it is repeated.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""``wait``: until a write has arrived."""
+"""``wait``: until a write has arrived; ``now``: all that is here."""
 
 from __future__ import annotations
 
@@ -27,3 +27,20 @@ def wait(settings: Settings, token: str, w: WriteConcernValue | None) -> None:
     with connect(settings) as client:
         nodes = client.wait(token, w=w)
     output.result(settings, str(nodes), {"nodes": nodes})
+
+
+@state_command("now")
+@pass_settings
+def now(settings: Settings) -> None:
+    """Print a token of all that this node holds now.
+
+    A watch with --after TOKEN tells what comes from here on, and `get --after TOKEN` on another node waits until
+    that node holds as much.
+
+    \b
+    Example:
+      TOKEN=$(crdtsync now)
+    """
+    with connect(settings) as client:
+        token = client.now()
+    output.result(settings, token, {"token": token})

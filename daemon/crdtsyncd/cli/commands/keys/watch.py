@@ -20,8 +20,9 @@ from crdtsync.errors import Timeout
 @state_command("watch")
 @prefix_argument
 @click.option("--after", metavar="TOKEN", type=TEXT, help="Tell what has changed since TOKEN, instead of a snapshot.")
+@click.option("--no-snapshot", is_flag=True, help="Tell only what comes from now on.")
 @pass_settings
-def watch(settings: Settings, prefix: str, after: str | None) -> None:
+def watch(settings: Settings, prefix: str, after: str | None, no_snapshot: bool) -> None:
     """Print changes as they come.
 
     On a terminal a line each, else, or with --json, one JSON event a line.
@@ -35,7 +36,10 @@ def watch(settings: Settings, prefix: str, after: str | None) -> None:
     """
     end_with_reader()
     is_plain = sys.stdout.isatty() and not settings.json
-    with connect(settings) as client, client.watch(prefix, after=after, timeout=settings.timeout) as events:
+    with (
+        connect(settings) as client,
+        client.watch(prefix, after=after, snapshot=not no_snapshot, timeout=settings.timeout) as events,
+    ):
         try:
             for event in events:
                 if is_plain:

@@ -1,18 +1,19 @@
-"""``append``, ``log`` and ``trim``: keys of kind log."""
+"""``append``, ``log``, ``trim`` and ``remove``: keys of kind log."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import absent
-from crdtsyncd.cli.params import WriteConcernValue
+from crdtsyncd.cli.params import CONFIDENCE, TEXT, TTL, WriteConcernValue
 from crdtsyncd.cli.shared_options import (
     check_conditions,
     concern_option,
+    fields_of,
     if_absent_option,
     if_version_option,
     key_argument,
@@ -36,18 +37,23 @@ if TYPE_CHECKING:
 @key_argument
 @value_argument
 @string_option
+@click.option("--ttl", metavar="DURATION", type=TTL, help="Forget this element after this time, such as 30s or 7d.")
 @if_version_option
 @if_absent_option
+@click.option("--confidence", metavar="F", type=CONFIDENCE, help="How sure the author is, from 0 to 1.")
+@click.option("--meta", metavar="JSON", type=TEXT, help="An object to keep beside the element.")
 @concern_option
 @pass_settings
 def append(
     settings: Settings,
+    /,
     key: str,
     value: str,
     as_string: bool,
     if_version: str | None,
     if_absent: bool,
-    w: WriteConcernValue | None,
+    meta: str | None,
+    **options: Any,
 ) -> None:
     """Append a value to a log, and print its new length.
 
@@ -60,7 +66,8 @@ def append(
     check_conditions(if_version, if_absent)
     content = value_of(value, as_string=as_string)
     with connect(settings) as client:
-        length = client.append(key, content, if_version=if_version, if_absent=if_absent, w=w)
+        said = None if meta is None else fields_of(meta, "--meta")
+        length = client.append(key, content, if_version=if_version, if_absent=if_absent, meta=said, **options)
         output.result(settings, str(length), {"length": length, "token": client.last_token})
 
 
@@ -72,7 +79,7 @@ def append(
 def log(settings: Settings, key: str, count: int | None, follow: bool) -> None:
     """Print the elements of a log, and with -f what comes.
 
-    Oldest first, one JSON value a line. With --json each line is an object with the element's author and time.
+    Oldest first, one JSON value a line. With --json each line is an object with the element's author, time and dot.
     With -f the log need not exist yet.
 
     \b
@@ -112,12 +119,35 @@ def trim(settings: Settings, key: str, keep: int, if_version: str | None, w: Wri
         output.result(settings, str(removed), {"removed": removed, "token": client.last_token})
 
 
+@state_command("remove")
+@key_argument
+@click.argument("dot", type=TEXT)
+@if_version_option
+@concern_option
+@pass_settings
+def remove(settings: Settings, key: str, dot: str, if_version: str | None, w: WriteConcernValue | None) -> None:
+    """Remove one element of a log, and print the token.
+
+    DOT names the element, as `log --json` shows it; the others stay. If it is gone already, the exit status is 1.
+
+    \b
+    Example:
+      crdtsync remove findings 17612345.4.0
+    """
+    with connect(settings) as client:
+        if not client.remove(key, dot, if_version=if_version, w=w):
+            raise absent(f"{key!r} has no element {dot}")
+        output.result(settings, client.last_token or "", {"token": client.last_token})
+
+
 def _show_value(item: LogItem) -> None:
     output.line(json_values.dumps(item.value))
 
 
 def _show_object(item: LogItem) -> None:
-    output.line(output.record({name: getattr(item, name) for name in ("value", "agent", "node", "time")}))
+    record = {name: getattr(item, name) for name in ("value", "agent", "node", "time", "dot")}
+    said = {name: getattr(item, name) for name in ("confidence", "meta", "ttl")}
+    output.line(output.record({**record, **{name: value for name, value in said.items() if value is not None}}))
 
 
 def _items(client: Client, key: str, count: int | None) -> Iterator[LogItem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
@@ -29,18 +29,19 @@ if TYPE_CHECKING:
 @click.option("--seen", metavar="V", type=TEXT, help="Replace exactly what this version covers of these fields.")
 @if_version_option
 @if_absent_option
+@click.option("--if-field-absent", is_flag=True, help="Only if the map has none of these fields.")
 @click.option("--confidence", metavar="F", type=CONFIDENCE, help="How sure the author is, from 0 to 1.")
 @concern_option
 @pass_settings
 def merge(
     settings: Settings,
+    /,
     key: str,
     fields: str,
     seen: str | None,
     if_version: str | None,
     if_absent: bool,
-    confidence: float | None,
-    w: WriteConcernValue | None,
+    **options: Any,
 ) -> None:
     """Write some fields of a map, and print the token.
 
@@ -57,11 +58,10 @@ def merge(
         raise refused_value(f"a map is merged from a JSON object of its fields, not from {_NAMES[type(content)]}")
     with connect(settings) as client:
         given = ... if seen is None else seen
-        written = client.merge(
-            key, content, if_version=if_version, if_absent=if_absent, seen=given, confidence=confidence, w=w
-        )
+        written = client.merge(key, content, if_version=if_version, if_absent=if_absent, seen=given, **options)
     report = {"token": written, "siblings": written.siblings, "nodes": written.nodes}
     output.result(settings, written, report)
+    output.warn_of_lost(written)
 
 
 _NAMES = {

@@ -103,4 +103,4 @@ def _print(settings: Settings, entry: Entry | None, key: str) -> None:
     if settings.json:
         output.line(output.record(output.entry_fields(entry)))
     else:
-        output.raw(entry.value.encode())
+        output.whole(entry.value.encode())

@@ -14,6 +14,7 @@ Modules:
 - ``metrics``: ``metrics``, ``log-level``
 - ``backup``: ``backup``, ``restore``
 - ``service``: ``service install``, ``uninstall``, ``status``; the units are in ``crdtsyncd.service``
+- ``completion``: what a shell completes words with
 
 May import: as all of :mod:`crdtsyncd.cli.commands`.
 """

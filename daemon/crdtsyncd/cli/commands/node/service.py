@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.errors import CommandFailed
 from crdtsyncd.cli.show import output
 from crdtsyncd.wording import counted
@@ -13,7 +13,7 @@ NOT_RUNNING = 3
 user_option = click.option("--user", is_flag=True, help="For yourself alone, by your own service manager.")
 
 
-@click.group("service", no_args_is_help=True)
+@click.group("service", cls=StateGroup, no_args_is_help=False)
 def service() -> None:
     """Run crdtsyncd as a service of systemd."""
 

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
+from crdtsyncd.cli.params import MEMBER
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.tables import Column, show_table
 from crdtsyncd.wording import ago, byte_size, clock_skew, moment, round_trip, span
@@ -41,17 +43,27 @@ def status(settings: Settings) -> None:
 
 
 @state_command("peers")
+@click.option("--forget", metavar="NODE", type=MEMBER, help="Know this node no longer, which is gone for good.")
 @pass_settings
-def peers(settings: Settings) -> None:
+def peers(settings: Settings, forget: str | None) -> None:
     """Show the nodes that this one syncs with, and their lag.
 
     BEHIND counts changes that this node has and the peer has not confirmed yet, AHEAD those that the peer has and this
     node has not. With --json one object a line.
 
+    --forget is for a node that is not connected and no member: until then it is shown as down, and without a cluster
+    a write with `-w all` waits for it. Members go by `crdtsync cluster remove`, and are forgotten by all hosts.
+
     \b
-    Example:
+    Examples:
       crdtsync peers
+      crdtsync peers --forget host-z
     """
+    if forget is not None:
+        with connect(settings) as client:
+            fields = client.forget_peer(forget, timeout=settings.timeout)
+        output.result(settings, f"forgot {fields['name']} ({fields['node'][:12]})", fields)
+        return
     found = _status(settings, far=True)["peers"]
     if settings.json:
         for peer in found:
@@ -69,6 +81,10 @@ def _status(settings: Settings, *, far: bool = False) -> Fields:
     for section, name in _TIMES.items():
         for part in fields[section]:
             part[name] = moment(part.get(name))
+    for health in (peer["health"] for peer in fields["peers"] if peer.get("health")):
+        health["told"] = moment(health["told"])
+        for alarm in health["alarms"]:
+            alarm["since"] = moment(alarm["since"])
     fields["node"]["certificate_expires"] = moment(fields["node"].get("certificate_expires"))
     return fields
 
@@ -105,20 +121,30 @@ SPACE_COLUMNS = (
     _count("pending_changes"),
     Column("CHANGES", lambda space: f"{space['log_changes']:,}", is_number=True),
     Column("LOG", lambda space: _of_cap(space, "log_bytes"), is_number=True),
-    Column("HISTORY", lambda space: _of_cap(space, "history_bytes"), is_number=True),
-    Column("DIGEST", lambda space: str(space["digest"])[:12]),
+    Column("HISTORY", lambda space: _of_cap(space, "history_bytes"), is_number=True, spare=1),
+    Column("DIGEST", lambda space: str(space["digest"])[:12], spare=2),
 )
+
+
+def _state(peer: Mapping[str, Any]) -> str:
+    """Of the connection, and of the node itself if that is not ready."""
+    itself = (peer.get("health") or {}).get("state", "ready")
+    return peer["state"] if itself == "ready" else f"{peer['state']}, {itself}"
+
 
 PEER_COLUMNS = (
     Column("PEER", lambda peer: peer.get("name") or str(peer.get("id") or "?")[:12]),
-    Column("STATE", lambda peer: peer["state"]),
-    Column("DIRECTION", lambda peer: peer.get("direction") or (f"over {peer['via']}" if peer.get("via") else "")),
-    Column("RTT", lambda peer: round_trip(peer.get("rtt_ms")), is_number=True),
+    Column("STATE", _state),
+    Column(
+        "DIRECTION", lambda peer: peer.get("direction") or (f"over {peer['via']}" if peer.get("via") else ""), spare=4
+    ),
+    Column("RTT", lambda peer: round_trip(peer.get("rtt_ms")), is_number=True, spare=3),
     Column("BEHIND", lambda peer: _lag_of(peer, "behind"), is_number=True),
     Column("AHEAD", lambda peer: _lag_of(peer, "ahead"), is_number=True),
-    Column("LAST SEEN", lambda peer: "" if peer["state"] == "indirect" else ago(peer.get("last_seen"))),
-    Column("CLOCK", lambda peer: clock_skew(peer.get("clock_skew_ms"))),
-    Column("URL", lambda peer: peer.get("url") or "", folds=True),
+    Column("LAST SEEN", lambda peer: "" if peer["state"] == "indirect" else ago(peer.get("last_seen")), spare=1),
+    Column("CLOCK", lambda peer: clock_skew(peer.get("clock_skew_ms")), spare=5),
+    Column("VERSION", lambda peer: peer.get("version") or "", folds=True, spare=2),
+    Column("URL", lambda peer: peer.get("url") or "", folds=True, spare=6),
     Column("LAST ERROR", lambda peer: peer.get("last_error") or "", folds=True),
 )
 
@@ -194,4 +220,5 @@ def _summarise(fields: Fields) -> None:
 
 def _is_well(peer: Fields) -> bool:
     lag = sum((peer.get("behind") or {}).values()) + sum((peer.get("ahead") or {}).values())
-    return peer["state"] in ("connected", "indirect") and not lag
+    is_reached = peer["state"] == "connected" or (peer["state"] == "indirect" and not peer.get("last_error"))
+    return is_reached and not lag and _state(peer) == peer["state"]

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import click
+from crdtsyncd import terminal
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.params import DURATION
@@ -72,10 +73,9 @@ def _frames(client: Client, hot: HotKeys) -> Iterator[Frame]:
 def _live(client: Client, hot: HotKeys, interval_s: float, looks: int | None) -> None:
     from crdtsyncd.top.keyboard import Keyboard
     from crdtsyncd.top.screen import draw
-    from rich.console import Console
     from rich.live import Live
 
-    console = Console(highlight=False)
+    console = terminal.console(highlight=False)
     with Keyboard() as keyboard, Live(console=console, screen=True, auto_refresh=False) as live:
         for number, frame in enumerate(_frames(client, hot), 1):
             live.update(draw(frame, *console.size, hint="q quits"), refresh=True)
@@ -99,8 +99,7 @@ def _print(settings: Settings, client: Client, hot: HotKeys, interval_s: float, 
 
 def _page(frame: Frame) -> None:
     from crdtsyncd.top.screen import draw
-    from rich.console import Console
 
     output.flush()
-    console = Console(highlight=False)
+    console = terminal.console(highlight=False)
     console.print(draw(frame, console.width, 60))

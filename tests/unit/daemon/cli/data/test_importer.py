@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 from crdtsyncd.cli.data.export_records import Record, Variant
-from crdtsyncd.cli.data.importer import BATCH_BYTES_MAX, BATCH_WRITES_MAX, Importer, chunks, outcome_of, parts
+from crdtsyncd.cli.data.importer import (
+    BATCH_BYTES_MAX,
+    BATCH_WRITES_MAX,
+    Importer,
+    chunks,
+    cut_off_at,
+    outcome_of,
+    parts,
+)
 from crdtsyncd.cli.data.kinds import Write
 from crdtsyncd.cli.data.ndjson import Line
 
@@ -182,6 +190,39 @@ def test_a_log_longer_than_a_batch_is_written_in_several():
     client = FakeClient()
     list(Importer(client, "skip").write([record("log", *range(BATCH_WRITES_MAX + 1))]))
     assert [len(writes) for writes in client.done] == [BATCH_WRITES_MAX, 1]
+
+
+@pytest.mark.parametrize("policy", ["skip", "set", "sibling"])
+@pytest.mark.parametrize(
+    "new, there",
+    [
+        (record("log", *range(1200)), entry("log", [*range(1000)])),
+        (record("set", *range(1200)), entry("set", [*range(500)])),
+        (of_map({f"f{n}": n for n in range(1200)}), entry("map", {f"f{n}": n for n in range(200, 1200)})),
+    ],
+)
+def test_an_import_that_was_cut_off_goes_on_where_it_was(new, there, policy):
+    """The key holds exactly the first batches: under every policy the rest is written, and nothing twice."""
+    whole, _ = imported(new, None, policy)
+    rest, counts = imported(new, there, policy)
+    assert rest == whole[len(there.value) :]
+    assert counts == {"created": 1}
+
+
+def test_what_is_no_whole_number_of_batches_is_somebody_elses(monkeypatch):
+    for there in ([*range(999)], [*range(999), "another"], []):
+        rest, counts = imported(record("log", *range(1200)), entry("log", there), "skip")
+        assert (rest, counts) == ([], {"skipped": 1})
+
+
+def test_a_text_that_was_cut_off_goes_on_where_it_was(monkeypatch):
+    monkeypatch.setattr("crdtsyncd.cli.data.importer.TEXT_PART_CHARS", 3)
+    assert [cut_off_at(record("text", "abcdefgh"), entry("text", there)) for there in ("abc", "abcdef", "abd")] == [
+        3,
+        6,
+        0,
+    ]
+    assert [cut_off_at(record("text", "abcdef"), entry("text", there)) for there in ("", "ab", "abcdef")] == [0, 0, 0]
 
 
 def written(client):

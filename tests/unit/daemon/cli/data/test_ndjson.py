@@ -83,7 +83,7 @@ def test_operations(fields, operation):
 @pytest.mark.parametrize(
     "fields, said",
     [
-        ({"key": "k"}, '"op" must be one of set, incr, reset,'),
+        ({"key": "k"}, '"op" must be one of set, touch, incr, reset,'),
         ({"op": ["set"]}, '"op" must be one of'),
         ({"op": "set", "key": "k"}, '"value" is missing'),
         ({"op": "set", "value": 1}, '"key" is missing'),
@@ -95,7 +95,7 @@ def test_operations(fields, operation):
         ({"op": "set", "key": "k", "value": 1, "if_absent": 1}, '"if_absent" must be true or false'),
         ({"op": "trim", "key": "k", "keep": -1}, '"keep" must be'),
         ({"op": "trim", "key": "k", "keep": True}, '"keep" must be'),
-        ({"op": "append", "key": "k", "value": 1, "ttl": 1}, '"ttl" is not a field of append'),
+        ({"op": "add", "key": "k", "value": 1, "ttl": 1}, '"ttl" is not a field of add'),
         ({"op": "incr", "key": "k", "n": 1.0}, '"n" must be a whole number'),
         ({"op": "incr", "key": "k", "n": True}, '"n" must be a whole number'),
         ({"op": "incr", "key": "k", "n": 2**53 + 1}, '"n" must be a whole number'),

@@ -90,3 +90,14 @@ def test_without_a_terminal_one_long_sentence_does_not_widen_all_rows(capfd):
     head, long, short = capfd.readouterr().out.splitlines()
     assert long == "x" * 500 + "  a", "nothing is cut"
     assert max(len(head), len(short)) < 80
+
+
+@pytest.mark.parametrize("width, titles", [(60, ["NAME", "COUNT", "NOTE", "SEEN"]), (32, ["NAME", "COUNT", "NOTE"])])
+def test_a_narrow_terminal_leaves_out_what_can_be_spared(monkeypatch, capfd, width, titles):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    columns = (*COLUMNS, Column("SEEN", lambda _: "5 minutes ago", spare=1))
+    show_table(columns, [{"name": "alpha", "count": 1, "note": "a sentence that is long"}])
+    head, *rows = ANSI.sub("", capfd.readouterr().out).splitlines()
+    assert head.split() == titles
+    assert all(len(row.rstrip()) <= width for row in rows)

@@ -12,10 +12,12 @@ from random import Random
 from re import sub
 
 import pytest
+from crdtsyncd.storage import schema
 from crdtsyncd.storage.database import DATABASE_NAME, JOURNAL_NAME, Store
 from crdtsyncd.storage.journal import file as journal_file
 from crdtsyncd.storage.journal import journal, quarantine
 from crdtsyncd.storage.journal.file import JournalFile, unpacked_state
+from crdtsyncd.storage.old_history import HISTORY_TO_5
 
 from crdtsync.core.storage.interface import (
     Batch,
@@ -252,6 +254,13 @@ def test_the_rows_of_format_4_come_into_the_tables_at_the_first_start(store: Sto
         db.execute("DELETE FROM meta WHERE name = 'journal'")
         db.execute("CREATE TABLE journal (id INTEGER PRIMARY KEY, batch BLOB NOT NULL)")
         db.executemany("INSERT INTO journal (batch) VALUES (?)", [(row,) for row in rows])
+        for name in ("alive", "dead", "dead_by_key", "lost"):
+            db.execute(f"DROP INDEX entries_{name}")
+        for column in schema.DEATHS:
+            db.execute(f"ALTER TABLE entries DROP COLUMN {column.split()[0]}")
+        for table in ("entry_values", "backlog"):
+            db.execute(f"DROP TABLE {table}")
+        db.executescript(f"{HISTORY_TO_5} CREATE INDEX entries_by_space ON entries (space)")
         db.execute("PRAGMA user_version = 4")
     (store.data_dir / JOURNAL_NAME).unlink()
     upgraded = open_store(tmp_path)

@@ -1,0 +1,14 @@
+"""The Yjs library, for the texts that a client holds: an extra, which not every agent needs."""
+
+from __future__ import annotations
+
+try:
+    from pycrdt import Doc, Text, TransactionEvent, merge_updates
+except ModuleNotFoundError:
+    raise ModuleNotFoundError(
+        "to edit a text, or open an editor, this process needs pycrdt: pip install 'crdtsync[text]' (without it a text "
+        "can be read with get)",
+        name="pycrdt",
+    ) from None
+
+__all__ = ["Doc", "Text", "TransactionEvent", "merge_updates"]

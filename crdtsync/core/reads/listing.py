@@ -1,0 +1,229 @@
+"""Many keys in one answer: those that begin with a prefix, as a directory shows them, and those that are named.
+
+Example: ``scan {"prefix": "plan/", "delimiter": "/"}`` where there are ``plan/goal``, ``plan/steps/1`` and
+``plan/steps/2``. The answer has the item ``plan/goal`` and the common prefix ``plan/steps/``, once; what else begins
+with that is passed over without a look. With ``reverse`` it is the same from the end.
+
+A page ends at so many rows, bytes, texts that were read from disk, or keys that were tried. ``next`` says where the
+next one begins: a filter may have passed over many keys since the last item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from crdtsync.core.kinds.arguments import packed_argument
+from crdtsync.core.kinds.base import Sibling
+from crdtsync.core.kinds.sets import identity_of
+from crdtsync.core.kinds.values import (
+    ReadValue,
+    describe_key,
+    inline_value,
+    is_conflict,
+    kind_name,
+    policy_of,
+    version_of,
+)
+from crdtsync.core.reads import pages
+from crdtsync.core.replica.reader_view import flat, handed_over, listed_value
+from crdtsync.core.replica.replica import Replica
+from crdtsync.core.watch.prefix_index import is_told
+from crdtsync.errors import InvalidRequest
+from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.limits import check_prefix, key_fault, shown
+from crdtsync.wire.tokens import encode_version
+
+if TYPE_CHECKING:
+    from crdtsync.core.reads.operations import Reader
+
+Arguments = Mapping[str, Any]
+
+_LAST_CHAR = "\U0010ffff"
+
+
+class Place(NamedTuple):
+    """Which keys a scan is of, and from which side they are gone through."""
+
+    prefix: str
+    is_reversed: bool
+    is_conflicting: bool
+    """Only keys with siblings."""
+
+
+class Page:
+    """The rows of one answer, as far as there is room."""
+
+    def __init__(self, reader: Reader, limit: int) -> None:
+        self.rows: list[object] = []
+        self.prefixes: list[str] = []
+        self._limit = limit
+        self._size_bytes = 0
+        self._documents = reader.replica.documents
+        self._opened_max = self._documents.opened_total + pages.PAGE_OPENED_TEXTS_MAX
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more row is to be made for it."""
+        count = len(self.rows) + len(self.prefixes)
+        return count == self._limit or self._documents.opened_total >= self._opened_max
+
+    def add(self, row: object) -> bool:
+        """Take a row; False: there is no room, it comes with the next page."""
+        self._size_bytes += len(pack(row))
+        if self.rows and self._size_bytes > pages.PAGE_BYTES_MAX:
+            return False
+        self.rows.append(row)
+        return True
+
+
+def scan(reader: Reader, args: Arguments) -> object:
+    """The request ``scan``."""
+    place, start = _place(args), _string(args, "start")
+    delimiter, wanted = _string(args, "delimiter"), _wanted_meta(args)
+    if delimiter and place.is_conflicting:
+        raise InvalidRequest("conflicts are listed key by key: leave out delimiter")
+    describe_row = _entry_row if args.get("entries") else _row
+    read = inline_value if args.get("values") else _no_value
+    page = Page(reader, pages.page_limit(args))
+    at, more = start, False
+    tried = 0
+    while not more:
+        key = common = ""
+        for key in _keys(reader, place, at):
+            tried += 1
+            more = page.is_full or tried > pages.PAGE_KEYS_TRIED_MAX
+            if more:
+                break
+            if wanted and not _has_meta(reader, key, wanted):
+                at = key
+                continue
+            common = _common_prefix(key, place.prefix, delimiter)
+            if common:
+                break
+            more = not page.add(describe_row(reader, key, read))
+            if more:
+                break
+            at = key
+        if not common:
+            break
+        if common in page.prefixes[-1:]:
+            at = key  # one of the few that begin with it and sort behind the leap
+        else:
+            page.prefixes.append(common)
+            at = common if place.is_reversed else common + _LAST_CHAR
+    answer = {"items": page.rows, "more": more, "token": reader.token()}
+    if delimiter:
+        answer["prefixes"] = page.prefixes
+    if more and (delimiter or wanted):
+        answer["next"] = at
+    return answer
+
+
+def get_many(reader: Reader, args: Arguments) -> object:
+    """The request ``get_many``: rows as of a scan, of the keys that there are; ``done``: so many were looked at."""
+    keys = args.get("keys")
+    if type(keys) is not list or not 1 <= len(keys) <= pages.PAGE_ROWS_MAX:
+        raise InvalidRequest(f"keys must be a list of 1 to {pages.PAGE_ROWS_MAX} keys")
+    for key in keys:
+        fault = key_fault(key)
+        if fault is not None:
+            raise InvalidRequest(f"the key {shown(key)} {fault}")
+    page = Page(reader, len(keys))
+    done = 0
+    for key in keys:
+        if page.is_full or (reader.groups(key) and not page.add(_row(reader, key, inline_value))):
+            break
+        done += 1
+    return {"items": page.rows, "done": done, "token": reader.token()}
+
+
+# -- which keys ------------------------------------------------------------------------------------------------
+
+
+def _place(args: Arguments) -> Place:
+    prefix = check_prefix(args.get("prefix", ""))
+    return Place(prefix, bool(args.get("reverse")), bool(args.get("conflicts")))
+
+
+def _keys(reader: Reader, place: Place, start: str) -> Iterator[str]:
+    """Those that may be shown, from the first one after ``start`` on; before it, if they are gone through backwards."""
+    return _conflicting(reader, place, start) if place.is_conflicting else _living(reader, place, start)
+
+
+def _living(reader: Reader, place: Place, start: str) -> Iterator[str]:
+    entries, prefix = reader.replica.entries, place.prefix
+    parts = [prefix] if reader.limit is None else reader.limit.readable_prefixes(prefix)
+    if place.is_reversed:
+        parts = parts[::-1]
+    keys = (key for part in parts for key in entries.keys(part, start, is_reversed=place.is_reversed))
+    found = (key for key in keys if is_told(key, prefix) and reader.may_read(key))
+    return (key for key in found if entries.live(key, reader.now_ms))
+
+
+def _conflicting(reader: Reader, place: Place, start: str) -> Iterator[str]:
+    """Conflicts are few: among the keys with several entries alone, not among all."""
+    entries = reader.replica.entries
+    plural = sorted(
+        (
+            key
+            for key in entries.keys_with_several
+            if is_told(key, place.prefix) and (not start or (key < start if place.is_reversed else key > start))
+        ),
+        reverse=place.is_reversed,
+    )
+    return (key for key in plural if reader.may_read(key) and is_conflict(entries, entries.live(key, reader.now_ms)))
+
+
+def _common_prefix(key: str, prefix: str, delimiter: str) -> str:
+    """The part of a key up to the first delimiter after the prefix; empty: there is none."""
+    end = key.find(delimiter, len(prefix)) if delimiter else -1
+    return "" if end < 0 else key[: end + len(delimiter)]
+
+
+def _wanted_meta(args: Arguments) -> dict[str, str]:
+    """The fields that ``meta`` has to have, each with the identity of its value."""
+    packed = args.get("where_meta")
+    if packed is None:
+        return {}
+    fields = unpack(packed_argument(packed, "where_meta"))
+    if type(fields) is not dict or not fields:
+        raise InvalidRequest("where_meta must be a map with one field at least")
+    return {name: identity_of(pack(value)) for name, value in fields.items()}
+
+
+def _has_meta(reader: Reader, key: str, wanted: Mapping[str, str]) -> bool:
+    """Whether the winner of a key has all of these fields in its ``meta``."""
+    packed = (reader.groups(key)[0][-1].attrs or {}).get("meta")
+    meta = None if packed is None else unpack(packed)
+    return type(meta) is dict and all(
+        name in meta and identity_of(pack(meta[name])) == identity for name, identity in wanted.items()
+    )
+
+
+def _string(args: Arguments, name: str) -> str:
+    text = args.get(name, "")
+    if type(text) is not str:
+        raise InvalidRequest(f"{name} must be a string")
+    return text
+
+
+# -- what is told of each --------------------------------------------------------------------------------------
+
+
+def _row(reader: Reader, key: str, read: ReadValue) -> object:
+    groups = reader.groups(key)
+    policy = policy_of(reader.replica.entries, groups)
+    shown_groups, others = handed_over(policy, groups)
+    version = encode_version(version_of(flat(shown_groups), flat(others)))
+    value = None if read is _no_value else listed_value(reader.replica, policy, groups)
+    return [key, kind_name(groups[0][-1].kind), value, version, len(groups) - 1]
+
+
+def _entry_row(reader: Reader, key: str, read: ReadValue) -> object:
+    live = reader.replica.entries.live(key, reader.now_ms)
+    return describe_key(reader.replica, key, live, reader.node_of, read)
+
+
+def _no_value(_replica: Replica, _group: Sibling) -> None:
+    return None

@@ -1,0 +1,102 @@
+"""Where the characters of a document stand, those that were deleted among them.
+
+A document that has forgotten its deleted characters (:mod:`crdtsync.core.text.forgetting`) is sent an edit that stands
+beside one of them. An older document of the text still has that character, so it tells which characters on its left and
+on its right are not forgotten.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Final
+
+from crdtsync.core.text.yjs_library import ROOT, text_in
+from crdtsync.wire.yjs.encoding import STEP_STRUCTS, Id, Steps, at_once
+from crdtsync.wire.yjs.lib0 import InvalidUpdate
+from crdtsync.wire.yjs.rewriting import NUMBERS, Run, WholeText, digit_of
+from crdtsync.wire.yjs.validator import Outline
+
+_SAME: Final = re.compile(r"(.)\1*", re.DOTALL)
+
+
+def in_order(whole: WholeText) -> Steps[list[tuple[Run, Run]]]:
+    """The characters of a document as they stand in the text, deleted ones too, and the struct that each run is of."""
+    structs = whole.plain()
+    shown = [text_in((yield from whole.numbered(0)))]
+    while NUMBERS ** len(shown) < len(structs):
+        shown.append(text_in((yield from whole.numbered(len(shown)))))
+    yield
+    bounds = sorted({match.start() for text in shown for match in _SAME.finditer(text)} | {len(shown[0])})
+    yield
+    reached = [struct.clock for struct in structs]
+    found: list[tuple[Run, Run]] = []
+    for start, end in pairwise(bounds):
+        number = sum(digit_of(text[start]) * NUMBERS**place for place, text in enumerate(shown))
+        struct = structs[number]
+        clock = reached[number]
+        reached[number] = clock + end - start
+        found.append((Run(struct.client, clock, reached[number]), struct))
+        if len(found) % STEP_STRUCTS == 0:
+            yield
+    return found
+
+
+class Places:
+    """For each character that ``newer`` has forgotten, its neighbours among those that ``newer`` began with.
+
+    They depend on nothing but what the document of ``state`` had when ``newer`` was made from it, which ``cut`` tells:
+    for each client the clock that came next. So they are the same on all nodes, whatever has been edited since.
+    """
+
+    def __init__(self, state: bytes, newer: Outline, cut: Mapping[int, int]) -> None:
+        left: list[Id | None] = []
+        runs: list[tuple[Run, bool]] = []
+        before: Id | None = None
+        for run, is_gone in _known(at_once(_read_in_order(state)), newer, cut):
+            before = before if is_gone else (run.client, run.end - 1)
+            runs.append((run, is_gone))
+            left.append(before)
+        right: list[Id | None] = []
+        after: Id | None = None
+        for run, is_gone in reversed(runs):
+            after = after if is_gone else (run.client, run.clock)
+            right.append(after)
+        places: dict[int, list[tuple[int, int, Id | None, Id | None]]] = {}
+        for (run, is_gone), before, after in zip(runs, left, reversed(right), strict=True):
+            if is_gone:
+                places.setdefault(run.client, []).append((run.clock, run.end, before, after))
+        self._places = {client: sorted(found, key=lambda place: place[0]) for client, found in places.items()}
+
+    def left(self, item: Id) -> Id | None:
+        """The nearest character before a forgotten one; None: it stood at the beginning."""
+        return self._of(item)[2]
+
+    def right(self, item: Id) -> Id | None:
+        """The nearest one after it; None: it stood at the end."""
+        return self._of(item)[3]
+
+    def _of(self, item: Id) -> tuple[int, int, Id | None, Id | None]:
+        client, clock = item
+        found = self._places.get(client, [])
+        index = bisect_right(found, clock, key=lambda place: place[0]) - 1
+        if index < 0 or clock >= found[index][1]:
+            raise InvalidUpdate(f"nobody knows where clock {clock} of client {client} stood")
+        return found[index]
+
+
+def _read_in_order(state: bytes) -> Steps[list[tuple[Run, Run]]]:
+    return (yield from in_order((yield from WholeText.read(state, ROOT))))
+
+
+def _known(runs: list[tuple[Run, Run]], newer: Outline, cut: Mapping[int, int]) -> Iterator[tuple[Run, bool]]:
+    """Those of a document's characters that the newer one knew at its beginning, and whether it had forgotten them."""
+    for run, _ in runs:
+        client, at = run.client, run.clock
+        last = min(run.end, cut.get(client, 0), newer.get(client, 0))
+        while at < last:
+            is_gone, until = newer.gone_until(client, at)
+            yield Run(client, at, min(until, last)), is_gone
+            at = until

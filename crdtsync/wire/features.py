@@ -1,0 +1,48 @@
+"""What daemons know beyond version 0.1.0 of the agent protocol, by the names with which they say so in their hello.
+
+Example: a client merges a field with ``if_field_absent`` at a daemon that was never upgraded. That daemon would take no
+notice of the argument and overwrite the field. So a client looks here first: what the daemon has not said to know is
+not sent, and the caller is told what to upgrade.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+FEATURES: Mapping[str, Mapping[str, frozenset[str]]] = {
+    "field_absent": {"merge": frozenset({"if_field_absent"})},
+    "listing": {"scan": frozenset({"reverse", "delimiter", "where_meta"}), "get_many": frozenset()},
+    "log_elements": {"append": frozenset({"ttl", "confidence", "meta"}), "remove": frozenset()},
+    "touch": {"touch": frozenset()},
+}
+"""By feature, of requests those arguments that came with it; none: the request itself did. An argument that an older
+daemon may leave out of account is not here: ``attributes`` of ``log``.
+"""
+
+
+def missing_in(features: Iterable[object]) -> dict[str, frozenset[str]]:
+    """What a daemon with these features does not know: requests, each with its arguments, or with none if it is not
+    known at all.
+    """
+    told = {*features}
+    missing: dict[str, frozenset[str]] = {}
+    for name, requests in FEATURES.items():
+        if name not in told:
+            for request, arguments in requests.items():
+                missing[request] = missing.get(request, frozenset()) | arguments
+    return missing
+
+
+def first_missing(missing: Mapping[str, frozenset[str]], request: str, arguments: Mapping[str, object]) -> str | None:
+    """What of a request, or of a part of a batch, is missing, in words; None: nothing."""
+    lacking = missing.get(request)
+    if lacking is not None:
+        if not lacking:
+            return request
+        for argument in sorted(lacking & arguments.keys()):
+            return f"{argument} of {request}"
+    if request == "batch":
+        parts = arguments["ops"]
+        assert isinstance(parts, list)
+        return next((found for part in parts if (found := first_missing(missing, *part))), None)
+    return None

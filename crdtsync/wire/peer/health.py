@@ -1,0 +1,81 @@
+"""How a node is: what its operator would see there, told to the others.
+
+For example, the disk of host-b is full. Host-b tells its peers so, and whoever looks at ``crdtsync cluster status`` on
+host-a sees it there, with the versions and alarms of all others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+from crdtsync.wire.codec import pack
+from crdtsync.wire.peer.base import Message, message
+from crdtsync.wire.peer.fields import Count, NodeId, Several, Text, read_count, read_text
+
+HEALTH = "health"
+"""The feature of a node that tells how it is."""
+ALARMS_TOLD_MAX = 32
+
+
+class ToldAlarm(NamedTuple):
+    """An alarm that is raised there. Its message stays there: it may name what not every member may know.
+
+    :param code: the code of the alarm
+    :param since_ms: since when, in ms since 1970
+    """
+
+    code: Text
+    since_ms: Count
+
+
+@message
+@dataclass(frozen=True, slots=True)
+class Health(Message):
+    """Say how a node is, in place of what was said of it before.
+
+    ``[22, node, told_ms, version, state, data_bytes, free_bytes, [[code, since_ms], …]]``
+
+    The node is the sender itself, or one that the sender hears of and the receiver is not connected to. Of two messages
+    about one node the one that was made later counts.
+
+    :param node: the node that this is about
+    :param told_ms: when that node made this, by its own clock, in ms since 1970
+    :param version: the version that it runs
+    :param state: ``ready``; ``read-only``: its disk is full
+    :param data_bytes: about how much its database takes
+    :param free_bytes: about how much is free on its disk
+    :param alarms: what is raised there, once for each code
+    """
+
+    TYPE = 22
+    FEATURE = HEALTH
+
+    node: NodeId
+    told_ms: Count
+    version: Text
+    state: Text
+    data_bytes: Count = 0
+    free_bytes: Count = 0
+    alarms: Annotated[tuple[ToldAlarm, ...], Several(ALARMS_TOLD_MAX)] = ()
+
+    def encode(self) -> bytes:
+        """See :class:`Message`."""
+        figures = [self.told_ms, self.version, self.state, self.data_bytes, self.free_bytes]
+        return pack([self.TYPE, self.node, *figures, [list(alarm) for alarm in self.alarms]])
+
+    @classmethod
+    def decode(cls, plain: list[Any]) -> Health:
+        """See :class:`Message`."""
+        _, node, told_ms, version, state, size, free, alarms = plain[:8]
+        if len(alarms) > ALARMS_TOLD_MAX:
+            raise ValueError("more alarms than a node tells of")
+        return cls(
+            read_text(node),
+            read_count(told_ms),
+            read_text(version),
+            read_text(state),
+            read_count(size),
+            read_count(free),
+            tuple(ToldAlarm(read_text(code), read_count(since_ms)) for code, since_ms in (one[:2] for one in alarms)),
+        )

@@ -1,0 +1,61 @@
+"""What agents may store, held against what came from another node, which may not have looked.
+
+The problem. The author's daemon checks each value and all that is said about it. A member that keeps to no rule sends a
+value that is no msgpack, or 900 lists in each other, or a time to live that is a word. Refusing such a change would be
+worse than the change: a node of an older build takes it and hands it on, and whoever refused it could take nothing more
+from either.
+
+So the change is applied, and what is wrong in it says nothing: such a value is unreadable, as one that was purged, with
+its hash in its place; such an attribute is as if it had not been given. All nodes hold the same, and readers get what
+any program can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from crdtsync.errors import InvalidEncoding
+from crdtsync.wire.codec import check_value, unpack
+from crdtsync.wire.limits import TTL_MS_MAX
+
+_PLAIN_TYPES = frozenset((type(None), bool, int, str, bytes))
+
+
+class Attributes(NamedTuple):
+    """What a write may say about its value; None: it does not."""
+
+    ttl: int | None = None
+    confidence: float | None = None
+    meta: bytes | None = None
+
+
+NO_ATTRIBUTES = Attributes()
+
+
+def is_storable(packed: bytes) -> bool:
+    """Whether these bytes are the msgpack of one value that an agent can store."""
+    try:
+        plain = unpack(packed)
+        if type(plain) not in _PLAIN_TYPES:
+            check_value(plain)
+    except InvalidEncoding:
+        return False
+    return True
+
+
+def attributes_of(attrs: Mapping[str, Any] | None) -> Attributes:
+    """What was said about a value, as far as an agent can have said it."""
+    if not attrs:
+        return NO_ATTRIBUTES
+    ttl, confidence, meta = attrs.get("ttl"), attrs.get("confidence"), attrs.get("meta")
+    return Attributes(
+        ttl if type(ttl) is int and 1 <= ttl <= TTL_MS_MAX else None,
+        confidence if type(confidence) is float and 0 <= confidence <= 1 else None,
+        meta if type(meta) is bytes and is_storable(meta) else None,
+    )
+
+
+def are_sound(attrs: Mapping[str, Any]) -> bool:
+    """Whether all of it counts."""
+    return attributes_of(attrs) == Attributes(attrs.get("ttl"), attrs.get("confidence"), attrs.get("meta"))

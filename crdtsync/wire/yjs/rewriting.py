@@ -1,0 +1,241 @@
+"""Writing Yjs updates anew: with other neighbours, with other content, or from nothing.
+
+A struct says where it stands by its neighbours' ids: "after clock 7 of client 3, before clock 2 of client 9". A
+document may have forgotten where these stood (``crdtsync.core.text.forgetting``). Then the struct is written with
+neighbours that the document still has. All else stays as it is, byte for byte: its own id above all, for it is by ids
+that Yjs counts an insertion once and a deletion for ever.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from crdtsync.wire.yjs.encoding import (
+    CLOCK_MAX,
+    DELETED,
+    GC,
+    STEP_STRUCTS,
+    STRING,
+    Id,
+    Steps,
+    Struct,
+    read_deletes,
+    read_sections,
+    read_sections_slowly,
+)
+from crdtsync.wire.yjs.lib0 import InvalidUpdate, read_text, written_text, written_uint
+
+NUMBERS = 0xC000
+"""How many structs :meth:`WholeText.numbered` tells apart at a time."""
+
+_FIRST = 0x100  # from here on, so many code points are one UTF-16 code unit each
+
+
+class Run(NamedTuple):
+    """Characters of one client with clocks one after the other."""
+
+    client: int
+    clock: int
+    end: int
+
+
+class Part(NamedTuple):
+    """A struct to be written."""
+
+    client: int
+    clock: int
+    data: bytes
+
+
+def written_item(kind: int, origin: Id | None, right: Id | None, root: str, content: bytes) -> bytes:
+    """An item, which without any neighbour goes into this root."""
+    info = kind | (0x80 if origin else 0) | (0x40 if right else 0)
+    ids = b"".join(written_uint(number) for neighbour in (origin, right) if neighbour for number in neighbour)
+    parent = b"" if origin or right else b"\1" + written_text(root)
+    return bytes((info,)) + ids + parent + content
+
+
+def written_gap(length: int) -> bytes:
+    """A GC struct: so many clocks of which all is forgotten."""
+    return b"\0" + written_uint(length)
+
+
+def written_update(parts: Iterable[Part], deletes: bytes = b"\0") -> bytes:
+    """An update of structs, those of each client in the order of their clocks and without a gap."""
+    sections: dict[int, list[Part]] = {}
+    for part in parts:
+        sections.setdefault(part.client, []).append(part)
+    data = [written_uint(len(sections))]
+    for client, members in sections.items():
+        data += [written_uint(number) for number in (len(members), client, members[0].clock)]
+        data += [part.data for part in members]
+    return b"".join((*data, deletes))
+
+
+def forwarded(
+    update: bytes,
+    known: Mapping[int, int],
+    left: Callable[[Id], Id | None],
+    right: Callable[[Id], Id | None],
+    root: str,
+) -> bytes:
+    """An update as it is to be made in a document that holds ``known``, with the neighbours that ``left`` and ``right``
+    give for those that it names. What the document holds already is left out, up to the clock.
+
+    :raises InvalidUpdate: it cannot be written so.
+    """
+    sections, at = read_sections(update, CLOCK_MAX)
+    parts: list[Part] = []
+    for client, structs in sections.items():
+        first = known.get(client, 0)
+        for struct in structs:
+            if struct.end > first:
+                clock = max(first, struct.clock)
+                parts.append(Part(client, clock, _forwarded(update, client, clock, struct, left, right, root)))
+    return written_update(parts, update[at:])
+
+
+def _forwarded(
+    update: bytes,
+    client: int,
+    clock: int,
+    struct: Struct,
+    left: Callable[[Id], Id | None],
+    right: Callable[[Id], Id | None],
+    root: str,
+) -> bytes:
+    """One struct, from this clock on."""
+    if struct.kind == GC:
+        return written_gap(struct.end - clock)
+    before = (client, clock - 1) if clock > struct.clock else struct.origin
+    origin = left(before) if before else None
+    after = right(struct.right) if struct.right else None
+    if clock == struct.clock and (origin, after) == (struct.origin, struct.right):
+        return update[struct.at : struct.stop]
+    if struct.keyed:
+        raise InvalidUpdate(f"the value under a key stands beside what is forgotten, at byte {struct.at}")
+    return written_item(struct.kind, origin, after, root, _content_from(update, clock, struct))
+
+
+def _content_from(update: bytes, clock: int, struct: Struct) -> bytes:
+    if clock == struct.clock:
+        return update[struct.body : struct.stop]
+    if struct.kind == DELETED:
+        return written_uint(struct.end - clock)
+    if struct.kind == STRING:
+        return written_text(units(read_text(update, struct.body)[0], clock - struct.clock, struct.end - struct.clock))
+    raise InvalidUpdate(f"content kind {struct.kind} cannot be cut up, at byte {struct.at}")
+
+
+def units(text: str, start: int, end: int) -> str:
+    """A part of a string, counted as Yjs does: in UTF-16 code units."""
+    return text[start:end] if text.isascii() else text.encode("utf-16-le")[2 * start : 2 * end].decode("utf-16-le")
+
+
+def contradiction(update: bytes, held: bytes) -> Id | None:
+    """Where an update says something else of an id than another one that holds it too: two authors have one client id.
+
+    What was deleted is not compared, nor where it stands.
+    """
+    ours, theirs = _strings(held), _strings(update)
+    for client in sorted(ours.keys() & theirs.keys()):
+        mine, others = iter(ours[client]), iter(theirs[client])
+        one, other = next(mine, None), next(others, None)
+        while one is not None and other is not None:
+            clock = max(one[0], other[0])
+            pairs = zip(one[1][clock - one[0] :], other[1][clock - other[0] :], strict=False)
+            differing = next((at for at, (unit, another) in enumerate(pairs) if unit != another), None)
+            if differing is not None:
+                return client, clock + differing
+            if one[0] + len(one[1]) <= other[0] + len(other[1]):
+                one = next(mine, None)
+            else:
+                other = next(others, None)
+    return None
+
+
+def _strings(update: bytes) -> dict[int, list[tuple[int, array[int]]]]:
+    """By client, the clock of the first character of each string, and its UTF-16 code units."""
+    sections, _ = read_sections(update, CLOCK_MAX)
+    return {
+        client: [
+            (struct.clock, array("H", read_text(update, struct.body)[0].encode("utf-16-le")))
+            for struct in structs
+            if struct.kind == STRING
+        ]
+        for client, structs in sections.items()
+    }
+
+
+class WholeText:
+    """The state of a document as it may be written anew: its characters are those of this root."""
+
+    def __init__(self, state: bytes, root: str, sections: dict[int, list[Struct]], deletes_at: int) -> None:
+        self.state = state
+        self._root = root
+        self._structs = [(client, struct) for client, structs in sections.items() for struct in structs]
+        self._deletes_at = deletes_at
+
+    @staticmethod
+    def read(state: bytes, root: str) -> Steps[WholeText]:
+        """That of this state."""
+        sections, at = yield from read_sections_slowly(state, CLOCK_MAX)
+        return WholeText(state, root, sections, at)
+
+    def ends(self) -> dict[int, int]:
+        """The clock that comes next, by client."""
+        return {client: struct.end for client, struct in self._structs}
+
+    def is_only_text(self) -> bool:
+        """Whether it holds nothing but characters, beside what was deleted."""
+        return all(struct.kind in (GC, DELETED) or self._is_plain(struct) for _, struct in self._structs)
+
+    def plain(self) -> list[Run]:
+        """The structs that are characters of the root, there or deleted, as far as they say themselves."""
+        return [Run(client, struct.clock, struct.end) for client, struct in self._structs if self._is_plain(struct)]
+
+    def numbered(self, place: int) -> Steps[bytes]:
+        """The document with nothing deleted and a digit of its struct's number (of those in :meth:`plain`) for each
+        character: the last one for ``place`` 0, to the base :data:`NUMBERS`.
+
+        Yjs alone knows in which order structs stand. So it is shown a text that tells.
+        """
+        parts: list[Part] = []
+        number = 0
+        for client, struct in self._structs:
+            data = self.state[struct.at : struct.stop]
+            if self._is_plain(struct):
+                digit = chr(_FIRST + number // NUMBERS**place % NUMBERS)
+                info = bytes((data[0] & 0xE0 | STRING,))
+                neighbours = self.state[struct.at + 1 : struct.body]
+                data = info + neighbours + written_text(digit * (struct.end - struct.clock))
+                number += 1
+            parts.append(Part(client, struct.clock, data))
+            if len(parts) % STEP_STRUCTS == 0:
+                yield
+        return written_update(parts)
+
+    def characters(self) -> dict[Run, str]:
+        """What is not deleted of the structs in :meth:`plain`."""
+        deletes, _ = read_deletes(self.state, self._deletes_at, lambda *_: None)
+        return {
+            Run(client, struct.clock, struct.end): read_text(self.state, struct.body)[0]
+            for client, struct in self._structs
+            if struct.kind == STRING and self._is_plain(struct) and not _overlaps(struct, deletes.get(client, []))
+        }
+
+    def _is_plain(self, struct: Struct) -> bool:
+        return struct.kind in (STRING, DELETED) and not struct.keyed and struct.parent in (None, self._root)
+
+
+def digit_of(character: str) -> int:
+    """Which digit a character of a numbered document is."""
+    return ord(character) - _FIRST
+
+
+def _overlaps(struct: Struct, ranges: list[tuple[int, int]]) -> bool:
+    index = bisect_left(ranges, (struct.end, 0)) - 1  # the last that begins before its end
+    return index >= 0 and ranges[index][1] > struct.clock

@@ -1,0 +1,173 @@
+"""Rows of large commits on their way into their tables: a slice at a time, between the turns of others.
+
+An agent deletes a log of 20,000 elements: one change, one commit, and 20,000 rows to be marked. All at once that would
+take longer than others may wait. So the commit writes the change, and a list of what is to be done with the rows: a
+record for each slice of it. Each slice is one transaction that does what the record says and deletes it. After a kill
+the start finds the records that are left, and brings them in before anything else.
+
+Records are brought in in their order. So while some are there, the rows of later commits come behind them; else a
+mark could come before its row. Readers that need every row in its place ask for :attr:`Backlog.count` first.
+
+A long value is not written for that once more: its record says where in its change it stands.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import msgpack
+from crdtsyncd.storage.schema import INLINE_BYTES_MAX
+
+from crdtsync.core.storage.interface import Batch, ChangeRow, EntryRow, RemovalRow, RemovedRow
+
+SLICE_ROWS = 256
+"""So many rows a record: to bring them in takes 2 to 8 ms, measured."""
+SLICE_BYTES = 256 * 1024
+"""So many bytes of values and the like, or one row alone."""
+
+_ROWS: tuple[tuple[str, Any], ...] = (
+    ("entries", EntryRow), ("removed_rows", RemovedRow), ("removals", RemovalRow),
+)  # fmt: skip
+"""In the order in which they are brought in: a removal is not to be there before the marks that it made."""
+_MARKS = 1
+_IN_CHANGE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class InChange:
+    """Where a value stands: in the change at ``position`` of the log, so many bytes from its beginning."""
+
+    position: int
+    start: int
+    size_bytes: int
+
+
+class Backlog:
+    """The table of records. ``count``: how many there are, with those of a transaction under way."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self.count = 0
+        self._seen: dict[int, bytes | None] = {}
+        self.look()
+
+    def look(self) -> None:
+        """Count anew what is on disk: it was opened, or a transaction was rolled back."""
+        (self.count,) = self._db.execute("SELECT COUNT(*) FROM backlog WHERE id > 0").fetchone()
+
+    def put(self, batch: Batch) -> None:
+        """Behind what is there, the rows of a batch that are about entries. In the caller's transaction."""
+        bodies = {(row.space, row.writer, row.seq): row for row in batch.changes}
+        marks = (
+            _marks(batch.removed_rows[at : at + SLICE_ROWS]) for at in range(0, len(batch.removed_rows), SLICE_ROWS)
+        )
+        tables = (_records([*_without_values(batch.entries, bodies)]), marks, _records(batch.removals))
+        for at, records in enumerate(tables):
+            for record in records:
+                self._db.execute("INSERT INTO backlog (rows) VALUES (?)", (_packed(at, record),))
+                self.count += 1
+        self._seen.update((row.row, row.seen) for row in batch.entries)
+
+    def take(self) -> tuple[int, Batch]:
+        """The oldest record, and its number. It goes with the caller's transaction."""
+        number, packed = self._db.execute("SELECT id, rows FROM backlog WHERE id > 0 ORDER BY id LIMIT 1").fetchone()
+        at, rows = msgpack.unpackb(packed, use_list=False, ext_hook=_unpacked_place)
+        name, make = _ROWS[at]
+        batch, bodies = Batch(), dict[int, bytes]()
+        if at == _MARKS:
+            batch.removed_rows = [RemovedRow(row, *death) for death, some in rows for row in some]
+        else:
+            setattr(batch, name, [make(*self._with_value(row, bodies)) for row in rows])
+        self._db.execute("DELETE FROM backlog WHERE id = ?", (number,))
+        self.count -= 1
+        return number, batch
+
+    def put_back(self, number: int, marks: list[RemovedRow]) -> None:
+        """Leave some of the marks of a record that was taken for the next time."""
+        self._db.execute("INSERT INTO backlog VALUES (?, ?)", (number, _packed(_MARKS, _marks(marks))))
+        self.count += 1
+
+    def put_aside(self) -> None:
+        """Keep the oldest record as it is, and do not take it again: no table takes its rows. A bug."""
+        self._db.execute("UPDATE backlog SET id = -id WHERE id = (SELECT MIN(id) FROM backlog WHERE id > 0)")
+        self.look()
+
+    def seen(self, row: int) -> bytes | None:
+        """What an entry that is among them had seen."""
+        if not self.count:
+            self._seen.clear()
+        return self._seen.get(row)
+
+    def _with_value(self, row: tuple[Any, ...], bodies: dict[int, bytes]) -> tuple[Any, ...]:
+        places = [at for at, field in enumerate(row) if type(field) is InChange]
+        if not places:
+            return row
+        value = row[places[0]]
+        position, start, end = value.position, value.start, value.start + value.size_bytes
+        if position not in bodies:
+            found = self._db.execute("SELECT body FROM changes WHERE position = ?", (position,))
+            bodies[position] = found.fetchone()[0]
+        return (*row[: places[0]], bodies[position][start:end], *row[places[0] + 1 :])
+
+
+def _without_values(
+    entries: list[EntryRow], bodies: Mapping[tuple[int, int, int], ChangeRow]
+) -> Iterator[tuple[Any, ...]]:
+    """With the place of each long value instead of it, where it stands in a change of the same commit."""
+    position = place = -1
+    for row in entries:
+        value = row.value
+        change = bodies.get((row.space, row.writer, row.seq)) if value and len(value) > INLINE_BYTES_MAX else None
+        if change is None or value is None:
+            yield row
+            continue
+        if change.position != position:
+            position, place = change.position, 0
+        place = change.body.find(value, place)  # they stand there in the order of the operations
+        if place < 0:
+            yield row
+            continue
+        yield row._replace(value=InChange(position, place, len(value)))  # type: ignore[arg-type]
+        place += len(value)
+
+
+def _records(rows: list[Any]) -> Iterator[list[Any]]:
+    record: list[Any] = []
+    size_bytes = 0
+    for row in rows:
+        row_bytes = sum([_weight(field) for field in row])
+        if record and (len(record) == SLICE_ROWS or size_bytes + row_bytes > SLICE_BYTES):
+            yield record
+            record, size_bytes = [], 0
+        record.append(row)
+        size_bytes += row_bytes
+    if record:
+        yield record
+
+
+def _marks(rows: list[RemovedRow]) -> list[Any]:
+    """What went by one operation is said once, with a list of rows."""
+    return [(death, [row for row, *_ in some]) for death, some in groupby(rows, itemgetter(slice(1, None)))]
+
+
+def _weight(field: object) -> int:
+    return len(field) if isinstance(field, bytes) else field.size_bytes if isinstance(field, InChange) else 0
+
+
+def _packed(at: int, rows: list[Any]) -> bytes:
+    packed: bytes = msgpack.packb((at, rows), default=_packed_place)
+    return packed
+
+
+def _packed_place(value: InChange) -> msgpack.ExtType:
+    return msgpack.ExtType(_IN_CHANGE, msgpack.packb((value.position, value.start, value.size_bytes)))
+
+
+def _unpacked_place(code: int, data: bytes) -> object:
+    assert code == _IN_CHANGE
+    return InChange(*msgpack.unpackb(data))

@@ -1,0 +1,161 @@
+"""Whatever agents and other hosts have stored or said: no command of ours moves the terminal that it is printed on."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import threading
+import unicodedata
+from collections.abc import Iterator
+
+import pytest
+from crdtsyncd.cli.app import SECTIONS
+from websockets.sync.server import ServerConnection, serve
+
+from crdtsync.client.operations.backup_file import header
+from tests.harness import wait_until
+from tests.harness.shell import PROGRAM, Shell
+
+pytestmark = pytest.mark.integration
+
+EVIL = "\x1b]52;c;cm0=\x07\x1b[2J\x9b31m\r\u202eexe.gpj\u2066\u2028\u200f\ufeff\x7f"
+KEY = "plan/\u202eexe.gpj\u2028\u2066"
+"""Keys have no control characters; what turns the direction of writing they may have."""
+
+
+class Terminal:
+    """Runs commands as a person does."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+
+    def __call__(self, *arguments: str, seconds: float = 60) -> str:
+        """All that comes on the terminal of a command, which ends or is ended after some seconds."""
+        near, far = pty.openpty()
+        environment = {**self._shell.environment, "TERM": "dumb", "COLUMNS": "200", "LINES": "60", "NO_COLOR": "1"}
+        process = subprocess.Popen(
+            [*PROGRAM, *arguments], stdin=far, stdout=far, stderr=far, env=environment, cwd=self._shell.directory
+        )
+        os.close(far)
+        timer = threading.Timer(seconds, process.terminate)
+        timer.start()
+        try:
+            return "".join(self._read(near)).replace("\r\n", "\n")
+        finally:
+            timer.cancel()
+            process.wait()
+            os.close(near)
+
+    @staticmethod
+    def _read(near: int) -> Iterator[str]:
+        shown = b""
+        while True:
+            try:
+                piece = os.read(near, 65536)
+            except OSError:  # how Linux ends a terminal
+                break
+            if not piece:
+                break
+            shown += piece
+        yield shown.decode()
+
+
+def moves(shown: str) -> list[str]:
+    return sorted({one for one in shown if unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp", "Cs")} - {"\n", "\t"})
+
+
+@pytest.fixture
+def terminal(daemon, tmp_path) -> Terminal:
+    """On a daemon that holds something evil of every kind, with authors who could not agree."""
+    with daemon.client() as client:
+        client.set(KEY, EVIL, meta={EVIL: EVIL})
+        client.set(KEY, {EVIL: [EVIL]}, seen="?")
+        client.set("bytes", EVIL.encode())
+        client.set("gone", EVIL)
+        client.delete("gone")
+        client.append("log", {EVIL: EVIL})
+        client.add("set", EVIL)
+        client.merge("map", {"\u202efield\u2028": EVIL})
+        client.text("text").set(EVIL)
+        client.incr("count")
+        client.schema_set("plan/\u202e/*", policy="lww")
+    return Terminal(Shell(daemon.socket, tmp_path))
+
+
+SHOWING = [
+    ("get", KEY), ("get", KEY, "--json"), ("get", KEY, "--siblings"), ("get", "bytes"), ("get", "map"),
+    ("get", "log"), ("get", "set"), ("get", EVIL), ("get", "text"), ("ls",), ("ls", "--json"), ("log", "log"),
+    ("members", "set"), ("text", "text"), ("text", KEY), ("history",), ("history", KEY), ("history", KEY, "--json"),
+    ("history", "--lost"), ("conflicts",), ("conflicts", "--json"), ("resolve", KEY, "--take", EVIL),
+    ("resolve", EVIL, "--value", "1"), ("schema", "show"), ("schema", "show", "--json"), ("export",), ("status",),
+    ("peers",), ("explain", KEY), ("explain", EVIL), ("explain", KEY, "--json"), ("top", "--json"), ("doctor",),
+    ("metrics",), ("space", "list"), ("access", "list"), ("access", "grant", EVIL, "read", EVIL), ("agent", "list"),
+    ("touch", KEY), ("touch", EVIL), ("remove", "set", EVIL), ("now",), ("completion", EVIL),
+    ("cluster", "members"), ("log-level", EVIL), ("set", EVIL, EVIL), ("set", "k", EVIL),
+    ("set", KEY, "1", "--if-absent"), ("append", KEY, "1"), ("incr", KEY), ("merge", "map", EVIL),
+    ("drop", "map", EVIL), ("add", "set", EVIL), ("discard", "set", EVIL), ("wait", EVIL),
+    ("get", "k", "--after", EVIL), ("--space", EVIL, "get", "k"), ("--agent", EVIL, "get", "k"), (EVIL,),
+    ("get", "--" + EVIL), ("--socket", "/nowhere/" + EVIL, "get", "k"), ("import", EVIL), ("batch", EVIL),
+    ("backup", "/nowhere/" + EVIL), ("restore", EVIL), ("agent", "create", EVIL), ("agent", "revoke", EVIL),
+    ("space", "create", EVIL), ("cluster", "join", EVIL), ("cluster", "remove", EVIL), ("service", "status"),
+    ("update", KEY, "--", "printf", EVIL), ("update", KEY, "--", EVIL), ("reset", KEY),
+    ("trim", KEY, "--keep", "1"), ("del", EVIL), ("top", "-n", "1"), ("view", "show"), ("view", "define", EVIL),
+    ("view", "use", EVIL), ("context", "get", EVIL), ("tokens", EVIL), ("tokens", "--model", EVIL),
+    ("mcp", "install", "--client", EVIL), ("mcp", "import-memory", EVIL), ("mcp", "serve", "--tools", EVIL),
+]  # fmt: skip
+
+
+def test_no_command_moves_the_terminal(terminal):
+    shown = {arguments: moves(terminal(*arguments)) for arguments in SHOWING}
+    assert {arguments: found for arguments, found in shown.items() if found} == {}
+    assert r"\u202eexe.gpj" in terminal("get", KEY, "--siblings")
+    assert r"\x1b]52;c;cm0=" in terminal("text", "text")
+
+
+def test_every_command_is_tried():
+    tried = {arguments[0] for arguments in SHOWING} | {"watch", "resolver", "edit", "cluster"}
+    assert {name for commands in SECTIONS.values() for name in commands} - tried == set()
+
+
+def test_a_watch_moves_nothing_either(terminal):
+    assert moves(terminal("watch", seconds=3)) == []
+    assert r"\u202eexe.gpj" in terminal("watch", seconds=3)
+
+
+def test_who_asks_for_it_raw_and_who_reads_a_pipe_gets_it_whole(terminal, daemon, tmp_path):
+    assert EVIL.encode() == subprocess.run(
+        [*PROGRAM, "text", "text"], env=terminal._shell.environment, capture_output=True, check=True
+    ).stdout.removesuffix(b"\n")
+    assert "\x1b]52" in terminal("get", "bytes", "--raw")
+
+
+def test_what_a_backup_says_of_itself_is_not_believed(terminal, tmp_path):
+    about = {"bytes": 1, "sha256": EVIL, "machine": EVIL, "time": 1, "name": EVIL}
+    lies: list[dict[str, object]] = [{"time": EVIL}, {"bytes": EVIL}, {"name": 7}, {"sha256": None}, {"machine": []}]
+    for lie in lies:
+        (tmp_path / "evil").write_bytes(header({**about, **lie}) + b"x")
+        shown = terminal("restore", "evil", "--data-dir", str(tmp_path / "new"))
+        assert "the beginning of evil is damaged" in shown
+        assert moves(shown) == []
+    (tmp_path / "evil").write_bytes(header(about) + b"x")
+    assert moves(terminal("restore", "evil", "--data-dir", str(tmp_path / "new"))) == []
+
+
+def test_what_a_peer_says_as_it_hangs_up_moves_nothing(make_daemon, tmp_path):
+    def hang_up(connection: ServerConnection) -> None:
+        connection.close(1008, EVIL[:20] + "\u202eexe.gpj")
+
+    with serve(hang_up, "127.0.0.1", 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.socket.getsockname()[1]
+        daemon = make_daemon(peers=[f"ws://127.0.0.1:{port}"], insecure_loopback=True)
+        terminal = Terminal(Shell(daemon.socket, tmp_path))
+        with daemon.client() as client:
+            wait_until(lambda: any(peer.get("last_error") for peer in client.status()["peers"]))
+        for arguments in (("status",), ("peers",), ("peers", "--json"), ("doctor",), ("explain", "k")):
+            assert moves(terminal(*arguments)) == []
+        logged = (line for line in daemon.log_lines() if "exe.gpj" in line)
+        assert all(json.loads(line) and moves(line) == [] for line in logged)
+        server.shutdown()

@@ -1,0 +1,244 @@
+"""No turn of the event loop is long: whatever an agent asks for, at its largest, others are served meanwhile.
+
+Every request of the protocol is made at the largest size that it may have, on one of two linked daemons. The daemons
+say by themselves what each long turn took (``slow_turn``), in processor time: that of a busy machine's clock would say
+how busy it is. A request that is new has to be given its largest form here, or the reason why it has none.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+from msgpack import packb
+
+from crdtsync.wire.limits import CHANGE_OPS_MAX, VALUE_BYTES_MAX
+from crdtsync.wire.requests import REQUESTS
+from tests.harness import Cluster, Daemon, wait_until
+from tests.harness.daemon import PROGRAM
+from tests.harness.raw import RawAgent
+
+pytestmark = pytest.mark.integration
+
+TURN_CPU_MS_MAX = 50.0
+LONGER_MS: Mapping[str, float] = {"batch": 100.0, "merge": 100.0}
+"""What is known to take longer: 4 MB in 1,000 operations is one change, and one turn."""
+STANDARD_MS = 10.0
+"""What :func:`standard_work` takes on a machine that is fast enough for the bounds."""
+WAIT_S_MAX = 2.0
+"""What a bystander may wait on a machine that does much else; without slices it waited for 5 and more."""
+WAL_BYTES_MAX = 64 * 1024 * 1024
+MANY = 10_000
+PAGE = 1000
+VALUE = bytes(VALUE_BYTES_MAX - 16)
+SHORT = bytes(4000)
+EVERY_LINE = f"from crdtsyncd.telemetry import slow_turns; slow_turns.LINES_PER_MINUTE_MAX = 10**6; {PROGRAM}"
+
+
+def standard_work() -> float:
+    """How long a piece of work takes here and now, in ms of processor time: of the same kind as what is bounded."""
+    started_s = time.thread_time()
+    table: dict[int, tuple[int, bytes]] = {}
+    for n in range(20_000):
+        table[n] = (n, packb([n, "key", b"value"]))
+    assert len(table) == 20_000
+    return (time.thread_time() - started_s) * 1000
+
+
+@dataclass
+class Bystander:
+    """Reads one key of a space of its own every 10 ms."""
+
+    daemon: Daemon
+    waits_s: list[float] = field(default_factory=list)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        over = threading.Event()
+
+        def read() -> None:
+            with self.daemon.raw("bystander", timeout_s=60) as agent:
+                while not over.wait(0.01):
+                    started_s = time.monotonic()
+                    agent.call("get", key="quiet")
+                    self.waits_s.append(time.monotonic() - started_s)
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+# -- the largest form of each request ----------------------------------------------------------------------------------
+
+
+Arguments = Callable[[int], dict[str, Any]]
+ALL = range(CHANGE_OPS_MAX)
+
+
+def batch(agent: RawAgent, operation: str, arguments: Arguments, numbers: range = ALL) -> None:
+    agent.write("batch", ops=[[operation, arguments(n)] for n in numbers])
+
+
+def _element(key: str, n: int) -> dict[str, Any]:
+    return {"key": key, "value": packb(f"element {n}")}
+
+
+def fill(agent: RawAgent) -> None:
+    """Something large of each kind."""
+    for start in range(0, MANY, CHANGE_OPS_MAX):
+        some = range(start, start + CHANGE_OPS_MAX)
+        for key in ("log", "log/2"):
+            batch(agent, "append", partial(_element, key), some)
+        batch(agent, "add", partial(_element, "set"), some)
+        batch(agent, "merge", lambda n: {"key": "map", "fields": {f"f{n}": packb(n)}}, some)
+        batch(agent, "set", lambda n: {"key": f"keys/{n}", "value": packb(n)}, some)
+    for n in range(40):
+        agent.write("set", key=f"values/{n}", value=VALUE)
+    for _ in range(30):
+        agent.write("set", key="value", value=VALUE)
+    batch(agent, "set", lambda n: {"key": f"short/{n}", "value": packb(SHORT)})
+
+
+def overwrite(agent: RawAgent) -> None:
+    batch(agent, "set", lambda n: {"key": f"short/{n}", "value": packb(SHORT + b"2")})
+
+
+def delete_values(agent: RawAgent) -> None:
+    batch(agent, "delete", lambda n: {"key": f"values/{n}"}, range(40))
+
+
+def delete_keys(agent: RawAgent) -> None:
+    batch(agent, "delete", lambda n: {"key": f"keys/{n}"})
+
+
+def count_up(agent: RawAgent) -> None:
+    batch(agent, "incr", lambda _n: {"key": "counter", "by": 1})
+
+
+def remove(agent: RawAgent) -> None:
+    newest = agent.call("history", key="log", limit=1)["items"][0]
+    agent.write("remove", key="log", dot=newest["dot"])
+
+
+def remove_many(agent: RawAgent) -> None:
+    newest = agent.call("history", key="log", limit=500)["items"]
+    batch(agent, "remove", lambda n: {"key": "log", "dot": newest[n]["dot"]}, range(len(newest)))
+
+
+def watch(agent: RawAgent) -> None:
+    number = agent.send("watch", prefix="")
+    deadline_s = time.monotonic() + 20
+    while time.monotonic() < deadline_s and len(agent.events) < 3:
+        agent.call("status")
+    agent.call("unwatch", watch=number)
+
+
+def calls(name: str, /, **arguments: Any) -> Callable[[RawAgent], object]:
+    return lambda agent: agent.call(name, **arguments)
+
+
+def writes(name: str, /, **arguments: Any) -> Callable[[RawAgent], object]:
+    return lambda agent: agent.write(name, **arguments)
+
+
+LARGEST: dict[str, list[Callable[[RawAgent], object]]] = {
+    "get": [calls("get", key=key) for key in ("values/0", "log", "set", "map")],
+    "entry": [calls("entry", key="value")],
+    "get_many": [calls("get_many", keys=[f"{of}/{n}" for n in range(PAGE)]) for of in ("short", "values")],
+    "log": [calls("log", key="log", limit=PAGE)],
+    "members": [calls("members", key="set", limit=PAGE)],
+    "fields": [calls("fields", key="map", limit=PAGE)],
+    "scan": [calls("scan", prefix=prefix, limit=PAGE, values=True) for prefix in ("keys/", "values/", "short/")],
+    "history": [calls("history", key="value"), calls("history", prefix=""), calls("history", key="log/2")],
+    "schemas": [calls("schemas")],
+    "set": [writes("set", key="value", value=VALUE)],
+    "append": [writes("append", key="log", value=VALUE)],
+    "add": [writes("add", key="set", value=VALUE)],
+    "merge": [writes("merge", key="map", fields={f"g{n}": packb(SHORT) for n in range(CHANGE_OPS_MAX)})],
+    "drop": [writes("drop", key="map", field="f0")],
+    "discard": [writes("discard", key="set", value="element 0")],
+    "incr": [writes("incr", key="counter", by=1)],
+    "reset": [writes("reset", key="counter")],
+    "resolve": [writes("resolve", key="value", value=VALUE)],
+    "touch": [writes("touch", key="value", ttl=10**9)],
+    "remove": [remove],
+    "batch": [remove_many, overwrite, delete_keys, delete_values, count_up],
+    "trim": [writes("trim", key="log/2", keep=0)],
+    "delete": [writes("delete", key=key) for key in ("log", "set", "map", "value")],
+    "schema_set": [writes("schema_set", pattern="p/**", policy="all")],
+    "watch": [watch],
+    "wait": [lambda agent: agent.call("wait", token=agent.write("set", key="k", value=1)["token"], w=2)],
+    "explain": [calls("explain", key="value"), calls("explain", key="log")],
+    "status": [calls("status")],
+    "metrics": [calls("metrics")],
+    "space_list": [calls("space_list")],
+    "access_list": [calls("access_list")],
+    "agent_list": [calls("agent_list")],
+    "cluster_members": [calls("cluster_members")],
+    "space_drop": [calls("space_drop", name="bulk")],
+}
+SMALL = {
+    "unwatch": "names a watch", "confirm": "names a watch", "resolver": "names a pattern",
+    "resolver_done": "names a key", "space_create": "names a space; the fixture makes one",
+    "access_grant": "a rule", "access_revoke": "a rule", "access_quota": "a few numbers", "agent_create": "a name",
+    "agent_revoke": "a name", "log_level": "a word", "cluster_init": "addresses", "cluster_invite": "addresses",
+    "cluster_join": "ends every connection", "cluster_remove": "a name", "cluster_rotate_key": "a key",
+    "forget_peer": "a name",
+    "backup": "its slices are bounded by the reader's offset and end",
+}  # fmt: skip
+"""Requests without a large form, and why."""
+TEXTS = {"text_read", "text_updates", "text_apply", "text_compact"}
+"""What an edit takes depends on the document and the library, not on rows: a bound of its own."""
+
+
+def test_no_request_is_forgotten() -> None:
+    assert {*LARGEST, *SMALL, *TEXTS} == {*REQUESTS}
+
+
+def test_no_turn_is_long_whatever_an_agent_asks_for(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(2, program=EVERY_LINE)
+    cluster[0].client().set("quiet", 1)
+    cluster[0].client().create_space("bulk")
+    wait_until(lambda: all("bulk" in [space["name"] for space in daemon.status()["spaces"]] for daemon in cluster))
+    wait_until(lambda: cluster[1].client().get("quiet") == 1)
+    bystanders = [Bystander(daemon) for daemon in cluster]
+    lines: dict[str, list[dict[str, Any]]] = {}
+    slowness = [standard_work() / STANDARD_MS]
+    with cluster[0].raw("worker", space="bulk", timeout_s=60) as agent:
+        fill(agent)
+        wait_until(lambda: is_quiet(cluster), timeout_s=60)
+        with bystanders[0].reading(), bystanders[1].reading():
+            for name, form in [(name, form) for name, forms in LARGEST.items() for form in forms]:
+                before = [len(daemon.log_events("slow_turn")) for daemon in cluster]
+                form(agent)
+                wait_until(lambda: is_quiet(cluster), timeout_s=60)
+                for daemon, count in zip(cluster, before, strict=True):
+                    lines.setdefault(name, []).extend(daemon.log_events("slow_turn")[count:])
+                slowness.append(standard_work() / STANDARD_MS)
+    slow = max(1.0, *slowness)
+    long = [
+        (name, line)
+        for name, found in lines.items()
+        for line in found
+        if line["cpu_ms_max"] > LONGER_MS.get(name, TURN_CPU_MS_MAX) * slow
+    ]
+    assert not long, f"over {TURN_CPU_MS_MAX} ms of processor time, on a machine {slow:.1f} times as slow as is meant"
+    waited_s = max(wait_s for bystander in bystanders for wait_s in bystander.waits_s)
+    assert waited_s < WAIT_S_MAX * slow
+    assert all(daemon.data.joinpath("crdtsync.db-wal").stat().st_size < WAL_BYTES_MAX for daemon in cluster)
+
+
+def is_quiet(cluster: Cluster) -> bool:
+    """Whether both hold the same."""
+    spaces = [{space["name"]: space["version_vector"] for space in daemon.status()["spaces"]} for daemon in cluster]
+    return spaces[0] == spaces[1]
