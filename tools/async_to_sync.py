@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = {"crdtsync/client/aio/methods": "crdtsync/client/blocking/methods"}
 FILES = {
     "crdtsync/client/aio/text.py": "crdtsync/client/blocking/text.py",
+    "crdtsync/context/shared/aio.py": "crdtsync/context/shared/blocking.py",
+    "crdtsync/context/view/aio.py": "crdtsync/context/view/blocking.py",
     "tests/unit/client/aio/test_requests.py": "tests/unit/client/blocking/test_requests.py",
 }
 

@@ -1,12 +1,21 @@
-"""Context: what of the shared state goes into a model's window. Empty yet.
+"""Context: what of the shared state goes into a model's window.
 
-What will live here, for agents that have a budget of tokens and a state that is larger:
+A store with 50,000 tokens in it is useless to an agent with room for 8,000. This room counts tokens, makes content
+compact, and shows the part of the state that an agent should read, within a budget that is never exceeded: offline,
+without a model, and the same on every host.
 
-- counting tokens, and compressing a text or a conversation to a budget
-- views: the part of the state that one role needs, within a budget
-- search over keys and values
-- memory: notes that agents keep for later, with what they were about
-- a context that several agents share
+    from crdtsync.context import SharedContext, Views, compress, count
+
+Open first: ``view.aio`` for views of the state, ``shared.aio`` for results that agents hand each other, or
+``compact.compress`` for a text alone. All three stand on ``tokens``.
+
+Rooms and modules, top to bottom:
+
+- ``view``: the part of the state that one agent needs, within a budget
+- ``shared``: a context that several agents share, compact by default
+- ``compact``: the same content in fewer tokens
+- ``tokens``: counting, exact or by an estimate that errs upwards
+- ``extras``: packages that are imported at first use (``pip install 'crdtsync[context]'``)
 
 Its place: above the public client only. A module here may import :class:`crdtsync.Client`,
 :class:`crdtsync.AsyncClient`, ``crdtsync.client`` and ``crdtsync.errors``; never ``crdtsync.core``,
@@ -15,6 +24,61 @@ them. import-linter holds both rules (the contracts ``agent-layer`` and ``librar
 
 Why: what is built on promises that every program has stays true when the inside changes. What cannot be done
 through the public client is missing there, and is to be added there.
-
-What takes a package of its own (a tokenizer, an index) is an optional extra, imported when it is first used.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crdtsync.context.compact.compress import compress
+    from crdtsync.context.compact.result import Compact
+    from crdtsync.context.shared.aio import AsyncSharedContext
+    from crdtsync.context.shared.blocking import SharedContext
+    from crdtsync.context.shared.entry import ContextEntry, SharedContextStats
+    from crdtsync.context.tokens import Tokenizer, count, tokenizer
+    from crdtsync.context.view.aio import AsyncViews
+    from crdtsync.context.view.blocking import Views
+    from crdtsync.context.view.choose import View
+
+_MODULES = {
+    "AsyncSharedContext": "shared.aio",
+    "AsyncViews": "view.aio",
+    "Compact": "compact.result",
+    "ContextEntry": "shared.entry",
+    "SharedContext": "shared.blocking",
+    "SharedContextStats": "shared.entry",
+    "Tokenizer": "tokens",
+    "View": "view.choose",
+    "Views": "view.blocking",
+    "compress": "compact.compress",
+    "count": "tokens",
+    "tokenizer": "tokens",
+}
+
+__all__ = [
+    "AsyncSharedContext",
+    "AsyncViews",
+    "Compact",
+    "ContextEntry",
+    "SharedContext",
+    "SharedContextStats",
+    "Tokenizer",
+    "View",
+    "Views",
+    "compress",
+    "count",
+    "tokenizer",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"crdtsync.context.{_MODULES[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -59,6 +59,11 @@ SECTIONS: dict[str, dict[str, str]] = {
         "wait": "keys.wait:wait",
         "now": "keys.wait:now",
     },
+    "For a model's window": {
+        "view": "context.view:view",
+        "context": "context.shared:context",
+        "tokens": "context.tokens:tokens",
+    },
     "Spaces": {
         "space": "cluster.spaces:space",
     },

@@ -15,8 +15,10 @@ Rooms, by subject:
 - ``keys``: values by key: set, get, del, ls, update, edit, export, import, batch, wait, watch
 - ``kinds``: counters, logs, maps, sets, texts
 - ``conflicts``: conflicts, resolve, history, resolver, schema
+- ``context``: view, context, tokens
 - ``cluster``: cluster, space, agent, access
 - ``node``: status, peers, explain, doctor, top, metrics, backup, restore, service
 
-May import: all of ``crdtsyncd.cli``, the rooms of the daemon below that, the public client.
+May import: all of ``crdtsyncd.cli``, the rooms of the daemon below that, the public client and
+``crdtsync.context``.
 """

@@ -1,0 +1,103 @@
+"""The public function of this room: content in, fewer tokens out, never more than a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crdtsync.context.compact.code import compact_code
+from crdtsync.context.compact.detect import KINDS, detect
+from crdtsync.context.compact.diffs import compact_diff
+from crdtsync.context.compact.json_text import compact_json
+from crdtsync.context.compact.lines import fit
+from crdtsync.context.compact.logs import compact_log
+from crdtsync.context.compact.markup import compact_html, compact_markdown
+from crdtsync.context.compact.prose import compact_prose
+from crdtsync.context.compact.result import Compact, Draft
+from crdtsync.context.tokens import DEFAULT_MODEL, Tokenizer, tokenizer
+
+_BY_KIND: dict[str, Callable[[str, int, str | None], Draft]] = {
+    "json": compact_json,
+    "log": compact_log,
+    "code": compact_code,
+    "diff": compact_diff,
+    "html": compact_html,
+    "markdown": compact_markdown,
+    "prose": compact_prose,
+}
+_LEVELS = (1, 2, 3, 4)  # with a budget; each leaves out more
+_SMALL = 40  # tokens: below it a text stays as it is
+
+
+def compress(
+    content: str,
+    *,
+    kind: str = "auto",
+    budget: int | None = None,
+    query: str | None = None,
+    model: str = DEFAULT_MODEL,
+    source: str | None = None,
+) -> Compact:
+    """``content`` in fewer tokens for ``model``, and in ``budget`` tokens at most if one is given.
+
+    ``kind`` is one of json, log, code, diff, html, markdown and prose; ``auto`` looks. What the ``query`` asks for
+    stays longer. ``source`` says how to get the original (a command, a call): where something was left out, the last
+    line of the text says so, and names it. The result is never longer than the original, and the same on every host.
+
+    Raises :class:`ValueError` for an unknown kind or a negative budget.
+    """
+    if kind not in ("auto", *KINDS):
+        message = f"kind is {kind!r}: it must be auto or one of {', '.join(KINDS)}"
+        raise ValueError(message)
+    if budget is not None and budget < 0:
+        message = f"budget is {budget}: it must be 0 tokens or more"
+        raise ValueError(message)
+    counter = tokenizer(model)
+    before = counter.count(content)
+    kind = detect(content) if kind == "auto" else kind
+    draft, after = Draft(content), before
+    if before > _SMALL or (budget is not None and before > budget):
+        draft, after = _best(content, kind, before, budget, query, counter, source)
+    return Compact(draft.text, kind, model, before, after, tuple(draft.transforms), tuple(draft.left_out))
+
+
+def _best(
+    content: str, kind: str, before: int, budget: int | None, query: str | None, counter: Tokenizer, source: str | None
+) -> tuple[Draft, int]:
+    """The first draft that keeps the budget, by rising levels; cut at the ends if none does."""
+    draft, after = Draft(content), before
+    for level in _LEVELS if budget is not None else (1,):
+        made = _with_source(_made(kind, content, level, query), source)
+        tokens = counter.count(made.text)
+        if tokens < after:
+            draft, after = made, tokens
+        if budget is None or after <= budget:
+            return draft, after
+    tail = _source_line(source) if source else ""
+    room = (budget or 0) - (counter.count(tail) if tail else 0)
+    if room <= 0:
+        tail, room = "", budget or 0
+    short = fit(draft.text.removesuffix(tail), room, counter, query)
+    cut = Draft(short.text + tail, [*draft.transforms, *short.transforms], [*draft.left_out, *short.left_out])
+    after = counter.count(cut.text)
+    if after > (budget or 0):  # where the tail joins, tokens may split otherwise
+        cut.text = counter.truncate(cut.text, budget or 0)
+        after = counter.count(cut.text)
+    return cut, after
+
+
+def _made(kind: str, content: str, level: int, query: str | None) -> Draft:
+    """A draft of one kind; what does not parse as that kind is prose."""
+    try:
+        return _BY_KIND[kind](content, level, query)
+    except (ValueError, RecursionError):
+        return compact_prose(content, level, query)
+
+
+def _with_source(draft: Draft, source: str | None) -> Draft:
+    if draft.left_out and source:
+        draft.text += _source_line(source)
+    return draft
+
+
+def _source_line(source: str) -> str:
+    return f"\n[shortened; in full: {source}]"

@@ -1,0 +1,137 @@
+"""JSON in fewer tokens: arrays of records as tables, other objects as indented lines, long strings cut.
+
+    {"user": {"name": "Ann", "tags": ["a", "b"]}, "items": [{"id": 1, "n": 2}, {"id": 2, "n": 5}]}
+
+becomes
+
+    user:
+     name: Ann
+     tags: [a, b]
+    items: 2 rows; id counts from 1
+     n
+     2
+     5
+
+At level 0 nothing is left out. From level 1 on, strings are cut, and from level 2 on, rows and elements from the
+middle: those that speak of errors, or differ from most, stay.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from crdtsync.context.compact.detect import is_json_lines
+from crdtsync.context.compact.result import Draft
+from crdtsync.context.compact.tables import as_table, cell, is_table
+from crdtsync.context.compact.words import content_words, is_telling, words
+
+_LEAF_MAX = (10**9, 1_000, 300, 120, 60)  # characters of a string, by level
+_ROWS_MAX = (10**9, 10**9, 120, 40, 12)  # rows of a table and elements of a list, by level
+_DEPTH_MAX = 60  # beyond it, compact JSON in one line
+
+
+def compact_json(text: str, level: int, query: str | None) -> Draft:
+    """``text``, which is JSON or lines of JSON, at ``level``."""
+    value = [json.loads(line) for line in text.split("\n") if line.strip()] if is_json_lines(text) else json.loads(text)
+    writer = _Writer(level, content_words(query or ""))
+    lines = writer.value(value, 0)
+    return Draft("\n".join(lines), list(dict.fromkeys(writer.transforms)), writer.said())
+
+
+@dataclass
+class _Writer:
+    level: int
+    query: set[str]
+    transforms: list[str] = field(default_factory=lambda: ["json as lines"])
+    strings_cut: int = 0
+    characters_cut: int = 0
+    rows_cut: int = 0
+
+    def said(self) -> list[str]:
+        left_out = []
+        if self.strings_cut:
+            left_out.append(f"the ends of {self.strings_cut:,} long strings ({self.characters_cut:,} characters)")
+        if self.rows_cut:
+            left_out.append(f"{self.rows_cut:,} rows and elements of lists")
+        return left_out
+
+    def value(self, value: object, depth: int) -> list[str]:
+        if depth > _DEPTH_MAX:
+            return [json.dumps(value, ensure_ascii=False, separators=(",", ":"))]
+        if isinstance(value, dict) and value:
+            return self._record(value, depth)
+        if isinstance(value, list) and value:
+            return self._table(value) if is_table(value) else self._list(value, depth)
+        return [self._leaf(value)]
+
+    def _record(self, record: dict[str, Any], depth: int) -> list[str]:
+        lines = []
+        for name, value in record.items():
+            inner = self.value(value, depth + 1)
+            shown = cell(name)
+            if len(inner) == 1 and not (isinstance(value, dict) and value):
+                lines.append(f"{shown}: {inner[0]}")
+            elif is_table(value):
+                lines += [f"{shown}: {inner[0]}", *(f" {line}" for line in inner[1:])]
+            else:
+                lines += [f"{shown}:", *(f" {line}" for line in inner)]
+        return lines
+
+    def _table(self, records: list[dict[str, Any]]) -> list[str]:
+        records = [self._shortened(record) for record in records]
+        lines, transforms = as_table(records, self._kept(records))
+        self.transforms += transforms
+        return lines
+
+    def _list(self, values: list[Any], depth: int) -> list[str]:
+        kept = self._kept(values)
+        if not any(isinstance(value, dict | list) and value for value in values):
+            leaves = [self._leaf(values[i]) for i in kept]
+            left = len(values) - len(kept)
+            return [f"[{', '.join(leaves)}{f', … {left:,} left out' if left else ''}]"]
+        lines, last = [], -1
+        for i in kept:
+            if i - last > 1:
+                lines.append(f"[… {i - last - 1:,} left out]")
+            inner = self.value(values[i], depth + 1)
+            lines += [f"- {inner[0]}", *(f"  {line}" for line in inner[1:])]
+            last = i
+        left = len(values) - 1 - last
+        return [*lines, f"[… {left:,} left out]"] if left else lines
+
+    def _leaf(self, value: object) -> str:
+        return cell(self._cut(value) if isinstance(value, str) else value)
+
+    def _shortened(self, value: Any) -> Any:  # JSON of any shape
+        if isinstance(value, str):
+            return self._cut(value)
+        if isinstance(value, dict):
+            return {name: self._shortened(inner) for name, inner in value.items()}
+        return [self._shortened(inner) for inner in value] if isinstance(value, list) else value
+
+    def _cut(self, text: str) -> str:
+        most = _LEAF_MAX[self.level]
+        if len(text) <= most:
+            return text
+        self.strings_cut += 1
+        self.characters_cut += len(text) - most
+        self.transforms.append("long strings cut")
+        return f"{text[: most * 2 // 3]}…[{len(text):,} characters]…{text[len(text) - most // 3 :]}"
+
+    def _kept(self, values: list[Any]) -> list[int]:
+        """Which of ``values`` are shown: all, or the first, the last and the most telling ones, in their order."""
+        most = _ROWS_MAX[self.level]
+        if len(values) <= most:
+            return list(range(len(values)))
+        self.rows_cut += len(values) - most
+        self.transforms.append("rows left out")
+        ends = {*range(most // 3), *range(len(values) - most // 6, len(values))}
+        rest = [i for i in range(len(values)) if i not in ends]
+        rest.sort(key=lambda i: (-self._score(values[i]), i))
+        return sorted(ends | set(rest[: most - len(ends)]))
+
+    def _score(self, value: object) -> int:
+        text = json.dumps(value, ensure_ascii=False)
+        return 2 * len(self.query & words(text)) + is_telling(text)

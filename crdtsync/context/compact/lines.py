@@ -1,0 +1,73 @@
+"""The last resort: the beginning, the end, and what the query asks for, with marks that say what is missing between."""
+
+from __future__ import annotations
+
+from crdtsync.context.compact.result import Draft
+from crdtsync.context.compact.words import content_words, is_telling, words
+from crdtsync.context.tokens import Tokenizer
+
+_LINE_MAX = 400  # characters; longer lines are cut into pieces of this length, so that one line is not all or nothing
+_TRIES_MAX = 40
+
+
+def fit(text: str, budget: int, tokenizer: Tokenizer, query: str | None = None) -> Draft:
+    """``text``, or the pieces of it that matter most, in at most ``budget`` tokens; "" if not even the mark fits."""
+    if tokenizer.count(text) <= budget:
+        return Draft(text)
+    pieces = [
+        line[i : i + _LINE_MAX] for line in text.splitlines(keepends=True) for i in range(0, len(line), _LINE_MAX)
+    ]
+    costs = [count + 1 for count in tokenizer.counts(pieces)]  # tokens may split otherwise where pieces meet
+    order = _order(pieces, content_words(query or ""))
+    room = budget
+    for _ in range(_TRIES_MAX):
+        kept, spent = set[int](), 0
+        for i in order:
+            if spent + costs[i] <= room:
+                kept.add(i)
+                spent += costs[i]
+        if not kept:
+            break
+        cut = _joined(pieces, kept)
+        if (tokens := tokenizer.count(cut)) <= budget:
+            gone = sum(len(piece) for i, piece in enumerate(pieces) if i not in kept)
+            return Draft(cut, ["pieces chosen"], [f"{gone:,} characters in places that are marked"])
+        room = min(room - 1, room - (tokens - budget))
+    return Draft(tokenizer.truncate(text, budget), ["beginning"], ["all but the beginning"])
+
+
+def _order(pieces: list[str], asked: set[str]) -> list[int]:
+    """The pieces as they are taken: what the query asks for with a line around it, then by turns from both ends."""
+    scores = [3 * len(asked & words(piece)) + is_telling(piece) if asked else 0 for piece in pieces]
+    best = [i for i in sorted(range(len(pieces)), key=lambda i: (-scores[i], i)) if scores[i] >= 3]
+    ends: list[int] = []
+    low, high = 0, len(pieces) - 1
+    while low <= high:
+        ends += [low, low + 1] if low < high - 1 else [low]  # two from the beginning for one from the end
+        low += 2
+        if low <= high:
+            ends.append(high)
+            high -= 1
+    ends = list(dict.fromkeys(i for i in ends if i < len(pieces)))
+    return list(dict.fromkeys([*ends[:2], *best, *ends]))
+
+
+def _joined(pieces: list[str], kept: set[int]) -> str:
+    out: list[str] = []
+    gone = 0
+    for i, piece in enumerate(pieces):
+        if i in kept:
+            if gone:
+                out.append(_mark(gone, out))
+            gone = 0
+            out.append(piece)
+        else:
+            gone += len(piece)
+    if gone:
+        out.append(_mark(gone, out))
+    return "".join(out).strip("\n")
+
+
+def _mark(characters: int, before: list[str]) -> str:
+    start = "" if not before or before[-1].endswith("\n") else "\n"
+    return f"{start}[… {characters:,} characters]\n"

@@ -1,0 +1,176 @@
+"""Arrays of records as tables: each name once, and what all rows have in common once.
+
+Two records of an API's answer:
+
+    [{"id": 1, "state": "ok", "path": "/srv/app/a.py"}, {"id": 2, "state": "ok", "path": "/srv/app/b.py"}]
+
+become
+
+    2 rows; state=ok in all; path begins with /srv/app/
+    id|path
+    1|a.py
+    2|b.py
+
+A string that repeats in a column is written once and has a letter from then on (``A=connection reset by peer``).
+A cell that could be taken for something else (a number in quotes, a bar, a line break) keeps its JSON quotes.
+A record without a field has an empty cell there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+_PREFIX_MIN = 6  # characters: a shorter one costs more to announce than it saves
+_LETTERED_MIN = 12  # characters of a string that is worth a letter
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_PLAIN = re.compile(r"[^\s|\"~,{}\[\]=](?:[^|\n\r\"]*[^\s|\"])?")
+_ALIKE = 0.5  # of the fields in the table, a record has at least this share
+
+
+@dataclass(slots=True)
+class Column:
+    """One field of the records, flattened: its cells as text, None where a record lacks it."""
+
+    name: str
+    cells: list[str | None]
+    note: str = ""
+
+
+def as_table(records: list[dict[str, Any]], shown: list[int]) -> tuple[list[str], list[str]]:
+    """The lines of a table of ``records``, of which only the rows ``shown`` are written; and what was done."""
+    flat = [_flat(record) for record in records]
+    names = list(dict.fromkeys(name for record in flat for name in record))
+    columns = [Column(name, [cell(record[name]) if name in record else None for record in flat]) for name in names]
+    transforms, notes, kept = ["table"], [f"{len(records):,} rows"], []
+    for column in columns:
+        done = _constant(column) or _counted(column)
+        if done:
+            notes.append(column.note)
+            transforms.append(done)
+            continue
+        done = _prefixed(column) or _lettered(column)
+        if done:
+            notes.append(column.note)
+            transforms.append(done)
+        kept.append(column)
+    lines = ["; ".join(notes)]
+    if kept:
+        lines.append("|".join(column.name for column in kept))
+        lines += _rows(kept, shown)
+    return lines, list(dict.fromkeys(transforms))
+
+
+def is_table(value: object) -> bool:
+    """Whether ``value`` is a list of records that are much alike."""
+    if not isinstance(value, list) or len(value) < 2 or not all(isinstance(one, dict) and one for one in value):
+        return False
+    names = Counter(name for one in value for name in one)
+    return sum(names.values()) >= _ALIKE * len(names) * len(value)
+
+
+def cell(value: object) -> str:
+    """One value as the text of a cell; quoted as in JSON where it would be taken for something else."""
+    if value is None:
+        return "~"
+    if isinstance(value, str):
+        return value if _PLAIN.fullmatch(value) and not _looks_other(value) else json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _looks_other(text: str) -> bool:
+    if text in ("true", "false", "null"):
+        return True
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _flat(record: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``; empty objects and lists stay values."""
+    found: dict[str, Any] = {}
+    for name, value in record.items():
+        if isinstance(value, dict) and value and len(prefix) < 200:
+            found |= _flat(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+def _rows(columns: list[Column], shown: list[int]) -> list[str]:
+    lines, last = [], -1
+    for row in shown:
+        if row - last > 1:
+            lines.append(_gap(row - last - 1))
+        lines.append("|".join("" if (text := column.cells[row]) is None else text for column in columns))
+        last = row
+    left = len(columns[0].cells) - 1 - last
+    return [*lines, _gap(left)] if left else lines
+
+
+def _gap(rows: int) -> str:
+    return f"[… {rows:,} rows left out]"
+
+
+def _constant(column: Column) -> str:
+    first = column.cells[0]
+    if first is None or len(set(column.cells)) > 1:
+        return ""
+    column.note = f"{column.name}={first} in all"
+    return "common values once"
+
+
+def _counted(column: Column) -> str:
+    """A column of whole numbers, each one more than the one before."""
+    first = column.cells[0]
+    if first is None or not re.fullmatch(r"-?\d{1,15}", first):
+        return ""
+    start = int(first)
+    if column.cells != [str(start + i) for i in range(len(column.cells))]:
+        return ""
+    column.note = f"{column.name} counts from {start}"
+    return "counting column"
+
+
+def _prefixed(column: Column) -> str:
+    texts = [text for text in column.cells if text is not None and text != "~"]
+    if len(texts) < len(column.cells) or any(text[0] in '"[{' for text in texts):
+        return ""
+    prefix = _at_border(_common(min(texts), max(texts)), texts)
+    if len(prefix) < _PREFIX_MIN:
+        return ""
+    column.note = f"{column.name} begins with {prefix}"
+    column.cells = [text[len(prefix) :] for text in texts]
+    return "common prefixes once"
+
+
+def _common(one: str, other: str) -> str:
+    """What two strings begin with alike; of the first and the last of many by order it is what all begin with."""
+    same = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one[:same]
+
+
+def _at_border(prefix: str, texts: list[str]) -> str:
+    """``prefix`` up to a character that ends a part of it, so that no word or number is split; not all of a text."""
+    if any(len(text) == len(prefix) for text in texts):
+        prefix = prefix[:-1]
+    while prefix and (prefix[-1].isalnum() or prefix[-1] == " "):
+        prefix = prefix[:-1]
+    return prefix
+
+
+def _lettered(column: Column) -> str:
+    counted = Counter(text for text in column.cells if text is not None and len(text) >= _LETTERED_MIN)
+    often = [text for text, times in counted.most_common(len(_LETTERS)) if times >= 3]
+    taken = {text for text in column.cells if text in set(_LETTERS)}
+    if not often or taken:
+        return ""
+    letters = dict(zip(often, _LETTERS, strict=False))
+    column.note = f"in {column.name}: " + " ".join(f"{letter}={text}" for text, letter in letters.items())
+    column.cells = [letters.get(text, text) if text is not None else None for text in column.cells]
+    return "repeated strings once"

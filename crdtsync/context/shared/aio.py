@@ -1,0 +1,121 @@
+"""The shared context for asyncio."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Any, Self
+
+from crdtsync.client import AsyncClient
+from crdtsync.context.shared.entry import (
+    ContextEntry,
+    SharedContextStats,
+    entry_from,
+    is_record,
+    oldest,
+    record,
+    stats_of,
+)
+from crdtsync.context.tokens import DEFAULT_MODEL
+from crdtsync.errors import VersionMismatch
+
+
+class AsyncSharedContext:
+    """What agents hand each other, compact by default, on all hosts.
+
+    ``client`` is a client, or the path of a daemon's socket (None: the usual one). What is put lives for ``ttl``
+    seconds. When a new key makes more than ``max_entries``, the oldest ones go; putting a key again makes none go.
+    Two hosts that were cut off may hold more until the next put. What another agent has put meanwhile is never taken
+    for old: an entry goes only at the version that was looked at.
+
+    Under asyncio, use it as ``async with AsyncSharedContext() as context``, or close a client of your own.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient | str | os.PathLike[str] | None = None,
+        *,
+        model: str = DEFAULT_MODEL,
+        ttl: float | None = 3600,
+        max_entries: int = 100,
+        prefix: str = "context/",
+    ) -> None:
+        self._owned = None if isinstance(client, AsyncClient) else AsyncClient(client)
+        self._client = client if isinstance(client, AsyncClient) else self._owned or AsyncClient()
+        self.model = model
+        self.ttl = ttl
+        self.max_entries = max_entries
+        self._prefix = prefix.rstrip("/") + "/"
+        self._full = prefix.rstrip("/") + ".full/"
+
+    async def put(self, key: str, content: Any, *, agent: str | None = None, kind: str = "auto") -> ContextEntry:
+        """Store ``content`` under ``key``, compressed once for all readers; durable on this host on return.
+
+        ``content`` is a str, bytes or any value that a key can hold, of 1 MiB at most. ``kind`` is as of
+        :func:`~crdtsync.context.compress`. Raises :class:`~crdtsync.errors.TooLarge` for more.
+        """
+        async with self._client.batch() as batch:
+            batch.set(self._prefix + key, record(key, content, agent, kind, self.model), ttl=self.ttl)
+            batch.set(self._full + key, content, ttl=self.ttl)
+        await self._evict(key)
+        stored = await self._client.entry(self._prefix + key)
+        if stored is None:  # expired or deleted by somebody else already
+            message = f"{key!r} was removed while it was being put"
+            raise VersionMismatch(message)
+        return entry_from(key, stored, content)
+
+    async def get(self, key: str, *, full: bool = False) -> Any:
+        """The compact text of ``key``, or with ``full`` what was put, value for value; None if there is none."""
+        if full:
+            return await self._client.get(self._full + key)
+        stored = await self._client.get(self._prefix + key)
+        return stored["text"] if is_record(stored) else None
+
+    async def get_entry(self, key: str) -> ContextEntry | None:
+        """All that is known of ``key``, with the original; None if there is none."""
+        stored = await self._client.entry(self._prefix + key)
+        if stored is None or not is_record(stored.value):
+            return None
+        return entry_from(key, stored, await self._client.get(self._full + key))
+
+    async def keys(self) -> list[str]:
+        """The keys that are there, sorted."""
+        return [key[len(self._prefix) :] for key in await self._client.keys(self._prefix)]
+
+    async def stats(self) -> SharedContextStats:
+        """How many entries there are, and what they take and save."""
+        return stats_of(value for _, value in await self._client.items(self._prefix))
+
+    async def clear(self) -> int:
+        """Remove every entry that this host shows; how many these were."""
+        keys = await self.keys()
+        for key in keys:
+            await self._remove(key, None)
+        return len(keys)
+
+    async def close(self) -> None:
+        """Close the client that this made for itself; one that was handed in stays open."""
+        if self._owned is not None:
+            await self._owned.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _evict(self, spared: str) -> None:
+        entries = await self._client.entries(self._prefix, values=False)
+        for entry in oldest(entries, self.max_entries, self._prefix + spared):
+            await self._remove(entry.key[len(self._prefix) :], entry.version)
+
+    async def _remove(self, key: str, version: str | None) -> None:
+        """Remove both keys of an entry, if it is still at ``version``."""
+        try:
+            async with self._client.batch() as batch:
+                batch.delete(self._prefix + key, if_version=version)
+                batch.delete(self._full + key)
+        except VersionMismatch:
+            pass  # somebody has put it again: it is new

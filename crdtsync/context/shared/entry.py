@@ -1,0 +1,131 @@
+"""What a shared context stores and hands out; pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from crdtsync.client import Entry
+from crdtsync.context.compact.compress import compress
+
+
+@dataclass(frozen=True, slots=True)
+class ContextEntry:
+    """One thing that was put: in full and compact, with who put it and when (seconds since 1970, UTC).
+
+    ``original`` is what was put, value for value; None where only the compact text was asked for.
+    """
+
+    key: str
+    original: Any
+    compressed: str
+    original_tokens: int
+    compressed_tokens: int
+    agent: str | None
+    timestamp: float
+    transforms: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def savings_percent(self) -> float:
+        """How much less the compact text is, of 100."""
+        return _savings(self.original_tokens, self.compressed_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedContextStats:
+    """What the entries of a shared context take, and what reading them compactly saves."""
+
+    entries: int
+    total_original_tokens: int
+    total_compressed_tokens: int
+
+    @property
+    def total_tokens_saved(self) -> int:
+        """How many tokens less a reader of all entries pays."""
+        return self.total_original_tokens - self.total_compressed_tokens
+
+    @property
+    def savings_percent(self) -> float:
+        """The same, of 100."""
+        return _savings(self.total_original_tokens, self.total_compressed_tokens)
+
+
+def record(key: str, content: object, agent: str | None, kind: str, model: str) -> dict[str, Any]:
+    """The value of the compact key: ``content`` compressed once, for all readers."""
+    done = compress(text_of(content), kind=kind, model=model, source=f"get({key!r}, full=True)")
+    return {
+        "text": done.text,
+        "kind": done.kind,
+        "model": model,
+        "original_tokens": done.original_tokens,
+        "compressed_tokens": done.compressed_tokens,
+        "transforms": list(done.transforms),
+        "left_out": list(done.left_out),
+        "agent": agent,
+    }
+
+
+def text_of(content: object) -> str:
+    """``content`` as a model would be handed it: a str as it is, all else as JSON, bytes as UTF-8 as far as it goes."""
+    if isinstance(content, bytes):
+        return content.decode("utf-8", "replace")
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, default=str)
+
+
+def entry_from(name: str, stored: Entry, original: object) -> ContextEntry:
+    """What was stored under the compact key ``stored``, as it is handed out."""
+    value = stored.value
+    return ContextEntry(
+        key=name,
+        original=original,
+        compressed=value["text"],
+        original_tokens=value["original_tokens"],
+        compressed_tokens=value["compressed_tokens"],
+        agent=value["agent"] or stored.agent,
+        timestamp=stored.time.timestamp() if stored.time else 0.0,
+        transforms=tuple(value["transforms"]),
+        left_out=tuple(value["left_out"]),
+    )
+
+
+def is_record(value: object) -> bool:
+    """Whether ``value`` is what a put writes; anybody may write other things under these keys."""
+    return isinstance(value, dict) and all(
+        isinstance(value.get(name), kinds)
+        for name, kinds in (
+            ("text", str),
+            ("original_tokens", int),
+            ("compressed_tokens", int),
+            ("transforms", list),
+            ("left_out", list),
+            ("agent", (str, type(None))),
+        )
+    )
+
+
+def stats_of(values: Iterable[Any]) -> SharedContextStats:
+    """The figures of the compact values ``values``."""
+    records = [value for value in values if is_record(value)]
+    return SharedContextStats(
+        len(records),
+        sum(value["original_tokens"] for value in records),
+        sum(value["compressed_tokens"] for value in records),
+    )
+
+
+def oldest(entries: Iterable[Entry], most: int, spared: str) -> list[Entry]:
+    """The entries that must go so that ``most`` are left: the oldest, and never the key ``spared``."""
+    found = list(entries)
+    rest = sorted((entry for entry in found if entry.key != spared), key=_age)
+    return rest[: max(0, len(found) - most)]
+
+
+def _age(entry: Entry) -> tuple[float, str]:
+    return (entry.time.timestamp() if entry.time else 0.0, entry.key)
+
+
+def _savings(before: int, after: int) -> float:
+    return round(100 * (1 - after / before), 1) if before else 0.0

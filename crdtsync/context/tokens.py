@@ -1,0 +1,155 @@
+"""How many tokens a text takes, by the model that will read it, offline.
+
+OpenAI's vocabularies come with a package, so for its models the count is exact. Other vocabularies are not public, or
+too large to bring along: there the count is an *estimate* that errs upwards, because a budget that is exceeded makes a
+request fail, while one that is not used up costs nothing.
+
+    tokenizer("gpt-5").count("hello world")            # 2, exact
+    tokenizer("claude-opus-4-5").how                   # "an estimate for Claude: …"
+
+How an estimate is made: the text is counted in ``cl100k_base``, times a factor of the family. Three things that
+vocabularies treat differently are added: digits (some read each by itself, OpenAI three at a time), letters beyond
+ASCII, and line breaks before an indentation. The factors were fitted to public vocabularies (Claude 2, Gemini 1,
+Gemma 3, Llama 3, DeepSeek 3, Mistral's Tekken) on windows of 4,000 characters of English prose, Python, JavaScript,
+JSON, logs, HTML and 15 languages: none came out more than 5% below the truth. Newer vocabularies of these families
+are not public; for them it is a guess of the same kind.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from crdtsync.context.extras import need
+
+DEFAULT_MODEL = "claude"
+"""The model that is meant where none is named: the family whose estimate is the most cautious of the named ones."""
+
+_CUT_TRIES_MAX = 40
+_DIGITS = re.compile(r"[0-9]+")
+_INDENTED = re.compile(r"\n[ \t]")
+_FOREIGN_FULL = 0.3  # from this share of letters beyond ASCII on, a text counts as written in another script
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """How the texts for one family of models are counted.
+
+    ``factor`` multiplies the count of ``encoding``, and grows to ``foreign`` as letters beyond ASCII get more. 1.0 in
+    both, and neither digits nor breaks: the count is exact.
+    """
+
+    name: str
+    models: str  # a pattern, matched at the beginning of a name
+    encoding: str = "cl100k_base"
+    factor: float = 1.0
+    foreign: float = 1.0
+    digits: bool = False
+    breaks: bool = False
+
+    @property
+    def exact(self) -> bool:
+        return self.factor == self.foreign == 1.0 and not (self.digits or self.breaks)
+
+
+_FAMILIES = (
+    _Family("GPT-OSS", r"gpt-oss", "o200k_harmony"),
+    _Family("GPT-4o and newer", r"gpt-4o|gpt-4\.[15]|gpt-[5-9]|chatgpt|codex|o[1-9](?![0-9a-z])|o200k", "o200k_base"),
+    _Family("GPT-4", r"gpt-4|gpt-3|text-embedding-|cl100k"),
+    _Family("Qwen 3.5", r"qwen-?3\.5", "qwen3.5"),
+    _Family("Claude", r"claude|opus|sonnet|haiku|fable", factor=1.2, foreign=1.8),
+    _Family("Gemini and Gemma", r"gemini|gemma", factor=1.12, foreign=1.12, digits=True, breaks=True),
+    _Family("Llama", r"(meta-)?llama", factor=1.0, foreign=1.05),
+    _Family("Mistral", r"(mi[sx]|codes|devs|magis|minis)tral", factor=1.1, foreign=1.45, digits=True, breaks=True),
+    _Family("DeepSeek", r"deepseek", factor=1.1, foreign=1.1),
+    _Family("Qwen", r"qwen|qwq", "qwen3.5", factor=1.1, foreign=1.2),
+)
+_UNKNOWN = _Family("a model that is not known here", "", factor=1.25, foreign=1.8, digits=True, breaks=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenizer:
+    """Counts for one model. Pure and quick: some 10 MB a second and more."""
+
+    model: str
+    _family: _Family
+
+    @property
+    def exact(self) -> bool:
+        """Whether the counts are the model's own."""
+        return self._family.exact
+
+    @property
+    def how(self) -> str:
+        """How the counts come about, for a person."""
+        family = self._family
+        if self.exact:
+            return f"exact, by the vocabulary {family.encoding}"
+        high = f" to {family.foreign:g}" if family.foreign > family.factor else ""
+        return f"an estimate for {family.name}: {family.encoding} times {family.factor:g}{high}"
+
+    def count(self, text: str) -> int:
+        """The tokens of ``text``."""
+        return self.counts([text])[0]
+
+    def counts(self, texts: Iterable[str]) -> list[int]:
+        """The tokens of each of ``texts``; much quicker than one at a time where these are many."""
+        texts = list(texts)
+        counted = need("toktok").batch_count([_valid(text) for text in texts], self._family.encoding)
+        if self.exact:
+            return [int(count) for count in counted]
+        return [self._estimate(text, count) for text, count in zip(texts, counted, strict=True)]
+
+    def truncate(self, text: str, tokens: int) -> str:
+        """The longest beginning of ``text`` that was found to take ``tokens`` at most; "" if there is none."""
+        low, high = 0, len(text)
+        if tokens <= 0:
+            return ""
+        if self.count(text) <= tokens:
+            return text
+        for _ in range(_CUT_TRIES_MAX):
+            middle = (low + high) // 2
+            if middle == low:
+                break
+            low, high = (middle, high) if self.count(text[:middle]) <= tokens else (low, middle)
+        return text[:low]
+
+    def _estimate(self, text: str, counted: int) -> int:
+        family = self._family
+        share = 0.0 if text.isascii() else sum(map("\x7f".__lt__, text)) / len(text)
+        factor = family.factor + (family.foreign - family.factor) * min(1.0, share / _FOREIGN_FULL)
+        extra = 0
+        if family.digits:
+            extra += sum(len(run) - math.ceil(len(run) / 3) for run in _DIGITS.findall(text))
+        if family.breaks:
+            extra += len(_INDENTED.findall(text))
+        return math.ceil(counted * factor) + extra
+
+
+def count(text: str, model: str = DEFAULT_MODEL) -> int:
+    """The tokens of ``text`` for ``model``; :func:`tokenizer` says whether that is exact."""
+    return tokenizer(model).count(text)
+
+
+@lru_cache(maxsize=256)
+def tokenizer(model: str = DEFAULT_MODEL) -> Tokenizer:
+    """What counts for ``model``: a name as its provider writes it, with or without the provider before a slash."""
+    name = model.strip().lower().rsplit("/", 1)[-1]
+    family = next((family for family in _FAMILIES if re.match(family.models, name)), _UNKNOWN)
+    return Tokenizer(model, family)
+
+
+def _valid(text: str) -> str:
+    """``text`` without halves of surrogate pairs, which no vocabulary knows; each is one character to count."""
+    return text.encode("utf-8", "replace").decode() if not _encodable(text) else text
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,95 @@
+"""Views for asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from crdtsync.client import AsyncClient, AsyncSession, Entry
+from crdtsync.context.tokens import DEFAULT_MODEL, tokenizer
+from crdtsync.context.view.choose import View, choose
+from crdtsync.context.view.definition import BUDGET_TOKENS, VIEWS, Definition, definition_from
+from crdtsync.context.view.items import items_of
+from crdtsync.errors import InvalidRequest
+
+
+class AsyncViews:
+    """What an agent should read of the shared state, within its budget.
+
+    ``model`` is whose tokens are counted where a call names none.
+    """
+
+    def __init__(self, client: AsyncClient | AsyncSession, *, model: str = DEFAULT_MODEL) -> None:
+        self._client = client
+        self.model = model
+
+    async def view(
+        self,
+        prefixes: str | Iterable[str] = ("",),
+        *,
+        budget_tokens: int = BUDGET_TOKENS,
+        query: str | None = None,
+        role: str | None = None,
+        model: str | None = None,
+        form: str = "markdown",
+        pinned: Iterable[str] = (),
+        full_newest: int = 8,
+        after: str | None = None,
+    ) -> View:
+        """One block of text about everything under ``prefixes``, of at most ``budget_tokens``.
+
+        Keys that are ``pinned`` (or have ``pinned`` in their ``meta``) come first. Of the others, the newest, the
+        most relevant to ``query`` and ``role``, and the surest are shown; the ``full_newest`` newest in full where
+        they fit. ``form`` is ``markdown``, ``xml`` or ``json``. With ``after`` (a token) it waits until this host
+        holds what the token names. Raises :class:`~crdtsync.errors.InvalidRequest` for a budget below 1.
+        """
+        prefixes = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
+        wanted = Definition(prefixes, budget_tokens, query, role, model or self.model, form, tuple(pinned), full_newest)
+        return await self._shown(wanted, after)
+
+    async def define(self, name: str, prefixes: str | Iterable[str] = ("",), **wanted: Any) -> Definition:
+        """Store a view under ``name`` for all hosts; ``wanted`` is as of :meth:`view`. Durable here on return."""
+        if not name or "/" in name:
+            message = f"{name!r} cannot name a view: give a word without a slash"
+            raise InvalidRequest(message)
+        prefixes = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
+        definition = Definition(prefixes, **{"model": self.model} | wanted)
+        await self._client.set(VIEWS + name, definition.plain())
+        return definition
+
+    async def named(self, name: str, **instead: Any) -> View:
+        """The view ``name``, as somebody defined it; ``instead`` changes it for this once (``budget_tokens=800``)."""
+        stored = await self._client.get(VIEWS + name)
+        if stored is None:
+            message = f"no view is called {name!r}: there are {', '.join(await self.names()) or 'none'}"
+            raise InvalidRequest(message)
+        return await self._shown(replace(definition_from(name, stored), **instead), None)
+
+    async def names(self) -> list[str]:
+        """The names of the views that are defined, sorted."""
+        return [key[len(VIEWS) :] for key in await self._client.keys(VIEWS)]
+
+    async def drop(self, name: str) -> bool:
+        """Forget the definition of ``name``; whether there was one."""
+        return await self._client.delete(VIEWS + name)
+
+    async def _shown(self, definition: Definition, after: str | None) -> View:
+        found: dict[str, Entry] = {}
+        token: str | None = None
+        for prefix in definition.prefixes:
+            entries = await self._client.entries(prefix, after=after)
+            token = token or entries.token
+            found |= {entry.key: entry for entry in entries if not entry.key.startswith(VIEWS)}
+        for key in definition.pinned:
+            if key not in found and (entry := await self._client.entry(key)) is not None:
+                found[key] = entry
+        whole = [await self._whole(entry) for entry in found.values()]
+        items = items_of(whole, definition.pinned)
+        return choose(items, definition.wish, tokenizer(definition.model), token)
+
+    async def _whole(self, entry: Entry) -> Entry:
+        """``entry`` with its value, which a listing leaves out of what is large."""
+        if entry.value is not None or entry.kind == "register":
+            return entry
+        return replace(entry, value=await self._client.get(entry.key))

@@ -1,0 +1,150 @@
+"""Which items a view shows, and in how many tokens each.
+
+The problem. There is room for 2,000 tokens; forty findings take 9,000. Taking the newest until the room is used up
+shows three long ones; the one that the query asks for may be the fourth.
+
+The rule. Items are taken by their score: pinned ones first, then by newness, relevance to the query, role and
+confidence, each between 0 and 1. The ``full_newest`` newest are shown in full where they take no more than
+half of what is left (small ones: all of it); others are made compact. Newness is the rank by time, not an
+age: so the choice depends on the state alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from crdtsync.context.compact.compress import compress
+from crdtsync.context.compact.words import content_words
+from crdtsync.context.tokens import Tokenizer
+from crdtsync.context.view.items import Item
+from crdtsync.context.view.render import Shown, block, left_out, whole
+
+_NEW, _RELEVANT, _ROLE, _SURE = 1.0, 2.0, 1.0, 0.5  # what each part of a score weighs
+_COMPACT_MAX = 300  # tokens of a compact item
+_SMALL = 100  # tokens of an item that may have all the room that is left; a larger one may have half of it
+_WORTH = 24  # tokens: with less room an item is left out
+_TAKEN_MAX = 2_000  # items that are looked at; a window holds no more
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A block of text for a model's window.
+
+    ``tokens`` never exceeds the budget; ``shown`` and ``left_out`` are keys. ``token`` names the state that was read:
+    hand it to ``since`` for what is new after it.
+    """
+
+    text: str
+    tokens: int
+    shown: tuple[str, ...]
+    left_out: tuple[str, ...]
+    token: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a view is asked to be."""
+
+    budget_tokens: int
+    query: str | None = None
+    role: str | None = None
+    form: str = "markdown"
+    full_newest: int = 8
+
+
+def choose(items: Iterable[Item], wish: Wish, tokenizer: Tokenizer, token: str | None = None) -> View:
+    """The view of ``items`` that ``wish`` asks for."""
+    items = sorted(items, key=lambda item: item.key)
+    scores = _scores(items, wish)
+    order = sorted(items, key=lambda item: (not item.pinned, -scores[item.key], item.key))[:_TAKEN_MAX]
+    newest = {item.key for item in sorted(items, key=_by_time)[-wish.full_newest :]}
+    room = wish.budget_tokens - tokenizer.count(whole([], left_out(items, len(items)), wish.form)) - 8
+    costs = dict(zip((item.key for item in order), _whole_costs(order, wish.form, tokenizer), strict=True))
+    taken: list[Shown] = []
+    for item in order:
+        if room < _WORTH:
+            break
+        cost = costs[item.key]
+        may = room if item.pinned or cost <= _SMALL else room // 2
+        if cost <= may and (item.pinned or item.key in newest or cost <= _COMPACT_MAX):
+            taken.append(Shown(item, item.text, is_whole=True))
+            room -= cost
+            continue
+        shown = _compact(item, min(may, _COMPACT_MAX if item.key not in newest else may), wish, tokenizer)
+        if shown is not None:
+            taken.append(shown)
+            room -= _cost(shown, wish.form, tokenizer)
+    return _fitted(items, taken, wish, tokenizer, token)
+
+
+def _fitted(items: list[Item], taken: list[Shown], wish: Wish, tokenizer: Tokenizer, token: str | None) -> View:
+    """The view of what was taken; the last ones are given up while it is too long, since tokens do not just add up."""
+    while True:
+        text = _text(items, taken, wish.form)
+        tokens = tokenizer.count(text)
+        if tokens <= wish.budget_tokens or not taken:
+            break
+        del taken[-max(1, len(taken) // 20) :]
+    if tokens > wish.budget_tokens:  # not even the last line fits
+        text = tokenizer.truncate(text, wish.budget_tokens) if wish.form == "markdown" else ""
+        tokens = tokenizer.count(text)
+    shown = {one.item.key for one in taken}
+    return View(text, tokens, tuple(sorted(shown)), tuple(item.key for item in items if item.key not in shown), token)
+
+
+def _text(items: list[Item], taken: list[Shown], form: str) -> str:
+    """Pinned items first, then by time, oldest first: what has not changed stays where it was."""
+    shown = {one.item.key for one in taken}
+    placed = sorted(taken, key=lambda one: (not one.item.pinned, *_by_time(one.item)))
+    footer = left_out((item for item in items if item.key not in shown), sum(not one.is_whole for one in taken))
+    return whole((block(one, form) for one in placed), footer, form)
+
+
+def _compact(item: Item, room: int, wish: Wish, tokenizer: Tokenizer) -> Shown | None:
+    """``item`` in at most ``room`` tokens with its head; None if that leaves nothing worth showing."""
+    head = _cost(Shown(item, "", is_whole=False), wish.form, tokenizer) + 8
+    if room - head < _WORTH:
+        return None
+    done = compress(item.text, budget=room - head, query=wish.query, model=tokenizer.model)
+    return Shown(item, done.text, is_whole=False) if done.text else None
+
+
+def _cost(shown: Shown, form: str, tokenizer: Tokenizer) -> int:
+    return tokenizer.count(block(shown, form)) + 1
+
+
+def _whole_costs(items: list[Item], form: str, tokenizer: Tokenizer) -> list[int]:
+    return [
+        count + 1 for count in tokenizer.counts([block(Shown(item, item.text, is_whole=True), form) for item in items])
+    ]
+
+
+def _scores(items: list[Item], wish: Wish) -> dict[str, float]:
+    asked, role = content_words(wish.query or ""), content_words(wish.role or "")
+    times = sorted({item.time for item in items})
+    newness = {time: rank / max(1, len(times) - 1) for rank, time in enumerate(times)}
+    relevant = _relevance(asked) if asked else _nothing
+    wanted = _relevance(role) if role else _nothing
+    return {
+        item.key: _NEW * newness[item.time]
+        + _RELEVANT * relevant(f"{item.key} {item.text}")
+        + _ROLE * wanted(f"{item.key} {item.role}")
+        + _SURE * min(1.0, max(0.0, item.confidence))
+        for item in items
+    }
+
+
+def _relevance(asked: set[str]) -> Callable[[str], float]:
+    def share(text: str) -> float:
+        return len(asked & content_words(text)) / len(asked)
+
+    return share
+
+
+def _nothing(_: str) -> float:
+    return 0.0
+
+
+def _by_time(item: Item) -> tuple[float, str]:
+    return (item.time.timestamp(), item.key)

@@ -1,0 +1,57 @@
+"""A named view, as it is stored under ``views/NAME`` and shared by all hosts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from crdtsync.context.tokens import DEFAULT_MODEL
+from crdtsync.context.view.choose import Wish
+from crdtsync.context.view.render import FORMATS
+from crdtsync.errors import InvalidRequest, InvalidValue
+
+VIEWS = "views/"
+BUDGET_TOKENS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a view shows: everything under ``prefixes``, at most ``budget_tokens``, counted for ``model``."""
+
+    prefixes: tuple[str, ...] = ("",)
+    budget_tokens: int = BUDGET_TOKENS
+    query: str | None = None
+    role: str | None = None
+    model: str = DEFAULT_MODEL
+    form: str = "markdown"
+    pinned: tuple[str, ...] = ()
+    full_newest: int = 8
+
+    def __post_init__(self) -> None:
+        if self.form not in FORMATS:
+            message = f"the format is {self.form!r}: it must be one of {', '.join(FORMATS)}"
+            raise InvalidRequest(message)
+        if self.budget_tokens < 1 or self.full_newest < 0:
+            message = f"a budget of {self.budget_tokens} tokens and {self.full_newest} entries in full: give 1 or more"
+            raise InvalidRequest(message)
+
+    @property
+    def wish(self) -> Wish:
+        """What is asked of the choice of items."""
+        return Wish(self.budget_tokens, self.query, self.role, self.form, self.full_newest)
+
+    def plain(self) -> dict[str, Any]:
+        """As it is stored."""
+        return asdict(self) | {"prefixes": list(self.prefixes), "pinned": list(self.pinned)}
+
+
+def definition_from(name: str, stored: object) -> Definition:
+    """The view that is stored; :class:`~crdtsync.errors.InvalidValue` if somebody stored something else there."""
+    try:
+        fields = dict(stored)  # type: ignore[call-overload]  # what is stored there may be anything
+        known = {field: fields[field] for field in Definition.__dataclass_fields__ if field in fields}
+        known |= {field: tuple(map(str, known[field])) for field in ("prefixes", "pinned") if field in known}
+        return Definition(**known)
+    except (TypeError, ValueError, InvalidRequest) as error:
+        message = f"{VIEWS}{name} does not hold a view ({error}): define it anew"
+        raise InvalidValue(message) from error

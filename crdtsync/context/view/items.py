@@ -1,0 +1,80 @@
+"""Entries of the shared state as texts that a model can read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from crdtsync.client import Entry
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One key as it may be shown. ``text`` is its value in full, with all concurrent values where there are several.
+
+    ``version`` changes whenever what is shown changes; ``confidence`` is 1.0 where the author gave none.
+    """
+
+    key: str
+    text: str
+    version: str
+    agent: str
+    time: datetime
+    confidence: float
+    pinned: bool
+    role: str
+    conflicts: int = 0
+
+
+def items_of(entries: Iterable[Entry], pinned: Iterable[str] = ()) -> list[Item]:
+    """``entries`` as items; the keys ``pinned``, and those with ``pinned`` in their ``meta``, are shown first."""
+    wanted = set(pinned)
+    return [_item(entry, is_pinned=entry.key in wanted) for entry in entries]
+
+
+def _item(entry: Entry, *, is_pinned: bool) -> Item:
+    meta = entry.meta or {}
+    times = [one.time for one in (entry, *entry.siblings) if one.time is not None]
+    text = _text(entry.value)
+    if entry.siblings:
+        text = "\n".join(_claim(one) for one in (entry, *entry.siblings))
+    return Item(
+        key=entry.key,
+        text=text,
+        version=entry.version or entry.dot or "",
+        agent=entry.agent or "",
+        time=max(times, default=_EPOCH).astimezone(UTC),
+        confidence=1.0 if entry.confidence is None else entry.confidence,
+        pinned=is_pinned or bool(meta.get("pinned")),
+        role=str(meta.get("role") or ""),
+        conflicts=len(entry.siblings),
+    )
+
+
+def _claim(entry: Entry) -> str:
+    """One of several concurrent values, with who holds it."""
+    field = f" {entry.field}" if entry.field else ""
+    return f"[{entry.agent or 'somebody'}{field}] {_text(entry.value)}"
+
+
+def _text(value: object) -> str:
+    """A value as a person would write it down: text as it is, lists of texts as a list, all else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return f"[{len(value):,} bytes]"
+    if value is None:
+        return "null"
+    if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+        return "\n".join(f"- {one}" for one in value)
+    return json.dumps(value, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return f"[{len(value):,} bytes]"
+    return sorted(value, key=repr) if isinstance(value, set | frozenset) else str(value)

@@ -1,0 +1,89 @@
+"""Chosen items as one block of text: Markdown for reading, XML for models that know it well, JSON for programs.
+
+What agents wrote is data. Whatever stands in a value, it cannot end its own block: in Markdown each of its lines is
+indented by nothing but kept within a fence that is longer than any in it, in XML it is escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from xml.sax.saxutils import escape, quoteattr
+
+from crdtsync.context.view.items import Item
+
+FORMATS = ("markdown", "xml", "json")
+
+_LINE_MAX = 160  # characters of a value that stands in the line of its key
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_GROUPS_MAX = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An item as it is shown: its whole text, or a compact one."""
+
+    item: Item
+    text: str
+    is_whole: bool
+
+
+def block(shown: Shown, form: str) -> str:
+    """One item with its key, author and time."""
+    item, text = shown.item, _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", shown.text)
+    time = f"{item.time:%Y-%m-%d %H:%M}Z"
+    if form == "json":
+        fields = {"key": item.key, "agent": item.agent, "time": time, "value": text}
+        fields |= {} if shown.is_whole else {"shortened": "true"}
+        return json.dumps(
+            fields | ({"conflict": str(item.conflicts + 1)} if item.conflicts else {}), ensure_ascii=False
+        )
+    if form == "xml":
+        more = f' conflict="{item.conflicts + 1}"' if item.conflicts else ""
+        more += "" if shown.is_whole else ' shortened="true"'
+        head = f"key={quoteattr(item.key)} agent={quoteattr(item.agent)} time={quoteattr(time)}{more}"
+        return f"<entry {head}>{escape(text)}</entry>"
+    more = f", {item.conflicts + 1} values at odds" if item.conflicts else ""
+    more += "" if shown.is_whole else ", shortened"
+    head = f"**{_inline(item.key)}** ({_inline(item.agent or 'unknown')}, {time}{more})"
+    if "\n" not in text and len(text) <= _LINE_MAX:
+        return f"{head}: {text}"
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return f"{head}\n{fence}\n{text}\n{fence}"
+
+
+def whole(blocks: Iterable[str], footer: str, form: str) -> str:
+    """The view: its items and what it says at the end."""
+    parts = [*blocks]
+    if form == "json":
+        return json.dumps({"entries": [json.loads(part) for part in parts], "note": footer}, ensure_ascii=False)
+    if form == "xml":
+        return "\n".join(["<state>", *parts, *([f"<note>{escape(footer)}</note>"] if footer else []), "</state>"])
+    return "\n".join([*parts, *([footer] if footer else [])])
+
+
+def left_out(items: Iterable[Item], shortened: int) -> str:
+    """What is not there, by prefix, and how to get it; "" if all is."""
+    groups = Counter(_group(item.key) for item in items)
+    said = []
+    if groups:
+        named = [f"{_inline(name)} {times:,}" for name, times in sorted(groups.items())]
+        more = f" and {len(named) - _GROUPS_MAX:,} more places" if len(named) > _GROUPS_MAX else ""
+        said.append(f"Left out: {sum(groups.values()):,} entries ({', '.join(named[:_GROUPS_MAX])}{more}).")
+    if shortened:
+        said.append(f"Shortened: {shortened:,}.")
+    if said:
+        said.append("In full: crdtsync get KEY; what there is: crdtsync ls PREFIX.")
+    return " ".join(said)
+
+
+def _group(key: str) -> str:
+    head, slash, _ = key.rpartition("/")
+    return head + slash if slash else key
+
+
+def _inline(text: str) -> str:
+    return _CONTROL.sub("?", text).replace("*", "\\*").replace("\n", " ")[:200]

@@ -1,0 +1,159 @@
+"""``view``: the part of the state that an agent should read, within a budget of tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.commands.context.tokens import model_option
+from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.errors import absent
+from crdtsyncd.cli.params import KEY, TEXT
+from crdtsyncd.cli.show import output
+
+from crdtsync.context.view.definition import BUDGET_TOKENS
+from crdtsync.context.view.render import FORMATS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from crdtsync.context import View
+
+_budget_option = click.option(
+    "--budget",
+    "budget_tokens",
+    metavar="TOKENS",
+    type=click.IntRange(1),
+    default=BUDGET_TOKENS,
+    show_default=True,
+    help="How many tokens it may take.",
+)
+_OPTIONS = [
+    click.argument("prefixes", metavar="[PREFIX]...", nargs=-1, type=KEY),
+    _budget_option,
+    click.option("--query", metavar="WORDS", type=TEXT, help="What speaks of this comes before what is only new."),
+    click.option("--role", metavar="NAME", type=TEXT, help="What is meant for this role comes before others."),
+    click.option("--pin", "pinned", metavar="KEY", multiple=True, type=KEY, help="Show this key first. Repeatable."),
+    click.option(
+        "--format", "form", type=click.Choice(FORMATS), default="markdown", show_default=True, help="Its form."
+    ),
+    model_option,
+]
+
+
+def _described(function: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.group("view", cls=StateGroup, no_args_is_help=False)
+def view() -> None:
+    """Show the part of the state that an agent should read.
+
+    A view is one block of text that never takes more tokens than its budget. Pinned keys come first, then what is
+    new, relevant and sure; long values are shortened, and the last line says what was left out.
+
+    \b
+    Example:
+      crdtsync view show plan/ findings/ --budget 2000 --query "disk full"
+    """
+
+
+@state_command("show")
+@_described
+@pass_settings
+def show(settings: Settings, /, prefixes: tuple[str, ...], **wanted: Any) -> None:
+    """Print a view of the keys that start with a PREFIX, or of all keys.
+
+    \b
+    Example:
+      crdtsync view show plan/ findings/ --budget 2000
+    """
+    from crdtsync.context import Views
+
+    with connect(settings) as client:
+        _print(settings, Views(client).view(prefixes or ("",), **wanted))
+
+
+@state_command("define")
+@click.argument("name", type=TEXT)
+@_described
+@pass_settings
+def define(settings: Settings, /, name: str, prefixes: tuple[str, ...], **wanted: Any) -> None:
+    """Store a view under NAME, for all hosts.
+
+    \b
+    Example:
+      crdtsync view define planner plan/ tasks/ --budget 1500
+    """
+    from crdtsync.context import Views
+
+    with connect(settings) as client:
+        definition = Views(client).define(name, prefixes or ("",), **wanted)
+    output.result(settings, name, {"name": name, **definition.plain()})
+
+
+@state_command("use")
+@click.argument("name", type=TEXT)
+@click.option("--budget", "budget_tokens", metavar="TOKENS", type=click.IntRange(1), help="In place of the view's own.")
+@click.option("--query", metavar="WORDS", type=TEXT, help="In place of the view's own.")
+@pass_settings
+def use(settings: Settings, /, name: str, **instead: Any) -> None:
+    """Print the view NAME.
+
+    \b
+    Example:
+      crdtsync view use planner
+    """
+    from crdtsync.context import Views
+
+    with connect(settings) as client:
+        _print(settings, Views(client).named(name, **{key: one for key, one in instead.items() if one is not None}))
+
+
+@state_command("ls")
+@pass_settings
+def ls(settings: Settings) -> None:
+    """Print the names of the views that are defined.
+
+    \b
+    Example:
+      crdtsync view ls
+    """
+    from crdtsync.context import Views
+
+    with connect(settings) as client:
+        for name in Views(client).names():
+            output.line(output.record({"name": name}) if settings.json else name)
+
+
+@state_command("drop")
+@click.argument("name", type=TEXT)
+@pass_settings
+def drop(settings: Settings, name: str) -> None:
+    """Forget the definition of the view NAME.
+
+    \b
+    Example:
+      crdtsync view drop planner
+    """
+    from crdtsync.context import Views
+
+    with connect(settings) as client:
+        if not Views(client).drop(name):
+            raise absent(f"no view is called {name!r}")
+    output.result(settings, name, {"name": name})
+
+
+def _print(settings: Settings, shown: View) -> None:
+    if not settings.json:
+        output.whole(f"{shown.text}\n".encode())
+        return
+    fields = {"text": shown.text, "tokens": shown.tokens, "shown": list(shown.shown), "left_out": list(shown.left_out)}
+    output.line(output.record({**fields, "token": shown.token}))
+
+
+for _command in (show, define, use, ls, drop):
+    view.add_command(_command)

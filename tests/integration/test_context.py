@@ -1,0 +1,150 @@
+"""The agent layer's views and shared context, over real daemons."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from crdtsync import AsyncClient
+from crdtsync.context import AsyncSharedContext, AsyncViews, SharedContext, Views, count
+from crdtsync.errors import InvalidRequest, InvalidValue
+from tests.harness.cluster import Cluster
+from tests.harness.daemon import Daemon
+from tests.harness.shell import Shell
+
+pytestmark = pytest.mark.integration
+
+ANSWER = json.dumps([{"id": i, "state": "ok", "path": f"/srv/app/{i}.py"} for i in range(300)])
+
+
+def eventually(holds: Callable[[], bool], within_s: float = 20.0) -> None:
+    """Wait until ``holds``; the test ends if it never does."""
+    end = monotonic() + within_s
+    while not holds():
+        assert monotonic() < end, "it did not come to hold"
+        sleep(0.02)
+
+
+def test_what_one_agent_puts_another_reads_compactly_on_another_host(pair: Cluster):
+    ann, bob = (SharedContext(daemon.client(name)) for daemon, name in zip(pair, ("ann", "bob"), strict=True))
+    put = ann.put("survey", ANSWER)
+    eventually(lambda: bob.get("survey") is not None)
+    entry = bob.get_entry("survey")
+    assert entry is not None
+    assert entry.original == bob.get("survey", full=True) == ANSWER
+    assert entry.compressed == bob.get("survey") == put.compressed
+    assert (entry.agent, entry.original_tokens) == ("ann", count(ANSWER))
+    assert entry.savings_percent > 64
+    assert bob.keys() == ["survey"]
+    assert bob.stats().total_tokens_saved == entry.original_tokens - entry.compressed_tokens
+    assert bob.clear() == 1
+    eventually(lambda: ann.keys() == [] and ann.get("survey", full=True) is None)
+
+
+def test_a_new_key_at_capacity_takes_the_oldest_and_an_update_takes_none(daemon: Daemon):
+    context = SharedContext(daemon.client("ann"), max_entries=3)
+    for key in "abc":
+        context.put(key, f"about {key}")
+    context.put("a", "about a, again")
+    assert context.keys() == ["a", "b", "c"]
+    context.put("d", "about d")
+    assert context.keys() == ["a", "c", "d"]
+    assert context.get("b", full=True) is None
+    assert context.get("a") == "about a, again"
+
+
+def test_what_is_put_ends_with_its_time(daemon: Daemon):
+    with SharedContext(daemon.socket, ttl=0.3) as context:
+        context.put("a", {"n": [1, 2]})
+        assert context.get("a", full=True) == {"n": [1, 2]}
+        eventually(lambda: context.keys() == [] and context.get("a", full=True) is None)
+
+
+def test_hosts_that_were_cut_off_keep_what_each_has_just_put(parted: Cluster):
+    contexts = [SharedContext(daemon.client(f"agent-{i}"), max_entries=2) for i, daemon in enumerate(parted)]
+    for i, context in enumerate(contexts):
+        for n in range(2):
+            context.put(f"from-{i}-{n}", f"words {i} {n}")
+    parted.heal()
+    eventually(lambda: all(len(context.keys()) == 4 for context in contexts))
+    contexts[0].put("last", "words")
+    eventually(lambda: all(len(keys := context.keys()) == 2 and "last" in keys for context in contexts))
+
+
+def test_a_view_of_real_state_keeps_its_budget_and_is_the_same_on_both_hosts(pair: Cluster):
+    ann, bob = pair[0].client("ann"), pair[1].client("bob")
+    ann.set("plan/goal", "ship version 2", meta={"pinned": True})
+    for i in range(40):
+        ann.append("findings/log", f"finding {i}: " + "the disk of host-b is slow " * 5)
+        ann.set(f"tasks/{i}", {"title": f"task {i}", "state": "open"})
+    ann.text("docs/design").set("# Design\n\n" + "Nothing is lost. " * 300)
+    ann.incr("runs")
+    first = Views(ann).view(budget_tokens=900, query="disk of host-b")
+    assert first.tokens <= 900
+    assert first.text.startswith("**plan/goal** (ann, ")
+    assert "findings/log" in first.text
+    second = Views(bob).view(budget_tokens=900, query="disk of host-b", after=ann.token)
+    assert second.text == first.text
+
+
+def test_a_view_that_one_defines_another_uses_by_its_name(pair: Cluster):
+    ann, bob = Views(pair[0].client("ann"), model="gpt-5"), Views(pair[1].client("bob"))
+    pair[0].client("ann").set("plan/goal", "ship")
+    ann.define("planner", ["plan/"], budget_tokens=200)
+    eventually(lambda: bob.names() == ["planner"])
+    eventually(lambda: "plan/goal" in bob.named("planner").shown)
+    assert bob.named("planner", budget_tokens=30).tokens <= 30
+    assert bob.drop("planner")
+    with pytest.raises(InvalidRequest, match="planner"):
+        bob.named("planner")
+
+
+async def test_both_work_in_asyncio(daemon: Daemon):
+    async with AsyncClient(daemon.socket, agent="ann") as client, AsyncSharedContext(daemon.socket) as context:
+        await client.set("plan/goal", "ship")
+        await context.put("survey", ANSWER)
+        view = await AsyncViews(client).view("plan/")
+        assert view.shown == ("plan/goal",)
+        assert (await context.stats()).entries == 1
+
+
+def test_the_command_line_puts_shows_and_counts(daemon: Daemon, tmp_path: Path):
+    answer = tmp_path / "answer.json"
+    answer.write_text(ANSWER)
+    run = Shell(daemon.socket, tmp_path)
+    assert "tokens" in run("context", "put", "survey", str(answer)).out
+    assert "state=ok in all" in run("context", "get", "survey").out
+    assert run("context", "get", "survey", "--full").out == ANSWER
+    assert run("context", "ls").out == "survey\n"
+    assert json.loads(run("context", "stats", "--json").out)["entries"] == 1
+    assert run("context", "clear").out == "1 removed\n"
+    assert run("context", "get", "survey").status == 1
+
+    run("set", "plan/goal", '"ship it"')
+    shown = run("view", "show", "plan/", "--budget", "100").out
+    assert shown.startswith("**plan/goal** (")
+    run("view", "define", "planner", "plan/", "--budget", "100")
+    assert run("view", "ls").out == "planner\n"
+    assert run("view", "use", "planner").out == shown
+    assert run("view", "drop", "planner").status == 0
+    assert run("view", "use", "planner").status == 4
+
+    counted = json.loads(run("tokens", str(answer), "--model", "gpt-5", "--json").out)
+    assert (counted["tokens"], counted["exact"]) == (count(ANSWER, "gpt-5"), True)
+
+
+def test_what_others_put_under_its_keys_harms_no_reader(daemon: Daemon):
+    mallory = daemon.client("mallory")
+    mallory.set("context/evil", {"text": "x", "left_out": []})
+    mallory.set("views/evil", {"prefixes": 3})
+    with SharedContext(daemon.socket) as context:
+        context.put("good", "words")
+        assert context.get("evil") is None
+        assert context.get_entry("evil") is None
+        assert context.stats().entries == 1
+    with pytest.raises(InvalidValue, match="views/evil"):
+        Views(daemon.client("ann")).named("evil")

@@ -1,0 +1,319 @@
+"""Fewer tokens for the same content: what stays, what goes, and that a budget is never exceeded."""
+
+from __future__ import annotations
+
+import json
+import random
+from time import process_time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crdtsync.context.compact.compress import compress
+from crdtsync.context.compact.detect import KINDS, detect
+from crdtsync.context.tokens import count
+
+RECORDS = [
+    {
+        "id": i,
+        "state": "ok",
+        "host": f"host-{i % 3}",
+        "path": f"/srv/app/part_{i}.py",
+        "note": ("connection reset by peer", "user logged in", "retry scheduled")[i % 3],
+        "owner": {"name": "Ann", "team": "core"},
+    }
+    for i in range(60)
+]
+
+LOG = "\n".join(
+    f"2026-11-22T10:{i // 60:02}:{i % 60:02}Z "
+    + ("ERROR worker-3 disk /dev/sda1 is full" if i == 77 else f"INFO worker-{i % 4} took task {i} in {20 + i % 9} ms")
+    for i in range(400)
+)
+
+PYTHON = '''"""Invoices."""
+
+import asyncio
+
+
+class Till:
+    """Takes money."""
+
+    def pay(self, invoice: str, *, dry_run: bool = False) -> int:
+        """Pay an invoice once."""
+        if dry_run:
+            return 0
+        total = sum(range(10))
+        for i in range(total):
+            print(i, invoice)
+        return total
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+async def refund(till: Till, amount: int) -> None:
+    amount = abs(amount)
+    await asyncio.sleep(0)
+    till.balance -= amount
+    till.log.append(("refund", amount))
+    till.flush()
+'''
+
+
+# -- json
+
+
+def test_records_become_a_table_that_says_common_things_once():
+    done = compress(json.dumps(RECORDS))
+    assert done.kind == "json"
+    assert (
+        done.text.count("Ann") == done.text.count("connection reset by peer") == done.text.count("/srv/app/part_") == 1
+    )
+    assert "state=ok in all" in done.text
+    assert "id counts from 0" in done.text
+    assert done.left_out == ()
+    assert done.savings_percent > 64
+
+
+def test_cells_that_could_be_taken_for_something_else_keep_their_quotes():
+    values = ["1", 1, "true", True, None, "null", "a|b", "~", "", "x\ny", 1.5, [1, {"a": 2}], {}]
+    lines = compress(json.dumps([{"i": i % 2, "value": value} for i, value in enumerate(values)] * 3)).text.split("\n")
+    cells = [line.split("|", 1)[1] for line in lines[2 : 2 + len(values)]]
+    assert cells == [
+        '"1"',
+        "1",
+        '"true"',
+        "true",
+        "~",
+        '"null"',
+        '"a|b"',
+        '"~"',
+        '""',
+        '"x\\ny"',
+        "1.5",
+        '[1,{"a":2}]',
+        "{}",
+    ]
+
+
+def test_a_record_without_a_field_has_an_empty_cell():
+    rows = [{"a": i, "b": i * 7} if i % 2 else {"a": i} for i in (5, 9, 12, 13)]
+    assert compress(json.dumps(rows * 10)).text.split("\n")[2:6] == ["5|35", "9|63", "12|", "13|91"]
+
+
+def test_lines_of_json_are_records_too():
+    done = compress("\n".join(json.dumps(record) for record in RECORDS))
+    assert (done.kind, done.text.split("\n")[0][:7]) == ("json", "60 rows")
+
+
+def test_when_rows_must_go_errors_stay_and_the_gap_is_counted():
+    records = [{"n": i * 3, "said": "the disk failed" if i == 500 else "all is well"} for i in range(1_000)]
+    done = compress(json.dumps(records), budget=300)
+    assert done.compressed_tokens <= 300
+    assert "1500|" in done.text
+    assert "rows left out]" in done.text
+    assert any("rows" in said for said in done.left_out)
+
+
+# -- logs
+
+
+def test_lines_of_one_template_are_counted_and_an_error_stays_whole():
+    done = compress(LOG)
+    assert done.kind == "log"
+    assert "[×399 +0s…+399s] INFO worker-<0|1|2|3> took task <0…399> in <20…28> ms" in done.text
+    assert "+77s ERROR worker-3 disk /dev/sda1 is full" in done.text
+    assert done.savings_percent > 88
+
+
+def test_a_trace_stays_together_with_the_line_that_it_belongs_to():
+    trace = (
+        'ERROR job 7 failed\nTraceback (most recent call last):\n  File "a.py", line 3, in f\nValueError: 41 is not 42'
+    )
+    assert trace in compress(f"{LOG}\n{trace}\n{LOG}", kind="log").text
+
+
+# -- code
+
+
+def test_bodies_go_and_signatures_stay():
+    done = compress(PYTHON)
+    assert done.kind == "code"
+    stays = [
+        "def pay(self, invoice: str, *, dry_run: bool = False) -> int:",
+        '"""Pay an invoice once."""',
+        "import asyncio",
+        "async def refund(till: Till, amount: int) -> None:",
+        "self.is_open = False",
+    ]
+    assert [line for line in stays if line not in done.text] == []
+    assert "range(total)" not in done.text
+    assert "… 6 lines (11-16)" in done.text
+
+
+def test_a_body_that_the_query_asks_for_stays():
+    assert "till.flush()" in compress(PYTHON, query="refund balance").text
+    assert "range(total)" not in compress(PYTHON, query="refund balance").text
+
+
+JAVASCRIPT = "function add(a, b) {\n  let c = a;\n  c += b;\n  c += 0;\n  return c;\n}\nconst x = 1;\n"
+GO = "package main\n\nfunc add(a int, b int) int {\n\tc := a\n\tc += b\n\tc += 0\n\treturn c\n}\n"
+RUST = "use std::fmt;\n\nfn add(a: i32) -> i32 {\n    let mut c = a;\n    c += b;\n    c += 2;\n    c\n}\n"
+
+
+@pytest.mark.parametrize("source", [JAVASCRIPT, GO, RUST])
+def test_other_languages_keep_their_signatures_too(source: str):
+    text = compress(source * 3, kind="code").text
+    assert text.count(" add(a") == 3
+    assert "c += b" not in text
+
+
+# -- markup, prose, diffs
+
+
+def test_html_is_read_as_text():
+    page = (
+        "<html><head><style>p{color:red}</style></head><body><nav><a href='/'>Home</a></nav><h1>Setup</h1>"
+        "<p>Install it with <b>pip</b>. It does not need root.</p>"
+        + "<ul><li>one</li><li>two</li></ul><script>var a;</script>" * 5
+        + "<pre>pip install x\n  --user</pre></body></html>"
+    )
+    text = compress(page).text
+    assert "# Setup" in text
+    assert "It does not need root." in text
+    assert "pip install x\n  --user" in text
+    assert "color" not in text
+    assert "var a" not in text
+
+
+def test_a_diff_keeps_what_changed():
+    lines = [f" line {i}" for i in range(40)]
+    diff = "\n".join(["--- a/x.py", "+++ b/x.py", "@@ -1,41 +1,41 @@", *lines, "-old = 1", "+new = 2", *lines])
+    text = compress(diff).text
+    assert "-old = 1\n+new = 2" in text
+    assert "line 10" not in text
+
+
+def test_numbers_paths_errors_and_negations_outlive_other_sentences():
+    filler = "It was a day like many others and people talked about the weather in general terms. "
+    telling = "The upload to /var/data/x.bin failed with error E1234. You must not retry it more than 3 times. "
+    text = compress(filler * 6 + telling + filler * 6, kind="prose").text
+    assert telling.strip() in text
+    assert text.count("weather") < 12
+
+
+# -- what holds for all
+
+
+def test_the_last_line_says_how_to_get_what_was_left_out():
+    done = compress(LOG, source="crdtsync get log/7")
+    assert done.text.endswith("[shortened; in full: crdtsync get log/7]")
+    assert done.left_out
+
+
+def test_a_query_decides_what_stays_when_little_can_stay():
+    text = "\n\n".join(f"Chapter {i} is about {name} and says a good deal of it." for i, name in enumerate(
+        ["gardens", "rivers", "steam engines", "clouds", "glass", "bread"] * 20))  # fmt: skip
+    assert "glass" in compress(text, budget=60, query="how is glass made").text
+
+
+def test_small_texts_stay_as_they_are():
+    assert compress('{"a": 1}').text == '{"a": 1}'
+
+
+@pytest.mark.parametrize(
+    "text, kind",
+    [(json.dumps(RECORDS), "json"), (LOG, "log"), (PYTHON, "code"), ("# A\n\n- b\n- c\n\ntext", "markdown"),
+     ("Once upon a time there was a queue. It was long.", "prose"), ("", "prose"),
+     ("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n", "diff"), ('{"a": 1', "prose")],
+)  # fmt: skip
+def test_the_kind_is_seen(text: str, kind: str):
+    assert detect(text) == kind
+
+
+SAMPLES = [
+    json.dumps(RECORDS),
+    json.dumps(RECORDS, indent=2),
+    LOG,
+    PYTHON,
+    "<p>a</p>" * 30,
+    "word " * 200,
+    "- a\n# b\n" * 50,
+]
+
+
+@st.composite
+def contents(draw: st.DrawFn) -> str:
+    """A sample with a stretch cut out or doubled, or any text at all."""
+    if draw(st.booleans()):
+        return draw(st.text(max_size=2_000))
+    sample = draw(st.sampled_from(SAMPLES))
+    rng = random.Random(draw(st.integers(0, 10**6)))
+    first, last = sorted(rng.randrange(len(sample)) for _ in range(2))
+    return rng.choice([sample[:first] + sample[last:], sample[:last] + sample[first:], sample[first:last]])
+
+
+@given(
+    contents(), st.sampled_from(["auto", *KINDS]), st.integers(0, 400), st.sampled_from(["gpt-5", "claude", "gemini"])
+)
+def test_a_budget_is_never_exceeded_and_nothing_crashes(text: str, kind: str, budget: int, model: str):
+    done = compress(text, kind=kind, budget=budget, model=model, query="disk task", source="crdtsync get x")
+    assert count(done.text, model) == done.compressed_tokens <= budget
+    assert done == compress(text, kind=kind, budget=budget, model=model, query="disk task", source="crdtsync get x")
+
+
+@given(contents(), st.sampled_from(["auto", *KINDS]))
+def test_without_a_budget_it_is_never_longer_than_it_was(text: str, kind: str):
+    done = compress(text, kind=kind)
+    assert done.compressed_tokens <= done.original_tokens == count(text)
+
+
+@pytest.mark.parametrize("arguments", [{"kind": "poem"}, {"budget": -1}])
+def test_what_cannot_be_meant_is_refused(arguments: dict[str, object]):
+    with pytest.raises(ValueError, match="must be"):
+        compress("x", **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "auto"])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a" + "." * 999,
+        '"',
+        "'",
+        "0",
+        "{",
+        "[",
+        "<p",
+        "```\n",
+        "a.b ",
+        "# ",
+        "/*",
+        "(",
+        ") ",
+        "\n",
+        " ",
+        "é",
+        "<p ",
+        "<!--",
+        "<![x>",
+        "</x>",
+        "<a b=",
+        "def f(",
+        "|",
+        "@@",
+        "\\",
+        "1.",
+        "- - ",
+        "Error:",
+        "http://",
+    ],
+)
+def test_no_value_takes_its_readers_longer_than_its_length_is_worth(piece: str, kind: str):
+    """Whoever reads a value pays for it: a quadratic way would take hours for what a key may hold."""
+    text = piece * (200_000 // len(piece))
+    start = process_time()
+    compress(text, kind=kind, budget=200)
+    assert process_time() - start < 10
