@@ -1,18 +1,25 @@
-"""MCP: the state as tools for coding agents that speak the Model Context Protocol. Empty yet.
+"""MCP: the shared state for any client of the Model Context Protocol: coding agents and desktop programs.
 
-What will live here:
+Open first: ``server``. Then ``tools.reading`` for what a tool looks like.
 
-- a server that offers the state's operations as tools, over standard input and output or over HTTP
-- the choice of tools: all, some, or only those that read
-- putting the server into the settings of coding agents, and taking it out again
+How a call goes: a coding agent starts ``crdtsync mcp`` and calls the tool ``read`` with ``["plan/goal"]``. The SDK
+checks the arguments. ``session`` finds the caller's own session with the daemon, which remembers what this caller
+has read. ``answers`` makes a text in which the value stands as somebody else's words, and the same as data. The next
+``write`` to that key replaces what was read; a write to a key that was not read says what it replaced.
 
-Its place: above the public client only, beside ``adapters``. A module here may import :class:`crdtsync.Client`,
-:class:`crdtsync.AsyncClient`, ``crdtsync.client``, ``crdtsync.errors`` and ``crdtsync.context``; never
-``crdtsync.core``, ``crdtsync.wire`` or ``crdtsyncd``. import-linter holds this (the contracts ``agent-layer`` and
-``library-rooms`` in ``pyproject.toml``).
+Modules and rooms:
 
-Why: a tool gives a model what an agent's own program would get, with the same rights, the same conflicts and the
-same errors. A tool that could do more would be a way around the rights.
+- ``server``: which tools are offered, and over what
+- ``tools``: the tools
+- ``answers``: the shapes of answers
+- ``session``: the caller as an agent of the daemon
+- ``schemas``: schemas of tools in fewer tokens
+- ``memory``: a drop-in for the reference memory server
+- ``install``: the server in the settings of the clients on this machine
 
-What takes a package of its own is an optional extra, imported when it is first used.
+Its place: above the public client only. A module here may import ``crdtsync.context``, ``crdtsync.client`` and
+``crdtsync.errors``; never ``crdtsync.core``, ``crdtsync.wire`` or ``crdtsyncd``. ``sessions`` may import this room.
+import-linter holds both rules (the contracts ``agent-layer`` and ``library-rooms`` in ``pyproject.toml``).
+
+It is an extra: ``pip install 'crdtsync[mcp]'``. The server is a process of its own, never in the daemon's loop.
 """

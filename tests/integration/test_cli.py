@@ -32,6 +32,7 @@ PAGES = [
     for name in (
         "reference/command-line.md",
         "reference/configuration.md",
+        "how-to/coding-agents.md",
         "how-to/feed-models.md",
         "how-to/run.md",
         "how-to/rights.md",

@@ -63,6 +63,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "view": "context.view:view",
         "context": "context.shared:context",
         "tokens": "context.tokens:tokens",
+        "mcp": "context.mcp:mcp",
     },
     "Spaces": {
         "space": "cluster.spaces:space",

@@ -144,7 +144,9 @@ MEANT = {
     "write": "crdtsync set",
 }
 """What others call a command, and what it is called here."""
-DESTRUCTIVE = frozenset({"clear", "del", "discard", "drop", "remove", "reset", "restore", "revoke", "trim"})
+DESTRUCTIVE = frozenset(
+    {"clear", "del", "discard", "drop", "remove", "reset", "restore", "revoke", "trim", "uninstall"}
+)
 """Never named because they look like what was typed: who tries out what is suggested must lose nothing."""
 
 

@@ -10,8 +10,10 @@ Modules:
 - ``tokens``: ``tokens``: count them
 - ``view``: ``view``: show a part of the state within a budget; named views
 - ``shared``: ``context``: a context that several agents share
+- ``mcp``: ``mcp``: the shared state for coding agents
 
 What they stand on is in ``crdtsync.context``; they are the only commands that need the extra of that name.
 
-May import: as all of :mod:`crdtsyncd.cli.commands`, ``crdtsync.context``.
+May import: as all of :mod:`crdtsyncd.cli.commands`, ``crdtsync.context`` and
+``crdtsync.mcp``.
 """

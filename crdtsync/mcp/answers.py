@@ -1,0 +1,125 @@
+"""What tools answer: a text for the model, in which other agents' words are marked as theirs, and the same as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from mcp_types import CallToolResult, TextContent
+from typing_extensions import TypedDict
+
+from crdtsync.client import Entry, Written
+from crdtsync.context.compact.compress import compress
+from crdtsync.context.tokens import tokenizer
+from crdtsync.context.view.items import items_of
+from crdtsync.context.view.render import Shown, block
+
+
+class EntryShown(TypedDict):
+    """One key as a tool shows it."""
+
+    key: str
+    kind: str
+    value: Any
+    agent: str | None
+    time: str | None
+    version: str | None
+    others: int
+
+
+class WrittenShown(TypedDict):
+    """What a write did, in words and as data: some clients hand their model only the one or the other."""
+
+    done: str
+    token: str
+    others: int
+    replaced_unread: Any
+
+
+class Shortened(TypedDict):
+    """Entries within a budget."""
+
+    entries: list[EntryShown]
+    shortened: list[str]
+
+
+class Keys(TypedDict):
+    """A list of keys."""
+
+    keys: list[str]
+    more: bool
+
+
+class Done(TypedDict):
+    """That something is done."""
+
+    done: str
+    token: str | None
+
+
+def answer(text: str, data: Any) -> CallToolResult:  # one of the shapes above
+    """A result that is shown as ``text`` and can be used as ``data``."""
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=data)
+
+
+def shown(entry: Entry, value: Any) -> EntryShown:  # any value of a key
+    """``entry`` as data; ``others`` counts values that were written at the same time and are at odds with it."""
+    time = entry.time.isoformat(timespec="seconds") if entry.time else None
+    return {
+        "key": entry.key, "kind": entry.kind, "value": plain(value), "agent": entry.agent, "time": time,
+        "version": entry.version, "others": len(entry.siblings),
+    }  # fmt: skip
+
+
+def within(entries: Iterable[Entry], budget: int, model: str) -> tuple[str, Shortened]:
+    """``entries`` in ``budget`` tokens or little more: what does not fit in full is made compact, and said to be."""
+    counter, blocks, listed, shortened = tokenizer(model), list[str](), list[EntryShown](), list[str]()
+    entries = list(entries)
+    for place, entry in enumerate(entries):
+        item = items_of([entry])[0]
+        share = max(40, budget // (len(entries) - place))
+        whole = block(Shown(item, item.text, is_whole=True), "markdown")
+        cost = counter.count(whole)
+        if cost <= share:
+            blocks.append(whole)
+            listed.append(shown(entry, entry.value))
+        else:
+            done = compress(
+                item.text, budget=share, model=model, source=f"read {entry.key!r} with a larger budget_tokens"
+            )
+            blocks.append(block(Shown(item, done.text, is_whole=False), "markdown"))
+            listed.append(shown(entry, done.text))
+            shortened.append(entry.key)
+            cost = counter.count(blocks[-1])
+        budget = max(0, budget - cost)
+    return "\n".join(blocks), {"entries": listed, "shortened": shortened}
+
+
+def written(key: str, done: Written) -> CallToolResult:
+    """What a write did, and what it replaced that this client had not read."""
+    replaced = done.replaced
+    said = [f"wrote {key}."]
+    if replaced is not None:
+        said.append(
+            f"It replaced a value by {replaced.agent or 'somebody'} that you had not read; history {key!r} shows it."
+        )
+    if done.siblings:
+        said.append(f"{done.siblings} more values are at odds with it: settle them with resolve.")
+    data: WrittenShown = {
+        "done": " ".join(said),
+        "token": str(done),
+        "others": done.siblings,
+        "replaced_unread": None if replaced is None else plain(replaced.value),
+    }
+    return answer(data["done"], data)
+
+
+def plain(value: Any) -> Any:  # any value of a key
+    """``value`` as JSON has it: bytes become a note, sets lists."""
+    if isinstance(value, bytes):
+        return f"[{len(value):,} bytes]"
+    if isinstance(value, dict):
+        return {str(name): plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(inner) for inner in value]
+    return value

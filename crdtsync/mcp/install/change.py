@@ -1,0 +1,113 @@
+"""A client's file of settings with our server in it, or without it; nothing else in it changes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from crdtsync.context.extras import need
+from crdtsync.errors import InvalidEncoding, InvalidRequest
+from crdtsync.mcp.install import jsonc
+
+NAME = "crdtsync"
+
+
+def with_server(text: str, path: Path, section: str, entry: Mapping[str, Any]) -> str:
+    """``text``, the content of ``path``, with the server under ``section``; equal if it is there already.
+
+    Raises :class:`~crdtsync.errors.InvalidRequest` if the file does not hold what its name says.
+    """
+    try:
+        if path.suffix == ".toml":
+            tomlkit = need("tomlkit", "mcp")
+            document = tomlkit.parse(text)
+            servers = document.setdefault(section, tomlkit.table(is_super_table=True))
+            if dict(servers.get(NAME, {})) != dict(entry):
+                servers[NAME] = dict(entry)
+            return str(tomlkit.dumps(document))
+        text = text if text.strip() else "{}\n"
+        place = jsonc.root(text)
+        if place.member(section) is None:
+            return jsonc.put(text, place, section, {NAME: dict(entry)})
+        return _in_section(text, place, section, entry)
+    except (ValueError, AttributeError, TypeError) as error:
+        message = f"{path} cannot be changed: {error}; mend it, or add the server by hand (--dry-run shows what)"
+        raise InvalidRequest(message) from error
+
+
+def without_server(text: str, path: Path, section: str) -> str:
+    """``text`` without the server, and without a section that would be empty then."""
+    try:
+        if path.suffix == ".toml":
+            tomlkit = need("tomlkit", "mcp")
+            document = tomlkit.parse(text)
+            servers = document.get(section)
+            if servers is None or NAME not in servers:
+                return text
+            del servers[NAME]
+            if not servers:
+                del document[section]
+            whole = str(tomlkit.dumps(document)).rstrip("\n")
+            return f"{whole}\n" if whole.strip() else ""
+        if not has_server(text, path, section):
+            return text
+        place = jsonc.root(text)
+        member = place.member(section)
+        servers_place = jsonc.inside(text, member) if member else place
+        if len(servers_place.members) == 1:
+            return jsonc.take(text, place, section)
+        return jsonc.take(text, servers_place, NAME)
+    except (ValueError, AttributeError, TypeError) as error:
+        message = f"{path} cannot be changed: {error}; mend it, or take the server out by hand"
+        raise InvalidRequest(message) from error
+
+
+def has_server(text: str, path: Path, section: str) -> bool:
+    """Whether the server is there; False for what cannot be read."""
+    try:
+        if path.suffix == ".toml":
+            return NAME in need("tomlkit", "mcp").parse(text).get(section, {})
+        member = jsonc.root(text).member(section)
+        return member is not None and jsonc.inside(text, member).member(NAME) is not None
+    except (ValueError, TypeError):
+        return False
+
+
+def read(path: Path) -> str:
+    """What the file holds; "" if there is none."""
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def write(path: Path, text: str) -> None:
+    """Write the file whole or not at all; an empty one goes. Links stay links, and who may read it stays so."""
+    path = path.resolve()
+    if not text.strip() or text.strip() == "{}":
+        path.unlink(missing_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(partial).chmod(mode)
+        Path(partial).replace(path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
+
+
+def _in_section(text: str, root: jsonc.Place, section: str, entry: Mapping[str, Any]) -> str:
+    member = root.member(section)
+    place = jsonc.inside(text, member) if member else root
+    if not place.is_object:
+        raise InvalidEncoding(f"{section!r} is no object")
+    return jsonc.put(text, place, NAME, dict(entry))

@@ -1,0 +1,84 @@
+"""The clients that are known: where their settings lie, and how they name a server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crdtsync.errors import InvalidRequest
+
+USER, PROJECT = "user", "project"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One MCP client. ``user`` and ``project`` are its files, below the home and below the project's directory.
+
+    ``home_variable`` names a variable that, if set, stands for the directory of the ``user`` file. ``section`` is where
+    servers stand in the file.
+    """
+
+    name: str
+    title: str
+    user: str
+    project: str | None = None
+    section: str = "mcpServers"
+    home_variable: str | None = None
+    mac: str | None = None
+    has_type: bool = False  # an entry says "type": "stdio"
+
+    def path(self, scope: str, home: Path, directory: Path, environment: Mapping[str, str]) -> Path:
+        """The file for ``scope``; :class:`~crdtsync.errors.InvalidRequest` if this client has none for a project."""
+        if scope == PROJECT:
+            if self.project is None:
+                message = f"{self.title} has no settings of a project: leave out --scope project"
+                raise InvalidRequest(message)
+            return directory / self.project
+        own = environment.get(self.home_variable) if self.home_variable else None
+        if own:
+            return Path(own) / Path(self.user).name
+        return home / (self.mac if self.mac and sys.platform == "darwin" else self.user)
+
+    def is_there(self, home: Path, environment: Mapping[str, str]) -> bool:
+        """Whether somebody on this machine uses it, by what it leaves in the home."""
+        path = self.path(USER, home, home, environment)
+        return path.exists() or (path.parent != home and path.parent.is_dir())
+
+    def entry(self, command: str, arguments: list[str]) -> dict[str, Any]:
+        """The server, as this client writes it down."""
+        start: dict[str, Any] = {"type": "stdio"} if self.has_type else {}
+        return {**start, "command": command, "args": arguments}
+
+
+CLIENTS = (
+    Client("claude-code", "Claude Code", ".claude.json", ".mcp.json", home_variable="CLAUDE_CONFIG_DIR", has_type=True),
+    Client("codex", "Codex", ".codex/config.toml", section="mcp_servers", home_variable="CODEX_HOME"),
+    Client("cursor", "Cursor", ".cursor/mcp.json", ".cursor/mcp.json"),
+    Client(
+        "vscode", "VS Code", ".config/Code/User/mcp.json", ".vscode/mcp.json", section="servers", has_type=True,
+        mac="Library/Application Support/Code/User/mcp.json",
+    ),
+    Client("gemini", "Gemini CLI", ".gemini/settings.json", ".gemini/settings.json"),
+    Client(
+        "claude-desktop", "Claude Desktop", ".config/Claude/claude_desktop_config.json",
+        mac="Library/Application Support/Claude/claude_desktop_config.json",
+    ),
+)  # fmt: skip
+
+
+def client(name: str) -> Client:
+    """The client of that name; :class:`~crdtsync.errors.InvalidRequest` if none is known."""
+    for one in CLIENTS:
+        if one.name == name:
+            return one
+    message = f"no client is called {name!r}: there are {', '.join(one.name for one in CLIENTS)}"
+    raise InvalidRequest(message)
+
+
+def found(home: Path | None = None) -> list[Client]:
+    """The clients that are used on this machine."""
+    return [one for one in CLIENTS if one.is_there(home or Path.home(), os.environ)]

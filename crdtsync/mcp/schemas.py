@@ -1,0 +1,29 @@
+"""JSON Schemas of tools in fewer tokens: every client hands all of them to its model, with each request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_NOISE = ("title", "$schema")
+
+
+def slim(schema: Any, *, is_output: bool = False) -> Any:  # JSON of any shape
+    """``schema`` without what says nothing: titles, ``null`` as an alternative, and of an output also descriptions.
+
+    What is valid stays the same, as far as a schema of one type or null goes.
+    """
+    if isinstance(schema, list):
+        return [slim(one, is_output=is_output) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    noise = (*_NOISE, "description") if is_output else _NOISE
+    kept = {name: one for name, one in schema.items() if name not in noise or isinstance(one, dict)}
+    either = kept.get("anyOf")
+    if isinstance(either, list) and len(either) == 2 and {"type": "null"} in either:
+        other = next(one for one in either if one != {"type": "null"})
+        if set(other) == {"type"}:
+            del kept["anyOf"]
+            kept["type"] = [other["type"], "null"]
+    if kept.get("default", ...) is None:
+        del kept["default"]
+    return {name: slim(one, is_output=is_output) for name, one in kept.items()}

@@ -1,0 +1,78 @@
+"""What one MCP client is to the daemon: an agent with a name, and a memory of what it has read."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+
+from crdtsync.client import AsyncClient, AsyncSession
+from crdtsync.context.tokens import DEFAULT_MODEL
+from crdtsync.errors import CrdtSyncError
+
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9._-]+")
+SESSION_HEADER = "mcp-session-id"
+_NAME_MAX = 64  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the server was started. ``agent`` None: the name that the MCP client gives itself."""
+
+    socket: str | None = None
+    space: str | None = None
+    agent: str | None = None
+    agent_key: str | None = None
+    model: str = DEFAULT_MODEL
+    read_only: bool = False
+    tools: tuple[str, ...] = ()
+    memory_server: bool = False
+
+
+@dataclass
+class Sessions:
+    """The sessions of all MCP clients of this server, over one connection to the daemon for each name."""
+
+    options: Options
+    _clients: dict[str, AsyncClient] = field(default_factory=dict)
+    _sessions: dict[str, AsyncSession] = field(default_factory=dict)
+
+    def of(self, context: Context[Any, Any]) -> AsyncSession:
+        """The session of the client that called; it remembers what that client has read, and nobody else."""
+        caller = (context.headers or {}).get(SESSION_HEADER, "")  # over stdin there is one client
+        if caller not in self._sessions:
+            options = self.options
+            name = options.agent or name_from(context.session.client_params)
+            if name not in self._clients:
+                self._clients[name] = AsyncClient(options.socket, options.space, name, agent_key=options.agent_key)
+            self._sessions[caller] = self._clients[name].session()
+        return self._sessions[caller]
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for client in self._clients.values():
+            await client.close()
+        self._clients.clear()
+
+
+def name_from(params: Any) -> str:  # the SDK's InitializeRequestParams, or None before the handshake
+    """A name for an agent that was given none: the MCP client's own, and the directory that it works in."""
+    info = getattr(params, "client_info", None)
+    parts = [getattr(info, "name", None) or "mcp", os.path.basename(os.getcwd())]  # noqa: PTH109, PTH119
+    name = "-".join(_NOT_IN_NAMES.sub("-", part.lower()).strip("-._") for part in parts if part)
+    return name.strip("-")[:_NAME_MAX] or "mcp"
+
+
+@asynccontextmanager
+async def told() -> AsyncIterator[None]:
+    """Errors of the daemon become errors of the tool, with the sentence that says what to do."""
+    try:
+        yield
+    except CrdtSyncError as error:
+        raise ToolError(f"{error.message} [{error.code}]") from error

@@ -1,0 +1,82 @@
+"""The tool that waits for other agents."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from mcp.server.mcpserver import Context
+from mcp_types import CallToolResult
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from crdtsync.client import AsyncSession, Event
+from crdtsync.mcp.answers import answer, plain
+from crdtsync.mcp.session import Sessions, told
+from crdtsync.mcp.tools.table import Tool
+
+_PROGRESS_S = 5.0  # clients take a call for lost that says nothing for long
+_EVENTS_MAX = 50
+
+
+class Changes(TypedDict):
+    """What changed, and the point up to which that was told."""
+
+    changes: list[dict[str, object]]
+    token: str | None
+
+
+def tools(sessions: Sessions) -> list[Tool]:
+    """The tool of this module, for the callers of ``sessions``."""
+
+    async def wait_for_change(
+        ctx: Context,
+        prefix: str = "",
+        after: Annotated[str | None, Field(description="The token of an earlier answer; none: from now on.")] = None,
+        timeout_s: Annotated[float, Field(ge=0, le=600)] = 50,
+    ) -> Annotated[CallToolResult, Changes]:
+        """Wait until another agent changes a key that begins with a prefix, and tell what it did. To miss nothing, hand
+        the token of the last answer to the next call.
+        """
+        async with told():
+            session = sessions.of(ctx)
+            token = after or (await session.keys(prefix, limit=1)).token
+            changes, token = await _waited(ctx, session, prefix, token, timeout_s)
+        lines = [f"{one['event']} {one['key']} by {one['agent']}" for one in changes]
+        return answer("\n".join(lines) or "nothing changed", {"changes": changes, "token": token})
+
+    return [Tool(wait_for_change)]
+
+
+async def _waited(
+    ctx: Context, session: AsyncSession, prefix: str, token: str | None, timeout_s: float
+) -> tuple[list[dict[str, object]], str | None]:
+    """The changes behind ``token``, as soon as there are some, and the token behind them."""
+    changes: list[dict[str, object]] = []
+    loop = asyncio.get_running_loop()
+    start, end = loop.time(), loop.time() + timeout_s
+    async with session.watch(prefix, after=token) as events:
+        following = asyncio.ensure_future(anext(events))
+        try:
+            while len(changes) < _EVENTS_MAX:
+                left = end - loop.time()
+                done, _ = await asyncio.wait({following}, timeout=0.05 if changes else max(0.0, min(left, _PROGRESS_S)))
+                if done:
+                    event = following.result()
+                    changes += [_told(one) for one in event.events or [event] if one.key is not None]
+                    token = event.token or token
+                    following = asyncio.ensure_future(anext(events))
+                elif changes or left <= 0:
+                    break
+                else:
+                    await ctx.report_progress(loop.time() - start, timeout_s, f"waiting for {prefix or 'any key'}")
+        finally:
+            following.cancel()
+            await asyncio.wait({following})
+    return changes, token
+
+
+def _told(event: Event) -> dict[str, object]:
+    value = None if event.kind == "text" and event.op == "text" else plain(event.value)
+    time = event.time.isoformat(timespec="seconds") if event.time else None
+    return {"event": event.event, "key": event.key, "value": value, "agent": event.agent, "time": time}

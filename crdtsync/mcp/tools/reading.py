@@ -1,0 +1,116 @@
+"""Tools that read: keys, lists, views, history, conflicts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from mcp.server.mcpserver import Context
+from mcp_types import CallToolResult
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from crdtsync.context import AsyncViews
+from crdtsync.mcp.answers import EntryShown, Keys, Shortened, answer, plain, within
+from crdtsync.mcp.session import Sessions, told
+from crdtsync.mcp.tools.table import Tool
+
+Budget = Annotated[int, Field(ge=50, le=100_000, description="Tokens the answer may take.")]
+
+
+class ViewShown(TypedDict):
+    """A view as data."""
+
+    text: str
+    tokens: int
+    shown: list[str]
+    left_out: list[str]
+    token: str | None
+
+
+class Past(TypedDict):
+    """What a key held."""
+
+    values: list[EntryShown]
+
+
+def tools(sessions: Sessions) -> list[Tool]:
+    """The tools of this module, for the callers of ``sessions``."""
+    model = sessions.options.model
+
+    async def view(
+        ctx: Context,
+        prefixes: Annotated[
+            tuple[str, ...], Field(description='Beginnings of keys, such as ["plan/"]; none: all.')
+        ] = (),
+        query: Annotated[str | None, Field(description="What you look for.")] = None,
+        budget_tokens: Budget = 2_000,
+    ) -> Annotated[CallToolResult, ViewShown]:
+        """Show what the team knows, within a budget. Call it first: newest and most relevant entries, and a count of
+        what was left out.
+        """
+        async with told():
+            found = await AsyncViews(sessions.of(ctx), model=model).view(
+                prefixes or ("",), query=query, budget_tokens=budget_tokens
+            )
+        return answer(
+            found.text or "Nothing is there yet.",
+            {
+                "text": found.text, "tokens": found.tokens, "shown": list(found.shown),
+                "left_out": list(found.left_out), "token": found.token,
+            },
+        )  # fmt: skip
+
+    async def read(
+        ctx: Context,
+        keys: Annotated[list[str], Field(min_length=1, max_length=50)],
+        budget_tokens: Budget = 4_000,
+    ) -> Annotated[CallToolResult, Shortened]:
+        """Read entries by key. What you have read, your next write replaces; what you have not, it will tell you."""
+        async with told():
+            session = sessions.of(ctx)
+            entries = [entry for key in keys if (entry := await session.entry(key)) is not None]
+        missing = [key for key in keys if key not in {entry.key for entry in entries}]
+        text, data = within(entries, budget_tokens, model)
+        if missing:
+            text += f"\nThere is no {', '.join(missing)}."
+        return answer(text.strip(), data)
+
+    async def list_keys(
+        ctx: Context,
+        prefix: str = "",
+        limit: Annotated[int, Field(ge=1, le=1_000)] = 100,
+        after_key: Annotated[str | None, Field(description="Go on behind this key.")] = None,
+    ) -> Annotated[CallToolResult, Keys]:
+        """List keys that begin with a prefix."""
+        async with told():
+            found = await sessions.of(ctx).keys(prefix, start=after_key, limit=limit + 1)
+        keys, more = list(found[:limit]), len(found) > limit
+        return answer("\n".join([*keys, *(["… and more"] if more else [])]) or "no keys", {"keys": keys, "more": more})
+
+    async def history(
+        ctx: Context, key: str, last: Annotated[int, Field(ge=1, le=100)] = 10
+    ) -> Annotated[CallToolResult, Past]:
+        """Show what a key held before, who wrote it, and what became of it."""
+        async with told():
+            session = sessions.of(ctx)
+            past = await session.history(key, last=last)
+        values = [
+            {
+                "key": key, "kind": value.kind, "value": plain(value.value), "agent": value.agent,
+                "time": value.time.isoformat(timespec="seconds") if value.time else None, "version": None, "others": 0,
+            }
+            for value in past
+        ]  # fmt: skip
+        lines = [f"{one['time']} {one['agent']}: {one['value']}" for one in values]
+        return answer("\n".join(lines) or f"{key} has no history", {"values": values})
+
+    async def conflicts(
+        ctx: Context, prefix: str = "", budget_tokens: Budget = 2_000
+    ) -> Annotated[CallToolResult, Shortened]:
+        """Show entries whose authors wrote at the same time, with all their values; settle them with resolve."""
+        async with told():
+            entries = await sessions.of(ctx).conflicts(prefix, limit=50)
+        text, data = within(entries, budget_tokens, model)
+        return answer(text or "no conflicts", data)
+
+    return [Tool(one) for one in (view, read, list_keys, history, conflicts)]

@@ -1,0 +1,101 @@
+"""Tools that write: values, logs, texts, deletions, resolutions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import CallToolResult
+from pydantic import Field
+
+from crdtsync.client import AsyncSession
+from crdtsync.mcp.answers import Done, WrittenShown, answer, written
+from crdtsync.mcp.session import Sessions, told
+from crdtsync.mcp.tools.table import Tool
+
+Key = Annotated[str, Field(description="A path, such as plan/goal.")]
+Value = Annotated[Any, Field(description="Any JSON value.")]
+
+
+def tools(sessions: Sessions) -> list[Tool]:
+    """The tools of this module, for the callers of ``sessions``."""
+
+    async def write(
+        ctx: Context,
+        key: Key,
+        value: Value,
+        only_if_absent: bool = False,
+        note: Annotated[str | None, Field(description="Why; kept with the value.")] = None,
+    ) -> Annotated[CallToolResult, WrittenShown]:
+        """Write an entry: a plan, a finding, a decision. It is durable here at once and on other hosts soon. What
+        another agent writes at the same moment is kept beside it.
+        """
+        async with told():
+            meta = {"note": note} if note else None
+            done = await sessions.of(ctx).set(key, value, if_absent=only_if_absent, meta=meta)
+        return written(key, done)
+
+    async def append(ctx: Context, key: Key, value: Value) -> Annotated[CallToolResult, Done]:
+        """Add an element to a log: findings, messages, progress. Nothing that others append is lost."""
+        async with told():
+            session = sessions.of(ctx)
+            length = await session.append(key, value)
+        return answer(f"{key} has {length} elements", {"done": f"{length} elements", "token": session.token})
+
+    async def edit_text(
+        ctx: Context,
+        key: Key,
+        new: str,
+        old: Annotated[
+            str | None, Field(description="What to replace, exactly once in the text; none: add at the end.")
+        ] = None,
+    ) -> Annotated[CallToolResult, Done]:
+        """Edit a shared text that others edit too. Edits at the same time are merged word by word."""
+        async with told():
+            session = sessions.of(ctx)
+            await _edited(session, key, old, new)
+        return answer(f"edited {key}", {"done": f"edited {key}", "token": session.token})
+
+    async def delete(ctx: Context, key: Key) -> Annotated[CallToolResult, Done]:
+        """Delete an entry; its history stays."""
+        async with told():
+            session = sessions.of(ctx)
+            existed = await session.delete(key)
+        said = f"deleted {key}" if existed else f"there is no {key}"
+        return answer(said, {"done": said, "token": session.token})
+
+    async def resolve(
+        ctx: Context, key: Key, value: Value, note: str | None = None
+    ) -> Annotated[CallToolResult, WrittenShown]:
+        """Settle a conflict that you have read (conflicts or read show all its values): one value in place of all."""
+        async with told():
+            session = sessions.of(ctx)
+            entry = await session.entry(key)
+            if entry is None:
+                raise ToolError(f"there is no {key}")
+            done = await session.set(key, value, if_version=entry.version, meta={"note": note} if note else None)
+        return written(key, done)
+
+    return [
+        Tool(write, writes=True, repeatable=True),
+        Tool(append, writes=True),
+        Tool(edit_text, writes=True),
+        Tool(delete, writes=True, destroys=True, repeatable=True),
+        Tool(resolve, writes=True, repeatable=True),
+    ]
+
+
+async def _edited(session: AsyncSession, key: str, old: str | None, new: str) -> None:
+    """Put ``new`` in the place of ``old``, or at the end. Edits that others make meanwhile stay: positions mean the
+    text as it was read.
+    """
+    text = session.text(key)
+    held = await text.read()
+    if old is None:
+        await text.insert(len(held), new)
+        return
+    if held.count(old) != 1:
+        raise ToolError(f"{old[:80]!r} is {held.count(old)} times in {key}: give a stretch that is there once")
+    at = held.index(old)
+    await text.set(held[:at] + new + held[at + len(old) :])

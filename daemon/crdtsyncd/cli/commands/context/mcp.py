@@ -1,0 +1,195 @@
+"""``mcp``: the shared state for coding agents, by the Model Context Protocol."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from difflib import unified_diff
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import click
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.commands.context.tokens import model_option
+from crdtsyncd.cli.errors import absent
+from crdtsyncd.cli.shared_options import file_argument
+from crdtsyncd.cli.show import output
+
+from crdtsync.mcp.install.change import has_server, read, with_server, without_server, write
+from crdtsync.mcp.install.clients import client as client_named
+from crdtsync.mcp.install.clients import found
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from crdtsync.mcp.install.clients import Client
+
+
+@click.group("mcp", cls=StateGroup, no_args_is_help=False)
+def mcp() -> None:
+    """Attach coding agents, by the Model Context Protocol."""
+
+
+@state_command("serve")
+@click.option("--read-only", is_flag=True, help="Offer no tool that writes.")
+@click.option("--memory-server", is_flag=True, help="Offer the nine tools of the reference memory server instead.")
+@click.option("--tools", metavar="NAME,…", default="", help="Offer only these tools.")
+@model_option
+@pass_settings
+def serve(settings: Settings, read_only: bool, memory_server: bool, tools: str, model: str) -> None:
+    """Speak MCP on stdin and stdout, for one agent.
+
+    The agent writes under the name that --agent gives; else under the one that the MCP client gives itself, with the
+    directory that it works in. It may do what that name may.
+
+    \b
+    Example, as a coding agent's settings have it:
+      crdtsync mcp serve --agent reviewer
+    """
+    import asyncio
+
+    from crdtsync.context.extras import need
+
+    need("mcp", "mcp")
+    from crdtsync.mcp.server import serve_stdio
+    from crdtsync.mcp.session import Options
+
+    names = tuple(name.strip() for name in tools.split(",") if name.strip())
+    options = Options(
+        socket=settings.socket, space=settings.space, agent=settings.agent, agent_key=settings.agent_key_file,
+        model=model, read_only=read_only, tools=names,
+        memory_server=memory_server,
+    )  # fmt: skip
+    asyncio.run(serve_stdio(options))
+
+
+_client_option = click.option(
+    "--client",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="claude-code, codex, cursor, vscode, gemini, claude-desktop.",
+)
+_scope_option = click.option(
+    "--scope", type=click.Choice(["user", "project"]), default="user", show_default=True, help="Whose settings."
+)
+_dry_run_option = click.option("--dry-run", is_flag=True, help="Show the change, and write nothing.")
+
+
+@state_command("import-memory")
+@file_argument("file")
+@pass_settings
+def import_memory(settings: Settings, file: IO[bytes]) -> None:
+    """Bring over what FILE holds, the file of the reference memory server.
+
+    It can be repeated: what is there already stays. `mcp serve --memory-server` then offers it.
+
+    \b
+    Example:
+      crdtsync mcp import-memory memory.jsonl
+    """
+    import asyncio
+
+    from crdtsync import AsyncClient
+    from crdtsync.mcp.memory.import_file import bring_over
+
+    async def run() -> tuple[int, int]:
+        async with AsyncClient(settings.socket, settings.space, settings.agent) as client:
+            return await bring_over(client, file.read().decode("utf-8", "replace").splitlines())
+
+    entities, relations = asyncio.run(run())
+    fields = {"entities": entities, "relations": relations}
+    output.result(settings, f"{entities:,} entities and {relations:,} relations are new", fields)
+
+
+@state_command("install")
+@_client_option
+@_scope_option
+@_dry_run_option
+@pass_settings
+def install(settings: Settings, /, names: tuple[str, ...], scope: str, dry_run: bool) -> None:
+    """Register the server with the clients on this machine, and show what changes in their settings.
+
+    Without --client: with all that are found. Nothing else in a file changes, and no secret is written.
+
+    \b
+    Example:
+      crdtsync mcp install --client codex
+    """
+    server = ["mcp", "serve", *(["--socket", settings.socket] if settings.socket else [])]
+    server += ["--space", settings.space] if settings.space else []
+    server += ["--agent", settings.agent] if settings.agent else []
+    command = "crdtsync" if scope == "project" else _program()
+
+    def changed(client: Client, path: Path, text: str) -> str:
+        return with_server(text, path, client.section, client.entry(command, server))
+
+    _change_all(settings, names, scope, changed, dry_run=dry_run)
+
+
+@state_command("uninstall")
+@_client_option
+@_scope_option
+@_dry_run_option
+@pass_settings
+def uninstall(settings: Settings, /, names: tuple[str, ...], scope: str, dry_run: bool) -> None:
+    """Take the server out of the settings of clients again.
+
+    \b
+    Example:
+      crdtsync mcp uninstall --client codex
+    """
+
+    def changed(client: Client, path: Path, text: str) -> str:
+        return without_server(text, path, client.section)
+
+    _change_all(settings, names, scope, changed, dry_run=dry_run)
+
+
+@state_command("status")
+@pass_settings
+def status(settings: Settings) -> None:
+    """Print which clients are on this machine, and whether they have the server.
+
+    \b
+    Example:
+      crdtsync mcp status
+    """
+    for client in found():
+        path = client.path("user", Path.home(), Path.cwd(), os.environ)
+        has_it = has_server(read(path), path, client.section)
+        fields = {"client": client.name, "installed": has_it, "file": str(path)}
+        said = f"{client.title}: {'installed' if has_it else 'not installed'} ({path})"
+        output.line(output.record(fields) if settings.json else said)
+
+
+def _change_all(
+    settings: Settings, names: tuple[str, ...], scope: str, change: Callable[[Client, Path, str], str], *, dry_run: bool
+) -> None:
+    chosen = [client_named(name) for name in names] or found()
+    if not chosen:
+        raise absent("no client was found on this machine: name one with --client")
+    for client in chosen:
+        path = client.path(scope, Path.home(), Path.cwd(), os.environ)
+        before = read(path)
+        after = change(client, path, before)
+        if not dry_run and after != before:
+            write(path, after)
+        state = "unchanged" if after == before else "would change" if dry_run else "changed"
+        if settings.json:
+            output.line(output.record({"client": client.name, "file": str(path), "state": state}))
+            continue
+        output.line(f"{client.title}: {path} {state}")
+        difference = unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="", n=1)
+        for line in list(difference)[2:]:
+            output.line(f"  {line}")
+
+
+def _program() -> str:
+    """The command as a client finds it: the path of this one, for a client may have another PATH."""
+    return shutil.which("crdtsync") or str(Path(sys.executable).with_name("crdtsync"))
+
+
+for _command in (serve, install, uninstall, status, import_memory):
+    mcp.add_command(_command)

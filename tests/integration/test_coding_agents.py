@@ -1,0 +1,142 @@
+"""Two real coding agents on two hosts share a plan: their own command lines, against a scripted model on loopback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crdtsync import Client
+from tests.harness.cluster import Cluster
+from tests.harness.daemon import Daemon
+from tests.harness.model_endpoint import ModelEndpoint
+from tests.harness.npm import installed
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
+
+PACKAGES = ["@openai/codex@0.169.0", "@anthropic-ai/claude-code@2.1.330"]
+CODEX = "node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"
+CLAUDE = "node_modules/@anthropic-ai/claude-code-linux-x64/claude"
+
+
+QUIET = [
+    "DISABLE_TELEMETRY",
+    "DISABLE_ERROR_REPORTING",
+    "DISABLE_AUTOUPDATER",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+]
+
+CODEX_SETTINGS = """\
+model = "gpt-5"
+model_provider = "fake"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+check_for_update_on_startup = false
+
+[model_providers.fake]
+name = "fake"
+base_url = "{address}/v1"
+wire_api = "responses"
+env_key = "FAKE_KEY"
+
+[features]
+plugins = false
+
+[analytics]
+enabled = false
+"""
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the two command lines are; skips the tests if npm cannot bring them."""
+    place = tmp_path_factory.mktemp("coding-agents")
+    return installed("CRDTSYNC_TEST_CODING_AGENTS", place, PACKAGES, [CODEX, CLAUDE])
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """Nothing of this machine but PATH; a home of its own."""
+    home.mkdir(exist_ok=True)
+    temporary = home / "tmp"
+    temporary.mkdir(exist_ok=True)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {"HOME": str(home), "PATH": path, "TMPDIR": str(temporary), **more}
+
+
+def install(daemon: Daemon, client: str, agent: str, variables: dict[str, str], directory: Path) -> None:
+    """What a user does: ``crdtsync mcp install``."""
+    command = [sys.executable, "-m", "crdtsyncd.cli", "mcp", "install", "--client", client, "--agent", agent]
+    subprocess.run(
+        [*command, "--socket", str(daemon.socket)], env=variables, cwd=directory, check=True, capture_output=True
+    )
+
+
+def run(command: list[str], variables: dict[str, str], directory: Path) -> str:
+    done = subprocess.run(
+        command, env=variables, cwd=directory, capture_output=True, text=True, timeout=120, check=False,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def codex(programs: Path, daemon: Daemon, home: Path, model: ModelEndpoint, prompt: str) -> str:
+    """One run of Codex with the server that ``crdtsync mcp install`` has registered."""
+    variables = environment(home, CODEX_HOME=str(home / "codex"), FAKE_KEY="x")
+    (home / "codex").mkdir(exist_ok=True)
+    with model.running() as address:
+        settings = home / "codex" / "config.toml"
+        settings.write_text(CODEX_SETTINGS.format(address=address))
+        install(daemon, "codex", "codex", variables, home)
+        settings.write_text(settings.read_text() + "required = true\n")  # exec does not wait for servers without it
+        return run([str(programs / CODEX), "exec", "--skip-git-repo-check", prompt], variables, home)
+
+
+def claude(programs: Path, daemon: Daemon, home: Path, model: ModelEndpoint, prompt: str) -> str:
+    """One run of Claude Code, likewise."""
+    quiet = dict.fromkeys(QUIET, "1")
+    (home / "claude").mkdir(parents=True, exist_ok=True)
+    with model.running() as address:
+        variables = environment(
+            home, CLAUDE_CONFIG_DIR=str(home / "claude"), ANTHROPIC_BASE_URL=address, ANTHROPIC_API_KEY="x", **quiet
+        )
+        install(daemon, "claude-code", "claude", variables, home)
+        command = [str(programs / CLAUDE), "-p", prompt, "--allowedTools", "mcp__crdtsync"]
+        return run(command, variables, home)
+
+
+def test_one_writes_a_plan_and_the_other_goes_on_with_it(programs: Path, pair: Cluster, tmp_path: Path):
+    first = ModelEndpoint(
+        [
+            ("write", {"key": "plan/api", "value": {"step": 1, "what": "write the parser"}}),
+            ("append", {"key": "findings", "value": "the old parser loses comments"}),
+            "I wrote the plan.",
+        ]
+    )
+    assert "I wrote the plan." in codex(programs, pair[0], tmp_path / "ann", first, "Write your plan to plan/api.")
+    assert "wrote plan/api" in first.seen()
+
+    bob = pair[1].client("bob")
+    token = pair[0].client("ann").now()
+    second = ModelEndpoint(
+        [
+            ("view", {"budget_tokens": 500}),
+            ("write", {"key": "plan/api", "value": {"step": 2, "what": "test the parser"}}),
+            "I took over.",
+        ]
+    )
+    bob.wait(token)
+    assert "I took over." in claude(programs, pair[1], tmp_path / "bob", second, "Look at the shared state, go on.")
+    assert "the old parser loses comments" in second.seen()
+    assert "write the parser" in second.seen()
+    assert bob.get("plan/api") == {"step": 2, "what": "test the parser"}
+    assert_written_by(bob, "plan/api", ["claude", "codex"])
+
+
+def assert_written_by(client: Client, key: str, agents: list[str]) -> None:
+    entry = client.entry(key)
+    assert entry is not None
+    assert [entry.agent, *(past.agent for past in client.history(key) if past.value != entry.value)] == agents

@@ -1,0 +1,161 @@
+"""The drop-in for the reference memory server: alike call by call, and nothing that several hosts create is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.client.client import Client as McpClient
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from tests.harness.cluster import Cluster
+from tests.harness.daemon import Daemon
+from tests.harness.npm import installed
+from tests.harness.shell import Shell
+
+pytestmark = pytest.mark.integration
+
+REFERENCE = "@modelcontextprotocol/server-memory@2026.8.31"
+MAIN = "node_modules/@modelcontextprotocol/server-memory/dist/index.js"
+
+
+def served(daemon: Daemon, agent: str = "ann") -> McpClient:
+    command = ["-m", "crdtsyncd.cli", "mcp", "serve", "--memory-server", "--socket", str(daemon.socket)]
+    return McpClient(stdio_client(StdioServerParameters(command=sys.executable, args=[*command, "--agent", agent])))
+
+
+async def call(client: McpClient, tool: str, arguments: dict[str, Any]) -> Any:
+    """The data of an answer, or that it is an error; the text must say the same."""
+    done = await client.call_tool(tool, arguments)
+    text = "\n".join(part.text for part in done.content if part.type == "text")
+    if done.is_error:
+        return "error"
+    data = done.structured_content
+    assert isinstance(data, dict)
+    shown = data["message"] if "message" in data else json.loads(text)
+    assert shown in (data, *data.values())
+    return ordered(data)
+
+
+def entity(name: str, *observations: str) -> dict[str, Any]:
+    return {"name": name, "entityType": "person", "observations": list(observations)}
+
+
+def relation(one: str, other: str) -> dict[str, str]:
+    return {"from": one, "to": other, "relationType": "knows"}
+
+
+async def test_a_graph_is_built_asked_and_taken_down(daemon: Daemon):
+    async with served(daemon) as client:
+        both = [entity("Ann", "likes tea"), entity("a/b %2F", "odd")]
+        assert await call(client, "create_entities", {"entities": both}) == ordered({"entities": both})
+        assert await call(client, "create_entities", {"entities": both}) == {"entities": []}
+        links = [relation("Ann", "a/b %2F"), relation("Ann", "Zoe")]
+        assert await call(client, "create_relations", {"relations": [*links, links[0]]}) == ordered(
+            {"relations": links}
+        )
+        more = {"observations": [{"entityName": "Ann", "contents": ["likes tea", "has a cat"]}]}
+        assert await call(client, "add_observations", more) == {
+            "results": [{"entityName": "Ann", "addedObservations": ["has a cat"]}]
+        }
+        nobody = {"observations": [{"entityName": "Nobody", "contents": ["x"]}]}
+        assert await call(client, "add_observations", nobody) == "error"
+        found = await call(client, "search_nodes", {"query": "CAT"})
+        assert found == ordered({"entities": [entity("Ann", "likes tea", "has a cat")], "relations": links})
+        assert (await call(client, "open_nodes", {"names": ["Zoe", "a/b %2F"]}))["relations"] == links[:1]
+        await call(client, "delete_observations", {"deletions": [{"entityName": "Ann", "observations": ["likes tea"]}]})
+        await call(client, "delete_entities", {"entityNames": ["a/b %2F"]})
+        assert await call(client, "read_graph", {}) == {
+            "entities": [entity("Ann", "has a cat")], "relations": links[1:]
+        }  # fmt: skip
+
+
+async def test_twenty_creates_at_once_from_two_hosts_keep_twenty(pair: Cluster):
+    async with served(pair[0], "ann") as ann, served(pair[1], "bob") as bob:
+        await asyncio.gather(
+            *(call((ann, bob)[i % 2], "create_entities", {"entities": [entity(f"e{i}", f"o{i}")]}) for i in range(20)),
+            *(call((ann, bob)[i % 2], "create_relations", {"relations": [relation("x", f"e{i}")]}) for i in range(20)),
+        )
+        pair[0].client("ann").wait(pair[1].client("bob").now())
+        graph = await call(ann, "read_graph", {})
+        assert {one["name"] for one in graph["entities"]} == {f"e{i}" for i in range(20)}
+        assert all(len(one["observations"]) == 1 for one in graph["entities"])
+        assert len(graph["relations"]) == 20
+
+
+async def test_what_a_file_holds_is_brought_over_and_again(daemon: Daemon, tmp_path: Path):
+    file = tmp_path / "memory.jsonl"
+    lines = [{"type": "entity", **entity("Ann", "likes tea")}, {"type": "relation", **relation("Ann", "Bob")}]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    run = Shell(daemon.socket, tmp_path)
+    assert run("mcp", "import-memory", str(file)).out == "1 entities and 1 relations are new\n"
+    assert run("mcp", "import-memory", str(file)).out == "0 entities and 0 relations are new\n"
+    async with served(daemon) as client:
+        assert await call(client, "read_graph", {}) == {
+            "entities": [entity("Ann", "likes tea")], "relations": [relation("Ann", "Bob")]
+        }  # fmt: skip
+    file.write_text('{"type": "entity"}')
+    assert "line 1" in run("mcp", "import-memory", str(file)).err
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The reference server; skips if npm cannot bring it."""
+    place = tmp_path_factory.mktemp("memory-server")
+    return installed("CRDTSYNC_TEST_MEMORY_SERVER", place, [REFERENCE], [MAIN])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("seed", range(3))
+async def test_every_call_is_answered_as_the_reference_server_does(
+    reference: Path, daemon: Daemon, tmp_path: Path, seed: int
+):
+    environment = {**os.environ, "MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")}
+    other = StdioServerParameters(command="node", args=[str(reference / MAIN)], env=environment)
+    async with served(daemon) as ours, McpClient(stdio_client(other)) as theirs:
+        assert {tool.name for tool in (await ours.list_tools()).tools} == {
+            tool.name for tool in (await theirs.list_tools()).tools
+        }
+        for tool, arguments in calls(random.Random(seed), 60):
+            assert await call(ours, tool, arguments) == await call(theirs, tool, arguments), (tool, arguments)
+
+
+def ordered(data: Any) -> Any:
+    """``data`` in an order of its own: what was created within one millisecond has no other here."""
+    if isinstance(data, dict):
+        return {name: ordered(value) for name, value in data.items()}
+    return sorted(map(ordered, data), key=json.dumps) if isinstance(data, list) else data
+
+
+def calls(rng: random.Random, count: int) -> list[tuple[str, dict[str, Any]]]:
+    """Random calls about few names, so that they meet."""
+    names = ["Ann", "Bob", "Zoë", "a/b"]
+
+    def some(*made: Any) -> list[Any]:
+        return list(made[: rng.randrange(1, len(made) + 1)])
+
+    def text() -> str:
+        return rng.choice(["likes tea", "has a cat", "is away", "Owns a Tea pot"])
+
+    def name() -> str:
+        return rng.choice(names)
+
+    kinds: dict[str, Any] = {
+        "create_entities": lambda: {"entities": some(entity(name(), text()), entity("Eve"))},
+        "create_relations": lambda: {"relations": some(relation(name(), name()))},
+        "add_observations": lambda: {"observations": [{"entityName": name(), "contents": [text()]}]},
+        "delete_entities": lambda: {"entityNames": [name()]},
+        "delete_observations": lambda: {"deletions": [{"entityName": name(), "observations": [text()]}]},
+        "delete_relations": lambda: {"relations": [relation(name(), name())]},
+        "read_graph": dict,
+        "search_nodes": lambda: {"query": rng.choice(["tea", "PERSON", "ann", "nothing"])},
+        "open_nodes": lambda: {"names": some(name(), name())},
+    }
+    return [(tool, kinds[tool]()) for tool in rng.choices(list(kinds), k=count)]

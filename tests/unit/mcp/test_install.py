@@ -1,0 +1,148 @@
+"""Settings of clients: our server goes in and out again, and no other byte changes."""
+
+from __future__ import annotations
+
+import json
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crdtsync.errors import InvalidRequest
+from crdtsync.mcp.install.change import has_server, with_server, without_server, write
+from crdtsync.mcp.install.clients import CLIENTS, client
+
+JSON, TOML = Path("settings.json"), Path("config.toml")
+ENTRY = {"command": "/opt/crdtsync", "args": ["mcp", "serve"]}
+
+WITH_COMMENTS = """{
+    // servers of the team
+    "mcpServers": {
+        "other": {"command": "y", "args": [1, /* two */ 2]} // keep
+    },
+    "theme": "dark"
+}
+"""
+
+TOML_TEXT = """# mine
+model = "gpt-5"
+
+[mcp_servers.other]
+command = "x" # keep
+
+[tui]
+theme = "dark"
+"""
+
+
+def test_json_keeps_its_comments_its_order_and_its_indentation():
+    changed = with_server(WITH_COMMENTS, JSON, "mcpServers", ENTRY)
+    assert '"args": [1, /* two */ 2]}, // keep\n        "crdtsync": {\n            "command"' in changed
+    assert without_server(changed, JSON, "mcpServers") == WITH_COMMENTS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "{\n}\n",
+        '{"a": 1}',
+        '{"mcpServers": {}}',
+        '{\n\t"a": {\n\t\t"b": []\n\t}\n}',
+        '{"mcpServers": {"x": {}}, "z": "}"}',
+        '{\n  "mcpServers": {\n    "x": {},\n  },\n}\n',
+    ],
+)
+def test_what_comes_out_is_json_with_the_server_in_it(text: str):
+    changed = with_server(text, JSON, "mcpServers", ENTRY)
+    strict = changed.replace(",\n  }", "\n  }").replace(",\n}", "\n}")  # what editors allow beyond JSON
+    assert json.loads(strict)["mcpServers"]["crdtsync"] == ENTRY
+    assert has_server(changed, JSON, "mcpServers")
+    assert with_server(changed, JSON, "mcpServers", ENTRY) == changed
+    assert not has_server(without_server(changed, JSON, "mcpServers"), JSON, "mcpServers")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(
+    st.dictionaries(st.text(max_size=6), json_values, max_size=4),
+    st.dictionaries(st.text(min_size=1, max_size=6).filter(lambda name: name != "crdtsync"), json_values, max_size=3),
+    st.sampled_from([None, 1, 2, 4, "\t"]),
+)
+def test_any_settings_survive_to_the_byte(
+    others: dict[str, object], servers: dict[str, object], indent: int | str | None
+):
+    whole = {name: value for name, value in others.items() if name != "mcpServers"}
+    if servers:
+        whole["mcpServers"] = servers
+    text = json.dumps(whole, indent=indent)
+    changed = with_server(text, JSON, "mcpServers", ENTRY)
+    assert json.loads(changed) == {**whole, "mcpServers": {**servers, "crdtsync": ENTRY}}
+    assert without_server(changed, JSON, "mcpServers") == text
+
+
+def test_an_entry_that_says_something_else_is_replaced():
+    changed = with_server(with_server(WITH_COMMENTS, JSON, "mcpServers", {"command": "old"}), JSON, "mcpServers", ENTRY)
+    assert without_server(changed, JSON, "mcpServers") == WITH_COMMENTS
+    assert "old" not in changed
+
+
+def test_toml_keeps_its_comments_too():
+    changed = with_server(TOML_TEXT, TOML, "mcp_servers", ENTRY)
+    assert tomllib.loads(changed)["mcp_servers"]["crdtsync"] == ENTRY
+    assert tomllib.loads(changed)["tui"] == {"theme": "dark"}
+    assert 'command = "x" # keep' in changed
+    assert with_server(changed, TOML, "mcp_servers", ENTRY) == changed
+    assert without_server(changed, TOML, "mcp_servers") == TOML_TEXT
+    assert tomllib.loads(with_server("", TOML, "mcp_servers", ENTRY)) == {"mcp_servers": {"crdtsync": ENTRY}}
+
+
+@pytest.mark.parametrize(
+    "text, path",
+    [("{", JSON), ("[]", JSON), ('{"mcpServers": 3}', JSON), ('{"a" 1}', JSON), ("{} {}", JSON), ("a = ", TOML),
+     ("mcp_servers = 3", TOML)],
+)  # fmt: skip
+def test_settings_that_cannot_be_read_are_left_alone(text: str, path: Path):
+    with pytest.raises(InvalidRequest, match="cannot be changed"):
+        with_server(text, path, "mcpServers" if path is JSON else "mcp_servers", ENTRY)
+
+
+@given(st.text(alphabet='{}[]":,/* \n\\ab1', max_size=60))
+def test_no_text_crashes(text: str):
+    try:
+        changed = with_server(text, JSON, "mcpServers", ENTRY)
+    except InvalidRequest:
+        return
+    assert has_server(changed, JSON, "mcpServers")
+
+
+def test_a_file_is_written_whole_keeps_its_mode_and_a_link_stays_a_link(tmp_path: Path):
+    real, link = tmp_path / "real.json", tmp_path / "link.json"
+    real.write_text("{}")
+    real.chmod(0o600)
+    link.symlink_to(real)
+    write(link, '{"a": 1}')
+    assert link.is_symlink()
+    assert real.read_text() == '{"a": 1}'
+    assert stat.S_IMODE(real.stat().st_mode) == 0o600
+    write(link, "{}\n")
+    assert not real.exists()
+
+
+def test_each_client_has_a_file_of_its_own_and_variables_move_it(tmp_path: Path):
+    paths = {one.path("user", tmp_path, tmp_path, {}) for one in CLIENTS}
+    assert len(paths) == len(CLIENTS)
+    assert client("codex").path("user", tmp_path, tmp_path, {"CODEX_HOME": "/c"}) == Path("/c/config.toml")
+    assert client("claude-code").path("project", tmp_path, Path("/p"), {}) == Path("/p/.mcp.json")
+    with pytest.raises(InvalidRequest, match="project"):
+        client("codex").path("project", tmp_path, tmp_path, {})
+    with pytest.raises(InvalidRequest, match="codex"):
+        client("nano")
