@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 FOLDERS = {"crdtsync/client/aio/methods": "crdtsync/client/blocking/methods"}
 FILES = {
+    "crdtsync/client/aio/changes.py": "crdtsync/client/blocking/changes.py",
     "crdtsync/client/aio/text.py": "crdtsync/client/blocking/text.py",
     "crdtsync/context/shared/aio.py": "crdtsync/context/shared/blocking.py",
     "crdtsync/context/view/aio.py": "crdtsync/context/view/blocking.py",

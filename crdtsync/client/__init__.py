@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from crdtsync.client.operations.batch import Batch
     from crdtsync.client.operations.history import History, PastValue, Removal
     from crdtsync.client.operations.spaces import Archive, Dropped, Space
+    from crdtsync.client.streams.changes_state import Changes
     from crdtsync.client.streams.resolver_state import Conflict
     from crdtsync.client.values.listing import Listing
     from crdtsync.client.values.results import Entry, Event, Field, LogItem, Member, Schema, TextUpdate
@@ -66,6 +67,7 @@ _MODULES = {
     "AsyncText": "aio.text",
     "AsyncWatch": "aio.watch",
     "Batch": "operations.batch",
+    "Changes": "streams.changes_state",
     "Client": "blocking.client",
     "Conflict": "streams.resolver_state",
     "Dropped": "operations.spaces",
@@ -101,6 +103,7 @@ __all__ = [
     "AsyncText",
     "AsyncWatch",
     "Batch",
+    "Changes",
     "Client",
     "Conflict",
     "Dropped",

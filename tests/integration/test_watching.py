@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -394,3 +395,39 @@ def write(rng: Random, client: Client, number: int) -> None:
         lambda: client.set(f"m/soon{number % 3}", number, ttl=0.3),
     ]
     rng.choice(operations)()
+
+
+def test_what_has_changed_since_a_token_is_named_once(daemon: Daemon) -> None:
+    state = daemon.client("ann")
+    state.set("plan/a", 1)
+    state.append("plan/log", 1)
+    state.set("other", 1)
+    first = state.changes("plan/")
+    assert (first.changed, first.gone, first.is_all) == (["plan/a", "plan/log"], [], True)
+    assert state.changes("plan/", after=first.token) == replace(first, changed=[], is_all=False)
+    for number in range(3):
+        state.set("plan/b", number)
+    state.append("plan/log", 2)
+    state.delete("plan/a")
+    state.set("other", 2)
+    then = state.changes("plan/", after=first.token)
+    assert (then.changed, then.gone, then.is_all) == (["plan/b", "plan/log"], ["plan/a"], False)
+    assert state.get("plan/b") == 2
+
+
+def test_after_a_database_of_which_the_token_is_not_all_keys_are_named(make_daemon: Callable[..., Daemon]) -> None:
+    one, other = make_daemon(), make_daemon()
+    one.client("ann").set("k", 1)
+    other.client("bob").set("j", 1)
+    token = one.client("ann").changes().token
+    found = other.client("bob").changes(after=token)
+    assert (found.changed, found.is_all) == (["j"], True)
+
+
+async def test_asyncio_asks_the_same(daemon: Daemon) -> None:
+    async with AsyncClient(socket=daemon.socket, agent="ann") as state:
+        await state.set("k", 1)
+        first = await state.changes()
+        assert (first.changed, first.is_all) == (["k"], True)
+        await state.delete("k")
+        assert (await state.changes(after=first.token)).gone == ["k"]

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from crdtsync.client.aio.text_lock import AsyncTextLock
     from crdtsync.client.aio.watch import AsyncWatch
     from crdtsync.client.session.request_context import Arguments
+    from crdtsync.client.streams.changes_state import Changes
     from crdtsync.client.text.operations import TextOperations
     from crdtsync.client.values.durations import Seconds
 
@@ -95,6 +96,17 @@ class AsyncSession(
         )
         self._watches.add(watch)
         return watch
+
+    async def changes(self, prefix: str = "", *, after: str | None = None, timeout: Seconds | None = None) -> Changes:
+        """The keys that start with ``prefix`` and have changed since ``after``; see :meth:`Client.changes`."""
+        from crdtsync.client.aio.changes import AsyncChangesWatch
+
+        timeout_s = limit_s(timeout, self.timeout_s)
+        memory = self._operations.memory
+        watch = AsyncChangesWatch(
+            self._connection, memory, prefix, after, self._overrides, timeout_s, attach_s=timeout_s
+        )
+        return await watch.answer()
 
     def session(self, agent: str | None = None, *, space: str | None = None) -> AsyncSession:
         """Another author over the same connection, with its own memory of what it has read."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from crdtsync.client.blocking.text_lock import TextLock
     from crdtsync.client.blocking.watch import Watch
     from crdtsync.client.session.request_context import Arguments
+    from crdtsync.client.streams.changes_state import Changes
     from crdtsync.client.text.operations import TextOperations
     from crdtsync.client.values.durations import Seconds
 
@@ -108,6 +109,20 @@ class Session(
         )
         self._watches.add(watch)
         return watch
+
+    def changes(self, prefix: str = "", *, after: str | None = None, timeout: Seconds | None = None) -> Changes:
+        """The keys that start with ``prefix`` and have changed since ``after``, a token of an earlier answer.
+
+        Each is named once, however often it changed. Without ``after`` all keys are named. Nothing counts as read.
+
+        :raises Timeout: the answer did not come in time.
+        """
+        from crdtsync.client.blocking.changes import ChangesWatch
+
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return ChangesWatch(
+            self._connection, self._operations.memory, prefix, after, self._overrides, timeout_s, timeout_s
+        ).answer()
 
     def session(self, agent: str | None = None, *, space: str | None = None) -> Session:
         """Another author over the same connection, with its own memory of what it has read."""

@@ -13,6 +13,7 @@ Open first: :class:`~crdtsync.client.streams.watch_state.WatchState`.
 Modules:
 
 - ``watch_state``: what to ask for, what came, where to go on
+- ``changes_state``: what has changed since a token, asked once
 - ``held_events``: events without a token wait for one, or a broken connection would tell them twice
 - ``resolver_state``: the conflicts that the daemon asks about, and what answers become
 - ``resume``: what any of these asks its daemon to have first, and what keeps it from that
