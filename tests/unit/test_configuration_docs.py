@@ -10,11 +10,12 @@ from crdtsyncd.config.model import Config
 from pydantic_core import PydanticUndefined
 
 from tools import reference
-from tools.reference import bounds, configuration, errors
+from tools.reference import bounds, command_line, configuration, errors
 
 
 def test_a_table_made_anew_keeps_the_words_by_hand_and_mends_the_rest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     for made, right, wrong in (
+        (command_line, "| `--forever` | Keep it until", "| `--for-ever` | Hold it until"),
         (configuration, "| `peers_max` |  | `256` | how", "| `peers_max` | `--none` | `255` | how"),
         (errors, "| `NoSpace` | `no_space` | 4 | Free", "| `NoSpace` | `no_room` | 5 | Free"),
     ):

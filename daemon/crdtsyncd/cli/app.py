@@ -69,8 +69,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "space": "cluster.spaces:space",
     },
     "Rights": {
-        "access": "cluster.access:access",
         "agent": "cluster.agents:agent",
+        "access": "cluster.access:access",
     },
     "Clusters": {
         "cluster": "cluster.cluster:cluster",

@@ -25,6 +25,24 @@ NOT_FOUND = 127
 INTERRUPTED = 130  # 128 + SIGINT
 PIPE_CLOSED = 141  # 128 + SIGPIPE
 
+STATUSES = {
+    0: "done",
+    ABSENT: "the key does not exist, or a condition was false",
+    USAGE: "the command line is wrong",
+    3: "no daemon answers, or this user has no right to its socket; the message names the group to join",
+    REFUSED: "refused: kind, rights, size, value",
+    5: "timeout; a write that was only waited for (`-w`) is done on this host, and the message has its token and who "
+    "holds it; with `--after`, what this host lacks",
+    6: "the key has to be resolved first",
+    BUG: "a bug; `CRDTSYNC_DEBUG=1` shows where",
+    FILE: "a file or stdout cannot be read or written",
+    NOT_EXECUTABLE: "the command of `update` or `edit` cannot be run",
+    NOT_FOUND: "the command of `update` or `edit` is not found",
+    INTERRUPTED: "ended by Ctrl-C, also `watch` and `log -f`",
+    PIPE_CLOSED: "the reader of stdout went away, as in `crdtsync watch | head -1`",
+}
+"""What each exit status means, as the page of the command line says it; errors of the daemon have 2 to 6."""
+
 
 class CommandFailed(Exception):
     """A command's own way of saying that it could not be done."""

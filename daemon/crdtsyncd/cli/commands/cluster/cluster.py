@@ -88,7 +88,8 @@ def init(settings: Settings, listen: tuple[str, ...], merge: bool, archive: bool
 def invite(settings: Settings, ttl: float, uses: int, addresses: tuple[str, ...], local: bool) -> None:
     """Print an invite: one word that lets one more node in.
 
-    Whoever has it can join, so pass it on as you would a password.
+    Whoever has it can join, so pass it on as you would a password. An address must be HOST:PORT, and one that leads
+    every host to itself (loopback, 0.0.0.0) is refused without --local.
 
     \b
     Examples:

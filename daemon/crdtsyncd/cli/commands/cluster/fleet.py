@@ -21,7 +21,9 @@ Row = dict[str, Any]
 def status(settings: Settings) -> None:
     """Show how all nodes of the cluster are: version, alarms, disk.
 
-    What each node said last, heard by this one; of a node that is down, how it was. With --json one object a line.
+    What each node said last, heard by this one; of a node that is down, how it was. "?" is a node that says nothing,
+    as an older version. What an alarm is about is shown on its own host alone: crdtsync status there. With --json one
+    object a line.
 
     \b
     Example:

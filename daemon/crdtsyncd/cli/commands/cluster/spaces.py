@@ -47,7 +47,9 @@ def space() -> None:
 def create(settings: Settings, name: str, nodes: Sequence[str], private: bool, w: WriteConcernValue | None) -> None:
     """Make a space on every node, or on some. If it is there already, on the same nodes, nothing happens.
 
-    Prints a token: who waits for it on another node finds the space there.
+    Prints a token: who waits for it on another node finds the space there. Nodes that are away make the space when
+    they come back. Nodes of a space exchange it among each other, not through others: each of them must be able to
+    connect to another one.
 
     \b
     Examples:
@@ -95,7 +97,8 @@ def drop(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
     """Drop a space on all nodes, with what others write in it at the same time. The space `default` begins anew, empty.
 
     Each node keeps what it held in an archive for seven days: read it with --space NAME@EPOCH, bring it back with
-    export and import.
+    export and import. A node that was away follows when it is back. If it holds changes that the node which dropped
+    the space had not seen, the alarm archived_writes says how many, and in which archive they are.
 
     \b
     Examples:

@@ -33,6 +33,8 @@ def conflicts(settings: Settings, prefix: str) -> None:
     """Show the keys that have several values, written at once.
 
     Of the keys that begin with PREFIX; the winner of a key first, then its siblings, in the order of its read policy.
+    DOT names a value. SEEN has the dots of what it took the place of, having read it: "-" is nothing that was still
+    there, "?" is not known on this node. Siblings in a map are other values of one field.
     With --json each key is an object on a line, as from get --json --siblings. Settle them with crdtsync resolve.
 
     \b
@@ -96,7 +98,8 @@ def resolve(
     """Make one value of several, and print the token.
 
     Exactly one of --take, --value and --merge says which. "-" as JSON reads it from stdin. Whatever values there are
-    by now are replaced; with --seen only those that this version covers (conflicts --json shows it).
+    by now are replaced; with --seen only those that this version covers (conflicts --json shows it). Where there is
+    one value only, --value replaces a register and refuses to replace another kind.
 
     \b
     Examples:

@@ -37,10 +37,22 @@ def history(settings: Settings, key: str, count: int | None, is_prefix: bool, lo
     """Show what was written to a key, and what became of it.
 
     The newest write first: who wrote it, when, on which node, the dots of what it took the place of (SEEN), and
-    whether it lives, was replaced, lost, deleted, trimmed or has expired, by whom. A prefix that ends with / stands
-    for all keys below it, and none for the whole space; then at most 1,000. Edits of a text by one author are one
-    line. With --json each value is an object on a line. Old history is dropped in time; a line on stderr says since
-    when it is whole.
+    what became of it (FATE) and by whom (BY):
+
+    \b
+    live: it is there, alone or as a sibling
+    replaced: written over by its own author, or by one who had read it
+    lost: written over by one who had not read it, or not chosen among siblings
+    deleted: deleted, discarded or dropped
+    expired: its time was over
+    trimmed: cut off a log
+    ?: it is gone, and this node does not know how
+
+    A prefix that ends with / stands for all keys below it, and none for the whole space; then at most 1,000. SEEN is
+    "-" where the author had read nothing, "?" where this node does not know, "all" where there are too many to name.
+    Edits of a text by one author are one line, as are fields of a map and elements of a set or log. With --json each
+    value is an object on a line. Old history is dropped in time; a line on stderr says since when it is whole. If
+    nothing is known of a key, the exit status is 1.
 
     \b
     Examples:

@@ -43,10 +43,19 @@ def set_(
     """Declare the read policy of keys, and print the token.
 
     PATTERN is a key, or has * for one part and ** for any number of parts; for a key that several match, the most
-    specific one applies. Values that are there already are read by it too. lww: the newest comes first (as without a
-    schema); all: get prints the list of all; max, min: by value; confidence: the highest; first: the oldest; manual:
-    get fails with status 6 until somebody resolves. --refuse-lower goes with max, min, confidence and first. If there
-    is nothing that --none could remove, the exit status is 1.
+    specific one applies. Values that are there already are read by it too. What comes first:
+
+    \b
+    lww: the newest, as without a schema
+    all: get prints the list of all
+    max: the highest value
+    min: the lowest value
+    confidence: the highest confidence
+    first: the oldest
+    manual: nothing; get fails with status 6 until somebody resolves
+
+    --refuse-lower goes with max, min, confidence and first. If there is nothing that --none could remove, the exit
+    status is 1.
 
     \b
     Examples:

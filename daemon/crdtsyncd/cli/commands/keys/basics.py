@@ -44,8 +44,10 @@ _BATCH_KEYS = 1000
 def set_(settings: Settings, /, key: str, value: str, as_string: bool, **options: object) -> None:
     """Write a value, and print the token of the write.
 
-    VALUE is JSON; "-" reads it from stdin. Without --seen or --if-version the value is replaced whatever it is.
-    If a condition is false, nothing is written and the exit status is 1.
+    VALUE is JSON; "-" reads it from stdin. When the command returns, the write is on this host's disk, and with -w on
+    that of so many nodes. Without a condition the value is replaced whatever it is. With --seen, what was written since
+    that version lives on beside the new value, as a sibling. If a condition is false, nothing is written and the exit
+    status is 1.
 
     \b
     Examples:
@@ -154,8 +156,9 @@ def _delete(client: Client, keys: list[str], if_version: str | None, w: WriteCon
 def ls(settings: Settings, /, prefix: str, where_meta: str | None, **options: object) -> None:
     """Print the keys that begin with a prefix.
 
-    All keys, without PREFIX; in order, one a line. With --json each line is an object with the key's kind and the
-    number of its siblings, or, with --delimiter, the prefix that stands for all keys below it.
+    All keys, without PREFIX; in order, one a line. Reserved keys, which begin with "_", only with a PREFIX that does.
+    With --json each line is an object with the key's kind and the number of its siblings, or, with --delimiter, the
+    prefix that stands for all keys below it.
 
     \b
     Examples:

@@ -18,7 +18,7 @@ def export(settings: Settings, prefix: str) -> None:
 
     Every key that begins with PREFIX becomes a JSON object on a line. Keys are read one after the other: what is
     written meanwhile may be in it or not. Siblings are included; of a log, set, map or counter what it holds, but not
-    who wrote each part of it.
+    who wrote each part of it. What has no place in it, such as a sibling of a text, is left out with a warning.
 
     \b
     Example:

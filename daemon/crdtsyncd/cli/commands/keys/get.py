@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 @state_command("get")
 @key_argument
-@click.option("--raw", is_flag=True, help="Print a string without quotes, and bytes as they are, on a terminal too.")
+@click.option(
+    "--raw", is_flag=True, help="Print a string without quotes and bytes as they are; no line end but on a terminal."
+)
 @click.option("--siblings", "all_values", is_flag=True, help="Print the winner and its siblings, one a line.")
 @pass_settings
 def get(settings: Settings, key: str, raw: bool, all_values: bool) -> None:

@@ -38,8 +38,17 @@ def import_(settings: Settings, file: IO[bytes], policy: str) -> None:
     """Write the keys that crdtsync export printed.
 
     "-" as FILE is stdin. The whole file is checked first: with a bad line in it nothing is written. Then keys are
-    written in batches. With "sibling" a log gets the elements appended, a set gets them added, a counter is counted
-    on, and a text is skipped. An import that was cut off goes on where it was when it is repeated.
+    written in batches, a register with all its siblings at once. If a key is refused, the message says up to which
+    line the import is done. When it is repeated, keys that hold the same already are left alone. Reserved keys are not
+    imported. A key that holds something else becomes, with --on-conflict:
+
+    \b
+    skip: what it was
+    set: what the file says, by the smallest change of that kind
+    sibling: both; a text stays, and so does a key of another kind
+
+    With "sibling" a register and the fields of a map get siblings, a log gets the elements appended, a set gets them
+    added, and a counter counts the number on top.
 
     \b
     Example:

@@ -31,6 +31,16 @@ def watch(settings: Settings, prefix: str, after: str | None, no_snapshot: bool)
     it. Ctrl-C ends it with status 130, and --timeout with 5 when no event came for so long.
 
     \b
+    snapshot: a key that exists; with key null the end of the snapshot
+    set: a change of a key; op is the operation
+    delete: the key is gone
+    expired: the key is gone, for its time is over
+    conflict: after this change the key has siblings
+    batch: a change of several keys, with their events
+    lagged: this watch was too slow; the newest state of each key follows
+    reset: the token is too old; forget what you hold, a snapshot follows
+
+    \b
     Example:
       crdtsync watch plan/ | jq -c '[.event, .key, .value]'
     """

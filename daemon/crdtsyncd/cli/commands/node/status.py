@@ -28,7 +28,28 @@ _TIMES = {"agents": "since", "alarms": "since", "peers": "last_seen"}
 def status(settings: Settings) -> None:
     """Show how this node is: spaces, peers, agents, disk, alarms.
 
-    With --json one object with all figures.
+    An agent is shown once, with all its watches. With more than 12 peers, those alone are shown that are not well,
+    behind or ahead. CONFLICTS counts keys with siblings, PENDING changes that wait for others. With --json one object;
+    its counters count since the daemon started:
+
+    \b
+      {"node":   {"id", "name", "version", "uptime_s", "pid", "state", "cluster",
+                  "certificate_expires"},
+       "spaces": [{"name", "epoch", "keys", "entries", "siblings", "version_vector", "digest",
+                   "document_bytes", "log_changes", "log_bytes", "log_bytes_max", "history_bytes",
+                   "history_bytes_max", "pending_changes", "checkpoint_age_s"}],
+       "peers":  [{"id", "name", "url", "direction", "state", "hops", "via", "rtt_ms", "behind",
+                   "ahead", "last_seen", "last_error", "clock_skew_ms", "snapshot"}],
+       "agents": [{"name", "uid", "pid", "since", "watches"}],
+       "resolvers": [{"node", "space", "pattern", "agent", "state", "waiting", "asked", "answered",
+                      "failed"}],
+       "alarms": [{"code", "message", "since"}],
+       "store":  {"path", "bytes", "commits", "last_commit_ms", "free_bytes", "total_bytes",
+                  "wal_bytes", "ballast_bytes", "growth_bytes_per_hour"},
+       "counters": {"changes_made", "changes_received", "conflicts", "deliveries", "alarms",
+                    "requests": {OPERATION: COUNT}, "refusals": {CODE: COUNT}},
+       "usage":  [{"name", "used", "bound", "unit", "kind": "limit|buffer|cap", "scope",
+                   "percent"}]}
 
     \b
     Examples:
@@ -49,7 +70,9 @@ def peers(settings: Settings, forget: str | None) -> None:
     """Show the nodes that this one syncs with, and their lag.
 
     BEHIND counts changes that this node has and the peer has not confirmed yet, AHEAD those that the peer has and this
-    node has not. With --json one object a line.
+    node has not. CLOCK is how far the peer's clock is ahead of this node's, empty if it was never measured. A peer that
+    is indirect is up and reached over the peer that DIRECTION names; "?" is the lag of one that has not answered
+    within a second. With --json one object a line.
 
     --forget is for a node that is not connected and no member: until then it is shown as down, and without a cluster
     a write with `-w all` waits for it. Members go by `crdtsync cluster remove`, and are forgotten by all hosts.
