@@ -8,8 +8,8 @@ requests take ``need`` must therefore be the same on both sides, so it stands he
 
 The node checks itself against this table when it starts (:class:`crdtsync.core.agents.desk.Desk`), the guard asks it
 what a request needs, the clients ask it which requests take ``need``, the fuzzer sends all that change nothing but
-keys, and a test holds ``docs/reference/agent-protocol.md`` against it. A request that is not in it needs all rights
-that there are.
+keys, and the tables of ``docs/reference/agent-protocol.md`` are made from it. A request that is not in it needs all
+rights that there are.
 """
 
 from __future__ import annotations

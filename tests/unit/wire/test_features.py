@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
 from crdtsync.wire.features import FEATURES, first_missing, missing_in
 from crdtsync.wire.requests import REQUESTS
-
-PAGE = (Path(__file__).parents[3] / "docs/reference/agent-protocol.md").read_text()
 
 
 def test_every_feature_is_of_requests_and_arguments_that_there_are():
     for requests in FEATURES.values():
         for name, arguments in requests.items():
             assert arguments <= REQUESTS[name].arguments
-
-
-def test_the_page_has_every_feature_with_what_came_with_it():
-    (table,) = re.findall(r"^\| feature \| .*\n\|[-|]+\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE))
-    assert {name: set(re.findall(r"`(\w+)`", row)) for name, row in rows.items()} == {
-        name: {*requests, *(argument for arguments in requests.values() for argument in arguments)}
-        for name, requests in FEATURES.items()
-    }
 
 
 def test_a_daemon_of_this_version_lacks_nothing_and_an_old_one_all_of_it():

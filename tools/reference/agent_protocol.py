@@ -1,0 +1,61 @@
+"""The tables of the agent protocol, from :mod:`crdtsync.wire.requests` and :mod:`crdtsync.wire.features`.
+
+A row names a request, what its sender needs and its own arguments; what it does and answers is by hand, in the last
+cell. For example, after ``./dev docs --write`` a new argument of ``scan`` shows in the row of ``scan``, where somebody
+has to say what it does. A request that the page does not explain yet has an empty cell, and a test refuses that.
+"""
+
+from __future__ import annotations
+
+from crdtsync.wire.features import FEATURES
+from crdtsync.wire.requests import ARGUMENTS, READ_ARGUMENTS, REQUESTS, WRITE_ARGUMENTS, Form, On, Request, Right
+from tools.reference import ROOT, page
+from tools.reference.markdown import last_cells, table, with_table
+
+PAGE = ROOT / "docs/reference/agent-protocol.md"
+COMMON = {Form.READ: ARGUMENTS | READ_ARGUMENTS, Form.WRITE: ARGUMENTS | WRITE_ARGUMENTS}
+HEADS = {
+    Form.WRITE: ("write", "needs", "arguments", "does, and answers beside `token`"),
+    Form.READ: ("read", "needs", "arguments", "answers"),
+    Form.STANDING: ("standing request", "needs", "arguments", "does"),
+    Form.NODE: ("request of the node", "needs", "arguments", "answers"),
+}
+
+
+@page("docs/reference/agent-protocol.md", is_marked=False)
+def agent_protocol() -> str:
+    """The page as it should be."""
+    text = with_table(PAGE.read_text(encoding="utf-8"), _features())
+    for form, head in HEADS.items():
+        words = last_cells(text, table(head, ()).partition("\n")[0])
+        requests = {name: request for name, request in REQUESTS.items() if request.form is form}
+        rows = [
+            (f"`{name}`", _needs(request), _arguments(request), words.get(f"`{name}`", ""))
+            for name, request in requests.items()
+        ]
+        text = with_table(text, table(head, rows))
+    return text
+
+
+def _needs(request: Request) -> str:
+    if request.right is Right.NONE:
+        return ""
+    if request.right is Right.HOST:
+        return "the host" + (", to change it" if request.on is On.LEVEL else "")
+    return f"{request.right.word} on {request.on.value.partition(';')[0]}"
+
+
+def _arguments(request: Request) -> str:
+    own = request.arguments - COMMON.get(request.form, ARGUMENTS)
+    return ", ".join(f"`{name}`" for name in sorted(own, key=lambda name: (name not in ("key", "keys"), name)))
+
+
+def _features() -> str:
+    rows = []
+    for feature, requests in FEATURES.items():
+        said = []
+        for name, arguments in requests.items():
+            listed = ", ".join(f"`{argument}`" for argument in sorted(arguments))
+            said.append(f"{listed} of `{name}`" if listed else f"the request `{name}`")
+        rows.append((f"`{feature}`", "; ".join(said)))
+    return table(("feature", "what came with it"), rows)
