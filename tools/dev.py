@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -25,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
+FRAMEWORKS = ROOT / "tests" / "adapters"  # a folder for each extra whose packages are not in .venv
 PROJECT = ROOT / "pyproject.toml"
 STAMP = VENV / "crdtsync-stamp"
 
@@ -301,7 +303,7 @@ def build(arguments: list[str]) -> NoReturn:
 
 
 def lock(arguments: list[str]) -> int:
-    """Resolve pyproject.toml into requirements.lock; --upgrade takes the newest versions allowed."""
+    """Resolve pyproject.toml into requirements.lock, and frameworks' extras into theirs; --upgrade: newest versions."""
     maker = ROOT / ".venv-lock"
     shutil.rmtree(maker, ignore_errors=True)
     base = getattr(sys, "_base_executable", sys.executable)
@@ -316,18 +318,33 @@ def lock(arguments: list[str]) -> int:
         options = ["--system-certs", "--no-header", "--no-annotate", "--no-emit-index-url", "--generate-hashes"]
         options += ["--universal", "--python-version", "3.11"]
         command = [str(maker / "bin" / "uv"), "pip", "compile", "--quiet", *options]
-        command += ["--group", "dev", "--all-extras", PROJECT.name, "--output-file", LOCK.name, *arguments]
-        with _timed(f"resolving {PROJECT.name} into {LOCK.name}", ends=False):
-            return subprocess.run(command, cwd=ROOT, check=False).returncode
+        for target, sources in _locks().items():
+            with _timed(f"resolving {PROJECT.name} into {target}", ends=False):
+                done = subprocess.run([*command, *sources, "--output-file", target, *arguments], cwd=ROOT, check=False)
+            if done.returncode != 0:
+                return done.returncode
+        return 0
     finally:
         shutil.rmtree(maker, ignore_errors=True)
 
 
+def _locks() -> dict[str, list[str]]:
+    """Each lock file, and what uv makes it from: one for .venv, and one for each framework."""
+    extras = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    apart = [extra for extra in extras if (FRAMEWORKS / extra).is_dir()]
+    chosen = [word for extra in extras if extra not in apart for word in ("--extra", extra)]
+    locks = {LOCK.name: ["--group", "dev", *chosen, PROJECT.name]}
+    for extra in apart:
+        place = (FRAMEWORKS / extra).relative_to(ROOT)
+        locks[f"{place}/requirements.lock"] = ["--extra", extra, PROJECT.name, f"{place}/requirements.in"]
+    return locks
+
+
 def clean(arguments: list[str]) -> int:
-    """Remove caches and build results; --all also .venv."""
+    """Remove caches and build results; --all also .venv and .venv-adapters."""
     if arguments not in ([], ["--all"]):
         raise ChoreError(f"clean takes --all or nothing, not {' '.join(arguments)!r}")
-    for name in [*CACHES, *([".venv"] if arguments else [])]:
+    for name in [*CACHES, *([".venv", ".venv-adapters"] if arguments else [])]:
         shutil.rmtree(ROOT / name, ignore_errors=True)
     for top in ROOT.iterdir():
         if top.is_dir() and not top.name.startswith("."):

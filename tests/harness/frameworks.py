@@ -1,0 +1,73 @@
+"""Agent frameworks that adapters are tested against, each with its packages in an environment of its own.
+
+The folder ``tests/adapters/NAME`` has what is installed (``requirements.lock``, which ``./dev lock`` makes) and the
+tests that run in there. The environment is made when a test first needs it, and again when the lock file has changed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FRAMEWORKS = ROOT / "tests" / "adapters"
+ENVIRONMENTS = ROOT / ".venv-adapters"
+INSTALL_TIMEOUT_S = 300
+
+
+def python_with(name: str) -> Path:
+    """The Python that has the framework; skips the test if the registry does not bring the packages."""
+    lock, place = FRAMEWORKS / name / "requirements.lock", ENVIRONMENTS / name
+    python, stamp = place / "bin" / "python", place / "stamp"
+    wanted = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()
+    ENVIRONMENTS.mkdir(exist_ok=True)
+    with (ENVIRONMENTS / f"{name}.lock").open("w") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        if not stamp.exists() or stamp.read_text() != wanted:
+            shutil.rmtree(place, ignore_errors=True)
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
+            _install(name, python, lock)
+            stamp.write_text(wanted)
+    return python
+
+
+def _install(name: str, python: Path, lock: Path) -> None:
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--retries", "1"]
+    try:
+        done = subprocess.run(
+            [*command, "--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", str(lock)],
+            capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"the registry did not answer in {INSTALL_TIMEOUT_S} s: the adapter to {name} is NOT tested")
+    assert "HASHES" not in done.stderr, done.stderr
+    if done.returncode != 0:
+        pytest.skip(
+            f"the registry did not bring the packages, the adapter to {name} is NOT tested: {done.stderr[-300:]}"
+        )
+
+
+def environment(**variables: Any) -> dict[str, str]:
+    """For programs of a framework: they find crdtsync in this checkout, and call nobody."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CRDTSYNC_", "PYTHON", "LANG"))}
+    quiet = {"LANGSMITH_TRACING": "false", "OPENAI_AGENTS_DISABLE_TRACING": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**kept, **quiet, "PYTHONPATH": str(ROOT), **{name: str(value) for name, value in variables.items()}}
+
+
+def passes(name: str, file: str, *, timeout_s: float = 300, **variables: Any) -> None:
+    """The tests of one file of the framework's folder pass, in its environment and with these variables."""
+    command = [str(python_with(name)), "-m", "pytest", "-c", os.devnull, "--confcutdir", str(FRAMEWORKS / name)]
+    command += ["--rootdir", str(FRAMEWORKS / name), "--import-mode=importlib", "-p", "no:cacheprovider", "-q", "-x"]
+    done = subprocess.run(
+        [*command, str(FRAMEWORKS / name / file)],
+        env=environment(**variables), capture_output=True, text=True, timeout=timeout_s, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}"
