@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 FOLDERS = {"crdtsync/client/aio/methods": "crdtsync/client/blocking/methods"}
 FILES = {
+    "crdtsync/adapters/langgraph/async_saver.py": "crdtsync/adapters/langgraph/saver.py",
     "crdtsync/client/aio/changes.py": "crdtsync/client/blocking/changes.py",
     "crdtsync/client/aio/text.py": "crdtsync/client/blocking/text.py",
     "crdtsync/context/shared/aio.py": "crdtsync/context/shared/blocking.py",
@@ -37,6 +38,7 @@ RULES = [
     (r"\bawait ", ""),
     (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
     (r"\banext\(", "next("),
+    (r"\ba(copy_thread|delete_for_runs|delete_thread|get_tuple|list|prune|put|put_writes)\b", r"\1"),  # LangGraph's
     (r"\bAsync([A-Z])", r"\1"),
     (r"\bStopAsyncIteration\b", "StopIteration"),
     (r"\basynccontextmanager\b", "contextmanager"),

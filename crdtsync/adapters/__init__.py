@@ -1,8 +1,9 @@
-"""Adapters: the state behind the interfaces of agent frameworks. Empty yet.
+"""Adapters: the state behind the interfaces of agent frameworks.
 
-What will live here: one module for each framework, such as a saver and a store for LangGraph and a session for the
-OpenAI Agents SDK. An adapter is thin: it speaks the framework's words and calls the client. The framework's own
-conformance suite, where it has one, is its test.
+An adapter is thin: it speaks the framework's words and calls the client. The framework's own conformance suite, where
+it has one, is its test. A room for each framework:
+
+- ``langgraph``: checkpoints of graphs
 
 Its place: above the public client only, beside ``mcp``. A module here may import :class:`crdtsync.Client`,
 :class:`crdtsync.AsyncClient`, ``crdtsync.client``, ``crdtsync.errors`` and ``crdtsync.context``; never
@@ -12,5 +13,6 @@ Its place: above the public client only, beside ``mcp``. A module here may impor
 Why: frameworks change often. An adapter that stands on the public client alone can be changed, or dropped, without
 touching anything below it.
 
-Each framework is an optional extra, imported by its adapter alone.
+Each framework is an optional extra, imported by its adapter alone. It is not in the environment of the other tests, but
+in one of its own (``tests/harness/frameworks.py``).
 """

@@ -1,0 +1,42 @@
+"""LangGraph: its checkpoints and its long-term store on the shared state.
+
+Open first: ``async_saver``, a checkpointer as LangGraph asks for it. ``saver`` is its blocking twin.
+
+How a step is saved: LangGraph hands ``put`` a checkpoint with the values of all channels, and says which of them are
+new. ``checkpoints`` makes keys of these: one for each new value, named by channel and version, and last one for the
+checkpoint, which names versions. So a step costs what it has changed. All of it is one change, so other hosts see it
+whole or not at all. What is longer than a key may hold is split into parts by ``records``.
+
+Two hosts that run one thread at once write checkpoints with ids of their own, so both branches stay.
+
+Modules:
+
+- ``async_saver``, ``saver``: the checkpointer
+- ``checkpoints``: which keys a checkpoint is made of
+- ``records``: bytes of any length as keys, and whether they are whole
+
+May import: the public client, ``crdtsync.errors``, ``langgraph.checkpoint`` and ``langgraph.store``. It is an extra:
+``pip install 'crdtsync[langgraph]'``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crdtsync.adapters.langgraph.async_saver import AsyncCrdtSaver
+    from crdtsync.adapters.langgraph.records import DamagedCheckpoint
+    from crdtsync.adapters.langgraph.saver import CrdtSaver
+
+_MODULES = {"AsyncCrdtSaver": "async_saver", "CrdtSaver": "saver", "DamagedCheckpoint": "records"}
+
+__all__ = ["AsyncCrdtSaver", "CrdtSaver", "DamagedCheckpoint"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return found

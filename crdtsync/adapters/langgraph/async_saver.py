@@ -1,0 +1,306 @@
+"""The checkpointer for asyncio."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from langgraph.checkpoint.base import BaseCheckpointSaver, get_checkpoint_id
+
+from crdtsync.adapters.langgraph.checkpoints import (
+    CHECKPOINTS,
+    KINDS,
+    PARTS,
+    VALUES,
+    WRITES,
+    Layout,
+    Record,
+    config_of,
+    next_version,
+    place_of,
+)
+from crdtsync.adapters.langgraph.records import DamagedCheckpoint, Write, changes
+from crdtsync.client import AsyncClient
+from crdtsync.errors import VersionMismatch
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+
+log = logging.getLogger(__name__)
+
+PAGE = 16  # checkpoints that are fetched at once
+
+
+class AsyncCrdtSaver(BaseCheckpointSaver[str]):
+    """Keeps the checkpoints of a graph on this host's disk and on every other host.
+
+    ``client`` is a client, or the path of a daemon's socket (None: the usual one). All keys begin with ``prefix``. A
+    checkpoint is on this host's disk when :meth:`aput` returns; with ``w`` (a number, ``"majority"``, ``"all"``) on so
+    many hosts'.
+
+    A checkpoint of which something is missing is skipped, with a warning in the log: the one before it is used. Who
+    asks for just that one gets :class:`DamagedCheckpoint`.
+
+    Under asyncio, use it as ``async with AsyncCrdtSaver() as saver``, or close a client of your own.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient | str | os.PathLike[str] | None = None,
+        *,
+        prefix: str = "langgraph",
+        w: int | str | None = None,
+        serde: SerializerProtocol | None = None,
+    ) -> None:
+        super().__init__(serde=serde)
+        self._owned = None if isinstance(client, AsyncClient) else AsyncClient(client)
+        self._client = client if isinstance(client, AsyncClient) else self._owned or AsyncClient()
+        self._layout = Layout(prefix)
+        self._w: Any = w
+
+    async def close(self) -> None:
+        """Close the client that this made for itself; one that was handed in stays open."""
+        if self._owned is not None:
+            await self._owned.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def get_next_version(self, current: str | float | None, channel: None) -> str:
+        """The version of a channel after ``current``."""
+        return next_version(current)
+
+    # -- reads --------------------------------------------------------------------------------------------------
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that ``config`` names, else the newest one of its thread and namespace; None if there is none.
+
+        :raises DamagedCheckpoint: the one that it names is not whole.
+        """
+        place = place_of(config)
+        wanted = get_checkpoint_id(config)
+        if wanted is None:
+            newest = None
+            async for newest in self.alist(config_of(*place, ""), limit=1):  # noqa: B007  # it ends after one
+                pass
+            return newest
+        key = self._layout.key(CHECKPOINTS, *place, wanted)
+        stored = await self._read([key])
+        return (await self._load(self._layout.record(self.serde, key, stored))) if key in stored else None
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Checkpoints, newest first: of the thread and namespace that ``config`` names, whose metadata has what
+        ``filter`` says, older than ``before``, at most ``limit``.
+        """
+        left = limit
+        if limit is not None and limit <= 0:
+            return
+        async for page in self._pages(config, before, limit):
+            stored = await self._read(page)
+            for key in page:
+                try:
+                    record = self._layout.record(self.serde, key, stored)
+                    if not all(record.metadata.get(name) == value for name, value in (filter or {}).items()):
+                        continue
+                    found = await self._load(record)
+                except DamagedCheckpoint as damage:
+                    if await self._client.get(key) is not None:  # else somebody has removed it just now
+                        log.warning("a checkpoint is not whole, the one before it is used: %s", damage)
+                    continue
+                yield found
+                left = None if left is None else left - 1
+                if left == 0:
+                    return
+
+    async def _pages(
+        self, config: RunnableConfig | None, before: RunnableConfig | None, limit: int | None
+    ) -> AsyncIterator[Sequence[str]]:
+        """The keys of checkpoints, newest first."""
+        configurable = config["configurable"] if config else {}
+        thread, namespace = configurable.get("thread_id"), configurable.get("checkpoint_ns")
+        names = [] if thread is None else [str(thread)] if namespace is None else [str(thread), namespace]
+        until = get_checkpoint_id(before) if before else None
+        if configurable.get("checkpoint_id"):
+            names = [str(thread), namespace or "", configurable["checkpoint_id"]]
+            if until is None or names[2] < until:
+                yield [self._layout.key(CHECKPOINTS, *names)]
+        elif len(names) == 2:
+            start = None if until is None else self._layout.key(CHECKPOINTS, *names, until)
+            size = PAGE if limit is None else max(1, min(PAGE, limit))
+            prefix = self._layout.below(CHECKPOINTS, *names)
+            while page := await self._client.keys(prefix, start=start, limit=size, reverse=True):
+                yield page
+                start = page[-1]
+        else:
+            found = await self._client.keys(self._layout.below(CHECKPOINTS, *names))
+            by_id = sorted(((self._layout.names(key)[2], key) for key in found), reverse=True)
+            chosen = [key for name, key in by_id if until is None or name < until]
+            for first in range(0, len(chosen), PAGE):
+                yield chosen[first : first + PAGE]
+
+    async def _read(self, keys: Iterable[str]) -> dict[str, Any]:
+        """What is stored at these keys, with the parts of it that have keys of their own."""
+        stored = await self._client.get_many(keys)
+        return await self._with_parts(stored)
+
+    async def _with_parts(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        parts = self._layout.part_keys(stored)
+        return {**stored, **(await self._client.get_many(parts))} if parts else dict(stored)
+
+    async def _load(self, record: Record) -> CheckpointTuple:
+        """A checkpoint with the values of its channels and what tasks have written since."""
+        keys = self._layout.value_keys(record)
+        stored = await self._read(keys.values()) if keys else {}
+        values = {channel: self._layout.loads(self.serde, key, stored) for channel, key in keys.items()}
+        written = await self._client.items(self._layout.below(WRITES, record.thread, record.namespace, record.id))
+        stored = await self._with_parts(dict(written))
+        pending = self._layout.pending(self.serde, [key for key, _ in written], stored)
+        return self._layout.tuple_of(record, values, pending)
+
+    # -- writes -------------------------------------------------------------------------------------------------
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint, on disk on return; the configuration that names it."""
+        await self._write(self._layout.put(self.serde, config, checkpoint, metadata, new_versions))
+        thread, namespace = place_of(config)
+        return config_of(thread, namespace, checkpoint["id"])
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Store what a task has written after a checkpoint; what it has stored there before stays."""
+        wanted = [*self._layout.put_writes(self.serde, config, writes, task_id, task_path)]
+        while True:
+            try:
+                await self._write(wanted)
+            except VersionMismatch:
+                there = await self._client.get_many([write.key for write in wanted if write.if_absent])
+                wanted = [write for write in wanted if not write.if_absent or write.key not in there]
+            else:
+                return
+
+    async def _write(self, writes: Iterable[Write]) -> None:
+        for change in changes(writes):
+            async with self._client.batch(w=self._w) as batch:
+                for write in change:
+                    batch.set(write.key, write.value, meta=write.meta, if_absent=write.if_absent)
+
+    # -- whole threads ------------------------------------------------------------------------------------------
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Remove all checkpoints of a thread, and all that belongs to them."""
+        for kind in KINDS:
+            await self._client.delete_prefix(self._layout.below(kind, str(thread_id)), w=self._w)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy all checkpoints of a thread, and all that belongs to them."""
+        for kind in reversed(KINDS):
+            source = self._layout.below(kind, str(source_thread_id))
+            target = self._layout.below(kind, str(target_thread_id))
+            start = None
+            while page := await self._client.entries(source, start=start, limit=PAGE):
+                await self._write(Write(target + entry.key[len(source) :], entry.value, entry.meta) for entry in page)
+                start = page[-1].key
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove the checkpoints of some runs, of all threads, with what nobody else needs of them."""
+        doomed: dict[tuple[str, str], set[str]] = {}
+        for run_id in run_ids:
+            for key in await self._client.keys(self._layout.below(CHECKPOINTS), where_meta={"run_id": run_id}):
+                thread, namespace, checkpoint_id = self._layout.names(key)
+                doomed.setdefault((thread, namespace), set()).add(checkpoint_id)
+        for (thread, namespace), ids in sorted(doomed.items()):
+            await self._remove(thread, namespace, ids)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Remove all checkpoints of some threads but the newest whole one of each namespace, or with
+        ``strategy="delete"`` all of them.
+
+        What delta channels of the newest one stand on stays too. Prune threads that nobody runs meanwhile: a branch
+        that another host begins at an older checkpoint at this moment would lose what it stands on.
+        """
+        if strategy not in ("keep_latest", "delete"):
+            message = f"strategy is {strategy!r}, not 'keep_latest' or 'delete'"
+            raise ValueError(message)
+        for thread_id in map(str, thread_ids):
+            if strategy == "delete":
+                await self.adelete_thread(thread_id)
+                continue
+            below = await self._client.keys(self._layout.below(CHECKPOINTS, thread_id), delimiter="/")
+            for prefix in below.prefixes:
+                namespace = self._layout.names(prefix)[1]
+                found = await self._client.keys(prefix)
+                kept = await self._kept(thread_id, namespace)
+                if kept:
+                    await self._remove(thread_id, namespace, {self._layout.names(key)[2] for key in found} - kept)
+
+    async def _kept(self, thread: str, namespace: str) -> set[str]:
+        """The newest whole checkpoint, and those before it that its delta channels stand on."""
+        newest = await self.aget_tuple({"configurable": {"thread_id": thread, "checkpoint_ns": namespace}})
+        if newest is None:
+            return set()
+        kept = {newest.checkpoint["id"]}
+        needed = set(newest.metadata.get("counters_since_delta_snapshot") or ())
+        needed -= newest.checkpoint["channel_values"].keys()
+        parent = newest.parent_config
+        while needed and parent is not None:
+            key = self._layout.key(CHECKPOINTS, thread, namespace, parent["configurable"]["checkpoint_id"])
+            stored = await self._read([key])
+            if key not in stored:
+                break
+            record = self._layout.record(self.serde, key, stored)
+            kept.add(record.id)
+            needed -= set(record.channels)
+            parent = config_of(thread, namespace, record.parent) if record.parent else None
+        return kept
+
+    async def _remove(self, thread: str, namespace: str, doomed: set[str]) -> None:
+        """Remove some checkpoints of a namespace, and the values that no other one has."""
+        place = thread, namespace
+        values = await self._client.keys(self._layout.below(VALUES, *place))
+        parts = await self._client.keys(self._layout.below(PARTS, *place))
+        needed: set[str] = set()
+        async for page in self._pages(config_of(*place, ""), None, None):
+            left = [key for key in page if self._layout.names(key)[2] not in doomed]
+            stored = await self._read(left)
+            for key in left:
+                needed.update(self._layout.value_keys(self._layout.record(self.serde, key, stored)).values())
+        await self._delete(self._layout.key(CHECKPOINTS, *place, each) for each in sorted(doomed))
+        for each in sorted(doomed):
+            await self._client.delete_prefix(self._layout.below(WRITES, *place, each), w=self._w)
+        await self._delete(key for key in values if key not in needed)
+        if parts:
+            held: set[str] = set()
+            for kind in (CHECKPOINTS, WRITES, VALUES):
+                heads = await self._client.entries(self._layout.below(kind, *place), values=False)
+                held.update(head.meta["parts"] for head in heads if head.meta and "parts" in head.meta)
+            await self._delete(key for key in parts if self._layout.names(key)[2].partition(".")[0] not in held)
+
+    async def _delete(self, keys: Iterable[str]) -> None:
+        for change in changes(Write(key, b"") for key in keys):
+            async with self._client.batch(w=self._w) as batch:
+                for write in change:
+                    batch.delete(write.key)

@@ -1,0 +1,192 @@
+"""Which keys a checkpoint is made of.
+
+    langgraph/checkpoints/THREAD/NAMESPACE/ID      what LangGraph says of it, and which versions of channels it has
+    langgraph/values/THREAD/NAMESPACE/CHANNEL/VERSION
+    langgraph/writes/THREAD/NAMESPACE/ID/TASK/INDEX   what tasks have written after it
+    langgraph/parts/THREAD/NAMESPACE/DIGEST.NUMBER    of records that are too long for a key
+
+No network, so that both checkpointers can share it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, get_checkpoint_metadata
+
+from crdtsync.adapters.langgraph.records import DamagedCheckpoint, Keys, Write, pack, part_keys, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+
+CHECKPOINTS, VALUES, WRITES, PARTS = "checkpoints", "values", "writes", "parts"
+KINDS = (CHECKPOINTS, WRITES, VALUES, PARTS)
+"""In the order in which they are removed: what refers to others goes first."""
+
+
+class Record(NamedTuple):
+    """A checkpoint without the values of its channels."""
+
+    key: str
+    thread: str
+    namespace: str
+    id: str
+    parent: str | None
+    checkpoint: Checkpoint
+    metadata: CheckpointMetadata
+    channels: Sequence[str]  # those that have a value
+
+
+def place_of(config: RunnableConfig) -> tuple[str, str]:
+    """The thread and the namespace that a configuration names."""
+    configurable = config["configurable"]
+    return str(configurable["thread_id"]), configurable.get("checkpoint_ns", "")
+
+
+def config_of(thread: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
+    """The configuration that names one checkpoint."""
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}}
+
+
+def next_version(current: str | float | None) -> str:
+    """A version after ``current``, which no branch of the thread on another host has too."""
+    number = 0 if current is None else int(str(current).split(".")[0])
+    return f"{number + 1:010}.{secrets.token_hex(6)}"
+
+
+class Layout:
+    """From what LangGraph hands over to keys, and back."""
+
+    def __init__(self, prefix: str) -> None:
+        self._keys = Keys(prefix)
+        self.key = self._keys.key
+        self.below = self._keys.below
+        self.names = self._keys.names
+
+    def parts(self, thread: str, namespace: str) -> str:
+        """What the keys of parts begin with."""
+        return self.below(PARTS, thread, namespace)
+
+    # -- to keys ------------------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        serde: SerializerProtocol,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> Iterator[Write]:
+        """The keys of a checkpoint: values, and last the checkpoint itself."""
+        thread, namespace = place_of(config)
+        parts = self.parts(thread, namespace)
+        values = checkpoint["channel_values"]
+        for channel, version in new_versions.items():
+            if channel in values:
+                kind, data = serde.dumps_typed(values[channel])
+                yield from pack(self.value_key(thread, namespace, channel, version), parts, data, type=kind)
+        said = get_checkpoint_metadata(config, metadata)
+        rest = {name: field for name, field in checkpoint.items() if name != "channel_values"}
+        channels = [channel for channel in checkpoint["channel_versions"] if channel in values]
+        kind, data = serde.dumps_typed({"checkpoint": rest, "metadata": said, "channels": channels})
+        run = said.get("run_id")
+        yield from pack(
+            self.key(CHECKPOINTS, thread, namespace, checkpoint["id"]),
+            parts,
+            data,
+            meta={"run_id": run} if isinstance(run, str) else None,
+            type=kind,
+            parent=config["configurable"].get("checkpoint_id"),
+        )
+
+    def put_writes(
+        self,
+        serde: SerializerProtocol,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str,
+    ) -> Iterator[Write]:
+        """The keys of what a task has written. A value stays what it first was; errors and the like are replaced."""
+        thread, namespace = place_of(config)
+        checkpoint_id = config["configurable"]["checkpoint_id"]
+        for place, (channel, value) in enumerate(writes):
+            index = WRITES_IDX_MAP.get(channel, place)
+            kind, data = serde.dumps_typed(value)
+            yield from pack(
+                self.key(WRITES, thread, namespace, checkpoint_id, task_id, str(index)),
+                self.parts(thread, namespace),
+                data,
+                if_absent=index >= 0,
+                type=kind,
+                channel=channel,
+                path=task_path,
+            )
+
+    def value_key(self, thread: str, namespace: str, channel: str, version: str | float) -> str:
+        """The key of a channel's value."""
+        return self.key(VALUES, thread, namespace, channel, str(version))
+
+    # -- back ---------------------------------------------------------------------------------------------------
+
+    def part_keys(self, heads: Mapping[str, Any]) -> list[str]:
+        """The keys of what these heads do not hold themselves."""
+        found = []
+        for key, head in heads.items():
+            if isinstance(head, dict) and head.get("parts"):
+                found += part_keys(head, self.parts(*self.names(key)[:2]))
+        return found
+
+    def loads(self, serde: SerializerProtocol, key: str, stored: Mapping[str, Any]) -> Any:
+        """What was written at ``key``.
+
+        :raises DamagedCheckpoint: it is not there, or not whole.
+        """
+        if key not in stored:
+            raise DamagedCheckpoint(f"{key} is missing")
+        data = unpack(key, stored[key], self.parts(*self.names(key)[:2]), stored)
+        try:
+            return serde.loads_typed((stored[key]["type"], data))
+        except Exception as error:
+            raise DamagedCheckpoint(f"{key} cannot be decoded: {error}") from error
+
+    def record(self, serde: SerializerProtocol, key: str, stored: Mapping[str, Any]) -> Record:
+        """The checkpoint that was written at ``key``."""
+        thread, namespace, checkpoint_id = self.names(key)
+        said = self.loads(serde, key, stored)
+        parent = stored[key].get("parent")
+        return Record(
+            key, thread, namespace, checkpoint_id, parent, said["checkpoint"], said["metadata"], said["channels"]
+        )
+
+    def value_keys(self, record: Record) -> dict[str, str]:
+        """The keys of the values of a checkpoint, by channel."""
+        versions = record.checkpoint["channel_versions"]
+        place = record.thread, record.namespace
+        return {channel: self.value_key(*place, channel, versions[channel]) for channel in record.channels}
+
+    def pending(self, serde: SerializerProtocol, keys: Iterable[str], stored: Mapping[str, Any]) -> list[Any]:
+        """What tasks have written after a checkpoint, in the order in which LangGraph applies it."""
+        found = []
+        for key in keys:
+            task_id, index = self.names(key)[3:]
+            value = self.loads(serde, key, stored)
+            head = stored[key]
+            found.append(((head["path"], task_id, int(index)), (task_id, head["channel"], value)))
+        return [write for _, write in sorted(found, key=lambda pair: pair[0])]
+
+    def tuple_of(self, record: Record, values: dict[str, Any], pending: list[Any]) -> CheckpointTuple:
+        """A checkpoint as LangGraph takes it."""
+        place = record.thread, record.namespace
+        return CheckpointTuple(
+            config=config_of(*place, record.id),
+            checkpoint={**record.checkpoint, "channel_values": values},
+            metadata=record.metadata,
+            parent_config=config_of(*place, record.parent) if record.parent else None,
+            pending_writes=pending,
+        )

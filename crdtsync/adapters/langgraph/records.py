@@ -1,0 +1,111 @@
+"""Bytes of any length as keys of the state, and whether they are whole.
+
+A key holds 1 MiB at most, and a change 4 MiB. So a *record* is a head at a key of its own, and where its bytes are too
+long for that, parts beside it, named by the digest of the whole. What refers to others is written after them: a change
+is never seen before those that its author had made, so whoever finds a head finds its parts.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from crdtsync.errors import CrdtSyncError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+PART_BYTES = 1_000_000
+CHANGE_BYTES = 3_000_000
+CHANGE_OPERATIONS = 500
+
+
+class DamagedCheckpoint(CrdtSyncError):
+    """A part of a checkpoint is missing, or is not what was written."""
+
+
+class Write(NamedTuple):
+    """One key to write. With ``if_absent`` only if nobody has."""
+
+    key: str
+    value: Any  # what a key can hold
+    meta: dict[str, Any] | None = None
+    if_absent: bool = False
+
+
+class Keys:
+    """Names of keys: ``PREFIX/KIND/THREAD/NAMESPACE/…``, where each name may have any characters."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix.rstrip("/")
+
+    def key(self, kind: str, *names: str) -> str:
+        """The key of these names."""
+        return "/".join([self._prefix, kind, *(quote(name, safe=":|") or "@" for name in names)])
+
+    def below(self, kind: str, *names: str) -> str:
+        """What all keys below these names begin with."""
+        return self.key(kind, *names) + "/"
+
+    def names(self, key: str) -> list[str]:
+        """The names that a key was made of."""
+        parts = key[len(self._prefix) + 1 :].split("/")[1:]
+        return ["" if part == "@" else unquote(part) for part in parts]
+
+
+def pack(
+    key: str, parts: str, data: bytes, *, meta: dict[str, Any] | None = None, if_absent: bool = False, **fields: Any
+) -> Iterator[Write]:
+    """The keys of one record, its head last; ``parts`` is what keys of parts begin with."""
+    digest = blake2b(data, digest_size=16).digest()
+    if len(data) <= PART_BYTES:
+        yield Write(key, {**fields, "digest": digest, "data": data}, meta, if_absent)
+        return
+    count = -(-len(data) // PART_BYTES)
+    for number in range(count):
+        yield Write(f"{parts}{digest.hex()}.{number}", data[number * PART_BYTES : (number + 1) * PART_BYTES])
+    meta = {**(meta or {}), "parts": digest.hex()}
+    yield Write(key, {**fields, "digest": digest, "parts": count}, meta, if_absent)
+
+
+def part_keys(head: Mapping[str, Any], parts: str) -> list[str]:
+    """The keys of what a head does not hold itself."""
+    return [f"{parts}{head['digest'].hex()}.{number}" for number in range(head.get("parts", 0))]
+
+
+def unpack(key: str, head: Any, parts: str, found: Mapping[str, Any]) -> bytes:
+    """The bytes of a record, of whose parts ``found`` has those that there are.
+
+    :raises DamagedCheckpoint: they are not what was written.
+    """
+    if not isinstance(head, dict) or not isinstance(head.get("digest"), bytes):
+        raise DamagedCheckpoint(f"{key} is not what a checkpointer has written there")
+    names = part_keys(head, parts)
+    missing = [name for name in names if not isinstance(found.get(name), bytes)]
+    if missing:
+        raise DamagedCheckpoint(f"{key} lacks {len(missing)} of its {len(names)} parts")
+    data = b"".join(found[name] for name in names) if names else head.get("data")
+    if not isinstance(data, bytes) or blake2b(data, digest_size=16).digest() != head["digest"]:
+        raise DamagedCheckpoint(f"the bytes of {key} are not those that were written")
+    return data
+
+
+def changes(writes: Iterable[Write]) -> Iterator[list[Write]]:
+    """Writes in their order, as few changes as the bounds of a change allow."""
+    change: list[Write] = []
+    size = 0
+    for write in writes:
+        more = _size(write)
+        if change and (size + more > CHANGE_BYTES or len(change) == CHANGE_OPERATIONS):
+            yield change
+            change, size = [], 0
+        change.append(write)
+        size += more
+    if change:
+        yield change
+
+
+def _size(write: Write) -> int:
+    data = write.value.get("data", b"") if isinstance(write.value, dict) else write.value
+    return len(data) + len(write.key) + 500

@@ -1,0 +1,33 @@
+"""One thread, run by several hosts at once: ``begin``, ``branch NAME`` on each, ``show``."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from typing import Annotated, Any, TypedDict
+
+from langgraph.graph import START, StateGraph
+
+from crdtsync.adapters.langgraph import CrdtSaver
+
+
+class Steps(TypedDict):
+    steps: Annotated[list[str], operator.add]
+
+
+name = sys.argv[2] if len(sys.argv) > 2 else "nobody"
+builder = StateGraph(Steps)
+builder.add_node("done", lambda state: {"steps": [f"done on {name}"]})
+builder.add_edge(START, "done")
+config: Any = {"configurable": {"thread_id": "shared"}}
+
+with CrdtSaver() as saver:
+    graph = builder.compile(checkpointer=saver)
+    if sys.argv[1] == "begin":
+        graph.update_state(config, {"steps": ["begun"]}, as_node="__start__")
+    elif sys.argv[1] == "branch":
+        graph.invoke({"steps": [f"asked on {name}"]}, config)
+    else:
+        print(sorted(str(state.values.get("steps")) for state in graph.get_state_history(config)))
+        for state in graph.get_state_history(config):
+            assert graph.get_state(state.config).values == state.values

@@ -1,0 +1,213 @@
+"""The checkpointers, on one daemon whose socket is in SOCKET; run by tests/integration/test_langgraph.py."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import os
+from collections.abc import AsyncGenerator, Iterator
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.conformance.report import CapabilityReport
+from langgraph.graph import END, START, StateGraph
+
+from crdtsync import Client
+from crdtsync.adapters.langgraph import AsyncCrdtSaver, CrdtSaver, DamagedCheckpoint
+
+SOCKET = os.environ["SOCKET"]
+TESTS = {
+    "put": 17, "put_writes": 10, "get_tuple": 10, "list": 16, "delete_thread": 5, "delete_for_runs": 7,
+    "copy_thread": 8, "prune": 8,
+}  # fmt: skip
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def state() -> Iterator[Client]:
+    """The daemon, without what the test before has left."""
+    with Client(SOCKET, agent="tester") as client:
+        client.delete_prefix("langgraph/")
+        yield client
+
+
+@pytest.fixture
+def saver(state: Client) -> CrdtSaver:
+    return CrdtSaver(state)
+
+
+class OnThreads(AsyncCrdtSaver):
+    """The blocking checkpointer behind the names that the suite calls."""
+
+    def __init__(self, saver: CrdtSaver) -> None:
+        super().__init__(SOCKET)
+        self.saver = saver
+
+    async def alist(self, *args: Any, **options: Any) -> AsyncGenerator[Any, None]:
+        for found in self.saver.list(*args, **options):
+            yield found
+
+
+for method in ("get_tuple", "put", "put_writes", "delete_thread", "delete_for_runs", "copy_thread", "prune"):
+
+    def call(method: str) -> Any:
+        async def wait(self: OnThreads, *args: Any, **options: Any) -> Any:
+            return getattr(self.saver, method)(*args, **options)
+
+        return wait
+
+    setattr(OnThreads, f"a{method}", call(method))
+
+
+def conforms(report: CapabilityReport) -> None:
+    failed = [failure for result in report.results.values() for failure in result.failures]
+    assert failed == []
+    assert {name: result.tests_passed for name, result in report.results.items()} == TESTS
+
+
+def test_the_asyncio_one_conforms(state: Client) -> None:
+    @checkpointer_test(name="AsyncCrdtSaver")
+    async def made() -> AsyncGenerator[AsyncCrdtSaver, None]:
+        async with AsyncCrdtSaver(SOCKET) as saver:
+            await saver._client.delete_prefix("langgraph/")
+            yield saver
+
+    conforms(asyncio.run(validate(made)))
+
+
+def test_the_blocking_one_conforms(state: Client) -> None:
+    @checkpointer_test(name="CrdtSaver")
+    async def made() -> AsyncGenerator[OnThreads, None]:
+        with CrdtSaver(SOCKET) as saver:
+            saver._client.delete_prefix("langgraph/")
+            yield OnThreads(saver)
+
+    conforms(asyncio.run(validate(made)))
+
+
+def thread(name: str, **more: Any) -> Any:
+    return {"configurable": {"thread_id": name, "checkpoint_ns": "", **more}}
+
+
+def put(saver: CrdtSaver, config: Any, values: dict[str, Any], step: int = 0) -> Any:
+    versions: Any = {name: saver.get_next_version(None, None) for name in values}
+    checkpoint: Any = {
+        **empty_checkpoint(), "id": str(uuid6(clock_seq=step)), "channel_values": values, "channel_versions": versions
+    }  # fmt: skip
+    return saver.put(config, checkpoint, {"source": "loop", "step": step}, versions)
+
+
+def found(saver: CrdtSaver, config: Any) -> Any:
+    """The newest checkpoint of a thread, which there is."""
+    newest = saver.get_tuple(config)
+    assert newest is not None
+    return newest
+
+
+def test_values_of_many_mebibytes(saver: CrdtSaver, state: Client) -> None:
+    """Longer than a key can hold, and together longer than a change can be."""
+    values = {"one": os.urandom(3 * MIB), "two": "é" * (2 * MIB), "small": 1}
+    first = put(saver, thread("t"), values)
+    saver.put_writes(first, [("one", os.urandom(2 * MIB)), ("two", "x")], "task")
+    written = found(saver, thread("t"))
+    assert written.checkpoint["channel_values"] == values
+    assert [(channel, len(value)) for _, channel, value in written.pending_writes] == [("one", 2 * MIB), ("two", 1)]
+    saver.copy_thread("t", "other")
+    saver.prune(["t"], strategy="delete")
+    assert [*state.keys("langgraph/checkpoints/"), *state.keys("langgraph/writes/")] == [
+        *state.keys("langgraph/checkpoints/other/"), *state.keys("langgraph/writes/other/"),
+    ]  # fmt: skip
+    assert found(saver, thread("other")).checkpoint["channel_values"] == values
+    second = put(saver, thread("other"), {"small": 2}, step=1)
+    saver.prune(["other"])
+    assert found(saver, thread("other")).config == second
+    assert state.keys("langgraph/parts/") == [], "nobody needs the long values any more"
+
+
+def test_names_with_any_characters(saver: CrdtSaver) -> None:
+    config = thread("a/b %2F é?*", checkpoint_ns="outer:1|inner/2")
+    stored = put(saver, config, {"branch:to:node": 1, "x/y": 2})
+    assert found(saver, config).checkpoint["channel_values"] == {"branch:to:node": 1, "x/y": 2}
+    assert [each.config for each in saver.list(None)] == [stored]
+
+
+@pytest.mark.parametrize("harm", ["missing", "changed", "replaced"])
+def test_a_damaged_checkpoint_is_skipped(
+    harm: str, saver: CrdtSaver, state: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = put(saver, thread("t"), {"a": 1})
+    second = put(saver, first, {"a": 2}, step=1)
+    whole = {key for key, _ in state.items("langgraph/values/")}
+    assert len(whole) == 2
+    (key,) = [
+        key for key, head in state.items("langgraph/values/") if saver.serde.loads_typed(("msgpack", head["data"])) == 2
+    ]
+    if harm == "missing":
+        state.delete(key)
+    elif harm == "changed":
+        state.set(key, {**state.get(key), "data": saver.serde.dumps_typed(3)[1]})
+    else:
+        state.set(key, "something else")
+    assert found(saver, thread("t")).config == first
+    assert [each.config for each in saver.list(thread("t"))] == [first]
+    assert "not whole" in caplog.text
+    with pytest.raises(DamagedCheckpoint):
+        saver.get_tuple(second)
+    saver.prune(["t"])
+    assert found(saver, thread("t")).config == first, "pruning keeps the newest one that is whole"
+
+
+def test_only_what_has_changed_is_stored(saver: CrdtSaver, state: Client) -> None:
+    class Fields(TypedDict):
+        big: str
+        count: Annotated[int, operator.add]
+
+    graph = StateGraph(Fields)
+    graph.add_node("step", lambda state: {"count": 1})
+    graph.add_edge(START, "step")
+    graph.add_conditional_edges("step", lambda state: END if state["count"] >= 20 else "step")
+    run = graph.compile(checkpointer=saver)
+    run.invoke({"big": "x" * 100_000, "count": 0}, {**thread("t"), "recursion_limit": 100})
+    assert run.get_state(thread("t")).values == {"big": "x" * 100_000, "count": 20}
+    stored = [key for key in state.keys("langgraph/values/") if "/big/" in key]
+    assert len(stored) == 1
+
+
+def test_delta_channels_survive_pruning(saver: CrdtSaver) -> None:
+    class Fields(TypedDict):
+        lines: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *(x for each in new for x in each)])]
+
+    graph = StateGraph(Fields)
+    graph.add_node("step", lambda state: {"lines": [str(len(state["lines"]))]})
+    graph.add_edge(START, "step")
+    graph.add_conditional_edges("step", lambda state: END if len(state["lines"]) >= 12 else "step")
+    run = graph.compile(checkpointer=saver)
+    run.invoke({"lines": ["begin"]}, thread("t"))
+    lines = ["begin", *map(str, range(1, 12))]
+    assert run.get_state(thread("t")).values["lines"] == lines
+    saver.copy_thread("t", "other")
+    saver.prune(["t"])
+    for name in ("t", "other"):
+        assert run.get_state(thread(name)).values["lines"] == lines
+
+
+def test_time_travel_and_forks(saver: CrdtSaver) -> None:
+    class Fields(TypedDict):
+        path: Annotated[list[str], operator.add]
+
+    graph = StateGraph(Fields)
+    graph.add_node("a", lambda state: {"path": ["a"]})
+    graph.add_node("b", lambda state: {"path": ["b"]})
+    graph.add_edge(START, "a")
+    graph.add_edge("a", "b")
+    run = graph.compile(checkpointer=saver)
+    run.invoke({"path": []}, thread("t"))
+    history = [*run.get_state_history(thread("t"))]
+    assert [each.values.get("path") for each in history] == [["a", "b"], ["a"], [], []]
+    forked = run.update_state(history[1].config, {"path": ["edited"]})
+    assert run.invoke(None, forked)["path"] == ["a", "edited", "b"]
+    assert run.get_state(history[0].config).values["path"] == ["a", "b"]
