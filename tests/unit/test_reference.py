@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from crdtsync.wire.peer.messages import MESSAGES
+from tests.simulator.faults import FAULTS
 from tools import check_docs, reference
 from tools.reference.markdown import docstring, parameters, prose, table
 
@@ -23,6 +24,12 @@ def test_every_message_and_each_of_its_fields_is_on_the_page():
     for number, cls in MESSAGES.items():
         section = page.partition(f"\n### {cls.__name__.upper()}\n\nType {number}.\n")[2].partition("\n### ")[0]
         assert [name for name in cls.__annotations__ if f"\n| `{name}` |" not in section] == []
+
+
+def test_every_planted_fault_is_on_its_page_with_what_it_breaks():
+    page = reference.pages()[reference.ROOT / "docs/reference/planted-faults.md"]
+    assert [fault for fault in FAULTS if f"\n| {fault.name.replace('_', ' ')} | " not in page] == []
+    assert "\n| no causal gate | A change is applied although what its author had seen is not there yet | " in page
 
 
 def test_a_stale_page_fails_the_check_and_is_written_anew(tmp_path, monkeypatch, capsys):
