@@ -12,6 +12,7 @@ Open first: ``view.aio`` for views of the state, ``shared.aio`` for results that
 Rooms and modules, top to bottom:
 
 - ``view``: the part of the state that one agent needs, within a budget
+- ``search``: entries found by their words
 - ``shared``: a context that several agents share, compact by default
 - ``compact``: the same content in fewer tokens
 - ``tokens``: counting, exact or by an estimate that errs upwards
@@ -34,6 +35,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from crdtsync.context.compact.compress import compress
     from crdtsync.context.compact.result import Compact
+    from crdtsync.context.search.aio import AsyncSearch
+    from crdtsync.context.search.blocking import Search
+    from crdtsync.context.search.index import Found
     from crdtsync.context.shared.aio import AsyncSharedContext
     from crdtsync.context.shared.blocking import SharedContext
     from crdtsync.context.shared.entry import ContextEntry, SharedContextStats
@@ -43,10 +47,13 @@ if TYPE_CHECKING:
     from crdtsync.context.view.choose import View
 
 _MODULES = {
+    "AsyncSearch": "search.aio",
     "AsyncSharedContext": "shared.aio",
     "AsyncViews": "view.aio",
     "Compact": "compact.result",
     "ContextEntry": "shared.entry",
+    "Found": "search.index",
+    "Search": "search.blocking",
     "SharedContext": "shared.blocking",
     "SharedContextStats": "shared.entry",
     "Tokenizer": "tokens",
@@ -58,10 +65,13 @@ _MODULES = {
 }
 
 __all__ = [
+    "AsyncSearch",
     "AsyncSharedContext",
     "AsyncViews",
     "Compact",
     "ContextEntry",
+    "Found",
+    "Search",
     "SharedContext",
     "SharedContextStats",
     "Tokenizer",

@@ -43,6 +43,20 @@ class Shortened(TypedDict):
     shortened: list[str]
 
 
+class Hit(TypedDict):
+    """An entry that was found, and the part of it that speaks of the query."""
+
+    key: str
+    agent: str | None
+    snippet: str
+
+
+class Hits(TypedDict):
+    """What was found, the best first."""
+
+    hits: list[Hit]
+
+
 class Keys(TypedDict):
     """A list of keys."""
 

@@ -671,7 +671,7 @@ def test_completion_knows_commands_options_and_keys(crdtsync: Shell) -> None:
         variables = {"_CRDTSYNC_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at)}
         return [line.partition(",")[2] for line in crdtsync(**variables).out.split()]
 
-    assert completed("crdtsync s", 1) == ["set", "schema", "space", "status", "service"]
+    assert completed("crdtsync s", 1) == ["set", "schema", "search", "space", "status", "service"]
     assert completed("crdtsync set --t", 2) == ["--ttl", "--timeout"]
     assert completed("crdtsync get pl", 2) == ["plan/goal"]
     assert completed("crdtsync --socket /nonesuch get pl", 4) == []

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from asyncio import gather
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
 
-from crdtsync import AsyncClient
-from crdtsync.context import AsyncSharedContext, AsyncViews, SharedContext, Views, count
+from crdtsync import AsyncClient, Client
+from crdtsync.context import AsyncSearch, AsyncSharedContext, AsyncViews, Search, SharedContext, Views, count
 from crdtsync.errors import InvalidRequest, InvalidValue
 from tests.harness.cluster import Cluster
 from tests.harness.daemon import Daemon
@@ -148,3 +149,56 @@ def test_what_others_put_under_its_keys_harms_no_reader(daemon: Daemon):
         assert context.stats().entries == 1
     with pytest.raises(InvalidValue, match="views/evil"):
         Views(daemon.client("ann")).named("evil")
+
+
+def test_a_search_finds_what_any_host_wrote_and_nothing_that_is_gone(pair: Cluster, tmp_path: Path):
+    ann, bob = pair[0].client("ann"), pair[1].client("bob")
+    ann.set("findings/disk", "the disk of host-b is full")
+    ann.append("log/events", "a payment timed out")
+    ann.text("docs/design").set("# Design\n\nThe journal comes first.")
+    search = Search(bob, folder=tmp_path / "b")
+    eventually(lambda: [found.key for found in search.search("journal payments disk")] != [])
+    eventually(lambda: len(search.search("journal payments disk")) == 3)
+    ann.delete("findings/disk")
+    ann.text("docs/design").insert(0, "Quokkas. ")
+    eventually(lambda: search.search("disk") == [])
+    eventually(lambda: [found.key for found in search.search("quokka")] == ["docs/design"])
+    assert bob.entry("log/events") is not None  # what the search has read, the session has not
+    (file,) = (tmp_path / "b").glob("*.db")
+    file.write_bytes(b"damaged" * 1000)
+    assert [found.key for found in search.search("payment")] == ["log/events"]
+
+
+def test_a_search_shows_an_agent_what_it_may_read(daemon: Daemon, tmp_path: Path):
+    owner = daemon.client("owner")
+    owner.set("open/a", "a word")
+    owner.set("secret/b", "a word")
+    key = owner.agent_create("guest")["key"]
+    owner.access_grant("agent:guest", "read", "open/**")
+    assert len(Search(owner, folder=tmp_path).search("word")) == 2
+    key_file = tmp_path / "key"
+    key_file.write_text(key)
+    key_file.chmod(0o600)
+    with Client(daemon.socket, agent="guest", agent_key=key_file) as guest:
+        assert [found.key for found in Search(guest, folder=tmp_path).search("word")] == ["open/a"]
+
+
+async def test_several_search_at_once(daemon: Daemon, tmp_path: Path):
+    async with AsyncClient(daemon.socket, agent="ann") as client:
+        for n in range(30):
+            await client.set(f"k/{n}", f"word {n}")
+        found = await gather(*(AsyncSearch(client, folder=tmp_path).search("word", limit=50) for _ in range(5)))
+        assert [len(one) for one in found] == [30] * 5
+
+
+def test_the_command_line_searches(daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    run = Shell(daemon.socket, tmp_path)
+    run("set", "findings/disk", '"the disk is full"')
+    run("set", "plan/a", '"another thing"')
+    assert run("search", "disks").out.endswith("the disk is full\n")
+    (found,) = map(
+        json.loads, run("search", "disk", "thing", "--prefix", "plan/", "--since", "1h", "--json").out.splitlines()
+    )
+    assert (found["key"], found["snippet"]) == ("plan/a", "another thing")
+    assert run("search", "absent").out == ""

@@ -85,6 +85,9 @@ async def test_logs_texts_views_and_deletions(daemon: Daemon):
         assert "0 times" in await refused(ann, "edit_text", key="notes", old="world", new="x")
         _, keys = await call(ann, "list_keys", limit=1)
         assert keys == {"keys": ["findings"], "more": True}
+        text, hits = await call(ann, "search", query="caches")
+        assert hits["hits"][0]["key"] == "findings"
+        assert "the cache is cold" in text
         await call(ann, "delete", key="findings")
         assert (await call(ann, "list_keys"))[1]["keys"] == ["notes"]
 
@@ -121,7 +124,7 @@ async def test_the_tools_are_few_and_cheap_and_can_be_fewer(daemon: Daemon):
         listed = json.dumps([tool.model_dump(by_alias=True, exclude_none=True) for tool in tools])
         assert count(listed, "gpt-5") <= 3_000
         reading = {tool.name for tool in tools if tool.annotations and tool.annotations.read_only_hint}
-        assert reading == {"view", "read", "list_keys", "history", "conflicts", "wait_for_change"}
+        assert reading == {"view", "search", "read", "list_keys", "history", "conflicts", "wait_for_change"}
     async with attached(daemon, "--read-only") as client:
         assert {tool.name for tool in (await client.list_tools()).tools} == reading
     async with attached(daemon, "--tools", "read,write") as client:

@@ -39,7 +39,7 @@ def items_of(entries: Iterable[Entry], pinned: Iterable[str] = ()) -> list[Item]
 def _item(entry: Entry, *, is_pinned: bool) -> Item:
     meta = entry.meta or {}
     times = [one.time for one in (entry, *entry.siblings) if one.time is not None]
-    text = _text(entry.value)
+    text = text_of(entry.value)
     if entry.siblings:
         text = "\n".join(_claim(one) for one in (entry, *entry.siblings))
     return Item(
@@ -58,10 +58,10 @@ def _item(entry: Entry, *, is_pinned: bool) -> Item:
 def _claim(entry: Entry) -> str:
     """One of several concurrent values, with who holds it."""
     field = f" {entry.field}" if entry.field else ""
-    return f"[{entry.agent or 'somebody'}{field}] {_text(entry.value)}"
+    return f"[{entry.agent or 'somebody'}{field}] {text_of(entry.value)}"
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
     """A value as a person would write it down: text as it is, lists of texts as a list, all else as JSON."""
     if isinstance(value, str):
         return value

@@ -9,8 +9,8 @@ from mcp_types import CallToolResult
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from crdtsync.context import AsyncViews
-from crdtsync.mcp.answers import EntryShown, Keys, Shortened, answer, plain, within
+from crdtsync.context import AsyncSearch, AsyncViews
+from crdtsync.mcp.answers import EntryShown, Hit, Hits, Keys, Shortened, answer, plain, within
 from crdtsync.mcp.session import Sessions, told
 from crdtsync.mcp.tools.table import Tool
 
@@ -87,6 +87,19 @@ def tools(sessions: Sessions) -> list[Tool]:
         keys, more = list(found[:limit]), len(found) > limit
         return answer("\n".join([*keys, *(["… and more"] if more else [])]) or "no keys", {"keys": keys, "more": more})
 
+    async def search(
+        ctx: Context,
+        query: str,
+        prefix: str = "",
+        limit: Annotated[int, Field(ge=1, le=50)] = 10,
+    ) -> Annotated[CallToolResult, Hits]:
+        """Find entries by their words, in any key; the best first. Then read what you need whole."""
+        async with told():
+            found = await AsyncSearch(sessions.of(ctx)).search(query, prefix=prefix, limit=limit)
+        hits: list[Hit] = [{"key": one.key, "agent": one.agent, "snippet": one.snippet} for one in found]
+        lines = [f"{one['key']} ({one['agent']}): {one['snippet']}" for one in hits]
+        return answer("\n".join(lines) or f"nothing speaks of {query!r}", {"hits": hits})
+
     async def history(
         ctx: Context, key: str, last: Annotated[int, Field(ge=1, le=100)] = 10
     ) -> Annotated[CallToolResult, Past]:
@@ -113,4 +126,4 @@ def tools(sessions: Sessions) -> list[Tool]:
         text, data = within(entries, budget_tokens, model)
         return answer(text or "no conflicts", data)
 
-    return [Tool(one) for one in (view, read, list_keys, history, conflicts)]
+    return [Tool(one) for one in (view, search, read, list_keys, history, conflicts)]

@@ -61,6 +61,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "For a model's window": {
         "view": "context.view:view",
+        "search": "context.search:search",
         "context": "context.shared:context",
         "tokens": "context.tokens:tokens",
         "mcp": "context.mcp:mcp",

@@ -28,6 +28,16 @@ class Methods:
     _operations: Operations
     _overrides: Arguments
 
+    @property
+    def agent(self) -> str:
+        """The name under which this session writes."""
+        return str(self._overrides.get("agent", self._connection.agent))
+
+    @property
+    def space(self) -> str:
+        """The space that this session works in."""
+        return str(self._overrides.get("space", self._connection.space))
+
     def run(self, plan: Plan[T], timeout_s: float) -> T:
         """Do what a plan says; its result. For the other parts of this library.
 

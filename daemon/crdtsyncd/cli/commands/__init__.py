@@ -15,7 +15,7 @@ Rooms, by subject:
 - ``keys``: values by key: set, get, del, ls, update, edit, export, import, batch, wait, watch
 - ``kinds``: counters, logs, maps, sets, texts
 - ``conflicts``: conflicts, resolve, history, resolver, schema
-- ``context``: view, context, tokens
+- ``context``: view, search, context, tokens
 - ``cluster``: cluster, space, agent, access
 - ``node``: status, peers, explain, doctor, top, metrics, backup, restore, service
 

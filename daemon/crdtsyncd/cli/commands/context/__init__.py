@@ -9,6 +9,7 @@ Modules:
 
 - ``tokens``: ``tokens``: count them
 - ``view``: ``view``: show a part of the state within a budget; named views
+- ``search``: ``search``: entries by their words
 - ``shared``: ``context``: a context that several agents share
 - ``mcp``: ``mcp``: the shared state for coding agents
 

@@ -1,0 +1,111 @@
+"""The search of one client."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+from asyncio import to_thread
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from crdtsync.client import AsyncClient, AsyncSession, Changes, Entry
+from crdtsync.context.search.index import Found, Index, Wanted
+from crdtsync.errors import CrdtSyncError, InvalidRequest, TooOld, UnknownSpace
+
+_PAGE_KEYS = 1_000
+_TRIES = 10
+
+
+class AsyncSearch:
+    """Finds entries of a space by their words.
+
+    ``folder`` is where indexes are kept, by default a cache of this user. The first search of a space reads all of it.
+    What the search reads does not count as read by the client's session.
+    """
+
+    def __init__(self, client: AsyncClient | AsyncSession, *, folder: str | os.PathLike[str] | None = None) -> None:
+        self._session = client.session()
+        self._folder = cache_folder() if folder is None else Path(folder)
+        self._index: Index | None = None
+
+    async def search(
+        self,
+        query: str,
+        *,
+        prefix: str = "",
+        agent: str | None = None,
+        kind: str | None = None,
+        since: datetime | None = None,
+        limit: int = 10,
+    ) -> list[Found]:
+        """The entries that speak of ``query``, the best first: at most ``limit``, each with its best passage.
+
+        An entry that has one of the words is found; the more of them, and the rarer, the better it fits. English words
+        are found in their other forms, too. ``agent`` and ``kind`` are of the entry, ``since`` is when it was written.
+        All that this host holds when the search begins is looked through.
+
+        :raises InvalidRequest: ``limit`` is not between 1 and 1,000.
+        """
+        if not 1 <= limit <= 1_000:
+            message = f"a search gives 1 to 1,000 entries, not {limit}"
+            raise InvalidRequest(message)
+        wanted = Wanted(query, prefix, agent, kind, since, limit)
+        try:
+            return await self._found(wanted)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                message = f"the index {self._index and self._index.path} cannot be used: {error}"
+                raise CrdtSyncError(message) from error
+            return await self._found(wanted)  # it was damaged, and has been forgotten
+
+    async def _found(self, wanted: Wanted) -> list[Found]:
+        index = self._index = self._index or await self._opened()
+        for _ in range(_TRIES):
+            if await self._catch_up(index):
+                break
+        return await to_thread(index.search, wanted)
+
+    async def _opened(self) -> Index:
+        status = await self._session.status()
+        reader = self._session.agent if status.get("limited") else ""
+        name = "\0".join((status["node"]["id"], self._session.space, reader))
+        return Index(self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.db")
+
+    async def _catch_up(self, index: Index) -> bool:
+        """Bring the index up to date; False: somebody else has done so meanwhile, from where it was."""
+        before = await to_thread(index.token)
+        try:
+            changes = await self._session.changes(after=before)
+        except (TooOld, UnknownSpace):  # the space was dropped, and perhaps made anew
+            changes = await self._session.changes()
+        if changes.token == before:
+            return True
+        entries = await self._entries(changes)
+        return await to_thread(index.update, before, changes.token, entries, changes.gone, changes.is_all)
+
+    async def _entries(self, changes: Changes) -> list[Entry]:
+        if len(changes.changed) < _PAGE_KEYS and not changes.is_all:
+            found = [await self._session.entry(key) for key in changes.changed]
+            return [await self._whole(entry) for entry in found if entry is not None]
+        wanted = set(changes.changed)
+        entries: list[Entry] = []
+        start: str | None = None
+        while True:
+            page = await self._session.entries("", start=start, limit=_PAGE_KEYS)
+            entries += [await self._whole(entry) for entry in page if changes.is_all or entry.key in wanted]
+            if len(page) < _PAGE_KEYS:
+                return entries
+            start = page[-1].key
+
+    async def _whole(self, entry: Entry) -> Entry:
+        """``entry`` with its value, which a listing leaves out of what is large."""
+        if entry.value is not None or entry.kind == "register":
+            return entry
+        return replace(entry, value=await self._session.get(entry.key))
+
+
+def cache_folder() -> Path:
+    """Where this user's indexes are."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crdtsync" / "search"

@@ -1,0 +1,204 @@
+"""The file of an index: passages, and their words in SQLite's full-text search (FTS5).
+
+Several processes use it at once. Who brings it up to date says which state it began with; if somebody else was
+faster, nothing is changed, and it looks again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crdtsync.context.search.passages import passages, terms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crdtsync.client import Entry
+
+FORMAT = 1
+_BUSY_S = 30.0
+_TERMS_MAX = 64  # of a query
+_KEY_WEIGHT, _TEXT_WEIGHT = 2.0, 1.0
+_SNIPPET_CHARS = 240
+
+_TABLES = f"""
+PRAGMA journal_mode = WAL;
+BEGIN IMMEDIATE;
+CREATE TABLE state (token TEXT);
+INSERT INTO state VALUES (NULL);
+CREATE TABLE passages (
+    id INTEGER PRIMARY KEY, key TEXT NOT NULL, kind TEXT NOT NULL, agent TEXT, time_ms INTEGER NOT NULL,
+    text TEXT NOT NULL
+);
+CREATE INDEX passages_by_key ON passages (key);
+CREATE VIRTUAL TABLE words USING fts5 (key, text, tokenize = 'porter unicode61 remove_diacritics 2');
+PRAGMA user_version = {FORMAT};
+COMMIT;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A passage that was found: of which key, who wrote that and when, and the part of it that speaks of the query.
+
+    ``score`` says how well it fits, the higher the better; it compares the results of one search alone.
+    """
+
+    key: str
+    kind: str
+    agent: str | None
+    time: datetime | None
+    snippet: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is searched for, and where."""
+
+    query: str
+    prefix: str = ""
+    agent: str | None = None
+    kind: str | None = None
+    since: datetime | None = None
+    limit: int = 10
+
+
+class Index:
+    """One index, by the path of its file. What is damaged, or of another format, is made anew."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def token(self) -> str | None:
+        """Up to which state of the space it goes; None: it is empty."""
+        with self._open() as db:
+            (token,) = db.execute("SELECT token FROM state").fetchone()
+        return None if token is None else str(token)
+
+    def update(self, before: str | None, token: str, entries: Sequence[Entry], gone: Iterable[str], all_: bool) -> bool:
+        """Bring it from the state ``before`` to ``token``; False: somebody else has, and nothing is changed.
+
+        ``all_``: ``entries`` are all that there is.
+        """
+        with self._open() as db:
+            db.execute("BEGIN IMMEDIATE")
+            if db.execute("SELECT token FROM state").fetchone()[0] != before:
+                db.execute("ROLLBACK")
+                return False
+            if all_:
+                db.execute("DELETE FROM words")
+                db.execute("DELETE FROM passages")
+            else:
+                for key in (*gone, *(entry.key for entry in entries)):
+                    _remove(db, key)
+            for entry in entries:
+                _add(db, entry)
+            db.execute("UPDATE state SET token = ?", (token,))
+            db.execute("COMMIT")
+        return True
+
+    def search(self, wanted: Wanted) -> list[Found]:
+        """The best passage of each of the best keys, best first; equal ones by key."""
+        asked = list(dict.fromkeys(terms(wanted.query)))[:_TERMS_MAX]
+        if not asked:
+            return []
+        limits, values = _limits(wanted)
+        with self._open() as db:
+            rows = db.execute(
+                f"SELECT p.key, p.kind, p.agent, p.time_ms, p.text, bm25(words, {_KEY_WEIGHT}, {_TEXT_WEIGHT}) AS rank "
+                f"FROM words JOIN passages p ON p.id = words.rowid WHERE words MATCH ?{limits} "
+                "ORDER BY rank, p.key, p.id LIMIT ?",
+                (" OR ".join(f'"{term}"' for term in asked), *values, 20 * wanted.limit),
+            ).fetchall()
+        best: dict[str, Found] = {}
+        for key, kind, agent, time_ms, text, rank in rows:
+            if key not in best and len(best) < wanted.limit:
+                time = datetime.fromtimestamp(time_ms / 1000, UTC) if time_ms else None
+                best[key] = Found(key, kind, agent, time, snippet(text, asked), -rank)
+        return list(best.values())
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(self._connect()) as db:
+                yield db
+        except sqlite3.OperationalError:
+            raise  # it is busy, or the disk is full: it is not the file's fault
+        except sqlite3.DatabaseError:
+            self.forget()
+            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not self.path.exists():
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        db = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None)
+        try:
+            db.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes from a cache is made again
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            if version not in (0, FORMAT):
+                raise sqlite3.DatabaseError("of another format")
+            if version == 0:
+                with suppress(sqlite3.OperationalError):  # somebody else has just made it
+                    db.executescript(_TABLES)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def forget(self) -> None:
+        """Remove the file: the next use begins anew."""
+        for end in ("", "-wal", "-shm"):
+            Path(f"{self.path}{end}").unlink(missing_ok=True)
+
+
+def snippet(text: str, asked: Sequence[str]) -> str:
+    """The part of a passage in which the most words of the query stand, in one line."""
+    line = " ".join(text.split())
+    if len(line) <= _SNIPPET_CHARS:
+        return line
+    lowered = line.lower()
+    places = sorted(at for term in asked if (at := lowered.find(term)) >= 0) or [0]
+    begin = max(
+        (max(0, at - _SNIPPET_CHARS // 4) for at in places),
+        key=lambda start: sum(start <= at < start + _SNIPPET_CHARS for at in places),
+    )
+    shown = line[begin : begin + _SNIPPET_CHARS]
+    return f"{'…' if begin else ''}{shown}{'…' if begin + _SNIPPET_CHARS < len(line) else ''}"
+
+
+def _limits(wanted: Wanted) -> tuple[str, list[object]]:
+    limits: list[tuple[str, object]] = []
+    if wanted.prefix:
+        limits += [(" AND SUBSTR(p.key, 1, ?)", len(wanted.prefix)), (" = ?", wanted.prefix)]
+    if wanted.agent is not None:
+        limits.append((" AND p.agent = ?", wanted.agent))
+    if wanted.kind is not None:
+        limits.append((" AND p.kind = ?", wanted.kind))
+    if wanted.since is not None:
+        limits.append((" AND p.time_ms >= ?", int(wanted.since.timestamp() * 1000)))
+    return "".join(words for words, _ in limits), [value for _, value in limits]
+
+
+def _add(db: sqlite3.Connection, entry: Entry) -> None:
+    time_ms = int(entry.time.timestamp() * 1000) if entry.time else 0
+    key = " ".join(terms(entry.key))
+    for text in passages(entry) or [""]:
+        row = db.execute(
+            "INSERT INTO passages (key, kind, agent, time_ms, text) VALUES (?, ?, ?, ?, ?)",
+            (entry.key, entry.kind, entry.agent, time_ms, text),
+        ).lastrowid
+        db.execute("INSERT INTO words (rowid, key, text) VALUES (?, ?, ?)", (row, key, " ".join(terms(text))))
+
+
+def _remove(db: sqlite3.Connection, key: str) -> None:
+    db.execute("DELETE FROM words WHERE rowid IN (SELECT id FROM passages WHERE key = ?)", (key,))
+    db.execute("DELETE FROM passages WHERE key = ?", (key,))

@@ -1,0 +1,43 @@
+"""``search``: entries by their words."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.params import DURATION, KEY, TEXT
+from crdtsyncd.cli.show import output
+
+
+@state_command("search")
+@click.argument("words", nargs=-1, required=True, type=TEXT)
+@click.option("--prefix", default="", type=KEY, help="Only keys that start with this.")
+@click.option("--by", "agent", metavar="NAME", type=TEXT, help="Only what this agent wrote last.")
+@click.option("--kind", metavar="KIND", type=TEXT, help="Only keys of this kind: register, log, text, …")
+@click.option("--since", metavar="DURATION", type=DURATION, help="Only what was written so lately: 2h, 1d.")
+@click.option("--limit", type=click.IntRange(1, 1_000), default=10, show_default=True, help="How many at most.")
+@pass_settings
+def search(settings: Settings, /, words: tuple[str, ...], since: float | None, **wanted: Any) -> None:
+    """Find entries that speak of WORDS, the best first.
+
+    The first search of a space on this host reads all of it; later ones only what is new.
+
+    \b
+    Example:
+      crdtsync search disk full --prefix findings/ --since 1d
+    """
+    from crdtsync.context import Search
+
+    newer_than = None if since is None else datetime.now(UTC) - timedelta(seconds=since)
+    with connect(settings) as client:
+        found = Search(client).search(" ".join(words), since=newer_than, **wanted)
+    for one in found:
+        time = one.time.isoformat(timespec="seconds").replace("+00:00", "Z") if one.time else None
+        if settings.json:
+            fields = {"key": one.key, "kind": one.kind, "agent": one.agent, "time": time}
+            output.line(output.record({**fields, "snippet": one.snippet, "score": round(one.score, 3)}))
+        else:
+            output.line(f"{one.key} ({one.agent}, {time}): {one.snippet}")
