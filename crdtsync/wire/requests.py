@@ -130,7 +130,7 @@ REQUESTS: Mapping[str, Request] = {
     "text_apply": _write("key document update"),
     "text_compact": _write("key seen"),
     "batch": _write("ops", On.PARTS),
-    "schema_set": _request(Form.WRITE, Right.ADMIN, On.PATTERN, "pattern policy refuse_lower remove"),
+    "schema_set": _request(Form.WRITE, Right.ADMIN, On.PATTERN, "pattern policy refuse_lower remove history"),
     # following
     "watch": _request(Form.STANDING, Right.READ, On.PREFIX, "prefix after events_max states"),
     "unwatch": _own(Form.STANDING, "watch", takes_need=False),

@@ -50,7 +50,7 @@ def check_history(world: World, host: Host) -> None:
         of_key = in_order(told.value for told in expected.values() if told.value.key == key)
         wanted = [value.dot for value in reversed(of_key)]
         found = [row.entry.dot for row in rows]
-        if not past.floor:
+        if not past.floors(key):
             require(found == wanted, host.name, "tells of", key, found, "and ought to tell", wanted)
         else:
             require(found == [dot for dot in wanted if dot in {*found}], host.name, "tells too much of", key, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.session.request_context import Write
@@ -14,18 +15,29 @@ if TYPE_CHECKING:
     from crdtsync.client.values.results import Schema
 
 
-def schema_set(context: Context, pattern: str, policy: str | None, refuse_lower: bool) -> Write[Written]:
-    """Declare the read policy of a pattern; None removes what is declared."""
+def schema_set(
+    context: Context, pattern: str, policy: str | None, refuse_lower: bool, history: bool | int | timedelta
+) -> Write[Written]:
+    """Declare the read policy of a pattern, and how much history is kept; None removes what is declared."""
     arguments: Arguments = {"pattern": pattern}
     if policy is None:
         arguments["remove"] = True
     else:
         arguments |= {"policy": policy, "refuse_lower": refuse_lower}
+        if history is not True:
+            arguments["history"] = _history(history)
 
     def learn(reply: Any, token: str, _: bool) -> Written:
         return Written(token, pattern, {name: reply[name] for name in ("existed", "nodes") if name in reply})
 
     return Write(context, "schema_set", arguments, learn)
+
+
+def _history(history: bool | int | timedelta) -> object:
+    """The cap as requests have it."""
+    if isinstance(history, timedelta):
+        return {"age_ms": round(history.total_seconds() * 1000)}
+    return False if history is False else {"bytes": history}
 
 
 def schemas(context: Context, choice: Arguments, after: str | None, timeout_s: float) -> Call[Listing[Schema]]:

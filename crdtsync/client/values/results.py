@@ -50,7 +50,8 @@ class Schema:
     """What is declared for the keys that match ``pattern``, and who did it last.
 
     ``fields`` is all of it as it is stored, also what only newer versions know. ``siblings`` says how many others were
-    declared for the pattern at the same time, elsewhere: the newest one applies.
+    declared for the pattern at the same time, elsewhere: the newest one applies. ``history`` is what of it is kept:
+    True, as of all others; False, none; so many bytes; or what ended within that time.
     """
 
     pattern: str
@@ -61,6 +62,7 @@ class Schema:
     agent: str | None
     node: str | None
     time: datetime | None
+    history: bool | int | timedelta = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,14 @@ def schema_from_wire(fields: Fields) -> Schema:
         agent=fields.get("agent"),
         node=fields.get("node"),
         time=moment(fields.get("time")),
+        history=_history_cap(fields.get("history", True)),
     )
+
+
+def _history_cap(plain: Any) -> bool | int | timedelta:
+    if isinstance(plain, bool):
+        return plain
+    return timedelta(milliseconds=plain["age_ms"]) if "age_ms" in plain else int(plain["bytes"])
 
 
 def event_from_wire(fields: Fields) -> Event:

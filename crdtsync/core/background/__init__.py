@@ -13,6 +13,7 @@ Modules:
 - ``expiry_reaper``: entries whose time to live is over: every node hides them by its own clock, one node deletes
   them
 - ``trimming``: keeps the log and the history of each space within caps of bytes and age
+- ``pattern_trimming``: the same for the history of keys whose schema says how much is kept
 - ``retention_caps``: those caps
 - ``text_maintenance``: texts: compacts documents that have grown, writes torn ones anew,
   unloads

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, merge
+from crdtsync.core.background.pattern_trimming import PatternTrimming
 from crdtsync.core.background.retention_caps import Caps
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.storage.interface import (
@@ -49,6 +50,8 @@ SLICE_STATES_MAX = 2
 CHANGE_HASHES_MAX = 262_144
 """Hashes kept of changes that the log no longer holds, to tell forks: about 16 MiB, a quarter of the log's cap."""
 CHANGE_HASH_AGE_MS_MAX = 30 * 24 * 3600 * 1000
+HISTORY_CAPS_MAX = 2
+"""While keys with a history cap of their own have more than that, the others keep up to so many times the space's."""
 PINNED_LOG_CAPS = 2
 """Snapshots in transfer hold the log up to so many times its cap."""
 
@@ -164,6 +167,7 @@ class Retention:
         self._storage = storage
         self._last_s = 0.0
         self._rounds: dict[int, _Round] = {}
+        self._of_patterns: dict[int, PatternTrimming] = {}
         self._history_rows = 0
         self._waiting: dict[str, None] = {}
         self._round_s = now_s
@@ -178,6 +182,7 @@ class Retention:
         """The commit did not happen, and memory has been read anew: begin again, but not at once."""
         self.due_s = now_s + CHECK_INTERVAL_S
         self._rounds.clear()
+        self._of_patterns.clear()
 
     def run(self, replicas: Mapping[str, Replica], batch: Batch, now_ms: int, now_s: float) -> None:
         """Add to ``batch`` the next slice of what is to go, and raise the floors of the replicas accordingly.
@@ -205,7 +210,7 @@ class Retention:
             replica.past.let_go()
             stats = self._storage.log_stats(replica.id)
             more = self._trim_log(replica, batch, stats["log_bytes"], now_ms, slice_rows)
-            more |= self._trim_history(replica, batch, stats["history_bytes"], now_ms, history_rows)
+            more |= self._trim_pasts(replica, batch, stats["history_bytes"], now_ms, history_rows)
             more |= self._trim_documents(replica, batch)
             if more:
                 self._waiting[name] = None  # behind the others
@@ -229,21 +234,39 @@ class Retention:
         batch.log_trims.append(LogTrim(replica.id, replica.trimmed_position, now_ms))
         return count == slice_rows or count < len(rows)
 
+    def _trim_pasts(self, replica: Replica, batch: Batch, size_bytes: int, now_ms: int, slice_rows: int) -> bool:
+        """First what keys have beyond a cap of their own. One of the two in a turn: both go by what is on disk."""
+        of_patterns = self._of_patterns.get(replica.id)
+        if of_patterns is None:
+            of_patterns = self._of_patterns[replica.id] = PatternTrimming(self._storage)
+        if size_bytes <= HISTORY_CAPS_MAX * self.caps.history_bytes_max:
+            before = len(batch.history_drops)
+            more = of_patterns.run(replica, batch, now_ms)
+            if more or len(batch.history_drops) > before:
+                return True
+        return self._trim_history(replica, batch, size_bytes, now_ms, slice_rows)
+
     def _trim_history(self, replica: Replica, batch: Batch, size_bytes: int, now_ms: int, slice_rows: int) -> bool:
         rows_max = slice_rows if size_bytes > self.caps.history_bytes_max else 1
-        plan = self._plan_history(replica, size_bytes, now_ms, rows_max)
+        plan, dead = self._plan_history(replica, size_bytes, now_ms, rows_max)
         if plan.dead_to is None and not plan.removals_to:
             return False
         if rows_max == 1:
-            plan = self._plan_history(replica, size_bytes, now_ms, slice_rows)
+            plan, dead = self._plan_history(replica, size_bytes, now_ms, slice_rows)
         replica.past.cut(plan.floor, plan.time_ms)
+        if plan.dead_to is not None:
+            gone = [row for row in dead if (row.position, row.id) <= plan.dead_to]
+            self._of_patterns[replica.id].dropped(replica, gone)
         batch.history_trims.append(HistoryTrim(replica.id, plan.dead_to, plan.removals_to))
         return True
 
-    def _plan_history(self, replica: Replica, size_bytes: int, now_ms: int, rows_max: int) -> HistoryPlan:
+    def _plan_history(
+        self, replica: Replica, size_bytes: int, now_ms: int, rows_max: int
+    ) -> tuple[HistoryPlan, list[OldDead]]:
+        """The plan, and the rows that it is about."""
         dead = self._storage.oldest_dead(replica.id, rows_max)
         removals = self._storage.oldest_removals(replica.id, rows_max)
-        return history_due(dead, removals, size_bytes, self.caps, now_ms, rows_max)
+        return history_due(dead, removals, size_bytes, self.caps, now_ms, rows_max), dead
 
     def _trim_documents(self, replica: Replica, batch: Batch) -> bool:
         """Go on with a round over the documents, or begin one if the log has been trimmed since the last began."""

@@ -25,13 +25,41 @@ CACHED_KEYS_MAX = 10_000
 PatternRank = tuple[tuple[int, ...], str]
 
 
+class HistoryCap(NamedTuple):
+    """How much history is kept of the keys of a pattern, together: so many bytes, or what ended in so much time."""
+
+    bytes_max: int | None = None
+    age_ms_max: int | None = None
+
+
+NO_HISTORY = HistoryCap(bytes_max=0)
+
+
+def history_cap(plain: object) -> HistoryCap | None:
+    """The cap that a schema's field ``history`` says; None: none, or one that is not known here."""
+    if plain is False:
+        return NO_HISTORY
+    if type(plain) is dict and len(plain) == 1:
+        ((name, number),) = plain.items()
+        if type(number) is int and number > 0:
+            if name == "bytes":
+                return HistoryCap(bytes_max=number)
+            if name == "age_ms":
+                return HistoryCap(age_ms_max=number)
+    return None
+
+
 class Schema(NamedTuple):
-    """What is declared for the keys that match ``pattern``. ``plain`` is all of it, also what is not known here."""
+    """What is declared for the keys that match ``pattern``. ``plain`` is all of it, also what is not known here.
+
+    ``history``: how much history is kept of them; None: no more is said than of the whole space.
+    """
 
     pattern: str
     policy: Policy
     refuse_lower: bool
     plain: dict[str, Any]
+    history: HistoryCap | None = None
 
 
 DEFAULT = Schema("", LWW, False, {})
@@ -49,7 +77,8 @@ def schema_of(pattern: str, held: Iterable[Entry]) -> Schema | None:
         if plain is not None:
             name = plain.get("policy")
             policy = POLICIES.get(name, LWW) if isinstance(name, str) else LWW
-            return Schema(pattern, policy, policy.can_refuse and plain.get("refuse_lower") is True, plain)
+            refuse_lower = policy.can_refuse and plain.get("refuse_lower") is True
+            return Schema(pattern, policy, refuse_lower, plain, history_cap(plain.get("history", True)))
     return None
 
 

@@ -94,7 +94,7 @@ def _state(here: Here) -> tuple[str, str, Item]:
         summary = f"its time to live is over; {_whose(here, entry.dot, entry.agent)} wrote it"
         return "expired", summary, {"removed": _removed(here, PastRow(entry, None))}
     if last is None:
-        trimmed = here.replica.past.floor
+        trimmed = here.replica.past.floors(here.key)
         more = "; history does not reach back for ever, so it may have been deleted long ago" if trimmed else ""
         return "never", f"no write of this key has come to this node{more}", {}
     fate = RemovalReason(last.fate).name.lower() if last.fate is not None else "removed"

@@ -14,7 +14,7 @@ from heapq import merge as merge_sorted
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.causality import Writer, hlc_ms
+from crdtsync.causality import VersionVector, Writer, hlc_ms
 from crdtsync.core.crdt.entries import order_of
 from crdtsync.core.history.removal_reason import RemovalReason
 from crdtsync.core.kinds.registry import rules_of, writing_operation
@@ -58,18 +58,18 @@ def history_of_key(reader: Reader, key: str, before: Order | None, limit: int, *
         else:
             items.append(describe_past(reader, row))
             size_bytes += len(row.entry.value or b"") + 200
-    return page(reader.replica, items, place if more else None)
+    return page(reader.replica, items, place if more else None, reader.replica.past.floors(key))
 
 
-def page(replica: Replica, items: list[Item], place: Order | None) -> Item:
+def page(replica: Replica, items: list[Item], place: Order | None, floors: Sequence[tuple[VersionVector, int]]) -> Item:
     """The answer. ``before`` is where the next page begins, if there is one; ``complete`` and ``since`` say how far
-    back history reaches here.
+    back history reaches here, by the ``floors`` of these keys.
     """
     return {
         "items": items,
         "before": None if place is None else encode_order(place),
-        "complete": not replica.past.floor,
-        "since": replica.past.since_ms or None,
+        "complete": not floors,
+        "since": max((since_ms for _, since_ms in floors), default=0) or None,
         "token": encode_token([(replica.name, replica.epoch, replica.vector)]),
     }
 

@@ -15,22 +15,32 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crdtsync.causality import Dot, VersionVector, merge
+from crdtsync.causality import Dot, VersionVector, covers, merge
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.history.removal_reason import RemovalReason, has_resolution, removal_reasons, with_lost
 from crdtsync.core.kinds.operations import TRIM
 from crdtsync.core.kinds.registry import operation_of
-from crdtsync.core.storage.interface import PastRow, Removal, RemovalRow, RemovedRow, pack_vector
+from crdtsync.core.storage.interface import (
+    PastRow,
+    Removal,
+    RemovalRow,
+    RemovedRow,
+    history_floor_name,
+    pack_vector,
+)
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.text.marker import stored_value
 from crdtsync.wire.change import Change, Kind, Op, RemoveRange, flat_removes
 from crdtsync.wire.codec import new_row, pack, unpack
+from crdtsync.wire.patterns import Pattern, check_pattern
 from crdtsync.wire.tokens import encode_dot, encode_token
 
 if TYPE_CHECKING:
     from crdtsync.core.replica.replica import Replica
 
 
+PATTERN_FLOORS_MAX = 1000
+"""For so many patterns history says by itself where it begins; for more, the whole space's begins there."""
 _RANGE, _BLIND, _CROWDED, _READ = 0, 2, 3, 4
 _SET = "set"
 _BLINDLY = b"\x81\x02"  # the map {_BLIND: …}
@@ -86,9 +96,17 @@ def _is_to_say(op: Op) -> bool:
     return len(removes) > 1 or op.crowded > 0
 
 
+class Floor(NamedTuple):
+    """The ``vector`` below which history does not tell all of a pattern's keys, and the time since when it does."""
+
+    pattern: Pattern
+    vector: VersionVector
+    since_ms: int
+
+
 class HistoryRecorder:
     """Of one replica. ``floor`` is the vector below which history no longer tells all, ``since_ms`` the time since
-    when it does: 0 if nothing is missing.
+    when it does: 0 if nothing is missing. Of some keys it tells less: see :meth:`floors`.
     """
 
     def __init__(self, replica: Replica, ledger: Ledger, floor: VersionVector, since_ms: int) -> None:
@@ -99,6 +117,7 @@ class HistoryRecorder:
         self._committed = 0  # the position of the newest change on disk
         self._replica = replica
         self._ledger = ledger
+        self._of_patterns = {floor.pattern.text: floor for floor in _stored_floors(replica)}
 
     # -- while changes are applied -----------------------------------------------------------------------------
 
@@ -189,6 +208,22 @@ class HistoryRecorder:
         merge(self.floor, floor)
         self.since_ms = max(self.since_ms, time_ms)
         self._ledger.batch.history_floors.append((pack_vector(self.floor), self.since_ms, self._replica.id))
+        for text, of_pattern in [*self._of_patterns.items()]:
+            if covers(self.floor, of_pattern.vector) and self.since_ms >= of_pattern.since_ms:
+                del self._of_patterns[text]
+                self._ledger.batch.metas.append((history_floor_name(self._replica.id, text), None))
+
+    def cut_pattern(self, text: str, floor: VersionVector, time_ms: int) -> None:
+        """As :meth:`cut`, of the keys of a pattern alone."""
+        before = self._of_patterns.get(text)
+        if before is None and len(self._of_patterns) >= PATTERN_FLOORS_MAX:
+            self.cut(floor, time_ms)
+            return
+        before = before or Floor(check_pattern(text), {}, 0)
+        merge(before.vector, floor)
+        after = self._of_patterns[text] = before._replace(since_ms=max(before.since_ms, time_ms))
+        packed = pack([text, pack_vector(after.vector), after.since_ms])
+        self._ledger.batch.metas.append((history_floor_name(self._replica.id, text), packed))
 
     def committed(self) -> None:
         """All that was removed is on disk."""
@@ -202,6 +237,16 @@ class HistoryRecorder:
             self.unsaved = {key: rows for key, rows in later.items() if rows}
 
     # -- for readers -------------------------------------------------------------------------------------------
+
+    def floors(self, key: str | None = None, prefix: str = "") -> list[tuple[VersionVector, int]]:
+        """Where history begins, as vectors and times, none if nothing is missing: of ``key``, or of all keys that begin
+        with ``prefix``.
+        """
+        found = [(self.floor, self.since_ms)] if self.floor or self.since_ms else []
+        for pattern, vector, since_ms in self._of_patterns.values():
+            if pattern.meets(prefix) if key is None else pattern.matches(key):
+                found.append((vector, since_ms))
+        return found
 
     def seen(self, entry: Entry) -> bytes | None:
         """What the operation that wrote an entry took the place of, for one that was alive at the last commit or is
@@ -242,3 +287,12 @@ class HistoryRecorder:
             return entry.agent == change.agent
         nodes = {self._replica.origins.get(writer, ("",))[0] for writer in (entry.dot.writer, change.writer)}
         return len(nodes) == 1 and "" not in nodes
+
+
+def _stored_floors(replica: Replica) -> list[Floor]:
+    found = []
+    for packed in replica.storage.metas(history_floor_name(replica.id, "")):
+        text, vector, since_ms = unpack(packed)
+        flat = unpack(vector)
+        found.append(Floor(check_pattern(text), dict(zip(flat[::2], flat[1::2], strict=True)), since_ms))
+    return found

@@ -204,7 +204,7 @@ class HistoryScan:
             size_bytes += len(row.entry.value or b"")
             if size_bytes > SCAN_BYTES_MAX and item["value"] is not None:
                 item |= {"value": None, "cut": True}
-        answer = page(self.replica, items, None)
+        answer = page(self.replica, items, None, self.replica.past.floors(prefix=self.prefix))
         token = encode_token([(self.replica.name, self.replica.epoch, self._vector)])
         return {**answer, "token": token, "more": more}
 

@@ -78,6 +78,7 @@ class Replica:
         self.name = row.name
         self.epoch = row.epoch
         self.codec = codec
+        self.storage = storage
         self.writer = row.own_writer
         self.vector: VersionVector = {}
         self.hashes: dict[Writer, bytes] = {}
@@ -99,7 +100,6 @@ class Replica:
         self.origins: dict[Writer, tuple[str, str]] = {}
         self._node = node
         self.node = node[0]
-        self.storage = storage
         self._ledger = ledger
         self._random = random
         self.since_own: set[Writer] = set()

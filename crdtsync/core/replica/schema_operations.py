@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import hlc_ms
 from crdtsync.core.crdt.read_policies import POLICIES
-from crdtsync.core.crdt.schemas import SCHEMA_PREFIX, Schema, schema_of
+from crdtsync.core.crdt.schemas import SCHEMA_PREFIX, Schema, history_cap, schema_of
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.errors import InvalidRequest, QuotaExceeded
 from crdtsync.wire.change import Kind, Op, value_hash
@@ -41,6 +41,8 @@ def schema_set(draft: Draft, args: Arguments) -> Result:
     if before is None and len(draft.replica.schemas) >= SCHEMAS_MAX:
         raise QuotaExceeded(f"the space has {SCHEMAS_MAX:,} schemas already: use patterns that match more keys")
     plain = {**({} if before is None else before.plain), **_declared(args)}
+    if plain["history"] is True:
+        del plain["history"]
     if before is None or plain != before.plain or len(held) > 1:
         value = pack(plain)
         gone = tuple(entry.dot for entry in held)
@@ -68,7 +70,12 @@ def _declared(args: Arguments) -> dict[str, Any]:
     if refuse_lower and not policy.can_refuse:
         able = ", ".join(name for name, policy in POLICIES.items() if policy.can_refuse)
         raise InvalidRequest(f"the policy {policy.name} refuses no write: refuse_lower goes with {able}")
-    return {"policy": policy.name, "refuse_lower": refuse_lower}
+    history = args.get("history", True)
+    if history is not True and history_cap(history) is None:
+        raise InvalidRequest(
+            'history must be true, false, {"bytes": so many} or {"age_ms": so many}, with a number above 0'
+        )
+    return {"policy": policy.name, "refuse_lower": refuse_lower, "history": history}
 
 
 def schemas(reader: Reader, args: Arguments) -> object:
@@ -95,6 +102,7 @@ def _described(reader: Reader, schema: Schema) -> Result:
         "pattern": schema.pattern,
         "policy": schema.policy.name,
         "refuse_lower": schema.refuse_lower,
+        "history": schema.plain.get("history", True) if schema.history is not None else True,
         "schema": pack(schema.plain),
         "siblings": len(held) - 1,
         **_written(reader, held[-1]),

@@ -196,6 +196,16 @@ class HistoryTrim(NamedTuple):
     removals_to: int
 
 
+class HistoryDrop(NamedTuple):
+    """Drop from history these dead entries, by the numbers of their rows, and removals, each by the log position of its
+    change and the number of its operation.
+    """
+
+    space: int
+    rows: tuple[int, ...]
+    removals: tuple[tuple[int, int], ...]
+
+
 class SnapshotPartRow(NamedTuple):
     """A part of a snapshot on its way from a peer."""
 
@@ -233,6 +243,22 @@ class OldDead(NamedTuple):
     position: int
     size_bytes: int
     time_ms: int
+    key: str = ""
+
+
+class DeadOfKey(NamedTuple):
+    """A dead entry in the order of death, and what removed it: operation ``n`` of a change; -1, 0 and 0, if that is not
+    known.
+    """
+
+    position: int
+    id: int
+    key: str
+    size_bytes: int
+    time_ms: int
+    n: int
+    writer: Writer
+    seq: int
 
 
 class OldRemoval(NamedTuple):
@@ -351,9 +377,9 @@ class Batch:
 
     __slots__ = (
         "adoptions", "archive_purges", "archives", "changes", "clocks", "document_drops", "document_states",
-        "document_trims", "document_updates", "entries", "floors", "heads", "history_floors", "history_trims",
-        "log_trims", "metas", "origins", "outcomes", "own_changes", "peers", "removals", "removed_rows",
-        "retired_writers", "snapshot_drops", "snapshot_parts", "spaces", "staged_drops", "writers",
+        "document_trims", "document_updates", "entries", "floors", "heads", "history_drops", "history_floors",
+        "history_trims", "log_trims", "metas", "origins", "outcomes", "own_changes", "peers", "removals",
+        "removed_rows", "retired_writers", "snapshot_drops", "snapshot_parts", "spaces", "staged_drops", "writers",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -377,6 +403,7 @@ class Batch:
         self.history_floors: list[tuple[bytes, int, int]] = []  # likewise; and since when history tells all
         self.log_trims: list[LogTrim] = []
         self.history_trims: list[HistoryTrim] = []
+        self.history_drops: list[HistoryDrop] = []
         self.snapshot_parts: list[SnapshotPartRow] = []
         self.snapshot_drops: list[
             int
@@ -404,6 +431,11 @@ NOTHING = Batch()
 def pack_vector(vector: VersionVector) -> bytes:
     """A vector as rows hold it."""
     return pack(flatten(vector))
+
+
+def history_floor_name(space: int, pattern: str) -> str:
+    """Under which name a node keeps where the history of a pattern's keys begins, if that is later than of others."""
+    return f"history_floor/{space}/{pattern}"
 
 
 class Storage(Protocol):
@@ -473,6 +505,9 @@ class Storage(Protocol):
 
     def oldest_dead(self, space: int, rows_max: int) -> list[OldDead]:
         """The dead entries that were removed first."""
+
+    def dead_after(self, space: int, position: int, row: int, rows_max: int) -> list[DeadOfKey]:
+        """Dead entries in the order of death, from after a place on: the log position and the row of one of them."""
 
     def oldest_removals(self, space: int, rows_max: int) -> list[OldRemoval]:
         """The oldest removals."""

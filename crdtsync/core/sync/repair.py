@@ -58,7 +58,7 @@ def _missing(replica: Replica, taken: Taking) -> tuple[list[Entry], list[Entry]]
 
     Where history has forgotten removals that the other one may not have had, nobody can say: nothing is done.
     """
-    if not covers(taken.vector, replica.past.floor):
+    if not all(covers(taken.vector, floor) for floor, _ in replica.past.floors()):
         return [], []
     held = {entry.dot for entry in replica.entries.all()}
     lost: list[Entry] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import timedelta
 from typing import IO, TYPE_CHECKING, TypeAlias
 
 import click
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZE = re.compile(r"(\d{1,12})(B|kB|MB|GB)", re.ASCII)
+_BYTES = {"B": 1, "kB": 1000, "MB": 1000_000, "GB": 1000_000_000}
 _YEAR_S = 365 * 86400
 _TTL_MAX_S = (1 << 48) / 1000  # as the daemon has it
 _TAKEOVER_MAX_S = 3600.0  # as the daemon has it
@@ -44,6 +47,26 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since clic
         if match is None:
             self.fail(f"{word!r} is not a duration such as 500ms, 30s, 10m, 2h or 7d.", param, ctx)
         return float(match[1]) * _SECONDS[match[2]]
+
+
+class HistoryCap(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """``all``, ``none``, a size such as ``64MB`` or a duration such as ``7d``, as the client has them."""
+
+    name = "history"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> bool | int | timedelta:
+        """True, False, bytes or a time; or a usage error that shows the form."""
+        word = str(value)
+        if word in ("all", "none"):
+            return word == "all"
+        size, time = _SIZE.fullmatch(word), _DURATION.fullmatch(word)
+        if size is not None and int(size[1]):
+            return int(size[1]) * _BYTES[size[2]]
+        if time is None or not float(time[1]):
+            self.fail(f"{word!r} is not all, none, a size such as 500kB or 64MB, or a duration such as 7d.", param, ctx)
+        return timedelta(seconds=float(time[1]) * _SECONDS[time[2]])
 
 
 class InputFile(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
@@ -205,6 +228,7 @@ DURATION = Duration()
 TTL = Duration(_TTL_MAX_S, f"{_TTL_MAX_S * 1000:.0f}ms, some {_TTL_MAX_S / _YEAR_S:,.0f} years")
 TAKEOVER = Duration(_TAKEOVER_MAX_S, "1h")
 CONFIDENCE = Confidence()
+HISTORY_CAP = HistoryCap()
 FILE = InputFile()
 AGENT_NAME = AgentName()
 NAME = Name()

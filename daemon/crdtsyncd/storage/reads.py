@@ -20,6 +20,7 @@ from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.kinds.registry import rules_of, writing_operation
 from crdtsync.core.storage.interface import (
     ArchiveRow,
+    DeadOfKey,
     DeadPlace,
     DocumentSpan,
     DocumentUpdate,
@@ -335,12 +336,25 @@ class Reads:
         found = []
         for table, row, _, size, *_ in self._all_dead():
             rows = self._dead_db.execute(
-                f"SELECT {row}, e.position, {size}, e.time_ms FROM {table} e "
+                f"SELECT {row}, e.position, {size}, e.time_ms, e.key FROM {table} e "
                 f"WHERE e.space = ? AND e.position IS NOT NULL ORDER BY e.position, 1 LIMIT ?",
                 (space, rows_max),
             )
             found.append(typed(OldDead, rows))
         return [*islice(merge_sorted(*found, key=_trim_place), rows_max)]
+
+    def dead_after(self, space: int, position: int, row: int, rows_max: int) -> list[DeadOfKey]:
+        found: list[DeadOfKey] = []
+        # in two steps, each by the index: of those that one change removed there may be a million
+        for where, place in (("position = ? AND row > ?", (position, row)), ("position > ?", (position,))):
+            rows = self._dead_db.execute(
+                f"SELECT position, row, key, {DEAD_BYTES}, time_ms, IFNULL(by_n, -1), {_REMOVER.format('writer')}, "
+                f"{_REMOVER.format('seq')} FROM entries e INDEXED BY entries_dead "
+                f"WHERE space = ? AND position IS NOT NULL AND {where} ORDER BY position, row LIMIT ?",
+                (space, *place, rows_max - len(found)),
+            )
+            found += typed(DeadOfKey, rows)
+        return found
 
     def oldest_removals(self, space: int, rows_max: int) -> list[OldRemoval]:
         rows = self._db.execute(
@@ -501,6 +515,8 @@ def _past(at: _Dead, value: str) -> str:
     )
 
 
+_REMOVER = "IFNULL((SELECT r.{} FROM removals r WHERE r.position = e.position LIMIT 1), 0)"
+"""The change at a position of the log is one, whatever its operations removed."""
 _REMOVERS = "LEFT JOIN removals r ON r.position = e.position AND r.n = e.by_n"
 
 

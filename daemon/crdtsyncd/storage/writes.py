@@ -24,10 +24,12 @@ from crdtsync.core.storage.interface import (
     DocumentTrim,
     EntryRow,
     HeadRow,
+    HistoryDrop,
     HistoryTrim,
     LogTrim,
     RemovalRow,
     RemovedRow,
+    history_floor_name,
 )
 
 # What a row takes on disk, about: what varies, and a figure measured for the rest and its place in the indexes.
@@ -226,6 +228,8 @@ class _Writing:
             self.db.execute(_ADOPT_ENTRIES, (space, first, last, -space))
         for archive in self.batch.archives:
             self.db.execute("DELETE FROM spaces WHERE id = ?", (archive.space,))
+            floors = history_floor_name(archive.space, "")
+            self.db.execute("DELETE FROM meta WHERE SUBSTR(name, 1, ?) = ?", (len(floors), floors))
             self.db.execute("INSERT INTO archives VALUES (?, ?, ?, ?, ?, ?, ?)", archive)
         for purge in self.batch.archive_purges:
             self._purge(purge)
@@ -275,6 +279,8 @@ class _Writing:
             self._trim_log(log_trim)
         for history_trim in self.batch.history_trims:
             self._trim_history(history_trim)
+        for history_drop in self.batch.history_drops:
+            self._drop_history(history_drop)
         for document_trim in self.batch.document_trims:
             self._trim_document(document_trim)
 
@@ -321,6 +327,15 @@ class _Writing:
                 self._trim_rows(table, size, which, (space, position, position, last))
         if trim.removals_to:
             self._trim_rows("removals", REMOVAL_BYTES, "space = ? AND id <= ?", (space, trim.removals_to))
+
+    def _drop_history(self, drop: HistoryDrop) -> None:
+        if drop.rows:
+            rows = f"+space = ? AND +position IS NOT NULL AND row IN ({', '.join('?' * len(drop.rows))})"
+            self._trim_rows("entries", DEAD_BYTES, rows, (drop.space, *drop.rows))
+        for position, group in groupby(drop.removals, itemgetter(0)):
+            numbers = [n for _, n in group]
+            which = f"+space = ? AND position = ? AND n IN ({', '.join('?' * len(numbers))})"
+            self._trim_rows("removals", REMOVAL_BYTES, which, (drop.space, position, *numbers))
 
     def _trim_rows(self, table: str, size: str, which: str, parameters: tuple[int, ...]) -> None:
         gone = self._number(f"SELECT SUM({size}) FROM {table} WHERE {which}", parameters)

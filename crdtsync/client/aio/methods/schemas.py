@@ -9,6 +9,8 @@ from crdtsync.client.operations import schemas
 from crdtsync.client.protocol.steps import limit_s
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from crdtsync.client.session.request_context import WriteConcern
     from crdtsync.client.values.durations import Seconds
     from crdtsync.client.values.listing import Listing
@@ -25,6 +27,7 @@ class AsyncSchemaMethods(AsyncMethods):
         policy: str | None,
         *,
         refuse_lower: bool = False,
+        history: bool | int | timedelta = True,
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> Written:
@@ -42,9 +45,13 @@ class AsyncSchemaMethods(AsyncMethods):
         :param refuse_lower: with ``max``, ``min``, ``confidence`` and ``first``: refuse a later write that ranks lower
             than the value shown on this node, with :class:`~crdtsync.errors.RanksLower`. Writes of other hosts at the
             same time are siblings still.
-        :raises InvalidRequest: the pattern or the policy is not one; the message says why.
+        :param history: how much history each host keeps of these keys, all together: True, as of all others; False,
+            none; so many bytes; or what ended within that time. So keys that are written all the time do not push the
+            history of others out. What is over the cap goes within seconds, from :meth:`history` with ``lost`` too.
+        :raises InvalidRequest: the pattern, the policy or the cap is not one; the message says why.
         """
-        return await self._write(schemas.schema_set(self._operations, pattern, policy, refuse_lower), w, timeout)
+        write = schemas.schema_set(self._operations, pattern, policy, refuse_lower, history)
+        return await self._write(write, w, timeout)
 
     async def schemas(self, *, after: str | None = None, timeout: Seconds | None = None) -> Listing[Schema]:
         """All schemas of the space, by pattern. With ``after`` (a token) it waits until this daemon holds that."""

@@ -54,6 +54,7 @@ DISK: Any = SimpleNamespace(
     change_hash=lambda *_: None,
     document=lambda *_: (None, []),
     document_exists=lambda *_: False,
+    metas=nothing,
 )
 
 

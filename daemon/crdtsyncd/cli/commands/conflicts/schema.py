@@ -8,11 +8,13 @@ import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent
-from crdtsyncd.cli.params import KEY, TEXT
+from crdtsyncd.cli.params import HISTORY_CAP, KEY, TEXT
 from crdtsyncd.cli.shared_options import concern_option
 from crdtsyncd.cli.show import output
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from crdtsyncd.cli.params import WriteConcernValue
 
     from crdtsync.client import Schema
@@ -22,13 +24,16 @@ POLICIES = ("lww", "all", "max", "min", "confidence", "first", "manual")
 
 @click.group("schema", cls=StateGroup, no_args_is_help=False)
 def schema() -> None:
-    """Declare how keys are read, by pattern, on every node."""
+    """Declare how keys are read and what history keeps, by pattern."""
 
 
 @state_command("set")
 @click.argument("pattern", type=TEXT)
 @click.option("--policy", type=click.Choice(POLICIES), help="Which of several values readers are shown first.")
 @click.option("--refuse-lower", is_flag=True, help="Refuse a later write that ranks lower than what is shown.")
+@click.option(
+    "--history", type=HISTORY_CAP, metavar="all|none|SIZE|DURATION", help="How much history is kept of all these keys."
+)
 @click.option("--none", "is_none", is_flag=True, help="Declare nothing any more.")
 @concern_option
 @pass_settings
@@ -37,6 +42,7 @@ def set_(
     pattern: str,
     policy: str | None,
     refuse_lower: bool,
+    history: bool | int | timedelta | None,
     is_none: bool,
     w: WriteConcernValue | None,
 ) -> None:
@@ -54,21 +60,26 @@ def set_(
     first: the oldest
     manual: nothing; get fails with status 6 until somebody resolves
 
-    --refuse-lower goes with max, min, confidence and first. If there is nothing that --none could remove, the exit
-    status is 1.
+    --refuse-lower goes with max, min, confidence and first. --history says how much history each node keeps of these
+    keys together, so that they push nobody else's out: none, a size such as 64MB, or what ended within a time such as
+    7d; without --policy, that is lww. If there is nothing that --none could remove, the exit status is 1.
 
     \b
     Examples:
       crdtsync schema set 'findings/**' --policy confidence
       crdtsync schema set best/price --policy min --refuse-lower
+      crdtsync schema set 'beats/**' --history none
       crdtsync schema set 'findings/**' --none
     """
-    if is_none == (policy is not None):
-        raise click.UsageError("give either --policy or --none.")
+    if is_none == (policy is not None or history is not None):
+        raise click.UsageError("give either --policy, --history or both, or --none.")
     if is_none and refuse_lower:
         raise click.UsageError("--none declares nothing: leave out --refuse-lower.")
+    wanted = policy or (None if is_none else "lww")
     with connect(settings) as client:
-        token = client.schema_set(pattern, policy, refuse_lower=refuse_lower, w=w)
+        token = client.schema_set(
+            pattern, wanted, refuse_lower=refuse_lower, history=True if history is None else history, w=w
+        )
     if is_none and not token.existed:
         raise absent(f"nothing is declared for {pattern!r}: there is nothing to remove")
     output.result(settings, token, {"token": token, "nodes": token.nodes})
@@ -111,7 +122,15 @@ def show(settings: Settings, pattern: str | None, key: str | None) -> None:
 
 def _fields(found: Schema) -> dict[str, Any]:  # Any: as the columns have it
     names = ("pattern", "policy", "refuse_lower", "fields", "siblings", "agent", "node", "time")
-    return {name: getattr(found, name) for name in names}
+    return {**{name: getattr(found, name) for name in names}, "history": found.fields.get("history", True)}
+
+
+def _cap_shown(history: Any) -> str:  # Any: as it is stored
+    from crdtsyncd.wording import byte_size, span
+
+    if isinstance(history, bool):
+        return "" if history else "none"
+    return byte_size(history["bytes"]) if "bytes" in history else span(history["age_ms"] / 1000)
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
@@ -122,6 +141,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
         Column("PATTERN", lambda row: row["pattern"], folds=True),
         Column("POLICY", lambda row: row["policy"]),
         Column("LOWER", lambda row: "refused" if row["refuse_lower"] else ""),
+        Column("HISTORY", lambda row: _cap_shown(row["history"])),
         Column("AGENT", lambda row: row["agent"] or ""),
         Column("NODE", lambda row: row["node"] or ""),
         Column("SET", lambda row: ago(rfc3339(row["time"]) if row["time"] else None)),
