@@ -202,3 +202,29 @@ def test_the_command_line_searches(daemon: Daemon, tmp_path: Path, monkeypatch: 
     )
     assert (found["key"], found["snippet"]) == ("plan/a", "another thing")
     assert run("search", "absent").out == ""
+
+
+def test_who_has_seen_a_view_is_told_only_what_is_new(pair: Cluster):
+    ann, views = pair[0].client("ann"), Views(pair[0].client("bob"))
+    for n in range(3):
+        ann.set(f"plan/{n}", f"step {n}")
+    ann.set("other/k", 1)
+    first = views.view("plan/", budget_tokens=500)
+    assert len(first.shown) == 3
+    nothing = views.view("plan/", budget_tokens=500, since=first.token)
+    assert (nothing.text, nothing.shown, nothing.gone) == ("", (), ())
+    ann.set("plan/1", "step 1, changed")
+    ann.set("other/k", 2)
+    ann.delete("plan/2")
+    news = views.view("plan/", budget_tokens=500, since=first.token, after=ann.token)
+    assert (news.shown, news.gone) == (("plan/1",), ("plan/2",))
+    assert "Gone: plan/2." in news.text
+    assert "step 0" not in news.text
+    with ann.batch() as batch:
+        for n in range(150):
+            batch.set(f"plan/many/{n}", n)
+    many = views.view("plan/", budget_tokens=200, since=news.token, after=ann.token)
+    assert len(many.shown) + len(many.left_out) == 150
+    assert many.tokens <= 200
+    elsewhere = Views(pair[1].client("eve")).view("plan/", budget_tokens=500, since=first.token, after=ann.token)
+    assert (len(elsewhere.shown) + len(elsewhere.left_out), elsewhere.gone) == (151, ("plan/2",))

@@ -6,12 +6,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from crdtsync.client import AsyncClient, AsyncSession, Entry
+from crdtsync.client import AsyncClient, AsyncSession, Changes, Entry
 from crdtsync.context.tokens import DEFAULT_MODEL, tokenizer
 from crdtsync.context.view.choose import View, choose
 from crdtsync.context.view.definition import BUDGET_TOKENS, VIEWS, Definition, definition_from
 from crdtsync.context.view.items import items_of
 from crdtsync.errors import InvalidRequest
+
+_ONE_BY_ONE_MAX = 100
+"""So many keys that have changed are read one by one; of more, all under the prefixes are listed."""
 
 
 class AsyncViews:
@@ -36,17 +39,20 @@ class AsyncViews:
         pinned: Iterable[str] = (),
         full_newest: int = 8,
         after: str | None = None,
+        since: str | None = None,
     ) -> View:
         """One block of text about everything under ``prefixes``, of at most ``budget_tokens``.
 
         Keys that are ``pinned`` (or have ``pinned`` in their ``meta``) come first. Of the others, the newest, the
         most relevant to ``query`` and ``role``, and the surest are shown; the ``full_newest`` newest in full where
         they fit. ``form`` is ``markdown``, ``xml`` or ``json``. With ``after`` (a token) it waits until this host
-        holds what the token names. Raises :class:`~crdtsync.errors.InvalidRequest` for a budget below 1.
+        holds what the token names. With ``since``, the ``token`` of an earlier view, it shows only what is new after
+        that, and which keys are gone; all, if this host no longer knows the difference. Raises
+        :class:`~crdtsync.errors.InvalidRequest` for a budget below 1.
         """
         prefixes = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
         wanted = Definition(prefixes, budget_tokens, query, role, model or self.model, form, tuple(pinned), full_newest)
-        return await self._shown(wanted, after)
+        return await self._shown(wanted, after, since)
 
     async def define(self, name: str, prefixes: str | Iterable[str] = ("",), **wanted: Any) -> Definition:
         """Store a view under ``name`` for all hosts; ``wanted`` is as of :meth:`view`. Durable here on return."""
@@ -58,13 +64,16 @@ class AsyncViews:
         await self._client.set(VIEWS + name, definition.plain())
         return definition
 
-    async def named(self, name: str, **instead: Any) -> View:
-        """The view ``name``, as somebody defined it; ``instead`` changes it for this once (``budget_tokens=800``)."""
+    async def named(self, name: str, *, since: str | None = None, **instead: Any) -> View:
+        """The view ``name``, as somebody defined it; ``instead`` changes it for this once (``budget_tokens=800``).
+
+        With ``since`` it shows only what is new, as :meth:`view` does.
+        """
         stored = await self._client.get(VIEWS + name)
         if stored is None:
             message = f"no view is called {name!r}: there are {', '.join(await self.names()) or 'none'}"
             raise InvalidRequest(message)
-        return await self._shown(replace(definition_from(name, stored), **instead), None)
+        return await self._shown(replace(definition_from(name, stored), **instead), None, since)
 
     async def names(self) -> list[str]:
         """The names of the views that are defined, sorted."""
@@ -74,19 +83,40 @@ class AsyncViews:
         """Forget the definition of ``name``; whether there was one."""
         return await self._client.delete(VIEWS + name)
 
-    async def _shown(self, definition: Definition, after: str | None) -> View:
+    async def _shown(self, definition: Definition, after: str | None, since: str | None) -> View:
+        changes = None
+        if since is not None:
+            if after is not None:
+                await self._client.wait(after)
+            changes = await self._client.changes(after=since)
+        if changes is None or changes.is_all:
+            found, token = await self._all(definition, after)
+            gone: tuple[str, ...] = ()
+        else:
+            found, token = await self._changed(definition, changes), changes.token
+            gone = tuple(filter(definition.covers, changes.gone))
+        whole = [await self._whole(entry) for entry in found.values()]
+        items = items_of(whole, definition.pinned)
+        return choose(items, replace(definition.wish, gone=gone), tokenizer(definition.model), token)
+
+    async def _all(self, definition: Definition, after: str | None) -> tuple[dict[str, Entry], str | None]:
         found: dict[str, Entry] = {}
         token: str | None = None
         for prefix in definition.prefixes:
             entries = await self._client.entries(prefix, after=after)
             token = token or entries.token
-            found |= {entry.key: entry for entry in entries if not entry.key.startswith(VIEWS)}
+            found |= {entry.key: entry for entry in entries if definition.covers(entry.key)}
         for key in definition.pinned:
             if key not in found and (entry := await self._client.entry(key)) is not None:
                 found[key] = entry
-        whole = [await self._whole(entry) for entry in found.values()]
-        items = items_of(whole, definition.pinned)
-        return choose(items, definition.wish, tokenizer(definition.model), token)
+        return found, token
+
+    async def _changed(self, definition: Definition, changes: Changes) -> dict[str, Entry]:
+        keys = {key for key in changes.changed if definition.covers(key)}
+        if len(keys) > _ONE_BY_ONE_MAX:
+            found, _ = await self._all(definition, changes.token)
+            return {key: entry for key, entry in found.items() if key in keys}
+        return {key: entry for key in sorted(keys) if (entry := await self._client.entry(key)) is not None}
 
     async def _whole(self, entry: Entry) -> Entry:
         """``entry`` with its value, which a listing leaves out of what is large."""

@@ -8,12 +8,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from crdtsync.client import Client, Entry, Session
+from crdtsync.client import Changes, Client, Entry, Session
 from crdtsync.context.tokens import DEFAULT_MODEL, tokenizer
 from crdtsync.context.view.choose import View, choose
 from crdtsync.context.view.definition import BUDGET_TOKENS, VIEWS, Definition, definition_from
 from crdtsync.context.view.items import items_of
 from crdtsync.errors import InvalidRequest
+
+_ONE_BY_ONE_MAX = 100
+"""So many keys that have changed are read one by one; of more, all under the prefixes are listed."""
 
 
 class Views:
@@ -38,17 +41,20 @@ class Views:
         pinned: Iterable[str] = (),
         full_newest: int = 8,
         after: str | None = None,
+        since: str | None = None,
     ) -> View:
         """One block of text about everything under ``prefixes``, of at most ``budget_tokens``.
 
         Keys that are ``pinned`` (or have ``pinned`` in their ``meta``) come first. Of the others, the newest, the
         most relevant to ``query`` and ``role``, and the surest are shown; the ``full_newest`` newest in full where
         they fit. ``form`` is ``markdown``, ``xml`` or ``json``. With ``after`` (a token) it waits until this host
-        holds what the token names. Raises :class:`~crdtsync.errors.InvalidRequest` for a budget below 1.
+        holds what the token names. With ``since``, the ``token`` of an earlier view, it shows only what is new after
+        that, and which keys are gone; all, if this host no longer knows the difference. Raises
+        :class:`~crdtsync.errors.InvalidRequest` for a budget below 1.
         """
         prefixes = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
         wanted = Definition(prefixes, budget_tokens, query, role, model or self.model, form, tuple(pinned), full_newest)
-        return self._shown(wanted, after)
+        return self._shown(wanted, after, since)
 
     def define(self, name: str, prefixes: str | Iterable[str] = ("",), **wanted: Any) -> Definition:
         """Store a view under ``name`` for all hosts; ``wanted`` is as of :meth:`view`. Durable here on return."""
@@ -60,13 +66,16 @@ class Views:
         self._client.set(VIEWS + name, definition.plain())
         return definition
 
-    def named(self, name: str, **instead: Any) -> View:
-        """The view ``name``, as somebody defined it; ``instead`` changes it for this once (``budget_tokens=800``)."""
+    def named(self, name: str, *, since: str | None = None, **instead: Any) -> View:
+        """The view ``name``, as somebody defined it; ``instead`` changes it for this once (``budget_tokens=800``).
+
+        With ``since`` it shows only what is new, as :meth:`view` does.
+        """
         stored = self._client.get(VIEWS + name)
         if stored is None:
             message = f"no view is called {name!r}: there are {', '.join(self.names()) or 'none'}"
             raise InvalidRequest(message)
-        return self._shown(replace(definition_from(name, stored), **instead), None)
+        return self._shown(replace(definition_from(name, stored), **instead), None, since)
 
     def names(self) -> list[str]:
         """The names of the views that are defined, sorted."""
@@ -76,19 +85,40 @@ class Views:
         """Forget the definition of ``name``; whether there was one."""
         return self._client.delete(VIEWS + name)
 
-    def _shown(self, definition: Definition, after: str | None) -> View:
+    def _shown(self, definition: Definition, after: str | None, since: str | None) -> View:
+        changes = None
+        if since is not None:
+            if after is not None:
+                self._client.wait(after)
+            changes = self._client.changes(after=since)
+        if changes is None or changes.is_all:
+            found, token = self._all(definition, after)
+            gone: tuple[str, ...] = ()
+        else:
+            found, token = self._changed(definition, changes), changes.token
+            gone = tuple(filter(definition.covers, changes.gone))
+        whole = [self._whole(entry) for entry in found.values()]
+        items = items_of(whole, definition.pinned)
+        return choose(items, replace(definition.wish, gone=gone), tokenizer(definition.model), token)
+
+    def _all(self, definition: Definition, after: str | None) -> tuple[dict[str, Entry], str | None]:
         found: dict[str, Entry] = {}
         token: str | None = None
         for prefix in definition.prefixes:
             entries = self._client.entries(prefix, after=after)
             token = token or entries.token
-            found |= {entry.key: entry for entry in entries if not entry.key.startswith(VIEWS)}
+            found |= {entry.key: entry for entry in entries if definition.covers(entry.key)}
         for key in definition.pinned:
             if key not in found and (entry := self._client.entry(key)) is not None:
                 found[key] = entry
-        whole = [self._whole(entry) for entry in found.values()]
-        items = items_of(whole, definition.pinned)
-        return choose(items, definition.wish, tokenizer(definition.model), token)
+        return found, token
+
+    def _changed(self, definition: Definition, changes: Changes) -> dict[str, Entry]:
+        keys = {key for key in changes.changed if definition.covers(key)}
+        if len(keys) > _ONE_BY_ONE_MAX:
+            found, _ = self._all(definition, changes.token)
+            return {key: entry for key, entry in found.items() if key in keys}
+        return {key: entry for key in sorted(keys) if (entry := self._client.entry(key)) is not None}
 
     def _whole(self, entry: Entry) -> Entry:
         """``entry`` with its value, which a listing leaves out of what is large."""

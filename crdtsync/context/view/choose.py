@@ -31,8 +31,8 @@ _TAKEN_MAX = 2_000  # items that are looked at; a window holds no more
 class View:
     """A block of text for a model's window.
 
-    ``tokens`` never exceeds the budget; ``shown`` and ``left_out`` are keys. ``token`` names the state that was read:
-    hand it to ``since`` for what is new after it.
+    ``tokens`` never exceeds the budget; ``shown``, ``left_out`` and ``gone`` are keys. ``token`` names the state that
+    was read: hand it to ``since`` for what is new after it, or gone.
     """
 
     text: str
@@ -40,17 +40,19 @@ class View:
     shown: tuple[str, ...]
     left_out: tuple[str, ...]
     token: str | None
+    gone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a view is asked to be."""
+    """What a view is asked to be. ``gone``: keys of which it is to say that they are no longer there."""
 
     budget_tokens: int
     query: str | None = None
     role: str | None = None
     form: str = "markdown"
     full_newest: int = 8
+    gone: tuple[str, ...] = ()
 
 
 def choose(items: Iterable[Item], wish: Wish, tokenizer: Tokenizer, token: str | None = None) -> View:
@@ -59,7 +61,7 @@ def choose(items: Iterable[Item], wish: Wish, tokenizer: Tokenizer, token: str |
     scores = _scores(items, wish)
     order = sorted(items, key=lambda item: (not item.pinned, -scores[item.key], item.key))[:_TAKEN_MAX]
     newest = {item.key for item in sorted(items, key=_by_time)[-wish.full_newest :]}
-    room = wish.budget_tokens - tokenizer.count(whole([], left_out(items, len(items)), wish.form)) - 8
+    room = wish.budget_tokens - tokenizer.count(whole([], left_out(items, len(items), wish.gone), wish.form)) - 8
     costs = dict(zip((item.key for item in order), _whole_costs(order, wish.form, tokenizer), strict=True))
     taken: list[Shown] = []
     for item in order:
@@ -81,7 +83,7 @@ def choose(items: Iterable[Item], wish: Wish, tokenizer: Tokenizer, token: str |
 def _fitted(items: list[Item], taken: list[Shown], wish: Wish, tokenizer: Tokenizer, token: str | None) -> View:
     """The view of what was taken; the last ones are given up while it is too long, since tokens do not just add up."""
     while True:
-        text = _text(items, taken, wish.form)
+        text = _text(items, taken, wish)
         tokens = tokenizer.count(text)
         if tokens <= wish.budget_tokens or not taken:
             break
@@ -90,15 +92,17 @@ def _fitted(items: list[Item], taken: list[Shown], wish: Wish, tokenizer: Tokeni
         text = tokenizer.truncate(text, wish.budget_tokens) if wish.form == "markdown" else ""
         tokens = tokenizer.count(text)
     shown = {one.item.key for one in taken}
-    return View(text, tokens, tuple(sorted(shown)), tuple(item.key for item in items if item.key not in shown), token)
+    missing = tuple(item.key for item in items if item.key not in shown)
+    return View(text, tokens, tuple(sorted(shown)), missing, token, wish.gone)
 
 
-def _text(items: list[Item], taken: list[Shown], form: str) -> str:
+def _text(items: list[Item], taken: list[Shown], wish: Wish) -> str:
     """Pinned items first, then by time, oldest first: what has not changed stays where it was."""
     shown = {one.item.key for one in taken}
     placed = sorted(taken, key=lambda one: (not one.item.pinned, *_by_time(one.item)))
-    footer = left_out((item for item in items if item.key not in shown), sum(not one.is_whole for one in taken))
-    return whole((block(one, form) for one in placed), footer, form)
+    missing = (item for item in items if item.key not in shown)
+    footer = left_out(missing, sum(not one.is_whole for one in taken), wish.gone)
+    return whole((block(one, wish.form) for one in placed), footer, wish.form)
 
 
 def _compact(item: Item, room: int, wish: Wish, tokenizer: Tokenizer) -> Shown | None:

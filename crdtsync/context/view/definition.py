@@ -40,6 +40,11 @@ class Definition:
         """What is asked of the choice of items."""
         return Wish(self.budget_tokens, self.query, self.role, self.form, self.full_newest)
 
+    def covers(self, key: str) -> bool:
+        """Whether ``key`` is one that it is about."""
+        is_under = any(key.startswith(prefix) for prefix in self.prefixes)
+        return key in self.pinned or (is_under and not key.startswith(VIEWS))
+
     def plain(self) -> dict[str, Any]:
         """As it is stored."""
         return asdict(self) | {"prefixes": list(self.prefixes), "pinned": list(self.pinned)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
@@ -65,8 +65,8 @@ def whole(blocks: Iterable[str], footer: str, form: str) -> str:
     return "\n".join([*parts, *([footer] if footer else [])])
 
 
-def left_out(items: Iterable[Item], shortened: int) -> str:
-    """What is not there, by prefix, and how to get it; "" if all is."""
+def left_out(items: Iterable[Item], shortened: int, gone: Sequence[str] = ()) -> str:
+    """What is not there, by prefix, and how to get it, and which keys are gone for good; "" if there is none of it."""
     groups = Counter(_group(item.key) for item in items)
     said = []
     if groups:
@@ -77,6 +77,9 @@ def left_out(items: Iterable[Item], shortened: int) -> str:
         said.append(f"Shortened: {shortened:,}.")
     if said:
         said.append("In full: crdtsync get KEY; what there is: crdtsync ls PREFIX.")
+    if gone:
+        more = f" and {len(gone) - _GROUPS_MAX:,} more" if len(gone) > _GROUPS_MAX else ""
+        said.insert(0, f"Gone: {', '.join(map(_inline, gone[:_GROUPS_MAX]))}{more}.")
     return " ".join(said)
 
 

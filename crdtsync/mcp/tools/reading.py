@@ -24,6 +24,7 @@ class ViewShown(TypedDict):
     tokens: int
     shown: list[str]
     left_out: list[str]
+    gone: list[str]
     token: str | None
 
 
@@ -44,19 +45,20 @@ def tools(sessions: Sessions) -> list[Tool]:
         ] = (),
         query: Annotated[str | None, Field(description="What you look for.")] = None,
         budget_tokens: Budget = 2_000,
+        since: Annotated[str | None, Field(description="Token of an earlier view: only what is new.")] = None,
     ) -> Annotated[CallToolResult, ViewShown]:
         """Show what the team knows, within a budget. Call it first: newest and most relevant entries, and a count of
         what was left out.
         """
         async with told():
             found = await AsyncViews(sessions.of(ctx), model=model).view(
-                prefixes or ("",), query=query, budget_tokens=budget_tokens
+                prefixes or ("",), query=query, budget_tokens=budget_tokens, since=since
             )
         return answer(
-            found.text or "Nothing is there yet.",
+            found.text or ("Nothing is new." if since else "Nothing is there yet."),
             {
                 "text": found.text, "tokens": found.tokens, "shown": list(found.shown),
-                "left_out": list(found.left_out), "token": found.token,
+                "left_out": list(found.left_out), "gone": list(found.gone), "token": found.token,
             },
         )  # fmt: skip
 

@@ -61,8 +61,14 @@ def view() -> None:
     """
 
 
+_since_option = click.option(
+    "--since", metavar="TOKEN", type=TEXT, help="Only what is new since the view whose --json had this token."
+)
+
+
 @state_command("show")
 @_described
+@_since_option
 @pass_settings
 def show(settings: Settings, /, prefixes: tuple[str, ...], **wanted: Any) -> None:
     """Print a view of the keys that start with a PREFIX, or of all keys.
@@ -99,6 +105,7 @@ def define(settings: Settings, /, name: str, prefixes: tuple[str, ...], **wanted
 @click.argument("name", type=TEXT)
 @click.option("--budget", "budget_tokens", metavar="TOKENS", type=click.IntRange(1), help="In place of the view's own.")
 @click.option("--query", metavar="WORDS", type=TEXT, help="In place of the view's own.")
+@_since_option
 @pass_settings
 def use(settings: Settings, /, name: str, **instead: Any) -> None:
     """Print the view NAME.
@@ -152,6 +159,7 @@ def _print(settings: Settings, shown: View) -> None:
         output.whole(f"{shown.text}\n".encode())
         return
     fields = {"text": shown.text, "tokens": shown.tokens, "shown": list(shown.shown), "left_out": list(shown.left_out)}
+    fields["gone"] = list(shown.gone)
     output.line(output.record({**fields, "token": shown.token}))
 
 
