@@ -9,6 +9,7 @@ Rooms and modules, top to bottom; each may import those below it (``pyproject.to
 - ``adapters``: the state behind the interfaces of agent frameworks; of the agent layer
 - ``mcp``: the shared state for coding agents; of the agent layer
 - ``context``: what goes into a model's window; of the agent layer
+- ``coordination``: who does what, who is here; of the agent layer. The client's methods of that name open it
 - ``client``: the library that agents import
 - ``core``: the state machine that the daemon runs; client and core know nothing of each other
 - ``wire``: bytes in, values out: framing, changes, messages, tokens, limits
@@ -26,6 +27,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from crdtsync.client import AsyncClient, Client
     from crdtsync.errors import (
+        ClaimHeld,
+        ClaimLost,
         CrdtSyncError,
         DaemonUnavailable,
         InvalidRequest,
@@ -53,6 +56,8 @@ _CLIENTS = ("AsyncClient", "Client")
 
 __all__ = [
     "AsyncClient",
+    "ClaimHeld",
+    "ClaimLost",
     "Client",
     "CrdtSyncError",
     "DaemonUnavailable",

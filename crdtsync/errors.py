@@ -141,6 +141,30 @@ class VersionMismatch(Refused):
         return self.details.get("current")
 
 
+class ClaimHeld(Refused):
+    """Somebody else has claimed the key: wait for it, or take something else. ``agent`` and ``node`` say who it is."""
+
+    code = "claim_held"
+    exit_status = 1
+
+    @property
+    def agent(self) -> str | None:
+        """Who holds it."""
+        return _text(self.details.get("agent"))
+
+    @property
+    def node(self) -> str | None:
+        """On which host."""
+        return _text(self.details.get("node"))
+
+
+class ClaimLost(Refused):
+    """The claim that this was done under is not held any more: another host's counts, or it was not renewed in time."""
+
+    code = "claim_lost"
+    exit_status = 1
+
+
 class RanksLower(Refused):
     """A later write would rank lower than what readers are shown, and the key's schema refuses that.
 

@@ -51,9 +51,10 @@ class AgentFlow:
 
 @dataclass(frozen=True, slots=True)
 class AgentClosed:
-    """An agent's connection is gone."""
+    """An agent's connection is gone; ``is_stopping``: since this node stops."""
 
     conn: int
+    is_stopping: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,7 +258,7 @@ class Node:
         self.resolvers.set_blocked(event.conn, event.blocked)
 
     def _agent_closed(self, event: AgentClosed) -> None:
-        self.desk.closed(event.conn)
+        self.desk.closed(event.conn, is_stopping=event.is_stopping)
 
     def _peer_opened(self, event: PeerOpened) -> None:
         self.sync.opened(event.conn, event.url, event.dialled, self.now_s, self.now_ms, event.node)
@@ -305,6 +305,7 @@ class Node:
     def _peer_closed(self, event: PeerClosed) -> None:
         self.fleet.join_closed(event.conn)
         self.sync.closed(event.conn, event.reason, self.now_s)
+        self.desk.waits.peers_spoke()  # who waits for all that are reached waits for one less
         self.fleet.forget_removed()
 
     def _peer_flowed(self, event: PeerFlowed) -> None:

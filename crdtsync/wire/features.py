@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 FEATURES: Mapping[str, Mapping[str, frozenset[str]]] = {
+    "bind": {"bind": frozenset()},
     "field_absent": {"merge": frozenset({"if_field_absent"})},
     "listing": {"scan": frozenset({"reverse", "delimiter", "where_meta"}), "get_many": frozenset()},
     "log_elements": {"append": frozenset({"ttl", "confidence", "meta"}), "remove": frozenset()},

@@ -134,6 +134,7 @@ REQUESTS: Mapping[str, Request] = {
     # following
     "watch": _request(Form.STANDING, Right.READ, On.PREFIX, "prefix after events_max states"),
     "unwatch": _own(Form.STANDING, "watch", takes_need=False),
+    "bind": _request(Form.STANDING, Right.WRITE, On.KEY, "key version"),
     "confirm": _own(Form.STANDING, "watch retell"),
     "resolver": _request(Form.STANDING, Right.WRITE, On.PATTERN, "pattern takeover"),
     "resolver_done": _own(Form.STANDING, "resolver key error"),

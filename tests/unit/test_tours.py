@@ -15,7 +15,14 @@ ROOMS = {
     for place, top in ((ROOT, "crdtsync"), (ROOT / "daemon", "crdtsyncd"))
     for tour in sorted((place / top).rglob("__init__.py"))
 }
-WITH_CODE = ("crdtsync", "crdtsync.adapters.langgraph", "crdtsync.client", "crdtsync.context", "crdtsyncd.doctor")
+WITH_CODE = (
+    "crdtsync",
+    "crdtsync.adapters.langgraph",
+    "crdtsync.client",
+    "crdtsync.context",
+    "crdtsync.coordination",
+    "crdtsyncd.doctor",
+)
 """Rooms whose ``__init__`` does something too."""
 
 ROLE = re.compile(r":(?:mod|class|func|meth|data):`~?((?:crdtsync|crdtsyncd)(?:\.\w+)+)`")

@@ -25,6 +25,7 @@ READ_ON = {
     "Conflicts and history": "model-data",
     "Logs and texts": "edit-texts",
     "Following": "follow-changes",
+    "Working together": "work-together",
     "For a model's window": "feed-models",
     "Rights": "rights",
     "Clusters": "cluster",

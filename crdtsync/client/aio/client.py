@@ -9,6 +9,7 @@ from weakref import WeakSet, WeakValueDictionary
 from crdtsync.client.aio.connection import AsyncConnection
 from crdtsync.client.aio.methods.access import AsyncAccessMethods
 from crdtsync.client.aio.methods.cluster import AsyncClusterMethods
+from crdtsync.client.aio.methods.coordination import AsyncCoordinationMethods
 from crdtsync.client.aio.methods.daemon import AsyncDaemonMethods
 from crdtsync.client.aio.methods.editors import AsyncEditorMethods
 from crdtsync.client.aio.methods.explain import AsyncExplainMethods
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 class AsyncSession(
     AsyncAccessMethods,
     AsyncClusterMethods,
+    AsyncCoordinationMethods,
     AsyncDaemonMethods,
     AsyncEditorMethods,
     AsyncExplainMethods,

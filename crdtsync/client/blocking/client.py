@@ -10,6 +10,7 @@ from weakref import WeakSet, WeakValueDictionary
 from crdtsync.client.blocking.connection import Connection
 from crdtsync.client.blocking.methods.access import AccessMethods
 from crdtsync.client.blocking.methods.cluster import ClusterMethods
+from crdtsync.client.blocking.methods.coordination import CoordinationMethods
 from crdtsync.client.blocking.methods.daemon import DaemonMethods
 from crdtsync.client.blocking.methods.editors import EditorMethods
 from crdtsync.client.blocking.methods.explain import ExplainMethods
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 class Session(
     AccessMethods,
     ClusterMethods,
+    CoordinationMethods,
     DaemonMethods,
     EditorMethods,
     ExplainMethods,

@@ -31,7 +31,8 @@ T = TypeVar("T")
 
 Arguments = dict[str, object]
 WriteConcern = int | str | None
-"""On how many nodes a write must be on disk before it returns: a number, ``"majority"`` or ``"all"``."""
+"""On how many nodes a write must be on disk before it returns: a number, ``"majority"``,
+``"all"`` (of the members) or ``"reached"`` (all that can be reached at the moment)."""
 Seen = str | EllipsisType | None
 """What a write's author had seen: ``...`` what this session remembers, a version, ``"?"`` nothing (the write
 supersedes nothing), or None to write blind."""

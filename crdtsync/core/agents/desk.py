@@ -8,6 +8,7 @@ from typing import Any
 
 from crdtsync.causality import VersionVector, Writer, covers
 from crdtsync.core.access.revocation import Changes
+from crdtsync.core.agents.bound_keys import BoundKeys
 from crdtsync.core.agents.connection import Agent, Host, Reply, Shown, User, without_replaced
 from crdtsync.core.agents.fast_get import read_plainly
 from crdtsync.core.agents.fast_set import write_plainly
@@ -77,8 +78,10 @@ class Desk:
         self.outcomes = Outcomes(storage)
         self._writes = WriteRequests(self, self.outcomes)
         self._held_now: list[Wait] = []
+        self.bound = BoundKeys(self)
         self._others: dict[str, Callable[[Agent, int, Arguments], object]] = {
             "wait": self._wait,
+            "bind": self.bound.bind,
             **WatchRequests(self).requests,
             **space_requests(host),
             **{name: self._serve(name) for name in SERVICE_OPERATIONS},
@@ -114,10 +117,11 @@ class Desk:
         self.fail(conn, 0, error)
         self.closes.append((conn, error.message))
 
-    def closed(self, conn: int) -> None:
-        """It is gone, and with it everything that it still waited for."""
+    def closed(self, conn: int, *, is_stopping: bool = False) -> None:
+        """It is gone, and with it everything that it still waited for; ``is_stopping``: for this node stops."""
         agent = self.agents.pop(conn, None)
         if agent is not None:
+            self.bound.ended(agent, is_stopping=is_stopping)
             self.host.guard.left(agent)
             if self._clients.get(agent.client) == conn:
                 del self._clients[agent.client]
@@ -233,6 +237,7 @@ class Desk:
         agent.space = self.replica_of(agent, args).name if is_told else str(space)
         earlier = self._clients.get(client)
         if earlier is not None:
+            self.bound.move(earlier, agent.conn)
             self.closed(earlier)
             self.closes.append((earlier, "the same client has attached again"))
         agent.name, agent.client = name, client
@@ -301,19 +306,31 @@ class Desk:
         stands: bool = False,
     ) -> object:
         """Answer when enough nodes hold ``needed``, this one among them; ``stands``: here it is on disk already."""
+        reach = self.host.sync.mesh.reach
         concern = Concern(
-            self.host.spaces.holders(needed), self.identity.name, self.host.replicas, needed, args.get("w")
+            self.host.spaces.holders(needed),
+            self.identity.name,
+            self.host.replicas,
+            needed,
+            args.get("w"),
+            lambda node: bool(reach.via(node)),
         )
+        end_s = self.host.now_s + timeout_ms(args) / 1000
+        written = without_replaced(result) if result else None
 
         def check() -> object | None:
             held = concern.holders()
             if not concern.is_met(held):
                 self.host.sync.mesh.ask(needed, self.host.now_s)
                 return None
-            return Done({**result, "nodes": len(held)})
+            done = Done({**result, "nodes": len(held)})
+            theirs = concern.held_there()
+            if all(covers(self.host.replicas[space].vector, vector) for space, vector in theirs.items()):
+                return done
+            late = self.park(agent, request, end_s, theirs, lambda: done, lambda: concern.unmet(token, written))
+            late.stands = stands
+            return Done(LATER)
 
-        end_s = self.host.now_s + timeout_ms(args) / 1000
-        written = without_replaced(result) if result else None
         wait = self.park(agent, request, end_s, needed, check, lambda: concern.unmet(token, written))
         wait.stands = stands
         self._held_now.append(wait)

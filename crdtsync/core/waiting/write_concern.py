@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from crdtsync.causality import VersionVector, covers
+from crdtsync.causality import VersionVector, covers, merge
 from crdtsync.core.cluster.node_names import names
 from crdtsync.core.peers.peer_state import Dial, Peer
 from crdtsync.core.waiting.missing_changes import connected, lacking, told
@@ -13,6 +13,12 @@ from crdtsync.errors import InvalidRequest, Timeout
 
 if TYPE_CHECKING:
     from crdtsync.core.replica.replica import Replica
+
+
+REACHED = "reached"
+"""The write concern of all nodes that can be reached at the moment. When it is met, this node also holds what those
+nodes held when they said so: whoever has asked so has heard of all that was written there before.
+"""
 
 
 class Members(Protocol):
@@ -29,7 +35,7 @@ class Members(Protocol):
 class Concern:
     """``w`` nodes are to have ``needed`` on disk, this one (called ``name``) among them.
 
-    Who is a member is asked anew each time: members may be met, and removed, while a request waits.
+    Who is a member, and who is reached, is asked anew each time: that may change while a request waits.
     """
 
     def __init__(
@@ -39,7 +45,9 @@ class Concern:
         replicas: Mapping[str, Replica],
         needed: Mapping[str, VersionVector],
         w: object,
+        is_reached: Callable[[str], bool] = lambda _node: True,
     ) -> None:
+        self._is_reached = is_reached
         self._members = members
         self._name = name
         self._replicas = replicas
@@ -57,6 +65,8 @@ class Concern:
     @property
     def wanted(self) -> int:
         """How many nodes are to have it."""
+        if self._w == REACHED:
+            return 1 + len(self._reached())
         return nodes_wanted(self._w, self._members.counted()[0])
 
     def holders(self) -> list[str]:
@@ -66,6 +76,8 @@ class Concern:
 
     def is_met(self, holders: list[str]) -> bool:
         """Whether these are enough."""
+        if self._w == REACHED:
+            return self.is_here and all(map(self._is_at, self._reached()))
         return self.is_here and len(holders) >= self.wanted
 
     def unmet(self, token: str, written: Mapping[str, object] | None = None) -> Timeout:
@@ -94,6 +106,17 @@ class Concern:
             said += [f"not known of: {names(unknown)}"] if unknown else []
         return Timeout("; ".join(said), **details)
 
+    def held_there(self) -> dict[str, VersionVector]:
+        """What the nodes that were asked for as ``reached`` have said that they hold of its spaces."""
+        held: dict[str, VersionVector] = {}
+        for peer in self._reached() if self._w == REACHED else ():
+            for space in self._needed:
+                merge(held.setdefault(space, {}), peer.acked.get(space, {}))
+        return held
+
+    def _reached(self) -> list[Peer]:
+        return [peer for peer in self._members.counted()[1]() if self._is_reached(peer.node)]
+
     def _is_at(self, peer: Peer) -> bool:
         return all(peer.holds(space, vector) for space, vector in self._needed.items())
 
@@ -104,19 +127,22 @@ def is_alone(w: object) -> bool:
 
 
 def nodes_wanted(w: object, members: int) -> int:
-    """The number of nodes that ``w`` stands for among so many members; None is this one alone.
+    """The number of nodes that ``w`` stands for among so many members; None is this one alone, and so, at the least,
+    is ``reached``.
 
-    :raises InvalidRequest: it is neither a number from 1 on, nor ``majority``, nor ``all``.
+    :raises InvalidRequest: it is neither a number from 1 on, nor ``majority``, ``all`` or ``reached``.
     """
     if w is None:
         return 1
     if w == "all":
         return members
+    if w == REACHED:
+        return 1
     if w == "majority":
         return members // 2 + 1
     if type(w) is int and w >= 1:
         return w
-    raise InvalidRequest('w must be a number of nodes, "majority" or "all"')
+    raise InvalidRequest('w must be a number of nodes, "majority", "all" or "reached"')
 
 
 def check_possible(w: object, members: Members, dials: Iterable[Dial], name: str) -> None:

@@ -59,6 +59,11 @@ SECTIONS: dict[str, dict[str, str]] = {
         "wait": "keys.wait:wait",
         "now": "keys.wait:now",
     },
+    "Working together": {
+        "claim": "together.claims:claim",
+        "release": "together.claims:release",
+        "claims": "together.claims:claims",
+    },
     "For a model's window": {
         "view": "context.view:view",
         "search": "context.search:search",

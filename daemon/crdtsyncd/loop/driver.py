@@ -116,6 +116,7 @@ class Driver:
         self._flushed: asyncio.Event | None = None  # set at the end of the turn under way, if anybody waits for that
         self._is_delivering = False
         self._met_meanwhile: list[Event] = []
+        self._is_stopping = False
         self._is_stopped = False
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.progress = 0
@@ -310,7 +311,7 @@ class Driver:
 
     def agent_closed(self, conn: int) -> None:
         self._connections.remove_agent(conn)
-        self.feed(AgentClosed(conn))
+        self.feed(AgentClosed(conn, self._is_stopping))
         self._backups.closed(conn)  # within the turn: it may remove a large file
 
     def _agent_name(self, conn: int) -> str:
@@ -504,6 +505,7 @@ class Driver:
 
     def stop(self) -> None:
         """Let out what is done and close every connection."""
+        self._is_stopping = True
         if self._flush_due is not None:
             self._flush_due.cancel()
             self._flush()

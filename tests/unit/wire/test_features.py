@@ -16,7 +16,7 @@ def test_every_feature_is_of_requests_and_arguments_that_there_are():
 
 def test_a_daemon_of_this_version_lacks_nothing_and_an_old_one_all_of_it():
     assert missing_in(FEATURES) == {}
-    assert missing_in(["listing", "one of a newer version"]).keys() == {"append", "merge", "remove", "touch"}
+    assert missing_in(["listing", "one of a newer version"]).keys() == {"append", "bind", "merge", "remove", "touch"}
     assert missing_in([]).keys() >= {"scan", "get_many", "touch"}
 
 

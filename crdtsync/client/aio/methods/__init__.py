@@ -19,6 +19,7 @@ Modules:
 - ``cluster``: begin a cluster, invite, join, remove
 - ``access``: agents with keys, rules, quotas
 - ``daemon``: metrics, log level, backup
+- ``coordination``: claims; it opens :mod:`crdtsync.coordination`, above the client
 - ``editors``, ``mirrors``, ``resolvers``: open an editor, a mirror, a resolver
 
 May import: all rooms of the client below the two shells.

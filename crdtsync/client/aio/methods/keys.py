@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
     from crdtsync.client.operations.batch import Batch
-    from crdtsync.client.session.request_context import Seen, WriteConcern
+    from crdtsync.client.session.request_context import Arguments, Seen, WriteConcern
     from crdtsync.client.values.durations import Seconds
     from crdtsync.client.values.listing import Listing
     from crdtsync.client.values.results import Entry
@@ -151,10 +151,24 @@ class AsyncKeyMethods(AsyncMethods):
         """Wait until this daemon holds what ``token`` names, or ``w`` nodes (a number, ``"majority"``, ``"all"``)
         have it on disk.
 
+        With ``"reached"`` it waits for all nodes that can be reached at the moment, and until this daemon holds what
+        they held then: so it has heard of all that was written there before they had it.
+
         Returns how many hold it. Its :class:`~crdtsync.errors.Timeout` lists them in ``held_by``.
         """
         timeout_s = limit_s(timeout, self.timeout_s)
         return await self.run(self._operations.wait(token, w, timeout_s), timeout_s)
+
+    async def bind(self, key: str, version: str | None, *, timeout: Seconds | None = None) -> int:
+        """Let what ``version`` (of a write) covers of ``key`` go with this client's connection: when that ends, the
+        daemon deletes it. What others write to the key stays. None: let it stay, too.
+
+        It holds for the connection that there is now, in place of what was bound of the key before. The daemon does not
+        do it when it stops itself; then the client is to bind the key anew. Returns the hybrid time of the space, a
+        whole number: what anybody writes after having seen this has a higher one.
+        """
+        arguments: Arguments = {"key": key} if version is None else {"key": key, "version": version}
+        return await self._ask_for(lambda reply: int(reply["clock"]), "bind", arguments, timeout)
 
     async def now(self, *, timeout: Seconds | None = None) -> str:
         """A token of all that this daemon holds in the space now, whoever wrote it: a watch ``after`` it shows what

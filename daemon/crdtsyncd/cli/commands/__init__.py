@@ -15,10 +15,11 @@ Rooms, by subject:
 - ``keys``: values by key: set, get, del, ls, update, edit, export, import, batch, wait, watch
 - ``kinds``: counters, logs, maps, sets, texts
 - ``conflicts``: conflicts, resolve, history, resolver, schema
+- ``together``: claim, release, claims
 - ``context``: view, search, context, tokens
 - ``cluster``: cluster, space, agent, access
 - ``node``: status, peers, explain, doctor, top, metrics, backup, restore, service
 
-May import: all of ``crdtsyncd.cli``, the rooms of the daemon below that, the public client and
-``crdtsync.context``.
+May import: all of ``crdtsyncd.cli``, the rooms of the daemon below that, the public client,
+``crdtsync.context`` and ``crdtsync.coordination``.
 """

@@ -15,7 +15,7 @@ from crdtsync.causality import Writer
 from crdtsync.core.access.requirements import NEEDED
 from crdtsync.core.agents.connection import User
 from crdtsync.wire.codec import pack
-from crdtsync.wire.tokens import encode_token
+from crdtsync.wire.tokens import encode_token, version_text
 from tests.fleet.agent import SOMEBODY, Agent, Refusal
 from tests.fleet.fleet import Fleet
 from tests.fleet.host import Host
@@ -58,6 +58,7 @@ TABLE: Mapping[str, Row] = {
     **dict.fromkeys(("set", "delete", "append", "incr", "reset", "add", "discard", "resolve", "text_compact"), WRITE),
     "trim": on_key(keep=0, n=1),
     "touch": on_key(ttl=1000, n=1),
+    "bind": on_key(version=version_text(1 << 16, 7, 1)),
     "remove": on_key(dot="7.1.0", n=1),
     "get_many": in_space({"keys": ["k"]}, {"keys": ["k", 7]}, {"keys": []}, {"keys": 7}),
     "merge": on_key(fields={"f": pack(1)}, n=1),

@@ -10,6 +10,7 @@ import pytest
 from crdtsync.causality import VersionVector, Writer
 from crdtsync.core.agents import desk
 from crdtsync.core.interface import DialState
+from crdtsync.core.sync import change_feed
 from crdtsync.core.waiting.wait_queue import Wait, Waits
 from crdtsync.errors import Timeout
 from crdtsync.wire.codec import pack
@@ -373,3 +374,44 @@ def test_a_request_that_finds_something_else_to_wait_for_is_not_tried_twice_in_a
     waits.add(Wait(1, 1, 100.0, {}, again, lambda: Timeout("late", held_by=[])))
     assert len(list(waits.settle(0.0))) == 1
     assert (counts[1], len(waits)) == (1, 1)
+
+
+def test_who_asks_for_all_that_are_reached_waits_for_no_other(trio):
+    wires = {frozenset(end.name for end in wire.ends): wire for wire in trio.wires}
+    wires[frozenset("bc")].close()
+    ann = trio["a"].agent()
+    request = ann.write("set", key="k", value=pack(1), w="reached", timeout=60_000)
+    wires[frozenset("ab")].deliver(trio["b"])
+    trio["a"].turn()
+    trio["b"].turn()
+    assert waits(ann, request)
+    wires[frozenset("ac")].close()
+    trio.run(1)
+    assert ann.result(request)["nodes"] == 2
+    wires[frozenset("ab")].close()
+    assert ann.set("k", 2, w="reached", timeout=1000)["nodes"] == 1
+
+
+def test_who_was_told_that_all_have_it_knows_what_they_had_written_before(pair, monkeypatch):
+    """An acknowledgement can overtake a change that waits for credit."""
+    bob = pair["b"].agent()
+    bob.set("warm", 1)
+    pair.sync()
+    ann = pair["a"].agent()
+    with monkeypatch.context() as without_credit:
+        without_credit.setattr(change_feed, "CREDIT_BYTES_MAX", 0)
+        bob.set("j", "mine")
+        pair["b"].turn()
+    request = ann.write("set", key="k", value=pack(1), w="reached", timeout=60_000)
+    (wire,) = pair.wires
+    pair["a"].turn()
+    wire.deliver(pair["b"])
+    with monkeypatch.context() as without_credit:
+        without_credit.setattr(change_feed, "CREDIT_BYTES_MAX", 0)
+        pair["b"].turn()
+    wire.deliver(pair["a"])
+    assert waits(ann, request)
+    assert ann.get("j") is None
+    pair.run(1)
+    assert ann.result(request)["nodes"] == 2
+    assert ann.get("j") == "mine"

@@ -1,0 +1,49 @@
+"""Coordination: who does what, without a server: claims.
+
+The problem. Two agents on two hosts take up one task. No server says who may, hosts are cut off now and then, and
+clocks are wrong. So who holds what is itself shared state, which merges: after every cut each host finds the same
+owner, by a rule that looks at the records alone, and tells the other one.
+
+Open first: ``claim_record`` for what is stored and which claim counts, then ``aio.claims`` for how one is made. People
+come in by the client's methods (``state.claim(…)``), which import this room when they are called.
+
+Rooms and modules:
+
+- ``aio``: for asyncio; ``blocking``: the same for threads and scripts, made from it by ``./dev generate``
+- ``claim_record``: claims as they are stored; which one counts
+- ``background``: what goes on beside its owner: a task, or a thread
+
+Its place: above the public client only, beside ``context``. A module here may import :class:`crdtsync.Client`,
+:class:`crdtsync.AsyncClient`, ``crdtsync.client`` and ``crdtsync.errors``; never ``crdtsync.core``, ``crdtsync.wire``
+or ``crdtsyncd``. What a daemon alone can know it tells through the client: ``bind`` lets a key go with a connection,
+``wait(…, w="reached")`` says when all hosts that can be reached have heard of a write.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crdtsync.coordination.aio.claims import AsyncLease
+    from crdtsync.coordination.blocking.claims import Lease
+    from crdtsync.coordination.claim_record import Claim
+
+_MODULES = {
+    "AsyncLease": "aio.claims",
+    "Claim": "claim_record",
+    "Lease": "blocking.claims",
+}
+
+__all__ = ["AsyncLease", "Claim", "Lease"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"crdtsync.coordination.{_MODULES[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,6 @@
+"""Working together, for asyncio.
+
+Open first: ``claims``. ``./dev generate`` makes the blocking side of these modules.
+
+- ``claims``: claim a key, keep the claim, list claims
+"""

@@ -1,0 +1,307 @@
+"""Claims for asyncio: ask, wait until every host that can be reached has heard of it, hold, renew, give back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
+
+from crdtsync.client import Entry
+from crdtsync.coordination.background.aio import AsyncBackground, call
+from crdtsync.coordination.claim_record import (
+    ASK,
+    HELD,
+    PREFIX,
+    Claim,
+    Patience,
+    claims_in,
+    kept_s,
+    listed,
+    path_of,
+    record,
+    refusal,
+)
+from crdtsync.errors import (
+    ClaimHeld,
+    ClaimLost,
+    CrdtSyncError,
+    DaemonUnavailable,
+    InvalidRequest,
+    NotAllowed,
+    Timeout,
+    VersionMismatch,
+)
+
+if TYPE_CHECKING:
+    from crdtsync.client.aio.client import AsyncSession
+    from crdtsync.client.aio.watch import AsyncWatch
+
+ANSWER_S = 2.0
+"""How long other hosts may take to answer an ask. Who takes longer is left out, as one that is cut off."""
+TTL_MIN_S, TTL_MAX_S = 1.0, 7 * 24 * 3600.0
+_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def _now_s() -> float:
+    """The holder's clock. It goes on while the machine sleeps, so that who wakes up knows that its time is over."""
+    return time.clock_gettime(_BOOT_CLOCK)
+
+
+class AsyncLease:
+    """A claim on a key, made by ``state.claim(key)``: held in an ``async with`` block, and renewed meanwhile.
+
+    ``fence`` is a number that grows from claim to claim of the key, on all hosts. ``is_confirmed``: every other host
+    that could be reached has answered; if one has not within two seconds, or is cut off, it may have another holder.
+    """
+
+    def __init__(
+        self,
+        state: AsyncSession,
+        key: str,
+        ttl: float,
+        wait: bool | float,
+        keep: bool,
+        on_lost: Callable[[], object] | None,
+        patience: Patience | None = None,
+    ) -> None:
+        if not TTL_MIN_S <= ttl <= TTL_MAX_S:
+            raise InvalidRequest(f"the ttl of a claim is {TTL_MIN_S:g} s to 7 days, not {ttl:g} s")
+        self.key = key
+        self.ttl = ttl
+        self.fence = 0
+        self.is_confirmed = True
+        self._state = state.session()
+        self._path = path_of(key)
+        self._wait_s = float("inf") if wait is True else float(wait)
+        self._keep = keep
+        self._on_lost = on_lost
+        self._patience = Patience() if patience is None else patience
+        self._id = ""
+        self._version: str | None = None
+        self._until_s = 0.0
+        self._lost = ""
+        self._events: AsyncWatch | None = None
+        self._keeper = AsyncBackground(self._stay)
+
+    # -- what its holder asks ----------------------------------------------------------------------------------
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is held still, by all that is known here: not lost, and renewed within its ``ttl``."""
+        return self._version is not None and not self._lost and _now_s() < self._until_s
+
+    def check(self) -> None:
+        """Before an effect that nobody else may have at the same time.
+
+        :raises ClaimLost: it is not held any more; the message says why.
+        """
+        if not self.is_held:
+            why = self._lost or ("it was not renewed in time" if self._version else "it was never held")
+            raise ClaimLost(f"the claim on {self.key!r} is lost: {why}", key=self.key, fence=self.fence)
+
+    async def __aenter__(self) -> Self:
+        return await self.acquire()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        was_held = self.is_held
+        await self.release()
+        if not was_held and error is None:
+            self.check()
+
+    # -- take it, give it back -----------------------------------------------------------------------------------
+
+    async def acquire(self) -> Self:
+        """Claim the key. On return it is on this host's disk, and all hosts that could be reached have agreed.
+
+        :raises ClaimHeld: somebody else holds it, at the end of the time that was to be waited.
+        """
+        until_s = time.monotonic() + self._wait_s
+        try:
+            return await self._take()
+        except ClaimHeld:
+            if self._wait_s <= 0:
+                raise
+        async with self._state.watch(self._path, snapshot=False) as events:
+            while True:
+                try:
+                    return await self._take()
+                except ClaimHeld:
+                    left_s = until_s - time.monotonic()
+                    if left_s <= 0:
+                        raise
+                    over_s = await self._over_in_s()
+                with suppress(Timeout):
+                    await events.next(timeout=min(left_s, over_s))
+
+    async def release(self) -> bool:
+        """Give the key back; whether it was held. What somebody else has claimed meanwhile stays theirs."""
+        was_held = self.is_held
+        self._lost = self._lost or ("it was released" if was_held else "it was not renewed in time")
+        if self._events is not None:
+            self._events.close()
+        await self._keeper.join()
+        with suppress(DaemonUnavailable):  # then the claim ends as the connection has
+            await self._withdraw()
+        return was_held
+
+    async def _take(self) -> Self:
+        state, now_s = self._state, time.monotonic()
+        self._id, self._version, self.fence = uuid4().hex, None, 0
+        entry = await state.entry(self._path)
+        if standing := self._patience.standing(claims_in(entry), now_s):
+            raise refusal(self.key, standing)
+        sent_s = _now_s()
+        try:
+            await self._write(ASK, **({"if_absent": True} if entry is None else {"if_version": entry.version}))
+        except VersionMismatch as mismatch:
+            raise refusal(self.key, claims_in(mismatch.current)) from None
+        try:
+            await self._confirm()
+            others = await self._rivals()
+            if others:
+                raise refusal(self.key, others)
+            self._lost = ""
+            self.fence = await self._state.bind(self._path, self._version if self._keep else None)
+            await self._write(HELD, seen=self._version)
+        except BaseException:
+            with suppress(CrdtSyncError):
+                await self._withdraw()
+            raise
+        self._until_s = sent_s + self.ttl
+        if self._keep:
+            self._events = state.watch(self._path, after=state.last_token)
+            self._keeper.start()
+        return self
+
+    async def _write(self, what: str, **over: Any) -> None:
+        """Write the claim, ``over`` what it may replace, and on what condition."""
+        value = record(what, self._id, self.ttl, self.fence)
+        kept = kept_s(self.ttl) if self._keep else self.ttl
+        written = await self._state.set(self._path, value, ttl=kept, **over)
+        self._version = written.version
+        if self._keep:
+            await self._state.bind(self._path, self._version)
+
+    async def _confirm(self) -> None:
+        """Until all hosts that can be reached have the ask, and this one has what they had."""
+        token = self._state.last_token
+        assert token is not None
+        try:
+            await self._state.wait(token, w="reached", timeout=ANSWER_S)
+            self.is_confirmed = True
+        except Timeout:
+            self.is_confirmed = False
+
+    async def _rivals(self) -> list[Claim]:
+        """The claims of others that come before this one; all of them if its own is gone."""
+        claims = claims_in(await self._state.entry(self._path))
+        own = next((claim for claim in claims if claim.id == self._id), None)
+        others = [claim for claim in claims if claim.id != self._id]
+        if own is None:
+            return others or [_gone(self.key)]
+        return [claim for claim in others if claim.rank > own.rank]
+
+    async def _withdraw(self) -> None:
+        version, self._version = self._version, None
+        if version is not None:
+            await self._state.delete(self._path, seen=version)
+            with suppress(CrdtSyncError):
+                await self._state.bind(self._path, None)
+
+    async def _over_in_s(self) -> float:
+        """When the next of the claims in the way is over, if it is not renewed."""
+        now_s = time.monotonic()
+        claims = claims_in(await self._state.entry(self._path))
+        return min((self._patience.left_s(claim, now_s) for claim in claims), default=0.0) + 0.01
+
+    # -- keep it ---------------------------------------------------------------------------------------------------
+
+    async def _stay(self) -> None:
+        """Renew the claim at a third of its time, and look at what others write to it at once."""
+        assert self._events is not None
+        try:
+            await self._follow(self._events)
+        finally:
+            self._events.close()
+
+    async def _follow(self, events: AsyncWatch) -> None:
+        due_s = _now_s() + self.ttl / 3
+        while not self._lost:
+            try:
+                if await events.next(timeout=max(0.0, due_s - _now_s())) is None:
+                    return
+                await self._look()
+            except Timeout:
+                due_s = _now_s() + (self.ttl / 3 if await self._renewed() else self.ttl / 30)
+            except NotAllowed as error:
+                await self._lose(error.message)
+            except DaemonUnavailable:
+                due_s = _now_s() + self.ttl / 30
+            except CrdtSyncError as error:
+                await self._lose(error.message)
+            if _now_s() >= self._until_s:
+                await self._lose("it was not renewed in time")
+
+    async def _renewed(self) -> bool:
+        sent_s = _now_s()
+        try:
+            entry = await self._look()
+            if entry is None:
+                return False
+            others = [claim for claim in claims_in(entry) if claim.id != self._id]
+            stands = self._patience.standing(others, time.monotonic())
+            await self._write(HELD, if_version=entry.version, seen=self._version if stands else entry.version)
+        except (VersionMismatch, Timeout, DaemonUnavailable):
+            return False
+        self._until_s = sent_s + self.ttl
+        return True
+
+    async def _look(self) -> Entry | None:
+        """The key as it is now, if this claim counts; else it is lost."""
+        entry = await self._state.entry(self._path, timeout=max(self.ttl / 3, 0.1))
+        claims = claims_in(entry)
+        own = next((claim for claim in claims if claim.id == self._id), None)
+        others = [claim for claim in claims if own is None or claim.rank > own.rank]
+        if own is not None and not others:
+            return entry
+        first = others[0] if others else None
+        whose = "the key was freed" if first is None else f"{first.agent} on {first.node} holds it, fence {first.fence}"
+        await self._lose(whose)
+        return None
+
+    async def _lose(self, why: str) -> None:
+        if self._lost:
+            return
+        self._lost = why
+        with suppress(CrdtSyncError):
+            await self._withdraw()
+        if self._on_lost is not None:
+            await call(self._on_lost)
+
+
+async def claims(state: AsyncSession, prefix: str = "") -> list[Claim]:
+    """The claims on keys that start with ``prefix``, by key."""
+    entries = await state.session().entries(PREFIX + prefix)
+    return [claim for entry in entries if (claim := listed(entry)) is not None]
+
+
+async def release(state: AsyncSession, key: str, fence: int | None) -> bool:
+    """Free a key whoever holds it, or only if it is held with ``fence``; whether it was held so."""
+    session = state.session()
+    entry = await session.entry(path_of(key))
+    claim = None if entry is None else listed(entry)
+    if entry is None or claim is None or (fence is not None and claim.fence != fence):
+        return False
+    try:
+        return await session.delete(path_of(key), if_version=entry.version)
+    except VersionMismatch:
+        return await release(state, key, claim.fence)
+
+
+def _gone(key: str) -> Claim:
+    return Claim(key, "", "somebody else", "another host", 0, 0.0, None, False, "0.0.0")

@@ -1,0 +1,53 @@
+"""A task that goes on beside its owner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+
+class AsyncBackground:
+    """Runs a coroutine function until that returns. Whoever wants it to end tells it so, and joins it."""
+
+    def __init__(self, run: Callable[[], Awaitable[None]]) -> None:
+        self._run = run
+        self._task: asyncio.Future[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._task = asyncio.ensure_future(self._run())
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has begun and not returned."""
+        return self._task is not None and not self._task.done()
+
+    async def join(self) -> None:
+        """Wait until it has returned; from within it, do nothing."""
+        if self._task is not None and self._task is not asyncio.current_task():
+            await asyncio.wait([self._task])
+            if not self._task.cancelled():
+                self._task.result()
+
+
+async def call(function: Callable[..., object], *arguments: Any) -> Any:
+    """What a caller's function returns, a coroutine function or not."""
+    result = function(*arguments)
+    return await result if isinstance(result, Awaitable) else result
+
+
+def wake_up() -> asyncio.Event:
+    """What one task waits for and another one sets."""
+    return asyncio.Event()
+
+
+async def woken(event: asyncio.Event, within_s: float | None) -> bool:
+    """Wait until it is set, or the time is over; then it is not set any more. Whether it was."""
+    try:
+        async with asyncio.timeout(within_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    event.clear()
+    return True

@@ -1,0 +1,58 @@
+"""A thread that goes on beside its owner."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+class Background:
+    """Runs a function until that returns. Whoever wants it to end tells it so, and joins it."""
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        self._run = run
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin. The thread keeps no process from ending."""
+        self._thread = threading.Thread(target=self._guarded, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has begun and not returned."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def join(self) -> None:
+        """Wait until it has returned; from within it, do nothing."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+            error, self._error = self._error, None
+            if error is not None:
+                raise error
+
+    def _guarded(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:  # noqa: BLE001  # for who joins it
+            self._error = error
+
+
+def call(function: Callable[..., object], *arguments: Any) -> Any:
+    """What a caller's function returns."""
+    return function(*arguments)
+
+
+def wake_up() -> threading.Event:
+    """What one thread waits for and another one sets."""
+    return threading.Event()
+
+
+def woken(event: threading.Event, within_s: float | None) -> bool:
+    """Wait until it is set, or the time is over; then it is not set any more. Whether it was."""
+    if not event.wait(within_s):
+        return False
+    event.clear()
+    return True

@@ -1,0 +1,77 @@
+"""Keys that go with a connection: deleted here when it ends, as far as their owner had written them.
+
+For example, an agent claims a task and binds the key of the claim. If the agent is killed, the kernel closes its
+socket, and the claim is gone on every host long before its time is over. What somebody else has written to the key
+meanwhile stays: the agent has said which version it means.
+
+A daemon that stops deletes nothing: its agents attach again, and bind their keys anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crdtsync.core.agents.space_requests import writable
+from crdtsync.core.replica.change_draft import Draft
+from crdtsync.core.replica.write_operations import WRITES
+from crdtsync.errors import QuotaExceeded
+from crdtsync.wire.limits import check_key
+from crdtsync.wire.tokens import decode_version
+
+if TYPE_CHECKING:
+    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.kinds.arguments import Arguments
+
+BOUND_KEYS_MAX = 1000
+"""Of one connection: they go with one change a space."""
+
+
+class BoundKeys:
+    """Of all connections; by space and key the version that goes."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._by_conn: dict[int, dict[tuple[str, str], str]] = {}
+
+    def bind(self, agent: Agent, _request: int, args: Arguments) -> dict[str, object]:
+        """Let what ``version`` covers of ``key`` go with the connection, in place of what was bound of it before;
+        without a version, nothing. ``clock`` of the result: all that this node has seen in the space is older, or of
+        this hybrid time.
+        """
+        replica = writable(self._desk.replica_of(agent, args))
+        place = (replica.name, check_key(args.get("key")))
+        result: dict[str, object] = {"clock": replica.clock.last}
+        version = args.get("version")
+        bound = self._by_conn.setdefault(agent.conn, {})
+        if version is None:
+            bound.pop(place, None)
+            return result
+        decode_version(version)
+        if place not in bound and len(bound) >= BOUND_KEYS_MAX:
+            raise QuotaExceeded(f"this connection has {BOUND_KEYS_MAX:,} keys bound to it already: release some first")
+        bound[place] = str(version)
+        return result
+
+    def move(self, conn: int, to: int) -> None:
+        """The same client has attached again."""
+        bound = self._by_conn.pop(conn, None)
+        if bound:
+            self._by_conn[to] = bound
+
+    def ended(self, agent: Agent, *, is_stopping: bool) -> None:
+        """A connection is gone, and with it its keys; on a full disk they stay until their time is over."""
+        bound = self._by_conn.pop(agent.conn, {})
+        host = self._desk.host
+        if is_stopping or host.read_only:
+            return
+        for space in sorted({name for name, _ in bound}):
+            replica = host.replicas.get(space)
+            if replica is None:
+                continue
+            draft = Draft(replica, host.now_ms, replica.node_of)
+            for (name, key), version in sorted(bound.items()):
+                if name == space:
+                    WRITES["delete"](draft, {"key": key, "seen": version})
+            if draft.ops:
+                host.applied(replica, [replica.commit(draft.ops, agent.name, None, host.now_ms)])

@@ -1,0 +1,16 @@
+"""Commands for agents that work together.
+
+Open first: ``claims``.
+
+Example: ``crdtsync claim task/42 -- make report`` runs ``make report`` while no other agent of the fleet holds
+``task/42``, and ends it if the claim is lost.
+
+Modules:
+
+- ``claims``: ``claim``, ``release``, ``claims``
+- ``children``: runs a command under a claim: its signals, its end
+
+What they stand on is :mod:`crdtsync.coordination`.
+
+May import: as all of :mod:`crdtsyncd.cli.commands`, and ``crdtsync.coordination``.
+"""

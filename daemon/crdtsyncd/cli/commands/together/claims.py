@@ -1,0 +1,130 @@
+"""``claim``, ``release`` and ``claims``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.commands.together.children import Child, pass_on_signals
+from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.errors import absent
+from crdtsyncd.cli.params import DURATION
+from crdtsyncd.cli.shared_options import key_argument, prefix_argument
+from crdtsyncd.cli.show import output
+
+if TYPE_CHECKING:
+    from crdtsync.client import Client
+    from crdtsync.coordination import Claim, Lease
+
+
+@state_command("claim")
+@key_argument
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD...]")
+@click.option("--ttl", metavar="DURATION", type=DURATION, default="60s", show_default=True, help="1s to 7d.")
+@click.option("--wait", "is_waiting", is_flag=True, help="Wait until KEY is free, at most for --timeout.")
+@pass_settings
+def claim(settings: Settings, key: str, command: tuple[str, ...], ttl: float, is_waiting: bool) -> None:
+    """Claim KEY, so that no other agent holds it.
+
+    It prints the fence, a number that grows from claim to claim on all hosts. If somebody else holds KEY, the exit
+    status is 1. With CMD the claim is held and renewed while CMD runs, and given back at its end; CMD finds the fence
+    in CRDTSYNC_FENCE and the key in CRDTSYNC_CLAIM. If the claim is lost, CMD gets SIGTERM and the exit status is 1,
+    else it is CMD's. Without CMD the claim is not renewed: it ends after --ttl, by the hosts' clocks, or with crdtsync
+    release. Hosts that are cut off may both hold a key, until they meet: then the higher fence counts.
+
+    \b
+    Examples:
+      crdtsync claim reports/q3 -- make report
+      FENCE=$(crdtsync claim deploy --ttl 10m --wait)
+    """
+    with connect(settings) as client:
+        wait: bool | float = is_waiting if settings.timeout is None or not is_waiting else settings.timeout
+        if not command:
+            lease = client.claim(key, ttl=ttl, wait=wait, keep=False).acquire()
+            _warn_of_silence(lease)
+            output.result(settings, str(lease.fence), {"key": key, "fence": lease.fence})
+            return
+        status = _under_claim(client, key, command, ttl, wait)
+    raise click.exceptions.Exit(status)
+
+
+def _under_claim(client: Client, key: str, command: tuple[str, ...], ttl: float, wait: bool | float) -> int:
+    running: list[Child] = []
+
+    def lost() -> None:
+        for child in running:
+            child.end()
+
+    with client.claim(key, ttl=ttl, wait=wait, on_lost=lost) as lease:
+        _warn_of_silence(lease)
+        child = Child(command, {"CRDTSYNC_CLAIM": key, "CRDTSYNC_FENCE": str(lease.fence)})
+        running.append(child)
+        pass_on_signals(child)
+        if not lease.is_held:  # lost before there was anything to end
+            lost()
+        return child.wait()
+
+
+def _warn_of_silence(lease: Lease) -> None:
+    if not lease.is_confirmed:
+        output.warning("a host did not answer in time, and was left out: it may have another holder")
+
+
+@state_command("release")
+@key_argument
+@click.option("--fence", metavar="N", type=int, help="Only the claim with this fence.")
+@pass_settings
+def release(settings: Settings, key: str, fence: int | None) -> None:
+    """Free KEY, whoever holds it.
+
+    Its holder is told at once. The exit status is 1 if nobody holds it, or not with this fence.
+
+    \b
+    Example:
+      crdtsync release deploy --fence "$FENCE"
+    """
+    with connect(settings) as client:
+        if not client.release(key, fence=fence):
+            raise absent(f"{key!r} is not claimed" + ("" if fence is None else f" with the fence {fence}"))
+
+
+@state_command("claims")
+@prefix_argument
+@pass_settings
+def claims(settings: Settings, prefix: str) -> None:
+    """Print who has claimed what, of the keys that begin with PREFIX.
+
+    CROSSED are other holders, on hosts that are or were cut off. With --json each claim is an object on a line.
+
+    \b
+    Example:
+      crdtsync claims task/
+    """
+    from crdtsyncd.cli.show.tables import Column, show_table
+
+    with connect(settings) as client:
+        found = client.claims(prefix)
+    if settings.json:
+        for one in found:
+            output.line(output.record(_fields(one)))
+        return
+    columns = (
+        Column("KEY", lambda row: row["key"], folds=True),
+        Column("AGENT", lambda row: row["agent"]),
+        Column("NODE", lambda row: row["node"]),
+        Column("FENCE", lambda row: str(row["fence"]), is_number=True),
+        Column("CROSSED", lambda row: ", ".join(f"{other['agent']} on {other['node']}" for other in row["crossed"])),
+    )
+    show_table(columns, [_fields(one) for one in found])
+
+
+def _fields(found: Claim) -> dict[str, Any]:
+    return {
+        "key": found.key,
+        "agent": found.agent,
+        "node": found.node,
+        "fence": found.fence,
+        "ttl": found.ttl,
+        "crossed": [{"agent": one.agent, "node": one.node, "fence": one.fence} for one in found.crossed],
+    }

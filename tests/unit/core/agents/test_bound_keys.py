@@ -1,0 +1,68 @@
+"""Keys that go with the connection of the agent that bound them."""
+
+from __future__ import annotations
+
+import pytest
+
+from crdtsync.core.agents import bound_keys
+from crdtsync.core.interface import AgentClosed
+from crdtsync.wire.tokens import decode_version
+from tests.fleet.agent import Refusal
+
+
+def test_what_was_bound_goes_with_the_connection_on_every_host(pair):
+    ann = pair["a"].agent("ann")
+    ann.ask("bind", key="k", version=ann.set("k", 1)["version"])
+    ann.set("other", 1)
+    pair.sync()
+    ann.close()
+    pair.sync()
+    bob = pair["b"].agent("bob")
+    assert (bob.get("k"), bob.get("other")) == (None, 1)
+
+
+def test_what_others_wrote_to_the_key_stays(node):
+    ann = node.agent("ann")
+    ann.ask("bind", key="k", version=ann.set("k", 1)["version"])
+    node.agent("bob").set("k", 2)
+    ann.close()
+    node.turn()
+    assert node.agent("bob").get("k") == 2
+
+
+def test_what_is_bound_last_counts_and_without_a_version_nothing_is(node):
+    ann = node.agent("ann")
+    first = ann.set("k", 1)["version"]
+    ann.ask("bind", key="k", version=first)
+    ann.ask("bind", key="k", version=ann.set("k", 2, seen=first)["version"])
+    ann.ask("bind", key="m", version=ann.set("m", 1)["version"])
+    clock = ann.ask("bind", key="m")["clock"]
+    assert decode_version(ann.set("other", 1)["version"]).hlc > clock > decode_version(first).hlc
+    ann.close()
+    node.turn()
+    bob = node.agent("bob")
+    assert (bob.get("k"), bob.get("m")) == (None, 1)
+
+
+def test_it_stays_when_the_node_stops_and_when_the_same_client_attaches_again(node):
+    ann = node.agent("ann")
+    ann.ask("bind", key="k", version=ann.set("k", 1)["version"])
+    again = node.agent("ann", client=ann.client)
+    node.turn()
+    assert node.agent("bob").get("k") == 1
+    node.step(AgentClosed(again.conn, is_stopping=True))
+    node.turn()
+    assert node.agent("bob").get("k") == 1
+
+
+def test_as_many_as_one_change_can_delete(node, monkeypatch):
+    monkeypatch.setattr(bound_keys, "BOUND_KEYS_MAX", 2)
+    ann = node.agent("ann")
+    version = ann.set("k", 1)["version"]
+    for key in ("k", "l", "l"):
+        ann.ask("bind", key=key, version=version)
+    with pytest.raises(Refusal, match="has 2 keys bound to it already"):
+        ann.ask("bind", key="m", version=version)
+    for wrong in ({"key": "_x", "version": version}, {"key": "k", "version": "no version"}):
+        with pytest.raises(Refusal):
+            ann.ask("bind", **wrong)
