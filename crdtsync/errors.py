@@ -290,6 +290,12 @@ class StorageError(CrdtSyncError):
     code = "storage"
 
 
+class DamagedValue(CrdtSyncError):
+    """The disk of this host has spoilt the value of a key. Other keys are served."""
+
+    code = "damaged_value"
+
+
 class InvalidEncoding(CrdtSyncError, ValueError):
     """Bytes that do not decode: truncated, over a limit, or not of the expected shape."""
 

@@ -379,6 +379,17 @@ TTL_LENGTHENED = _alarm(
     is. The alarm ends with the next such write once the times agree.""",
     remedy="set the clock of the host that is ahead: sudo timedatectl set-ntp true",
 )
+VALUE_DAMAGED = _alarm(
+    "value_damaged",
+    WARNING,
+    means="""the disk of this host holds something else than what an agent wrote: the value of a key does not have its
+    hash. This node's log, which holds the newest changes once more, has it no longer. Whoever reads that key here gets
+    the error `damaged_value`; all other keys are served, and other nodes have the value.""",
+    do="""Read the key on another node and write it again there, or here; the log line `value_damaged` names it. Then
+    check the disk: if one value is spoilt, others may be. If there are more, restore this host from a
+    [backup](../how-to/run.md#back-up). The alarm stays until a restart.""",
+    remedy="read the key on another node and write it again, then check this host's disk",
+)
 VALUES_CROWDED_OUT = _alarm(
     "values_crowded_out",
     WARNING,

@@ -62,6 +62,7 @@ from crdtsync.core.replay import take_back
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.resolvers.registry import Registry
 from crdtsync.core.storage.interface import Batch, OutcomeRow, SpaceRow, Storage
+from crdtsync.core.storage.long_values import CACHE_BYTES_MAX, ValueCache
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.sync.protocol import Sync
 from crdtsync.errors import CrdtSyncError, NoSpace, PeerError, to_wire
@@ -91,6 +92,7 @@ class Node:
         shell_usages: Callable[[], Iterable[Usage]] = tuple,
         limits: Limits = DEFAULT_LIMITS,
         room_bytes: int | None = None,
+        cache_bytes_max: int = CACHE_BYTES_MAX,
     ) -> None:
         self.identity = identity
         self.storage = storage
@@ -106,6 +108,7 @@ class Node:
         self.crowds = Crowds()
         self._has_work = False  # as of the end of the last turn
         self._random = random
+        self.value_cache = ValueCache(cache_bytes_max)
         self._ledger = Ledger(0, 0)
         self.spaces = Spaces(self)
         self._applied: dict[str, list[Applied]] = {}
@@ -163,6 +166,7 @@ class Node:
         self._durable.clear()
         self._restless.clear()
         self._texts.clear()
+        self.value_cache.clear()
         self._ledger = Ledger(self.storage.position_last(), self.storage.row_last())
         rows = {row.name: row for row in self.storage.spaces()}
         for number, name in enumerate(ALWAYS, max((row.id for row in rows.values()), default=0) + 1):
@@ -197,7 +201,7 @@ class Node:
     def _replica_of(self, row: SpaceRow, ledger: Ledger) -> Replica:
         codec = Codec(self.identity.cluster, row.name, row.epoch)
         me = (self.identity.node, self.identity.name)
-        replica = Replica(row, codec, self.storage, ledger, self._random, me, self.alarms)
+        replica = Replica(row, codec, self.storage, ledger, self._random, me, self.alarms, self.value_cache)
         replica.documents.now_s = self.now_s
         replica.barred = self.barred
         return replica
@@ -512,6 +516,7 @@ class Node:
 
     def advance(self) -> None:
         """What :meth:`ready` asked to persist is on disk."""
+        self._ledger.committed()
         if self.agenda.ran:
             for name in self._applied:
                 replica = self.replicas[name]

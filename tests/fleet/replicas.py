@@ -13,6 +13,7 @@ from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.storage.interface import SpaceRow
+from crdtsync.core.storage.long_values import ValueCache
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.wire.change import Change, Codec, Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
@@ -49,7 +50,7 @@ class Site:
         random = Random(name)
         codec = Codec(LOOPBACK_CLUSTER, "default", 0)
         alarms = Alarms(lambda *_args, **_fields: None)
-        self.replica = Replica(space_row(), codec, storage, Ledger(0, 0), random, (name, name), alarms)
+        self.replica = Replica(space_row(), codec, storage, Ledger(0, 0), random, (name, name), alarms, ValueCache())
         self.reader = Reader(self.replica, storage, self.now_ms, self.replica.node_of)
         self.changes: list[Change] = []  # in the order in which they were applied
 

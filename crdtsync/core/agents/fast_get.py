@@ -50,6 +50,9 @@ def read_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]
     entry = held[0]
     if entry.kind != _REGISTER or entry.attrs is not None or entries.policy_of(key).is_whole:
         return False
+    value = entry.value
+    if value is None:
+        return False
     conn = agent.conn
     if agent.told is not None:
         point = replica.point
@@ -58,7 +61,7 @@ def read_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]
             if news is not None:
                 desk.replies.append(new_row(Reply, (conn, None, frame(news), False)))
     version = known_version_text(entry.hlc, *entry.dot)
-    result = {"value": entry.value, "kind": "register", "version": version, "siblings": 0}
+    result = {"value": value, "kind": "register", "version": version, "siblings": 0}
     packed = pack([request, 0, result])
     desk.replies.append(new_row(Reply, (conn, request, len(packed).to_bytes(4, "big") + packed, False)))
     return True

@@ -52,7 +52,7 @@ CHANGE_HASHES_MAX = 262_144
 CHANGE_HASH_AGE_MS_MAX = 30 * 24 * 3600 * 1000
 HISTORY_CAPS_MAX = 2
 """While keys with a history cap of their own have more than that, the others keep up to so many times the space's."""
-PINNED_LOG_CAPS = 2
+PINNED_CAPS = 2
 """Snapshots in transfer hold the log up to so many times its cap."""
 
 # -- what goes: pure decisions on the oldest rows --------------------------------------------------------------
@@ -70,7 +70,7 @@ def changes_due(rows: Sequence[OldChange], size_bytes: int, caps: Caps, now_ms: 
             return count
         if size_bytes <= caps.log_bytes_max and row.time_ms >= now_ms - caps.log_age_ms_max:
             return count
-        if pin is not None and row.position > pin and size_bytes <= PINNED_LOG_CAPS * caps.log_bytes_max:
+        if pin is not None and row.position > pin and size_bytes <= PINNED_CAPS * caps.log_bytes_max:
             return count
         size_bytes -= row.size_bytes
     return len(rows)
@@ -239,7 +239,7 @@ class Retention:
         of_patterns = self._of_patterns.get(replica.id)
         if of_patterns is None:
             of_patterns = self._of_patterns[replica.id] = PatternTrimming(self._storage)
-        if size_bytes <= HISTORY_CAPS_MAX * self.caps.history_bytes_max:
+        if not replica.pins and size_bytes <= HISTORY_CAPS_MAX * self.caps.history_bytes_max:
             before = len(batch.history_drops)
             more = of_patterns.run(replica, batch, now_ms)
             if more or len(batch.history_drops) > before:
@@ -266,6 +266,10 @@ class Retention:
         """The plan, and the rows that it is about."""
         dead = self._storage.oldest_dead(replica.id, rows_max)
         removals = self._storage.oldest_removals(replica.id, rows_max)
+        if replica.pins and size_bytes <= PINNED_CAPS * self.caps.history_bytes_max:
+            pin = min(replica.pins)  # values that were alive at that snapshot are read when their part is made
+            dead = [row for row in dead if row.position <= pin]
+            removals = [row for row in removals if row.position <= pin]
         return history_due(dead, removals, size_bytes, self.caps, now_ms, rows_max), dead
 
     def _trim_documents(self, replica: Replica, batch: Batch) -> bool:

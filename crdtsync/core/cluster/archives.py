@@ -72,7 +72,7 @@ class Archives:
         host = self._host
         size_bytes = host.storage.log_stats(replica.id)["document_bytes"]
         for entry in replica.entries.all():
-            size_bytes += _ENTRY_BYTES + len(entry.key) + len(entry.value or b"")
+            size_bytes += _ENTRY_BYTES + len(entry.key) + entry.size_bytes
         row = ArchiveRow(
             replica.id, replica.name, replica.epoch, host.now_ms, replica.entries.count, size_bytes, unseen or 0
         )

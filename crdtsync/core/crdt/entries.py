@@ -48,13 +48,23 @@ SUMMED_AT_ONCE_MAX = 10_000
 """The digests of so many entries are summed up while they are loaded; those of more in slices, or when asked for."""
 
 
+class OnDisk:
+    """Stands in an entry for a value that only the disk holds: how long that is, and how to read it."""
+
+    __slots__ = ("read", "size_bytes")
+
+    def __init__(self, size_bytes: int, read: Callable[[Entry], bytes | None]) -> None:
+        self.size_bytes = size_bytes
+        self.read = read
+
+
 class Entry:
     """One live value of a key.
 
     ``row`` is its number in the database; ``hidden``: it has expired, and watchers of this node know.
     """
 
-    __slots__ = ("agent", "attrs", "dot", "hidden", "hlc", "key", "kind", "row", "sub", "value", "value_hash")
+    __slots__ = ("_value", "agent", "attrs", "dot", "hidden", "hlc", "key", "kind", "row", "sub", "value_hash")
 
     def __init__(
         self,
@@ -65,7 +75,7 @@ class Entry:
         kind: int,
         hlc: int,
         agent: str,
-        value: bytes | None,
+        value: bytes | OnDisk | None,
         value_hash: bytes,
         attrs: dict[str, Any] | None,
     ) -> None:
@@ -76,10 +86,37 @@ class Entry:
         self.kind = kind
         self.hlc = hlc
         self.agent = agent
-        self.value = value
+        self._value = value
         self.value_hash = value_hash
         self.attrs = attrs
         self.hidden = False
+
+    @property
+    def value(self) -> bytes | None:
+        """The value as msgpack, read from the disk where that alone holds it. None: it was purged, or cannot be read
+        any more (see :mod:`crdtsync.core.storage.long_values`).
+        """
+        value = self._value
+        return value.read(self) if type(value) is OnDisk else value  # type: ignore[return-value]
+
+    @value.setter
+    def value(self, value: bytes | None) -> None:
+        self._value = value
+
+    def leave_on_disk(self, stand_in: OnDisk) -> None:
+        """Hold the value no longer: the disk does."""
+        self._value = stand_in
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether the disk alone holds the value."""
+        return type(self._value) is OnDisk
+
+    @property
+    def size_bytes(self) -> int:
+        """How long the value is; 0: it was purged. Reads nothing."""
+        value = self._value
+        return 0 if value is None else value.size_bytes if type(value) is OnDisk else len(value)  # type: ignore[arg-type]
 
     @property
     def order(self) -> Order:

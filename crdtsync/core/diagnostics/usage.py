@@ -169,6 +169,7 @@ def _capped(node: Node, stats: Stats) -> Iterator[Usage]:
     yield fullest("open_documents", opened, document_cache.OPEN_DOCUMENTS_MAX, "documents", CAP)
     loaded = ((replica.documents.memory_bytes, name) for name, replica in replicas)
     yield fullest("document_memory", loaded, document_cache.OPEN_BYTES_MAX, "bytes", CAP)
+    yield Usage("value_cache", node.value_cache.size_bytes, node.value_cache.bytes_max, "bytes", CAP)
 
 
 class Crowds:

@@ -165,12 +165,12 @@ class Rules(NamedTuple):
     """Whether an entry that has just come stands beside another value that its author had not seen."""
 
 
-def check_readable(items: Sequence[bytes], name: str, instead: str) -> None:
+def check_readable(sizes_bytes: Sequence[int], name: str, instead: str) -> None:
     """Refuse to read a value as a whole whose parts do not fit into one reply; ``instead`` reads it in parts."""
-    size_bytes = sum(map(len, items))
+    size_bytes = sum(sizes_bytes)
     if size_bytes > CHANGE_BYTES_MAX:
         raise TooLarge(
-            f"the {name} has {len(items):,} elements and {size_bytes:,} bytes: read it in parts, with {instead}"
+            f"the {name} has {len(sizes_bytes):,} elements and {size_bytes:,} bytes: read it in parts, with {instead}"
         )
 
 
@@ -181,7 +181,7 @@ def always(_replica: Replica, _group: Sibling) -> bool:
 
 def when_short(_replica: Replica, group: Sibling) -> bool:
     """A kind whose values a scan shows if that costs no more than a register of moderate size."""
-    return len(group) <= INLINE_ENTRIES_MAX and sum(len(entry.value or b"") for entry in group) <= INLINE_BYTES_MAX
+    return len(group) <= INLINE_ENTRIES_MAX and sum(entry.size_bytes for entry in group) <= INLINE_BYTES_MAX
 
 
 def intact(value: bytes | None) -> bytes:

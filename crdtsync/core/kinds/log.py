@@ -94,9 +94,8 @@ def _remove(draft: Draft, args: Arguments) -> Result:
 
 
 def _read(_replica: Replica, group: Sibling) -> bytes:
-    items = [entry.value or pack(None) for entry in group]
-    check_readable(items, "log", "log")
-    return packed_array(items)
+    check_readable([entry.size_bytes for entry in group], "log", "log")
+    return packed_array([entry.value or pack(None) for entry in group])
 
 
 def _elements_of(group: Sibling) -> Sibling:

@@ -165,18 +165,22 @@ def _ranked(live: list[Entry], rank: Rank) -> list[Sibling]:
 def _read(_replica: Replica, group: Sibling) -> bytes | None:
     if isinstance(group, FieldSibling):
         return group[-1].value
+    _check_readable(group)
     return _packed({entry.sub: intact(entry.value) for entry in group if entry.sub is not None})
+
+
+def _check_readable(shown: Sequence[Entry]) -> None:
+    check_readable([len(entry.sub or "") + entry.size_bytes for entry in shown], "map", "fields")
 
 
 def _packed(fields: dict[str, bytes]) -> bytes:
     """A map of values that are packed already."""
-    items = [pack(field) + fields[field] for field in sorted(fields)]
-    check_readable(items, "map", "fields")
-    return packed_map(items)
+    return packed_map([pack(field) + fields[field] for field in sorted(fields)])
 
 
 def _read_all(groups: list[Sibling]) -> bytes:
     """Of each field the list of its values."""
+    _check_readable([entry for group in groups for entry in group])
     fields: dict[str, list[bytes]] = {}
     for group in groups:
         for entry in group:

@@ -74,10 +74,12 @@ def _touch(draft: Draft, args: Arguments) -> Result:
     if not live:
         return result
     entry = draft.winner(live)[-1]
-    if entry.value is None or entry.value_hash is None:
+    value = entry.value
+    draft.replica.values.check([entry])
+    if value is None or entry.value_hash is None:
         raise InvalidRequest(f"the value of {key!r} was purged: there is nothing left to keep", key=key)
     attrs = {name: value for name, value in (entry.attrs or {}).items() if name in _SAID_OF_VALUES} | (ttl or {})
-    draft.add(Op(key, None, Kind.REGISTER, entry.value, entry.value_hash, (entry.dot,), attrs or None))
+    draft.add(Op(key, None, Kind.REGISTER, value, entry.value_hash, (entry.dot,), attrs or None))
     if seen is not None and entry in draft.covered([entry], seen, others=False):
         draft.promise_key_version(result, key, seen)
     return result
@@ -97,9 +99,8 @@ def _ranked(live: list[Entry], rank: Rank) -> list[Sibling]:
 
 
 def _read_all(groups: list[Sibling]) -> bytes:
-    items = [intact(group[-1].value) for group in groups]
-    check_readable(items, "list of all values", "conflicts")
-    return packed_array(items)
+    check_readable([group[-1].size_bytes for group in groups], "list of all values", "conflicts")
+    return packed_array([intact(group[-1].value) for group in groups])
 
 
 def _is_conflicting(_entries: Entries, _entry: Entry) -> bool:

@@ -111,9 +111,9 @@ def _discard(draft: Draft, args: Arguments) -> Result:
 
 
 def _read(_replica: Replica, group: Sibling) -> bytes:
-    items = [intact(entry.value) for entry in members(group)]
-    check_readable(items, "set", "members")
-    return packed_array(items)
+    shown = members(group)
+    check_readable([entry.size_bytes for entry in shown], "set", "members")
+    return packed_array([intact(entry.value) for entry in shown])
 
 
 # -- what is told --------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from crdtsync.core.crdt.entries import Entries, Entry
 from crdtsync.core.crdt.read_policies import LWW, Policy
 from crdtsync.core.kinds.base import FieldSibling, Sibling
 from crdtsync.core.kinds.registry import rules_of
-from crdtsync.errors import TooLarge
+from crdtsync.errors import DamagedValue, TooLarge
 from crdtsync.wire.change import Kind, Order
 from crdtsync.wire.limits import NAMED_DOTS_MAX
 from crdtsync.wire.stored_values import attributes_of
@@ -123,20 +123,23 @@ def packed_value(replica: Replica, group: Sibling) -> bytes | None:
     """The value of one sibling as msgpack; None if it was purged.
 
     :raises TooLarge: it does not fit into one reply.
+    :raises DamagedValue: the disk has spoilt it.
     """
-    return rules_of(group[-1].kind).read(replica, group)
+    value = rules_of(group[-1].kind).read(replica, group)
+    replica.values.check(group)
+    return value
 
 
 def readable_value(replica: Replica, group: Sibling) -> bytes | None:
-    """The same; None also for what does not fit into one reply."""
+    """The same; None also for what does not fit into one reply, or is damaged."""
     try:
         return packed_value(replica, group)
-    except TooLarge:
+    except (TooLarge, DamagedValue):
         return None
 
 
 def inline_value(replica: Replica, group: Sibling) -> bytes | None:
-    """The value of one sibling where many are listed: None for what may be long."""
+    """The value of one sibling where many are listed: None for what may be long, or is damaged."""
     rules = rules_of(group[-1].kind)
     return rules.read(replica, group) if rules.is_inline(replica, group) else None
 

@@ -146,7 +146,7 @@ def _page_by_name(reader: Reader, args: Arguments, key: str, groups: list[Siblin
         if len(items) == limit or size_bytes >= PAGE_BYTES_MAX:
             break
         items.append([field, *_part(reader, named[field])])
-        size_bytes += len(field) + len(named[field].value or b"")
+        size_bytes += len(field) + named[field].size_bytes
     version = version_of(winner, [entry for group in losers for entry in group])
     return {
         "items": items,
@@ -170,13 +170,15 @@ def _page_by_index(reader: Reader, args: Arguments, groups: list[Sibling], shown
         if has_attributes:
             part += [attrs.get("confidence"), attrs.get("meta"), attrs.get("ttl")]
         items.append(part)
-        size_bytes += len(entry.value or b"") + len(attrs.get("meta") or b"")
+        size_bytes += entry.size_bytes + len(attrs.get("meta") or b"")
     version = encode_version(_page_version(reader, groups))
     return {"items": items, "start": first, "length": len(shown), "version": version, "token": reader.token()}
 
 
 def _part(reader: Reader, entry: Entry) -> list[object]:
-    return [entry.value, encode_dot(entry.dot), entry.agent, reader.node_of(entry.dot.writer), hlc_ms(entry.hlc)]
+    value = entry.value
+    reader.replica.values.check([entry])
+    return [value, encode_dot(entry.dot), entry.agent, reader.node_of(entry.dot.writer), hlc_ms(entry.hlc)]
 
 
 def _first(live: list[Entry], args: Arguments) -> int:

@@ -11,7 +11,7 @@ from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.registry import rules_of
 from crdtsync.core.kinds.values import ReadValue, describe_key, inline_value, policy_of, readable_value
 from crdtsync.core.replica.replica import Replica
-from crdtsync.errors import TooLarge, Unresolved
+from crdtsync.errors import DamagedValue, TooLarge, Unresolved
 from crdtsync.wire.limits import shown
 
 
@@ -30,11 +30,14 @@ def value_handed_over(replica: Replica, policy: Policy, groups: list[Sibling], r
     """The msgpack of what a plain read hands over; ``read`` reads one value.
 
     :raises TooLarge: it does not fit into one reply.
+    :raises DamagedValue: the disk has spoilt it.
     """
     rules = rules_of(groups[0][-1].kind)
     if not policy.is_whole or rules.ranked is None:
         return read(replica, groups[0])
-    return rules.ranked.read_all(groups)
+    value = rules.ranked.read_all(groups)
+    replica.values.check(flat(groups))
+    return value
 
 
 def listed_value(replica: Replica, policy: Policy, groups: list[Sibling]) -> bytes | None:
@@ -43,7 +46,7 @@ def listed_value(replica: Replica, policy: Policy, groups: list[Sibling]) -> byt
     is_left_out = (policy.is_manual and len(groups) > 1) or not is_short(replica, groups[0])
     try:
         return None if is_left_out else value_handed_over(replica, policy, handed_over(policy, groups)[0], inline_value)
-    except TooLarge:
+    except (TooLarge, DamagedValue):
         return None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import WRITER_MAX, Dot, Frontier, HybridClock, VersionVector, Writer, hlc_ms
-from crdtsync.core.alarm_catalogue import MALFORMED_WRITE, TTL_LENGTHENED, VALUES_CROWDED_OUT
+from crdtsync.core.alarm_catalogue import MALFORMED_WRITE, TTL_LENGTHENED, VALUE_DAMAGED, VALUES_CROWDED_OUT
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.crdt.causal_gate import CausalGate, blocker
 from crdtsync.core.crdt.entries import Entries, Entry
@@ -20,12 +20,13 @@ from crdtsync.core.history.arrival_log import Arrivals
 from crdtsync.core.history.recorder import NOTHING_SEEN, HistoryRecorder, seen_by
 from crdtsync.core.replica.snapshot import ReadDocument, Snapshot
 from crdtsync.core.replica.snapshot_staging import Staging
-from crdtsync.core.storage.interface import ChangeRow, EntryRow, SpaceRow, Storage
+from crdtsync.core.storage.interface import ChangeRow, EntryRow, MendedValue, SpaceRow, Storage
+from crdtsync.core.storage.long_values import MEMORY_BYTES_MAX, LongValues, ValueCache
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.text.apply_edits import TextEdits
 from crdtsync.core.text.document_cache import Documents
-from crdtsync.errors import ForkDetected
-from crdtsync.wire.change import NO_HASH, SHORT_HASH_BYTES, Change, Codec, Dep, Kind, Op
+from crdtsync.errors import ForkDetected, InvalidEncoding
+from crdtsync.wire.change import NO_HASH, SHORT_HASH_BYTES, Change, Codec, Dep, Kind, Op, value_hash
 from crdtsync.wire.codec import new_row, pack
 from crdtsync.wire.limits import CLUSTER_SPACE
 from crdtsync.wire.peer.snapshot import WriterRow
@@ -73,6 +74,7 @@ class Replica:
         random: Random,
         node: tuple[str, str],
         alarms: Alarms,
+        cache: ValueCache,
     ) -> None:
         self.id = row.id
         self.name = row.name
@@ -100,6 +102,7 @@ class Replica:
         self.origins: dict[Writer, tuple[str, str]] = {}
         self._node = node
         self.node = node[0]
+        self.values = LongValues(cache, storage.value, self._logged_value, self._tell_damaged)
         self._ledger = ledger
         self._random = random
         self.since_own: set[Writer] = set()
@@ -119,7 +122,7 @@ class Replica:
             self.vector[writer] = seq
             self.hashes[writer] = change_hash
         self.origins = {writer: (node, name) for writer, node, name in self.storage.origins(self.id)}
-        stored = list(self.storage.entries(self.id))
+        stored = list(self.storage.entries(self.id, self.values.stand_in))
         self.schemas.note_entries(stored)
         markers = [entry for entry in stored if entry.kind == Kind.TEXT]
         self.entries.load(stored)
@@ -407,6 +410,8 @@ class Replica:
         else:
             self.entries.put_in_place(gone, entry)
             seen, removed = self.past.replaced(change, dot, gone, position, now_ms), [gone]
+        if len(op.value or b"") > MEMORY_BYTES_MAX:
+            ledger.note_long(self.values, entry)
         row = (
             ledger.row, self.id, *dot, op.key, op.sub, _REGISTER, change.hlc, change.agent, op.value, hashed, None, seen
         )  # fmt: skip
@@ -420,6 +425,7 @@ class Replica:
         row = self._ledger.row
         entry = Entry(row, dot, op.key, op.sub, int(op.kind), change.hlc, change.agent, value, op.value_hash, op.attrs)
         self.entries.add(entry)
+        self._ledger.note_long(self.values, entry)
         attrs = None if op.attrs is None else pack(op.attrs)
         self._ledger.batch.entries.append(
             EntryRow(
@@ -446,7 +452,9 @@ class Replica:
         writers = [WriterRow(w, seq, self.hashes[w], self.origins.get(w)) for w, seq in sorted(self.vector.items())]
         clock = (self.node, self.clock.last, self.entries.digest)
         entries = list(self.entries.all())
-        return Snapshot(snapshot, self.name, self.position, clock, writers, entries, list_documents, read)
+        return Snapshot(
+            snapshot, self.name, self.position, clock, writers, entries, list_documents, read, self.values.check
+        )
 
     @property
     def ledger(self) -> Ledger:
@@ -460,6 +468,28 @@ class Replica:
         return self.position
 
     # -- the disk --------------------------------------------------------------------------------------------
+
+    def _logged_value(self, entry: Entry, can_mend: bool) -> bytes | None:
+        """A value of which the place on disk holds something else: as the log has it. That mends the place."""
+        body = self.storage.change_body(self.id, entry.dot.writer, entry.dot.seq)
+        try:
+            value = None if body is None else self.codec.decode(body).ops[entry.dot.n].value
+        except (InvalidEncoding, LookupError):
+            return None
+        if value is None or value_hash(value) != entry.value_hash:
+            return None
+        if can_mend:
+            self._ledger.batch.mended_values.append(MendedValue(entry.row, value))
+        self.alarms.journal("value_mended", space=self.name, key=entry.key)
+        return value
+
+    def _tell_damaged(self, entry: Entry) -> None:
+        self.alarms.journal("value_damaged", space=self.name, key=entry.key, agent=entry.agent)
+        message = (
+            f"space {self.name}: the disk has spoilt the value of {entry.key!r} that {entry.agent} wrote on "
+            f"{self.node_of(entry.dot.writer)}, and this node's log holds it no longer"
+        )
+        self.alarms.raise_once(VALUE_DAMAGED, self.name, message, (entry.key,))
 
     def prepare_commit(self) -> None:
         """Add what a commit must write beside the changes themselves."""

@@ -95,6 +95,7 @@ def _take(conflict: Conflict, args: Arguments) -> int:
         return 0
     seen = [entry for entry in taken if entry.dot in conflict.dots or entry.dot == dot]
     copies = rules_of(taken[-1].kind).copy(seen)
+    conflict.draft.replica.values.check(seen)
     gone = removals(conflict.covered, conflict.seen)
     if dot not in conflict.dots:
         gone.append((dot,))
@@ -129,6 +130,7 @@ def _take_fields(conflict: Conflict, taken: Sibling, others: list[Sibling]) -> i
     chosen = [entry for entry in taken if entry.sub in fields]
     named = {entry.dot for entry in chosen}
     gone = [entry for entry in conflict.covered if entry.sub in fields and entry.kind == Kind.MAP]
+    conflict.draft.replica.values.check(chosen)
     superseded = [entry for entry in gone if entry.dot not in named]
     if superseded:
         _write_fields(conflict, rules_of(Kind.MAP).copy(chosen), [*gone, *chosen])

@@ -6,7 +6,7 @@ that the vector covers and that is not among the entries is gone. So merging one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 from crdtsync.causality import Dot, VersionVector, Writer
@@ -50,8 +50,8 @@ class Snapshot:
 
     Entries are never changed once made, so the list holds the state as it was, whatever is written meanwhile. Parts
     are made when they are asked for, which must not be before the cut is on disk: ``list_documents`` and ``read`` ask
-    the disk for all documents, and for the state of one as of the cut, empty if there is none. ``clock``: node,
-    hybrid time and digest.
+    the disk for all documents, and for the state of one as of the cut, empty if there is none. ``check`` refuses
+    entries whose value is damaged. ``clock``: node, hybrid time and digest.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Snapshot:
         entries: list[Entry],
         list_documents: Callable[[], list[Dot]],
         read: ReadDocument,
+        check: Callable[[Collection[Entry]], None],
     ) -> None:
         self.id = snapshot
         self.space = space
@@ -76,6 +77,7 @@ class Snapshot:
         self._documents: list[Dot] = []
         self._list_documents = list_documents
         self._read = read
+        self._check = check
         self._document: tuple[int, bytes] = (-1, b"")
         # where each part begins: in writers, then in entries, then in documents and within one
         self._starts: list[tuple[int, int, int, int]] = [(0, 0, 0, 0)]
@@ -94,7 +96,10 @@ class Snapshot:
         return part < len(self._starts)
 
     def part(self, number: int) -> tuple[bytes, bool]:
-        """One part, and whether it is the last. :meth:`knows` it."""
+        """One part, and whether it is the last. :meth:`knows` it.
+
+        :raises DamagedValue: the disk has spoilt a value of it.
+        """
         start = self._starts[number]
         if number == 0:
             data, end = self._header(), start
@@ -128,7 +133,9 @@ class Snapshot:
             if rows and size_bytes > PART_BYTES_MAX:
                 break
             rows.append(entry)
-        return encode_entries(rows), (writers, first + len(rows), 0, 0)
+        part = encode_entries(rows)
+        self._check(rows)
+        return part, (writers, first + len(rows), 0, 0)
 
     def _part_of_documents(self, start: tuple[int, int, int, int]) -> tuple[bytes, tuple[int, int, int, int]]:
         writers, entries, at, offset = start

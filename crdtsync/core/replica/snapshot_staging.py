@@ -50,6 +50,9 @@ class Staging:
         vector = self._replica.vector
         self._ledger.batch.snapshot_parts.append(row)
         self._write([entry for entry in entries if entry.dot.seq > vector.get(entry.dot.writer, 0)], is_live=False)
+        for entry in entries:
+            if not entry.row and self._replica.entries.holds_dot(entry.key, entry.dot):
+                entry.value = None  # it is here already, and is not taken from there
 
     def _forget_held(self) -> None:
         self._held, self._held_bytes = [], 0
@@ -93,7 +96,7 @@ class Staging:
 
     def _write(self, entries: list[Entry], is_live: bool) -> None:
         row, space = self._ledger.row, self._replica.id if is_live else -self._replica.id
-        append = self._ledger.batch.entries.append
+        append, note_long, values = self._ledger.batch.entries.append, self._ledger.note_long, self._replica.values
         for entry in entries:
             row += 1
             entry.row = row
@@ -103,4 +106,5 @@ class Staging:
                 entry.value_hash, attrs, None,
             )  # fmt: skip
             append(new_row(EntryRow, fields))
+            note_long(values, entry)
         self._ledger.row = row

@@ -15,6 +15,7 @@ spaces have added in the same turn.
 Modules:
 
 - ``interface``: the rows, ``Batch`` and ``Storage``
+- ``long_values``: values that memory does not hold: read when asked for, through a cache
 - ``write_batch``: the ledger: the batch of the next commit, the newest position in the log and the newest row in
   use
 

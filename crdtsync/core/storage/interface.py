@@ -6,12 +6,12 @@ As in etcd's raft library, the reads are answered at once, from what has been co
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from crdtsync.causality import Dot, VersionVector, Writer, flatten
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entries import Entry, OnDisk
 from crdtsync.wire.change import Order
 from crdtsync.wire.codec import pack
 
@@ -372,14 +372,22 @@ class PeerRow(NamedTuple):
     last_seen_ms: int
 
 
+class MendedValue(NamedTuple):
+    """A long value of a row, which has to be written to its place once more."""
+
+    row: int
+    value: bytes
+
+
 class Batch:
     """Everything that one commit must make durable, as rows by table."""
 
     __slots__ = (
         "adoptions", "archive_purges", "archives", "changes", "clocks", "document_drops", "document_states",
         "document_trims", "document_updates", "entries", "floors", "heads", "history_drops", "history_floors",
-        "history_trims", "log_trims", "metas", "origins", "outcomes", "own_changes", "peers", "removals",
-        "removed_rows", "retired_writers", "snapshot_drops", "snapshot_parts", "spaces", "staged_drops", "writers",
+        "history_trims", "log_trims", "mended_values", "metas", "origins", "outcomes", "own_changes", "peers",
+        "removals", "removed_rows", "retired_writers", "snapshot_drops", "snapshot_parts", "spaces", "staged_drops",
+        "writers",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -412,6 +420,7 @@ class Batch:
         self.adoptions: list[Adoption] = []
         self.outcomes: list[OutcomeRow] = []
         self.peers: list[PeerRow] = []
+        self.mended_values: list[MendedValue] = []
         self.metas: list[tuple[str, bytes | None]] = []  # what the node keeps for itself, by name; None: no longer
         self.own_changes = 0
 
@@ -462,8 +471,16 @@ class Storage(Protocol):
     def heads_after(self, space: int, position: int) -> Iterable[tuple[Writer, int]]:
         """Writers that have changes after ``position`` in the log, with their highest."""
 
-    def entries(self, space: int) -> Iterable[Entry]:
-        """All live entries."""
+    def entries(self, space: int, stand_in: Callable[[int], OnDisk] | None = None) -> Iterable[Entry]:
+        """All live entries. For a long value stands what ``stand_in`` gives for its length; without it, it is read."""
+
+    def value(self, row: int) -> bytes | None:
+        """The long value of a row, alive or dead; empty where it should be there and cannot be read. None: there is no
+        such row, or its value was purged.
+        """
+
+    def change_body(self, space: int, writer: int, seq: int) -> bytes | None:
+        """One change, if the log still holds it."""
 
     def row_last(self) -> int:
         """The highest entry row ever used."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.storage.interface import NOTHING, Batch
+from crdtsync.core.storage.long_values import MEMORY_BYTES_MAX, LongValues
 
 
 class Ledger:
@@ -15,6 +17,19 @@ class Ledger:
         self.position = position
         self.row = row
         self.batch = Batch()
+        self._long: list[tuple[LongValues, Entry]] = []
+
+    def note_long(self, values: LongValues, entry: Entry) -> None:
+        """The batch writes an entry: if its value is long, memory lets go of it once it is committed."""
+        if entry.size_bytes > MEMORY_BYTES_MAX:
+            self._long.append((values, entry))
+
+    def committed(self) -> None:
+        """All that was collected up to now is on disk."""
+        if self._long:
+            for values, entry in self._long:
+                values.let_go(entry)
+            self._long.clear()
 
     def take(self) -> Batch:
         """The rows collected since the last call."""

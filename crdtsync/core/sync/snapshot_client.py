@@ -146,6 +146,7 @@ class Taker:
             for dot, number in replica.staging.rows().items():
                 if dot in taking.entries:
                     taking.entries[dot].row = number
+                    replica.values.let_go(taking.entries[dot])
         return taking
 
     def hear_offer(self, link: Link, here: SpaceLink, replica: Replica, now_s: float) -> None:

@@ -18,6 +18,7 @@ from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.snapshot import Snapshot
 from crdtsync.core.storage.interface import Storage
 from crdtsync.core.text.yjs_library import whole_state
+from crdtsync.errors import DamagedValue
 from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.snapshot import DEFLATE, compressed, part_hash
 from crdtsync.wire.peer.transfer import SNAPSHOT_ID_BYTES, Offer, Part, Take
@@ -217,7 +218,13 @@ class Giver:
         here.offer_due_s = now_s + OFFER_INTERVAL_S
         sent_bytes, is_last = 0, False
         while sent_bytes < SERVED_BYTES_MIN and not is_last:
-            size_bytes, is_last = self._send_part(link, replica, snapshot, serving.part)
+            try:
+                size_bytes, is_last = self._send_part(link, replica, snapshot, serving.part)
+            except DamagedValue as error:  # it must not go on to others as a value that was purged
+                self._log("snapshot_given_up", level="error", space=replica.name, reason=error.message)
+                self._drop(open_)
+                here.serving = None
+                return sent_bytes
             sent_bytes += size_bytes
             serving.part += 1
         if is_last:

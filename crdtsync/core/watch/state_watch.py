@@ -18,7 +18,7 @@ from crdtsync.core.watch.events import event_frames
 from crdtsync.core.watch.partial_updates import part_of
 from crdtsync.core.watch.prefix_index import Audience, concerns
 from crdtsync.core.watch.scheduler import Scheduler, Send, Watcher, concerned_by
-from crdtsync.errors import InvalidRequest, TooLarge
+from crdtsync.errors import DamagedValue, InvalidRequest, TooLarge
 from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import encode_token, encode_version
 
@@ -241,15 +241,15 @@ def _add_plain_read(replica: Replica, live: list[Entry], described: dict[str, An
     if policy.is_whole:
         try:
             described["shown"] = value_handed_over(replica, policy, shown, _value)
-        except TooLarge:
+        except (TooLarge, DamagedValue):
             described["value"] = b""
 
 
 def _value(replica: Replica, group: Sibling) -> bytes | None:
-    """The value as msgpack; None: it was purged; empty: it is too large for an event."""
+    """The value as msgpack; None: it was purged; empty: it is too large for an event, or damaged."""
     try:
         return packed_value(replica, group)
-    except TooLarge:
+    except (TooLarge, DamagedValue):
         return b""
 
 

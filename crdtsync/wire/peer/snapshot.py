@@ -119,9 +119,16 @@ class Encodable(Protocol):
     kind: int
     hlc: int
     agent: str
-    value: bytes | None
     value_hash: bytes
     attrs: dict[str, Any] | None
+
+    @property
+    def value(self) -> bytes | None:
+        """As msgpack; None: it was purged."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How long the value is."""
 
 
 Content = Header | list[WriterRow] | list[EntryFields] | list[Piece]
@@ -180,7 +187,7 @@ def encode_pieces(pieces: Iterable[Piece]) -> bytes:
 
 def entry_bytes(entry: Encodable) -> int:
     """About the size of an entry in a part."""
-    return 96 + len(entry.key) + len(entry.sub or "") + len(entry.value or b"") + (64 if entry.attrs else 0)
+    return 96 + len(entry.key) + len(entry.sub or "") + entry.size_bytes + (64 if entry.attrs else 0)
 
 
 def plain_part(data: bytes) -> bytes:

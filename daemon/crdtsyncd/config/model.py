@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from crdtsync.core.access.quotas import Limits
 from crdtsync.core.background.retention_caps import Caps
+from crdtsync.core.storage.long_values import CACHE_BYTES_MAX
 from crdtsync.errors import ConfigError, InvalidRequest
 from crdtsync.wire.invites import decode_invite
 from crdtsync.wire.limits import is_name
@@ -109,6 +110,9 @@ class Config(BaseSettings):
         64 * 1024 * 1024, ge=0, le=1 << 50, description="size of a space's history of what was replaced and deleted"
     )
     history_age_max: HistoryAge = Field("30d", validate_default=True, description="age of what is in it")
+    value_cache_bytes: int = Field(
+        CACHE_BYTES_MAX, ge=0, le=1 << 50, description="memory for values that were read from disk or written lately"
+    )
     metrics_listen: str = Field(
         "", description="HOST:PORT on loopback that serves /metrics for Prometheus; empty: none"
     )

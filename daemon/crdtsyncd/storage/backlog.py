@@ -34,7 +34,8 @@ _ROWS: tuple[tuple[str, Any], ...] = (
     ("entries", EntryRow), ("removed_rows", RemovedRow), ("removals", RemovalRow),
 )  # fmt: skip
 """In the order in which they are brought in: a removal is not to be there before the marks that it made."""
-_MARKS = 1
+_ENTRIES, _MARKS = 0, 1
+_VALUE = EntryRow._fields.index("value")
 _IN_CHANGE = 1
 
 
@@ -54,6 +55,7 @@ class Backlog:
         self._db = db
         self.count = 0
         self._seen: dict[int, bytes | None] = {}
+        self._long: dict[int, int] = {}  # in which record an entry with a long value is
         self.look()
 
     def look(self) -> None:
@@ -69,19 +71,22 @@ class Backlog:
         tables = (_records([*_without_values(batch.entries, bodies)]), marks, _records(batch.removals))
         for at, records in enumerate(tables):
             for record in records:
-                self._db.execute("INSERT INTO backlog (rows) VALUES (?)", (_packed(at, record),))
+                put = self._db.execute("INSERT INTO backlog (rows) VALUES (?)", (_packed(at, record),))
                 self.count += 1
+                if at == _ENTRIES:
+                    self._long.update((row[0], put.lastrowid or 0) for row in record if _is_long(row[_VALUE]))
         self._seen.update((row.row, row.seen) for row in batch.entries)
 
     def take(self) -> tuple[int, Batch]:
         """The oldest record, and its number. It goes with the caller's transaction."""
         number, packed = self._db.execute("SELECT id, rows FROM backlog WHERE id > 0 ORDER BY id LIMIT 1").fetchone()
-        at, rows = msgpack.unpackb(packed, use_list=False, ext_hook=_unpacked_place)
+        at, rows = _unpacked(packed)
         name, make = _ROWS[at]
-        batch, bodies = Batch(), dict[int, bytes]()
+        batch = Batch()
         if at == _MARKS:
             batch.removed_rows = [RemovedRow(row, *death) for death, some in rows for row in some]
         else:
+            bodies = dict[int, bytes]()
             setattr(batch, name, [make(*self._with_value(row, bodies)) for row in rows])
         self._db.execute("DELETE FROM backlog WHERE id = ?", (number,))
         self.count -= 1
@@ -99,9 +104,20 @@ class Backlog:
 
     def seen(self, row: int) -> bytes | None:
         """What an entry that is among them had seen."""
+        self._forget_if_empty()
+        return self._seen.get(row)
+
+    def value(self, row: int) -> bytes | None:
+        """The long value of an entry that is among them; None: it is not."""
+        self._forget_if_empty()
+        found = self._db.execute("SELECT rows FROM backlog WHERE id = ?", (self._long.get(row, 0),)).fetchone()
+        _, rows = (_ENTRIES, ()) if found is None else _unpacked(found[0])
+        return next((self._with_value(each, {})[_VALUE] for each in rows if each[0] == row), None)
+
+    def _forget_if_empty(self) -> None:
         if not self.count:
             self._seen.clear()
-        return self._seen.get(row)
+            self._long.clear()
 
     def _with_value(self, row: tuple[Any, ...], bodies: dict[int, bytes]) -> tuple[Any, ...]:
         places = [at for at, field in enumerate(row) if type(field) is InChange]
@@ -162,6 +178,14 @@ def _weight(field: object) -> int:
 def _packed(at: int, rows: list[Any]) -> bytes:
     packed: bytes = msgpack.packb((at, rows), default=_packed_place)
     return packed
+
+
+def _unpacked(packed: bytes) -> Any:  # which table, and its rows
+    return msgpack.unpackb(packed, use_list=False, ext_hook=_unpacked_place)
+
+
+def _is_long(value: bytes | InChange | None) -> bool:
+    return type(value) is InChange or (type(value) is bytes and len(value) > INLINE_BYTES_MAX)
 
 
 def _packed_place(value: InChange) -> msgpack.ExtType:

@@ -509,6 +509,12 @@ class Store(Upkeep):
     def resumes(self, space: int, writer: int) -> bool:
         return self._may_resume or (space, writer) in self._made_here
 
+    def _pending_value(self, row: int) -> bytes | None:
+        if self.is_behind:
+            raise RowsRefused(self.quarantine.why)
+        value = self._journal.value(row)
+        return self._backlog.value(row) if value is None else value
+
     def outcome_stats(self) -> tuple[int, int]:
         """How many replies are kept for repeated writes, and how many bytes they take."""
         return self._outcomes.rows, self._outcomes.size_bytes

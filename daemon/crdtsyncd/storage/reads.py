@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge as merge_sorted
 from itertools import islice
 from operator import attrgetter
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from crdtsyncd.storage.backlog import Backlog
 from crdtsyncd.storage.old_history import DEAD_BYTES_TO_5, OLD_HISTORY, ROW_OFFSET
 from crdtsyncd.storage.schema import INLINE_BYTES_MAX
-from crdtsyncd.storage.typed_rows import typed
+from crdtsyncd.storage.typed_rows import is_of_page, typed
 from crdtsyncd.storage.writes import CHANGE_BYTES, DEAD_BYTES, PURGED_FIRST, REMOVAL_BYTES
 
 from crdtsync.causality import Dot, VersionVector, Writer
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entries import Entry, OnDisk
 from crdtsync.core.kinds.registry import rules_of, writing_operation
 from crdtsync.core.storage.interface import (
     ArchiveRow,
@@ -35,7 +35,7 @@ from crdtsync.core.storage.interface import (
     SnapshotPartRow,
     SpaceRow,
 )
-from crdtsync.wire.change import Order
+from crdtsync.wire.change import Kind, Order
 from crdtsync.wire.codec import pack, unpack
 
 _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
@@ -43,7 +43,9 @@ _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
 _LONG = "(SELECT v.value FROM entry_values v WHERE v.row = e.row)"
 _VALUE = f"CASE WHEN e.value_bytes IS NULL THEN e.value ELSE {_LONG} END"
 _ENTRY = "{row}, e.space, e.writer, e.seq, e.n, e.key, e.sub, e.kind, e.hlc, e.agent, {value}, e.value_hash, e.attrs"
-_LIVE = _ENTRY.format(row="e.row", value=_VALUE)
+_IS_SHORT = f"e.value_bytes IS NULL AND IFNULL(LENGTH(e.value), 0) <= {INLINE_BYTES_MAX} OR e.kind = {int(Kind.TEXT)}"
+_LIVE = _ENTRY.format(row="e.row", value=f"CASE WHEN {_IS_SHORT} THEN {_VALUE} END")
+_LONG_BYTES = f"CASE WHEN {_IS_SHORT} THEN NULL ELSE IFNULL(e.value_bytes, LENGTH(e.value)) END"
 
 
 class _Dead(NamedTuple):
@@ -200,22 +202,53 @@ class Reads:
 
     # -- live state --------------------------------------------------------------------------------------------
 
-    def entries(self, space: int) -> list[Entry]:
+    def entries(self, space: int, stand_in: Callable[[int], OnDisk] | None = None) -> list[Entry]:
         rows = self._whole_db.execute(
-            f"SELECT {_LIVE} FROM entries e WHERE e.space = ? AND e.position IS NULL ORDER BY e.row", (space,)
+            f"SELECT {_LIVE}, {_LONG_BYTES} FROM entries e WHERE e.space = ? AND e.position IS NULL ORDER BY e.row",
+            (space,),
         )
         agents: dict[str, str] = {}  # one string for all that an agent wrote
+        of_length = stand_in or _unread
         named, make_dot, number_of = agents.setdefault, Dot._make, int.from_bytes
         try:
-            return [  # as `_entry`, in half the time: all that there is passes here while agents wait
+            entries = [  # as `_entry`, in half the time: all that there is passes here while agents wait
                 Entry(
                     number, make_dot((writer, seq, n)), key, sub, kind, number_of(hlc, "big"), named(agent, agent),
-                    value, value_hash, None if attrs is None else unpack(attrs),
+                    value if long_bytes is None else of_length(long_bytes), value_hash,
+                    None if attrs is None else unpack(attrs),
                 )
-                for number, _, writer, seq, n, key, sub, kind, hlc, agent, value, value_hash, attrs in rows
+                for (
+                    number, _, writer, seq, n, key, sub, kind, hlc, agent, value, value_hash, attrs, long_bytes
+                ) in rows
             ]  # fmt: skip
         except (TypeError, ValueError) as error:  # as a name above: a damaged page that hangs together all the same
             raise sqlite3.DatabaseError(f"an entry of space {space} is damaged: {error}") from None
+        if stand_in is None:
+            for entry in entries:
+                if entry.is_on_disk:
+                    entry.value = self.value(entry.row)
+        return entries
+
+    def value(self, row: int) -> bytes | None:
+        try:
+            found = self._connection.execute(
+                "SELECT v.value, e.value, e.value_bytes FROM entries e LEFT JOIN entry_values v ON v.row = e.row "
+                "WHERE e.row = ?",
+                (row,),
+            ).fetchone()
+        except sqlite3.DatabaseError as error:
+            if not is_of_page(error):
+                raise
+            return b""
+        if found is None:
+            return self._pending_value(row)
+        long, short, long_bytes = found
+        value = short if long_bytes is None else long or b""
+        return value if type(value) is bytes or value is None else b""
+
+    def _pending_value(self, row: int) -> bytes | None:
+        """Of a row that was committed and is not in its table yet."""
+        raise NotImplementedError
 
     def row_last(self) -> int:
         row = self._whole_db.execute("SELECT MAX(row) FROM entries").fetchone()
@@ -238,6 +271,10 @@ class Reads:
                 break
         rows.close()
         return found
+
+    def change_body(self, space: int, writer: int, seq: int) -> bytes | None:
+        row = self._one("SELECT body FROM changes WHERE space = ? AND writer = ? AND seq = ?", (space, writer, seq))
+        return None if row is None else bytes(row[0])
 
     def change_hash(self, space: int, writer: int, seq: int) -> bytes | None:
         for table in ("changes", "change_hashes"):
@@ -553,6 +590,13 @@ def _past_row(row: tuple[Any, ...]) -> PastRow:
 
 
 _IDS_MAX = 500
+_UNREAD = OnDisk(0, lambda _entry: None)
+
+
+def _unread(_size_bytes: int) -> OnDisk:
+    return _UNREAD
+
+
 _NIL = pack(None)
 
 

@@ -4,9 +4,11 @@ An older format is brought up to date by :mod:`crdtsyncd.storage.migration`, so 
 a step there.
 """
 
+from crdtsync.core.storage.long_values import MEMORY_BYTES_MAX
+
 APPLICATION_ID = 0x63726474
 FORMAT = 6
-INLINE_BYTES_MAX = 512
+INLINE_BYTES_MAX = MEMORY_BYTES_MAX
 """A longer value has a row of its own: SQLite writes a whole row anew when it is marked."""
 
 CHANGES = """

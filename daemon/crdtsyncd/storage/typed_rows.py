@@ -29,6 +29,11 @@ def typed(make: type[_Row], rows: Iterable[tuple[Any, ...]]) -> list[_Row]:
     return found
 
 
+def is_of_page(error: sqlite3.Error) -> bool:
+    """Whether SQLite says that a page holds what it never wrote."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
+
+
 @cache
 def _kinds(make: type[NamedTuple]) -> tuple[type, ...]:
     return tuple(getattr(hint, "__supertype__", hint) for hint in get_type_hints(make).values())

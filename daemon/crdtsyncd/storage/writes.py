@@ -79,6 +79,7 @@ _TOGETHER = f"row IN ({', '.join('?' * MARKED_TOGETHER)}) AND position IS NULL"
 _MARK = "UPDATE entries SET position = ?, time_ms = ?, by_n = ?, fate = ? WHERE "
 _ADOPT_ENTRIES = "UPDATE entries SET space = ? WHERE row BETWEEN ? AND ? AND space = ?"
 _DELETE_ENTRY = "DELETE FROM entries WHERE row = ?"
+_MEND_VALUE = "UPDATE entry_values SET value = ? WHERE row = ?"
 _DELETE_VALUE = "DELETE FROM entry_values WHERE row = ?"
 _UPSERT_HEAD = "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?)"
 _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
@@ -392,6 +393,7 @@ def write_batch(db: sqlite3.Connection, batch: Batch, backlog: Backlog) -> None:
         backlog.put(batch)
     else:
         writing.put_entries()
+    db.executemany(_MEND_VALUE, [(value, row) for row, value in batch.mended_values])
     writing.trim()
     writing.count()
     for name, value in batch.metas:

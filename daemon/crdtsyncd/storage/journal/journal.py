@@ -188,6 +188,11 @@ class Journal:
                 rows.extend(getattr(each, name))
         return batch
 
+    def value(self, row: int) -> bytes | None:
+        """The value of an entry that is pending; None: that is none."""
+        found = (entry.value for batch in self.pending for entry in batch.entries if entry.row == row)
+        return next(found, None)
+
     # -- into the tables -----------------------------------------------------------------------------------------------
 
     def clear(self) -> None:

@@ -28,6 +28,7 @@ from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.snapshot import Snapshot, Taking
 from crdtsync.core.replica.snapshot_merge import merge_snapshot
 from crdtsync.core.storage.interface import SnapshotPartRow, SpaceRow
+from crdtsync.core.storage.long_values import ValueCache
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.change import Op, RemoveRange, value_hash
@@ -55,6 +56,7 @@ DISK: Any = SimpleNamespace(
     document=lambda *_: (None, []),
     document_exists=lambda *_: False,
     metas=nothing,
+    value=lambda *_: None,
 )
 
 
@@ -66,7 +68,7 @@ class Host:
         row = SpaceRow(1, "default", 0, None, 0, 0, 0, {}, 0, {})
         node = (f"node-{number}", f"host-{number}")
         random = Random(number)
-        self.replica = Replica(row, CODEC, DISK, self.ledger, random, node, Alarms(nothing))
+        self.replica = Replica(row, CODEC, DISK, self.ledger, random, node, Alarms(nothing), ValueCache())
         self.number = number
         self.log: list[Any] = []
 

@@ -1,0 +1,149 @@
+"""Long values stand on disk. Memory holds the keys, and of the values those that are in use.
+
+A team keeps 100,000 checkpoints of 50 kB: 5 GB, of which a few are read in an hour. So once an entry is committed, its
+value is dropped from memory if it is long, and :attr:`Entry.value <crdtsync.core.crdt.entries.Entry.value>` reads it
+when somebody asks: through one cache for all spaces, which is bounded in bytes. Who needs to know no more than how long
+a value is asks for :attr:`Entry.size_bytes <crdtsync.core.crdt.entries.Entry.size_bytes>`.
+
+What comes from the disk is compared with the entry's hash. A value that differs is *damaged*. Then it is looked for in
+the log, which holds it once more while it holds the change that wrote it, and is written to its place anew, unless that
+cannot be read at all. If the log does not hold it, an alarm says so, and the entry reads as one whose value was purged.
+Whoever reads that key alone gets an error; all else is served.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from crdtsync.core.crdt.entries import Entry, OnDisk
+from crdtsync.errors import DamagedValue
+from crdtsync.wire.change import Kind, value_hash
+from crdtsync.wire.limits import shown
+
+if TYPE_CHECKING:
+    from crdtsync.causality import Dot
+
+MEMORY_BYTES_MAX = 512
+"""A longer value stands on disk; a shorter one is not much longer than what memory holds of every entry."""
+CACHE_BYTES_MAX = 64 * 1024 * 1024
+"""The cache, unless a setting says otherwise."""
+ROW_BYTES = 200
+"""What a value takes in the cache beside its bytes, about."""
+STAND_INS_MAX = 4096
+_TEXT = int(Kind.TEXT)  # its hash is that of an edit, and its value is short: the name of a document
+
+
+class ValueCache:
+    """Long values that were written or read lately, by row. Shared by all spaces of a node."""
+
+    def __init__(self, bytes_max: int = CACHE_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
+        self.size_bytes = 0
+        self.hits = 0
+        self.misses = 0
+        self._values: OrderedDict[int, bytes] = OrderedDict()
+
+    def get(self, row: int) -> bytes | None:
+        """The value of that row, if it is here."""
+        value = self._values.get(row)
+        if value is None:
+            self.misses += 1
+            return None
+        self.hits += 1
+        self._values.move_to_end(row)
+        return value
+
+    def put(self, row: int, value: bytes) -> None:
+        """Keep a value for a while; those that nobody has read for longest go."""
+        self.drop(row)
+        self._values[row] = value
+        self.size_bytes += len(value) + ROW_BYTES
+        while self.size_bytes > self.bytes_max and self._values:
+            _, oldest = self._values.popitem(last=False)
+            self.size_bytes -= len(oldest) + ROW_BYTES
+
+    def drop(self, row: int) -> None:
+        """Let go of a value, if it is here."""
+        gone = self._values.pop(row, None)
+        if gone is not None:
+            self.size_bytes -= len(gone) + ROW_BYTES
+
+    def clear(self) -> None:
+        """Let go of all: rows may get other numbers."""
+        self._values.clear()
+        self.size_bytes = 0
+
+
+class LongValues:
+    """The long values of one space. ``read`` reads one from the disk by row.
+
+    ``find`` looks for one elsewhere, and is told whether something can be read in its place, and so be mended.
+    """
+
+    def __init__(
+        self,
+        cache: ValueCache,
+        read: Callable[[int], bytes | None],
+        find: Callable[[Entry, bool], bytes | None],
+        tell: Callable[[Entry], None],
+    ) -> None:
+        self.damaged: set[Dot] = set()
+        """Those that were read and cannot be."""
+        self._cache = cache
+        self._read = read
+        self._find = find
+        self._tell = tell
+        self._stand_ins: dict[int, OnDisk] = {}
+
+    def stand_in(self, size_bytes: int) -> OnDisk:
+        """What an entry of this space holds instead of a value of that length: the same for all of one length."""
+        found = self._stand_ins.get(size_bytes)
+        if found is None:
+            if len(self._stand_ins) >= STAND_INS_MAX:
+                self._stand_ins.clear()
+            found = self._stand_ins[size_bytes] = OnDisk(size_bytes, self._value)
+        return found
+
+    def let_go(self, entry: Entry) -> None:
+        """An entry is on disk: drop its value from memory if it is long; for a while the cache has it."""
+        if entry.is_on_disk or entry.size_bytes <= MEMORY_BYTES_MAX or entry.kind == _TEXT:
+            return
+        value = entry.value
+        assert value is not None
+        self._cache.put(entry.row, value)
+        entry.leave_on_disk(self.stand_in(len(value)))
+
+    def check(self, entries: Collection[Entry]) -> None:
+        """To be called where entries have been read for an answer about one key.
+
+        :raises DamagedValue: the value of one cannot be read.
+        """
+        if self.damaged:
+            for entry in entries:
+                if entry.dot in self.damaged and entry.is_on_disk:
+                    raise DamagedValue(
+                        f"the value of {shown(entry.key)} that {entry.agent} wrote is damaged on this node's disk: "
+                        "read it on another node, or write it again",
+                        key=entry.key,
+                    )
+
+    def _value(self, entry: Entry) -> bytes | None:
+        value = self._cache.get(entry.row)
+        if value is not None:
+            return value
+        if entry.dot in self.damaged:
+            return None
+        value = self._read(entry.row)
+        if value is None:
+            self.damaged.add(entry.dot)  # of an entry that is dead, and of which history has let go
+            return None
+        if value_hash(value) != entry.value_hash:
+            value = self._find(entry, bool(value))
+            if value is None or value_hash(value) != entry.value_hash:
+                self.damaged.add(entry.dot)
+                self._tell(entry)
+                return None
+        self._cache.put(entry.row, value)
+        return value

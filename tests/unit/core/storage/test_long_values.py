@@ -1,0 +1,266 @@
+"""Long values stand on disk: dropped from memory once committed, read when asked for, compared with their hash."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from random import Random
+from typing import Any
+
+import pytest
+
+from crdtsync.core.background.retention_caps import Caps
+from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.storage.long_values import MEMORY_BYTES_MAX, ROW_BYTES, ValueCache
+from crdtsync.errors import NoSpace
+from crdtsync.wire.codec import pack
+from tests.fleet.agent import Refusal
+from tests.fleet.fleet import Fleet, fleet_of
+from tests.fleet.host import Host
+from tests.fleet.snapshots import agree, trim
+
+LONG = "x" * 5000
+
+
+@pytest.fixture
+def fleet() -> Iterator[Fleet]:
+    with fleet_of("a", "b") as made:
+        yield made
+
+
+def entry_of(host: Host, key: str) -> Entry:
+    (entry,) = host.replica.entries.held(key)
+    return entry
+
+
+def in_tables(host: Host) -> None:
+    """Have everything in its table, and nothing in the cache."""
+    host.store.settle()
+    while host.store.has_backlog:
+        host.store.bring_some_in()
+    host.node.value_cache.clear()
+
+
+def spoil(host: Host, key: str, value: bytes | None) -> None:
+    """Write something else in the place of a value on disk; None: nothing at all."""
+    in_tables(host)
+    row = entry_of(host, key).row
+    with closing(sqlite3.connect(host.store.path, isolation_level=None)) as db:
+        if value is None:
+            done = db.execute("DELETE FROM entry_values WHERE row = ?", (row,))
+        else:
+            done = db.execute("UPDATE entry_values SET value = ? WHERE row = ?", (value, row))
+        assert done.rowcount == 1
+
+
+# -- the cache -----------------------------------------------------------------------------------------------------
+
+
+def test_the_cache_lets_go_of_what_nobody_has_read_for_longest() -> None:
+    cache = ValueCache(3 * (100 + ROW_BYTES))
+    for row in (1, 2, 3):
+        cache.put(row, bytes([row]) * 100)
+    assert cache.get(1) == b"\1" * 100
+    cache.put(4, bytes(100))
+    assert [row for row in (1, 2, 3, 4) if cache.get(row) is not None] == [1, 3, 4]
+    cache.put(5, bytes(1000))  # more than it holds at all
+    assert [row for row in range(6) if cache.get(row) is not None] == []
+    assert cache.size_bytes == 0
+
+
+@pytest.mark.parametrize("bytes_max", [0, 1, 500, 5000, 100_000])
+def test_the_cache_counts_what_it_holds_and_keeps_its_bound(bytes_max: int) -> None:
+    random, cache = Random(bytes_max), ValueCache(bytes_max)
+    held: dict[int, bytes] = {}
+    for _ in range(2000):
+        row = random.randrange(50)
+        if random.random() < 0.1:
+            cache.drop(row)
+        elif random.random() < 0.5:
+            held[row] = random.randbytes(random.randrange(1000))
+            cache.put(row, held[row])
+        else:
+            assert cache.get(row) in (None, held.get(row))
+        there = [value for value in map(cache.get, range(50)) if value is not None]
+        assert cache.size_bytes == sum(len(value) + ROW_BYTES for value in there) <= bytes_max
+
+
+# -- what memory holds ---------------------------------------------------------------------------------------------
+
+
+def test_memory_lets_go_of_a_long_value_once_it_is_on_disk(fleet: Fleet) -> None:
+    ann = fleet["a"].agent()
+    ann.write("set", key="long", value=pack(LONG))
+    assert not entry_of(fleet["a"], "long").is_on_disk  # nor is it anywhere else yet
+    fleet["a"].turn()
+    ann.set("short", "x" * (MEMORY_BYTES_MAX - 3))
+    assert not entry_of(fleet["a"], "short").is_on_disk
+    for _ in range(2):
+        long = entry_of(fleet["a"], "long")
+        assert long.is_on_disk
+        assert long.size_bytes == len(pack(LONG))
+        fleet["a"].node.value_cache.clear()
+        assert fleet["a"].agent().get("long") == LONG
+        fleet["a"].restart()
+    assert fleet["a"].node.value_cache.size_bytes == 0  # a start reads none of them
+
+
+def test_a_value_is_read_wherever_it_is(fleet: Fleet) -> None:
+    """In the journal, in the backlog, in the tables; of a batch with as many rows, and of one with large values."""
+    host = fleet["a"]
+    ann = host.agent()
+    ann.set("one", LONG)
+    ops = [["set", {"key": f"many/{n:03}", "value": pack([n, LONG])}] for n in range(300)]
+    ann.do("batch", ops=ops)
+    assert host.store.has_backlog
+    for _ in range(2):
+        host.node.value_cache.clear()
+        assert ann.get("one") == LONG
+        for n in (0, 150, 299):
+            assert ann.get(f"many/{n:03}") == [n, LONG]
+        in_tables(host)
+    ann.set("one", "another")  # what is gone is not asked for by its row any more
+    assert ann.get("one") == "another"
+
+
+def test_a_refused_commit_leaves_what_is_on_disk(fleet: Fleet) -> None:
+    ann = fleet["a"].agent()
+    ann.set("k", LONG)
+    ann.write("set", key="k", value=pack(LONG + "!"))
+    fleet["a"].refuse(NoSpace("full"))
+    assert ann.get("k") == LONG
+    ann.set("other", LONG + "?")  # the row of what was refused
+    assert (ann.get("k"), ann.get("other")) == (LONG, LONG + "?")
+
+
+def test_every_kind_of_read_shows_long_values(fleet: Fleet) -> None:
+    host = fleet["a"]
+    ann = host.agent()
+    ann.set("r", LONG)
+    ann.append("log", LONG)
+    ann.do("add", key="set", value=pack(LONG))
+    ann.do("merge", key="map", fields={"field": pack(LONG)})
+    ann.set("r", LONG + "2", seen=ann.version("r"))
+    host.restart()
+    ann = host.agent()
+    assert ann.get("r") == LONG + "2"
+    assert (ann.get("log"), ann.get("set"), ann.get("map")) == ([LONG], [LONG], {"field": LONG})
+    scanned = {key: value for key, _, value, *_ in ann.ask("scan", values=True)["items"]}
+    assert scanned["r"] == pack(LONG + "2")
+    assert ann.ask("log", key="log")["items"][0][0] == pack(LONG)
+    assert [line["value"] for line in ann.ask("history", key="r")["items"]] == [pack(LONG + "2"), pack(LONG)]
+    ann.send("watch", states=True)
+    host.turn()
+    states = {event["key"]: event["value"] for event in ann.told() if event["event"] == "state"}
+    assert states["r"] == pack(LONG + "2")
+
+
+# -- between nodes -------------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_brings_long_values_and_its_taker_holds_none_in_memory(fleet: Fleet) -> None:
+    first, second = fleet["a"], fleet["b"]
+    ann = first.agent()
+    for n in range(400):
+        ann.set(f"k/{n:03}", [n, first.fleet.random.randbytes(3000)])
+    in_tables(first)
+    trim(first)
+    fleet.link("a", "b")
+    fleet.run(3)
+    agree(fleet)
+    assert all(entry.is_on_disk for entry in second.replica.entries.all())
+    in_tables(second)
+    assert second.agent().get("k/399") == ann.get("k/399")
+
+
+def test_what_a_snapshot_gives_away_stays_until_it_is_given() -> None:
+    """Keys are deleted while it is on its way, and history may keep nothing."""
+    with fleet_of("a", "b", caps=Caps(history_bytes_max=300_000, history_age_ms_max=0)) as fleet:
+        first = fleet["a"]
+        ann = first.agent()
+        for n in range(100):
+            ann.set(f"k/{n:03}", fleet.random.randbytes(5000))
+        trim(first)
+        wire = fleet.link("a", "b")
+        while not first.node.sync.transfers.giver.open_count():
+            for end in wire.ends:
+                wire.deliver(end)
+            for host in fleet.machines.values():
+                host.turn()
+            fleet.pass_time(0.01)
+        for n in range(50):
+            ann.delete(f"k/{n:03}")
+        first.node.value_cache.clear()
+        fleet.run(5)
+        agree(fleet)
+        fleet.run(120)
+        assert ann.ask("history", key="k/000")["items"] == []  # trimmed, once the snapshot was over
+
+
+# -- damage --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", [b"", None], ids=["empty", "gone"])
+def test_a_value_that_cannot_be_read_comes_from_the_log(fleet: Fleet, left: bytes | None) -> None:
+    host = fleet["a"]
+    ann = host.agent()
+    ann.set("k", LONG)
+    spoil(host, "k", left)
+    assert ann.get("k") == LONG
+    assert host.alarms == set()
+
+
+@pytest.mark.parametrize("left", [pack(LONG[:-1] + "y"), pack("short")], ids=["bit", "short"])
+def test_a_spoilt_value_is_mended_from_the_log(fleet: Fleet, left: bytes) -> None:
+    host = fleet["a"]
+    ann = host.agent()
+    ann.set("k", LONG)
+    spoil(host, "k", left)
+    assert ann.get("k") == LONG
+    host.turn()
+    assert host.alarms == set()
+    host.restart()
+    trim(host)
+    assert host.agent().get("k") == LONG
+
+
+def damaged(fleet: Fleet) -> Host:
+    """A host that holds ``bad``, ``good`` and ``map``, and on whose disk ``bad`` and one field are spoilt for good."""
+    host = fleet["a"]
+    ann = host.agent()
+    for key in ("bad", "good"):
+        ann.set(key, LONG + key)
+    trim(host)
+    spoil(host, "bad", pack("nonsense" * 1000))
+    return host
+
+
+def test_a_value_that_is_spoilt_for_good_is_an_error_for_its_key_alone(fleet: Fleet) -> None:
+    host = damaged(fleet)
+    ann = host.agent()
+    for request in ("get", "entry"):
+        with pytest.raises(Refusal, match="damaged") as refusal:
+            ann.ask(request, key="bad")
+        assert refusal.value.code == "damaged_value"
+        assert refusal.value.fields["key"] == "bad"
+    assert ann.get("good") == LONG + "good"
+    scanned = {key: value for key, _, value, *_ in ann.ask("scan", values=True)["items"]}
+    assert scanned == {"bad": None, "good": pack(LONG + "good")}
+    assert host.alarms == {"value_damaged"}
+    with pytest.raises(Refusal, match="damaged"):
+        ann.do("touch", key="bad", ttl=1000)
+    ann.set("bad", "anew")
+    assert ann.get("bad") == "anew"
+
+
+def test_a_spoilt_value_is_not_handed_on_as_a_purged_one(fleet: Fleet) -> None:
+    host = damaged(fleet)
+    fleet.link("a", "b")
+    fleet.run(15)
+    assert [fields["space"] for event, fields in host.log if event == "snapshot_given_up"]
+    assert fleet["b"].replica.entries.count == 0
+    host.agent().set("bad", "anew")
+    fleet.run(30)
+    held: Any = fleet["b"].agent()
+    assert (held.get("good"), held.get("bad")) == (LONG + "good", "anew")

@@ -1,0 +1,113 @@
+"""Long values by row, wherever they are."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from crdtsyncd.storage.database import Store
+
+from crdtsync.core.storage.interface import Batch, ChangeRow, EntryRow, HistoryTrim, MendedValue, RemovedRow
+
+LONG = b"\xc5\x10\x00" + bytes(range(256)) * 16
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    (tmp_path / "run").mkdir()
+    with closing(Store(tmp_path / "data", tmp_path / "run")) as made:
+        first = Batch()
+        first.spaces = [(1, "default", 0)]
+        made.commit(first)
+        yield made
+
+
+def written(row: int, value: bytes | None) -> Batch:
+    """A change that writes one value."""
+    batch = Batch()
+    batch.changes = [ChangeRow(row, 1, 5, row, bytes(16), b"body", 0)]
+    batch.entries = [EntryRow(row, 1, 5, row, 0, f"k{row}", None, 0, 7, "ann", value, bytes(16), None)]
+    return batch
+
+
+def test_a_value_is_found_in_the_journal_and_in_its_table(store: Store) -> None:
+    for row, value in enumerate((LONG, b"\xa5short", None), 1):
+        store.commit(written(row, value))
+    for _ in range(2):
+        assert [store.value(row) for row in (1, 2, 3, 4)] == [LONG, b"\xa5short", None, None]
+        assert store.has_pending or store.settle()
+        store.settle()
+
+
+def test_reading_a_value_brings_nothing_into_the_tables(store: Store) -> None:
+    store.commit(written(1, LONG))
+    assert store.value(1) == LONG
+    assert store.has_pending
+
+
+def test_a_start_loads_no_long_value(store: Store) -> None:
+    for row, value in enumerate((LONG, b"\xa5short", None), 1):
+        store.commit(written(row, value))
+    asked: list[int] = []
+
+    def stand_in(size_bytes: int) -> object:
+        asked.append(size_bytes)
+        return LONG
+
+    entries = store.entries(1, stand_in)  # type: ignore[arg-type]
+    assert [entry.value for entry in entries] == [LONG, b"\xa5short", None]
+    assert asked == [len(LONG)]
+
+
+def test_the_value_of_what_died_is_there_until_history_lets_go_of_it(store: Store) -> None:
+    store.commit(written(1, LONG))
+    death = Batch()
+    death.changes = [ChangeRow(2, 1, 5, 2, bytes(16), b"body", 0)]
+    death.removed_rows = [RemovedRow(1, 2, 0)]
+    store.commit(death)
+    assert store.value(1) == LONG
+    trim = Batch()
+    trim.history_trims = [HistoryTrim(1, (2, 1), 0)]
+    store.commit(trim)
+    assert store.value(1) is None
+
+
+def test_a_value_that_an_older_format_left_in_its_row(store: Store) -> None:
+    store.commit(written(1, LONG), is_direct=True)
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as db:
+        db.execute("UPDATE entries SET value = (SELECT value FROM entry_values), value_bytes = NULL")
+        db.execute("DELETE FROM entry_values")
+    assert store.value(1) == LONG
+    assert [entry.value for entry in store.entries(1)] == [LONG]
+
+
+def test_a_spoilt_value_can_be_put_back(store: Store) -> None:
+    store.commit(written(1, LONG), is_direct=True)
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as db:
+        db.execute("UPDATE entry_values SET value = x'00'")
+    assert store.value(1) == b"\0"
+    mended = Batch()
+    mended.mended_values = [MendedValue(1, LONG), MendedValue(9, LONG)]
+    store.commit(mended)
+    assert store.value(1) == LONG
+    assert store._one("SELECT COUNT(*) FROM entry_values", ()) == (1,)
+
+
+def test_a_page_that_cannot_be_read_is_about_its_value_alone(store: Store) -> None:
+    for row in (1, 2):
+        store.commit(written(row, LONG * 20), is_direct=True)
+    db = store._connection
+    (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'entry_values'").fetchone()
+    (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
+    store.truncate()
+    store.close()
+    with store.path.open("r+b") as file:
+        file.seek((root - 1) * page_bytes)
+        file.write(b"\xff" * 100)
+    with closing(Store(store.data_dir, store.data_dir.parent / "run")) as again:
+        assert again.value(1) == b""
+        again.commit(written(3, b"\xa5short"))
+        assert again.value(3) == b"\xa5short"
