@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
+from math import isfinite
 from typing import Any, NoReturn
 
 import msgpack
@@ -18,8 +20,13 @@ new_row: Any = tuple.__new__
 0.1 µs and not 0.3, where a write makes ten of them. The fields are the caller's to count; mypy does not.
 """
 
+SHORT_LEVEL_ITEMS = 64
+"""Items that are looked at one by one faster than all at once."""
+
 _SCALARS = frozenset((type(None), bool, int, str, bytes))
-_CONTAINERS = frozenset((list, dict))
+_KEYS = frozenset((str,))
+_OTHER_KEYS = "the keys of a map in a value must be strings"
+_NOT_FINITE = "a value may not hold NaN or an infinite number"
 _DECODE_ERRORS = (ValueError, OverflowError, RecursionError, msgpack.exceptions.UnpackException)
 
 
@@ -36,7 +43,11 @@ def unpack(data: bytes | memoryview, strict_map_key: bool = True) -> Any:  # the
     try:
         return msgpack.unpackb(data, raw=False, strict_map_key=strict_map_key, ext_hook=_refuse_extension)
     except _DECODE_ERRORS as error:
-        raise InvalidEncoding(f"not valid msgpack: {error or type(error).__name__}") from None
+        raise _undecodable(error) from None
+
+
+def _undecodable(error: Exception) -> InvalidEncoding:
+    return InvalidEncoding(f"not valid msgpack: {str(error) or type(error).__name__}")
 
 
 def check_items(data: bytes, items_max: int) -> None:
@@ -70,40 +81,77 @@ def check_items(data: bytes, items_max: int) -> None:
         raise InvalidEncoding(f"over {items_max:,} items in one message")
 
 
+def check_packed(data: bytes) -> None:
+    """Refuse bytes that are not the msgpack of one value that can be stored.
+
+    A value of 1 MiB may be 800,000 lists in each other, and is looked at wherever it comes: no Python runs for each.
+
+    :raises InvalidEncoding: as :func:`unpack` and :func:`check_value`.
+    """
+    try:
+        plain = msgpack.unpackb(data, raw=False, ext_hook=_refuse_extension, use_list=False)  # tuples: () costs nothing
+    except _DECODE_ERRORS as error:
+        raise _undecodable(error) from None
+    if type(plain) not in _SCALARS:
+        _check_levels(plain, tuple)
+
+
 def check_value(value: object) -> None:
     """Refuse what a stored value may not hold.
-
-    Walks level by level, without recursion, so that hostile nesting costs nothing more than its bytes.
 
     :raises InvalidEncoding: another type than null, bool, int, float, str, bytes, list, map with str keys; NaN or
     infinite floats; nesting over ``VALUE_DEPTH_MAX``.
     """
+    if type(value) not in _SCALARS:
+        _check_levels(value, list)
+
+
+def _check_levels(value: object, array: type) -> None:
+    """Walk level by level, without recursion, so that hostile nesting costs little more than its bytes."""
     level: list[Any] = [value]
     containers_left = VALUE_DEPTH_MAX
     while level:
-        below: list[Any] = []
-        for item in level:
-            kind = type(item)
-            if kind in _SCALARS:
-                continue
-            if not containers_left and kind in _CONTAINERS:
-                raise InvalidEncoding(f"a value may nest at most {VALUE_DEPTH_MAX} deep")
-            if kind is list:
-                if not _SCALARS.issuperset(map(type, item)):  # most lists hold nothing else, and may be long
-                    below.extend(item)
-            elif kind is dict:
-                _check_map_keys(item)
-                below.extend(item.values())
-            elif kind is float:
-                if item - item != 0.0:  # true for NaN and both infinities
-                    raise InvalidEncoding("a value may not hold NaN or an infinite number")
-            else:
-                raise InvalidEncoding(f"a value may not hold a {kind.__name__}")
-        level = below
+        if not containers_left and any(type(item) is array or type(item) is dict for item in level):
+            raise InvalidEncoding(f"a value may nest at most {VALUE_DEPTH_MAX} deep")
+        level = _below(level, array) if len(level) <= SHORT_LEVEL_ITEMS else _below_many(level, array)
         containers_left -= 1
 
 
-def _check_map_keys(mapping: dict[object, object]) -> None:
-    for key in mapping:
-        if type(key) is not str:
-            raise InvalidEncoding("the keys of a map in a value must be strings")
+def _below(level: list[Any], array: type) -> list[Any]:
+    """The parts of a level's items, which are checked."""
+    below: list[Any] = []
+    for item in level:
+        kind = type(item)
+        if kind in _SCALARS:
+            continue
+        if kind is array:
+            if not _SCALARS.issuperset(map(type, item)):  # most lists hold nothing else, and may be long
+                below += item
+        elif kind is dict:
+            if not _KEYS.issuperset(map(type, item)):
+                raise InvalidEncoding(_OTHER_KEYS)
+            below += item.values()
+        elif kind is not float:
+            raise InvalidEncoding(f"a value may not hold a {kind.__name__}")
+        elif item - item != 0.0:  # true for NaN and both infinities
+            raise InvalidEncoding(_NOT_FINITE)
+    return below
+
+
+def _below_many(level: list[Any], array: type) -> list[Any]:
+    """The same without a step of Python's own for each item."""
+    kinds = {*map(type, level)}
+    for kind in kinds - _SCALARS - {array, dict, float}:
+        raise InvalidEncoding(f"a value may not hold a {kind.__name__}")
+    if float in kinds and not all(map(isfinite, [item for item in level if type(item) is float])):
+        raise InvalidEncoding(_NOT_FINITE)
+    below: list[Any] = []
+    if array in kinds:
+        arrays = level if len(kinds) == 1 else [item for item in level if type(item) is array]
+        below += chain.from_iterable(arrays)
+    if dict in kinds:
+        maps = [item for item in level if type(item) is dict and item]
+        if not _KEYS.issuperset(map(type, chain.from_iterable(maps))):
+            raise InvalidEncoding(_OTHER_KEYS)
+        below += chain.from_iterable(map(dict.values, maps))
+    return below

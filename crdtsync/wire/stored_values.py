@@ -16,10 +16,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from crdtsync.errors import InvalidEncoding
-from crdtsync.wire.codec import check_value, unpack
+from crdtsync.wire.codec import check_packed
 from crdtsync.wire.limits import TTL_MS_MAX
-
-_PLAIN_TYPES = frozenset((type(None), bool, int, str, bytes))
 
 
 class Attributes(NamedTuple):
@@ -36,9 +34,7 @@ NO_ATTRIBUTES = Attributes()
 def is_storable(packed: bytes) -> bool:
     """Whether these bytes are the msgpack of one value that an agent can store."""
     try:
-        plain = unpack(packed)
-        if type(plain) not in _PLAIN_TYPES:
-            check_value(plain)
+        check_packed(packed)
     except InvalidEncoding:
         return False
     return True

@@ -27,8 +27,13 @@ from tests.harness.raw import RawAgent
 pytestmark = pytest.mark.integration
 
 TURN_CPU_MS_MAX = 50.0
-LONGER_MS: Mapping[str, float] = {"batch": 100.0, "merge": 100.0}
-"""What is known to take longer: 4 MB in 1,000 operations is one change, and one turn."""
+LONGER_MS: Mapping[str, float] = {
+    "batch": 100.0,
+    "merge": 100.0,
+    "lists in each other": 150.0,
+    "maps in each other": 300.0,
+}
+"""What is known to take longer: 4 MB in 1,000 operations is one change, and one turn, and a value is looked at whole."""
 STANDARD_MS = 10.0
 """What :func:`standard_work` takes on a machine that is fast enough for the bounds."""
 WAIT_S_MAX = 2.0
@@ -38,6 +43,12 @@ MANY = 10_000
 PAGE = 1000
 VALUE = bytes(VALUE_BYTES_MAX - 16)
 SHORT = bytes(4000)
+NESTED = {
+    "lists in each other": (b"\x91" * 28 + b"\xc0", 30_000),
+    "empty lists": (b"\x90", 869_000),
+    "maps in each other": (b"\x81\xa0" * 20 + b"\x01", 21_000),
+}
+"""What fits into a value that is made of as many lists or maps as can be."""
 EVERY_LINE = f"from crdtsyncd.telemetry import slow_turns; slow_turns.LINES_PER_MINUTE_MAX = 10**6; {PROGRAM}"
 
 
@@ -151,6 +162,12 @@ def writes(name: str, /, **arguments: Any) -> Callable[[RawAgent], object]:
     return lambda agent: agent.write(name, **arguments)
 
 
+def nested(item: bytes, count: int) -> Callable[[RawAgent], object]:
+    """Sets a value that is a list of so many equal items, in a space where no history is read."""
+    packed = b"\xdd" + count.to_bytes(4, "big") + item * count
+    return lambda agent: agent.write("batch", space="default", ops=[["set", {"key": "nested", "value": packed}]])
+
+
 LARGEST: dict[str, list[Callable[[RawAgent], object]]] = {
     "get": [calls("get", key=key) for key in ("values/0", "log", "set", "map")],
     "entry": [calls("entry", key="value")],
@@ -218,7 +235,8 @@ def test_no_turn_is_long_whatever_an_agent_asks_for(make_cluster: Callable[..., 
         fill(agent)
         wait_until(lambda: is_quiet(cluster), timeout_s=60)
         with bystanders[0].reading(), bystanders[1].reading():
-            for name, form in [(name, form) for name, forms in LARGEST.items() for form in forms]:
+            values = [(name, nested(*what)) for name, what in NESTED.items()]
+            for name, form in [*values, *((name, form) for name, forms in LARGEST.items() for form in forms)]:
                 before = [len(daemon.log_events("slow_turn")) for daemon in cluster]
                 form(agent)
                 wait_until(lambda: is_quiet(cluster), timeout_s=60)

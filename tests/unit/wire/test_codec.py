@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdtsync.errors import InvalidEncoding
-from crdtsync.wire.codec import check_items, check_value, pack, unpack
+from crdtsync.wire import codec
+from crdtsync.wire.codec import check_items, check_packed, pack, unpack
 from crdtsync.wire.limits import VALUE_DEPTH_MAX
 
 VALUES = st.recursive(
@@ -21,6 +22,37 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=20,
 )
+
+
+def check_value(value):
+    """By all ways that there are, which agree: item by item and all at once, of what is unpacked and of bytes."""
+    with pytest.MonkeyPatch.context() as patch:
+        said = {_fault(codec.check_value, value)}
+        if _is_packable(value):
+            said.add(_fault(check_packed, pack(value)))
+        patch.setattr(codec, "SHORT_LEVEL_ITEMS", 0)
+        said.add(_fault(codec.check_value, value))
+    assert len(said) == 1
+    (fault,) = said
+    if fault:
+        raise InvalidEncoding(fault)
+
+
+def _fault(check, value):
+    try:
+        check(value)
+    except InvalidEncoding as error:
+        return error.message
+    return ""
+
+
+def _is_packable(value):
+    """Whether there are bytes of it that the codec itself takes for msgpack."""
+    try:
+        unpack(pack(value))
+    except (InvalidEncoding, TypeError):
+        return False
+    return True
 
 
 def same(one, other):
@@ -104,6 +136,24 @@ def test_nesting_up_to_the_limit_passes(wrap):
     check_value(value)
     with pytest.raises(InvalidEncoding, match="nest"):
         check_value(wrap(value))
+
+
+MANY = b"\x01\xa1a\xc0" * 100 + b"\x90\x91\x01\x80\x81\xa1k\x01" * 100
+
+
+@pytest.mark.parametrize(
+    "item, is_fine",
+    [(b"\x01", True), (msgpack.packb(float("nan")), False), (b"\xd4\x00\x00", False), (b"\x91\x90", False)],
+    ids=["fine", "no number", "extension", "too deep"],
+)
+def test_one_item_among_many_is_looked_at(item, is_fine):
+    for items in (item + MANY, MANY + item):
+        data = b"\x91" * (VALUE_DEPTH_MAX - 2) + b"\xdd" + (701).to_bytes(4, "big") + items
+        if is_fine:
+            check_packed(data)
+        else:
+            with pytest.raises(InvalidEncoding):
+                check_packed(data)
 
 
 def test_hostile_nesting_costs_no_recursion():
