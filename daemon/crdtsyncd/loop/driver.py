@@ -153,12 +153,17 @@ class Driver:
         if not times.since_s:
             times.since_s = now.mono_s
         times.events.append(event)
+        is_collecting = gc.isenabled()
+        gc.disable()  # one look for garbage afterwards, in the place of many at what is being built
         try:
             self._node.step(event, now)
             is_calm = self._node.is_calm
         except Exception as error:  # noqa: BLE001  # a bug must not leave a state that nobody meant, nor stop the service
             self._recovery.step_failed(event, error)
             is_calm = False
+        finally:
+            if is_collecting:
+                gc.enable()
         if not is_calm and self._flush_due is None:
             self._flush_due = asyncio.get_running_loop().call_soon(self._flush)
             times.has_turn = True
