@@ -218,6 +218,8 @@ class Agent:
         """One write, or several as a batch. ``mode`` "seen" becomes what this session really knows of the key."""
         if self.conn is None or not self._may_send(subs):
             return
+        if "strict" in options:
+            subs[0].follows = ()  # it counts what it names, and nothing else
         informed = len(subs) == 1 and subs[0].key in self.memory
         plain: list[Any] = [[sub.operation, self._arguments(sub)] for sub in subs]
         operation = "text_compact" if subs[0].operation == "compact" else subs[0].operation
@@ -318,7 +320,7 @@ class Agent:
         if sub.operation == "set" and sub.mode == "if_absent":
             args["if_absent"] = True
             return
-        if sub.follows:
+        if sub.numbers:
             args["follows"] = {sub.key: [*sub.numbers]}
         read = self.memory.get(sub.key)
         if read is None:
