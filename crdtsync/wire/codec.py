@@ -147,7 +147,7 @@ def _below_many(level: list[Any], array: type) -> list[Any]:
         raise InvalidEncoding(_NOT_FINITE)
     below: list[Any] = []
     if array in kinds:
-        arrays = level if len(kinds) == 1 else [item for item in level if type(item) is array]
+        arrays: list[Any] = level if len(kinds) == 1 else [item for item in level if type(item) is array]
         below += chain.from_iterable(arrays)
     if dict in kinds:
         maps = [item for item in level if type(item) is dict and item]

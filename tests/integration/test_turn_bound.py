@@ -33,7 +33,7 @@ LONGER_MS: Mapping[str, float] = {
     "lists in each other": 150.0,
     "maps in each other": 300.0,
 }
-"""What is known to take longer: 4 MB in 1,000 operations is one change, and one turn, and a value is looked at whole."""
+"""What is known to take longer: 1,000 operations of 4 MB are one change and one turn; a value is looked at whole."""
 STANDARD_MS = 10.0
 """What :func:`standard_work` takes on a machine that is fast enough for the bounds."""
 WAIT_S_MAX = 2.0

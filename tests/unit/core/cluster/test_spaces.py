@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from crdtsync.causality import Dot, Writer
 from crdtsync.core.cluster import archives, spaces
+from crdtsync.core.cluster.space_records import SPACES
+from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.core.interface import DiskSpace
+from crdtsync.core.peers import connections
+from crdtsync.core.sync import protocol
 from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack
-from crdtsync.wire.peer.changes import Changes, Want
+from crdtsync.wire.peer.base import Message
+from crdtsync.wire.peer.changes import Ack, Changes, SpaceAck, Want
+from crdtsync.wire.peer.comparing import Digests, Sample
 from crdtsync.wire.peer.hello import Hello
+from crdtsync.wire.peer.meshing import Ask, Asked
+from crdtsync.wire.peer.messages import FEATURES
+from crdtsync.wire.peer.resolvers import ResolvedPattern, Resolvers
+from crdtsync.wire.peer.transfer import Take
 from tests.fleet.agent import Refusal
+from tests.fleet.clock import START_MS
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
+from tests.fleet.resolver import Resolving
 from tests.fleet.stranger import Stranger
 
 
@@ -587,18 +601,143 @@ def test_not_one_byte_of_it_reaches_another_node_by_any_path(monkeypatch):
         assert not [writer for writer in writers if writer in shown]
 
 
-def test_a_stranger_who_asks_for_it_gets_nothing(fleet):
+def outsider(fleet: Fleet, node: str = "outsider", **hello: Any) -> Stranger:
+    """A node that may not hold a space for a and b, and knows all messages."""
+    return Stranger(fleet["a"], node=node, features=sorted(FEATURES), **hello)
+
+
+def hears_of(stranger: Stranger, space: str = "team") -> bool:
+    """Whether a message that has come since the last call names the space. The connection is still there."""
+    stranger.machine.turn()
+    assert stranger.reason is None
+    data = b"".join(stranger.waiting)
+    stranger.waiting.clear()
+    return space.encode() in data
+
+
+def asking(epoch: int, writer: Writer) -> list[Message]:
+    return [
+        Want("team", epoch, {}),
+        Take("team", epoch, b"", 0),
+        Ask("outsider", 1, (Asked("team", epoch, (writer,)),)),
+        Sample("team", epoch, bytes(16), {}, [("k", Dot(writer, 1, 0))]),
+        Digests("team", epoch, bytes(8), bytes(16), bytes(16)),
+        Ack(0, [SpaceAck("team", epoch, {}, bytes(8), b"")]),
+        Resolvers("outsider", (ResolvedPattern("team", "**", 1000),)),
+    ]
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_an_outsider_who_asks_for_it_hears_nothing_of_it(fleet, number):
     make(fleet["a"], nodes=["a", "b"])
     fleet.sync()
     fleet["a"].agent().set("k", 1, space="team")
-    epoch = fleet["a"].node.replicas["team"].epoch
-    stranger = Stranger(fleet["a"], node=fleet["c"].node.identity.node, spaces={"team": (epoch, {})})
-    stranger.say(Want("team", epoch, {}))
+    fleet.sync()
+    replica = fleet["a"].node.replicas["team"]
+    assert replica.writer is not None
+    stranger = outsider(fleet, spaces={"default": (0, {}), "team": (replica.epoch, {})})
+    assert not hears_of(stranger)
+    stranger.say(asking(replica.epoch, replica.writer)[number])
     fleet["a"].agent().set("k", 2, space="team")
-    heard = stranger.heard()
-    assert not [message for message in heard if getattr(message, "space", "") == "team"]
-    (hello,) = [message for message in heard if isinstance(message, Hello)]
-    assert "team" not in hello.spaces
+    fleet["a"].agent().set("k", 2)
+    for _ in range(3):
+        fleet.pass_time(1)
+        fleet.sync()
+        assert not hears_of(stranger)
+    fleet["a"].agent().set("team", 2)
+    assert hears_of(stranger)  # it would be found
+
+
+def test_who_is_there_when_it_is_made_hears_nothing_of_it(fleet):
+    stranger = outsider(fleet)
+    stranger.heard()
+    make(fleet["a"], nodes=["a", "b"])
+    assert [message for message in stranger.heard() if "team" in str(message)] == []  # its record says it in bytes
+    fleet["a"].agent().set("k", 1, space="team")
+    fleet.run(2.5)
+    assert not hears_of(stranger)
+
+
+def test_who_else_may_hold_it_is_asked_how_much_and_no_outsider(fleet):
+    make(fleet["a"], nodes=["a", "b"])
+    fleet.sync()
+    part(fleet, "a", "b")
+    stranger = outsider(fleet, spaces={"default": (0, {}), "team": (1, {})})
+    assert not hears_of(stranger)
+    for space in ("default", "team"):
+        fleet["a"].agent().write("set", key="k", value=pack(1), space=space, w="all", timeout=5000)
+    fleet.run(1)
+    asked = [one.space for message in stranger.heard(Ask) for one in message.spaces]
+    assert {*asked} == {"default"}
+
+
+def test_what_resolvers_are_at_work_on_there_is_told_to_no_outsider(fleet):
+    make(fleet["a"], nodes=["a", "b"])
+    fleet.sync()
+    stranger = outsider(fleet)
+    told: list[Resolvers] = []
+    for space in ("default", "team"):
+        Resolving(fleet["a"], space=space, name=space)
+        for value in (1, 2):
+            fleet["a"].agent().set(f"key-of-{space}", value, seen="?", space=space)
+    for _ in range(3):
+        fleet.pass_time(0.2)
+        fleet["a"].turn()
+        told += stranger.heard(Resolvers)
+    keys = {one.key for message in told for one in message.keys}
+    assert keys == {"key-of-default"}
+
+
+def test_who_may_no_longer_hold_it_hears_nothing_more(fleet):
+    """Two members made it at once, one of them for fewer nodes, by a record of the same epoch."""
+    make(fleet["a"])
+    fleet.sync()
+    before = fleet["a"].node.spaces.record("team")
+    ids = tuple(sorted(fleet[name].node.identity.node for name in "ab"))
+    stranger = outsider(fleet, spaces={"default": (0, {}), "team": (1, {})})
+    fleet["a"].agent().set("k", 1, space="team")
+    assert hears_of(stranger)
+    fleet["a"].node.cluster.put(SPACES, "team", replace(before, nodes=ids))
+    fleet.sync()
+    stranger.waiting.clear()
+    fleet["a"].agent().set("k", 2, space="team")
+    fleet.run(2.5)
+    assert not hears_of(stranger)
+    assert read(fleet["b"], "k") == 2
+
+
+def test_who_says_hello_when_it_has_become_a_space_for_some_hears_nothing_of_it(fleet):
+    make(fleet["a"])
+    fleet.sync()
+    stranger = Stranger(fleet["a"], hello=False)
+    fleet["a"].turn()
+    before = fleet["a"].node.spaces.record("team")
+    ids = tuple(sorted(fleet[name].node.identity.node for name in "ab"))
+    fleet["a"].node.cluster.put(SPACES, "team", replace(before, nodes=ids))
+    fleet.sync()
+    stranger.waiting.clear()  # it was for all when the connection stood
+    fleet["a"].agent().set("k", 1, space="team")
+    stranger.say(Hello("outsider", "outsider", LOOPBACK_CLUSTER, bytes(16), {"team": (1, {})}, START_MS))
+    assert [message.space for message in stranger.heard(Changes)] in ([], ["_cluster"])
+
+
+def test_one_that_is_yet_to_be_introduced_is_not_if_it_has_become_a_space_for_some(fleet, monkeypatch):
+    monkeypatch.setattr(protocol, "HELLO_SPACES_MAX", 1)
+    monkeypatch.setattr(connections, "HELLO_SPACES_MAX", 1)
+    for name in ("one", "team"):
+        make(fleet["a"], name)
+    fleet.sync()
+    ids = tuple(sorted(fleet[name].node.identity.node for name in "ab"))
+    stranger = Stranger(fleet["a"], hello=False)
+    fleet["a"].turn()
+    stranger.say(Hello("outsider", "outsider", LOOPBACK_CLUSTER, bytes(16), {}, START_MS))
+    before = fleet["a"].node.spaces.record("team")
+    fleet["a"].node.cluster.put(SPACES, "team", replace(before, nodes=ids))
+    (link,) = [link for link in fleet["a"].node.sync.links.values() if link.peer_node == "outsider"]
+    assert "team" in link.unintroduced
+    for _ in range(5):
+        fleet["a"].turn()
+    assert [message.space for message in stranger.heard(Want)] == ["default", "one"]
 
 
 def test_a_change_pushed_by_a_node_that_may_not_hold_it_is_ignored(fleet):
