@@ -3,7 +3,7 @@
 An adapter is thin: it speaks the framework's words and calls the client. The framework's own conformance suite, where
 it has one, is its test. A room for each framework:
 
-- ``langgraph``: checkpoints of graphs
+- ``langgraph``: checkpoints of graphs, and its long-term store
 
 Its place: above the public client only, beside ``mcp``. A module here may import :class:`crdtsync.Client`,
 :class:`crdtsync.AsyncClient`, ``crdtsync.client``, ``crdtsync.errors`` and ``crdtsync.context``; never

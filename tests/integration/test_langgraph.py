@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from crdtsync import Client
 from tests.harness import Cluster, Daemon
 from tests.harness.frameworks import FRAMEWORKS, environment, passes, python_with
 from tests.integration.test_examples import fenced
@@ -20,9 +22,34 @@ def test_the_checkpointers(daemon: Daemon) -> None:
     passes("langgraph", "saver.py", SOCKET=daemon.socket)
 
 
+def test_the_stores(daemon: Daemon) -> None:
+    passes("langgraph", "store.py", SOCKET=daemon.socket)
+
+
+def test_the_store_of_the_page(daemon: Daemon, tmp_path: Path) -> None:
+    (program,) = programs("CrdtStore")
+    (tmp_path / "remember.py").write_text(program)
+    assert run(daemon, tmp_path / "remember.py") == "food Ada likes pizza with anchovies\n"
+
+
+def test_an_item_that_two_hosts_put_at_once(parted: Cluster) -> None:
+    program = FRAMEWORKS / "langgraph" / "one_item.py"
+    for daemon in parted:
+        run(daemon, program, "put", daemon.name)
+    parted.heal()
+    states = [daemon.client() for daemon in parted]
+    meet(states)
+    assert len(states[0].conflicts()) == 1
+    assert run(parted[0], program, "get") == run(parted[1], program, "get") != "None\n"
+    run(parted[0], program, "put", "both")
+    meet(states)
+    assert [run(daemon, program, "get") for daemon in parted] == ["{'by': 'both'}\n"] * 2
+    assert [state.conflicts() for state in states] == [[], []]
+
+
 def test_a_run_goes_on_where_its_host_has_died(pair: Cluster, tmp_path: Path) -> None:
     """The program of the how-to page, on two hosts."""
-    (program,) = [code for where, code in fenced("python") if where.startswith(PAGE) and "CrdtSaver" in code]
+    (program,) = programs("CrdtSaver")
     (tmp_path / "report.py").write_text(program)
     asked = run(pair[0], tmp_path / "report.py")
     assert "Shall we report that the cache is cold after a restart?" in asked
@@ -32,9 +59,9 @@ def test_a_run_goes_on_where_its_host_has_died(pair: Cluster, tmp_path: Path) ->
     assert "'text': 'the cache is cold after a restart; asked, a person said yes'" in told
     assert "'messages': ['researcher: one finding', 'analyst: asked', 'writer: done']" in told
     pair.start()
-    state = pair[0].client()
-    pair[0].client().wait(pair[1].client().now(), timeout=60)
-    assert state.conflicts("langgraph/") == []
+    states = [daemon.client() for daemon in pair]
+    meet(states)
+    assert [state.conflicts("langgraph/") for state in states] == [[], []]
 
 
 def test_two_hosts_that_run_one_thread_both_keep_their_branch(parted: Cluster) -> None:
@@ -47,12 +74,23 @@ def test_two_hosts_that_run_one_thread_both_keep_their_branch(parted: Cluster) -
     for daemon in parted:
         run(daemon, begin, "branch", daemon.name)
     parted.heal()
-    for daemon, other in ((parted[0], parted[1]), (parted[1], parted[0])):
-        daemon.client().wait(other.client().now(), timeout=60)
+    meet([daemon.client() for daemon in parted])
     shown = [run(daemon, begin, "show") for daemon in parted]
     assert shown[0] == shown[1]
     for daemon in parted:
         assert f"['begun', 'asked on {daemon.name}', 'done on {daemon.name}']" in shown[0]
+
+
+def programs(word: str) -> list[str]:
+    """Those of the how-to page that use a class."""
+    return [code for where, code in fenced("python") if where.startswith(PAGE) and f"with {word}(" in code]
+
+
+def meet(states: Sequence[Client]) -> None:
+    """Until all have what each has now."""
+    for token in [state.now() for state in states]:
+        for state in states:
+            state.wait(token, timeout=60)
 
 
 def run(daemon: Daemon, program: Path, *arguments: str) -> str:

@@ -7,6 +7,9 @@ new. ``checkpoints`` makes keys of these: one for each new value, named by chann
 checkpoint, which names versions. So a step costs what it has changed. All of it is one change, so other hosts see it
 whole or not at all. What is longer than a key may hold is split into parts by ``records``.
 
+The store is likewise a page of calls, ``async_store_calls``, with its blocking twin; ``items`` says what is where, and
+what a search finds. ``store`` gives both the face that LangGraph asks for.
+
 Two hosts that run one thread at once write checkpoints with ids of their own, so both branches stay.
 
 Modules:
@@ -14,8 +17,12 @@ Modules:
 - ``async_saver``, ``saver``: the checkpointer
 - ``checkpoints``: which keys a checkpoint is made of
 - ``records``: bytes of any length as keys, and whether they are whole
+- ``store``: the store
+- ``async_store_calls``, ``store_calls``: what it does
+- ``items``: its items as keys, and which of them a search finds
 
-May import: the public client, ``crdtsync.errors``, ``langgraph.checkpoint`` and ``langgraph.store``. It is an extra:
+May import: the public client, ``crdtsync.context``, ``crdtsync.errors``, ``langgraph.checkpoint`` and
+``langgraph.store``. It is an extra:
 ``pip install 'crdtsync[langgraph]'``.
 """
 
@@ -27,10 +34,17 @@ if TYPE_CHECKING:
     from crdtsync.adapters.langgraph.async_saver import AsyncCrdtSaver
     from crdtsync.adapters.langgraph.records import DamagedCheckpoint
     from crdtsync.adapters.langgraph.saver import CrdtSaver
+    from crdtsync.adapters.langgraph.store import AsyncCrdtStore, CrdtStore
 
-_MODULES = {"AsyncCrdtSaver": "async_saver", "CrdtSaver": "saver", "DamagedCheckpoint": "records"}
+_MODULES = {
+    "AsyncCrdtSaver": "async_saver",
+    "AsyncCrdtStore": "store",
+    "CrdtSaver": "saver",
+    "CrdtStore": "store",
+    "DamagedCheckpoint": "records",
+}
 
-__all__ = ["AsyncCrdtSaver", "CrdtSaver", "DamagedCheckpoint"]
+__all__ = ["AsyncCrdtSaver", "AsyncCrdtStore", "CrdtSaver", "CrdtStore", "DamagedCheckpoint"]
 
 
 def __getattr__(name: str) -> object:

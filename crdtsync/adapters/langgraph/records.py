@@ -7,6 +7,7 @@ is never seen before those that its author had made, so whoever finds a head fin
 
 from __future__ import annotations
 
+import zlib
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 PART_BYTES = 1_000_000
+COMPRESS_BYTES = 1_000  # shorter ones are not worth the time
 CHANGE_BYTES = 3_000_000
 CHANGE_OPERATIONS = 500
 
@@ -58,6 +60,9 @@ def pack(
     key: str, parts: str, data: bytes, *, meta: dict[str, Any] | None = None, if_absent: bool = False, **fields: Any
 ) -> Iterator[Write]:
     """The keys of one record, its head last; ``parts`` is what keys of parts begin with."""
+    if len(data) >= COMPRESS_BYTES and len(short := zlib.compress(data, 1)) < 0.9 * len(data):
+        data = short
+        fields["zlib"] = True
     digest = blake2b(data, digest_size=16).digest()
     if len(data) <= PART_BYTES:
         yield Write(key, {**fields, "digest": digest, "data": data}, meta, if_absent)
@@ -88,7 +93,7 @@ def unpack(key: str, head: Any, parts: str, found: Mapping[str, Any]) -> bytes:
     data = b"".join(found[name] for name in names) if names else head.get("data")
     if not isinstance(data, bytes) or blake2b(data, digest_size=16).digest() != head["digest"]:
         raise DamagedCheckpoint(f"the bytes of {key} are not those that were written")
-    return data
+    return zlib.decompress(data) if head.get("zlib") else data
 
 
 def changes(writes: Iterable[Write]) -> Iterator[list[Write]]:

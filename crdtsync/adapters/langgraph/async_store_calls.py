@@ -1,0 +1,117 @@
+"""What LangGraph's store does, for asyncio: operations one by one, and writes together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp, validate_op_namespace
+
+from crdtsync.adapters.langgraph.items import Items, chosen, is_stale, matches, namespaces, stored_item
+from crdtsync.client import AsyncClient
+from crdtsync.errors import TooLarge
+
+if TYPE_CHECKING:
+    from langgraph.store.base import Item, Op, Result, SearchItem
+
+    from crdtsync.client import Entry
+
+PAGE = 500
+CHANGE_OPERATIONS = 500
+
+
+class AsyncStoreCalls:
+    """The calls of a store, on a client or the path of a daemon's socket."""
+
+    def __init__(self, client: AsyncClient | str | os.PathLike[str] | None, prefix: str, w: int | str | None) -> None:
+        self._owned = None if isinstance(client, AsyncClient) else AsyncClient(client)
+        self._client = client if isinstance(client, AsyncClient) else self._owned or AsyncClient()
+        self._items = Items(prefix)
+        self._w: Any = w
+
+    async def close(self) -> None:
+        """Close the client that this made for itself; one that was handed in stays open."""
+        if self._owned is not None:
+            await self._owned.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def run(self, ops: Iterable[Op]) -> list[Result]:
+        """Do operations. Reads show what was there before; then all writes are one change, where they fit into one."""
+        results: list[Result] = []
+        puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
+        for op in ops:
+            validate_op_namespace(op)
+            if isinstance(op, GetOp):
+                results.append(await self._get(op))
+            elif isinstance(op, SearchOp):
+                results.append(await self._search(op))
+            elif isinstance(op, ListNamespacesOp):
+                keys = await self._client.keys(self._items.below(()))
+                results.append(namespaces(op, map(self._items.namespace, keys)))
+            elif isinstance(op, PutOp):
+                puts[op.namespace, op.key] = op
+                results.append(None)
+            else:
+                message = f"a store cannot do {type(op).__name__}"
+                raise ValueError(message)  # noqa: TRY004  # as LangGraph's own stores
+        for first in range(0, len(puts), CHANGE_OPERATIONS):
+            await self._put([*puts.values()][first : first + CHANGE_OPERATIONS])
+        return results
+
+    async def _get(self, op: GetOp) -> Item | None:
+        entry = await self._client.entry(self._items.key(op.namespace, op.key))
+        item = self._items.item(entry)
+        if entry is not None and item is not None and op.refresh_ttl:
+            await self._refresh([entry])
+        return item
+
+    async def _search(self, op: SearchOp) -> list[SearchItem]:
+        found: dict[str, tuple[Entry, SearchItem]] = {}
+        wanted = (op.filter or {}).items()
+        start = None
+        prefix = self._items.below(op.namespace_prefix)
+        while page := await self._client.entries(prefix, start=start, limit=PAGE):
+            for entry in page:
+                item = self._items.item(entry)
+                if item is not None and all(matches(item.value.get(name), said) for name, said in wanted):
+                    found[entry.key] = entry, item
+            start = page[-1].key
+        shown = chosen(op, [(item, entry.value) for entry, item in found.values()])
+        if op.refresh_ttl:
+            await self._refresh([found[self._items.key(item.namespace, item.key)][0] for item in shown])
+        return shown
+
+    async def _refresh(self, entries: Sequence[Entry]) -> None:
+        """Let items that were read live on."""
+        async with self._client.batch() as batch:
+            for entry in entries:
+                if is_stale(entry):
+                    batch.touch(entry.key, entry.ttl)
+
+    async def _put(self, ops: Sequence[PutOp]) -> None:
+        """Write items as one change; those that do not fit into one, as several."""
+        try:
+            async with self._client.batch(w=self._w) as batch:
+                for op in ops:
+                    key = self._items.key(op.namespace, op.key)
+                    held = await self._client.entry(key)
+                    seen = None if held is None else held.version  # with what others wrote meanwhile
+                    if op.value is not None:
+                        ttl = None if op.ttl is None else op.ttl * 60
+                        batch.set(key, stored_item(op, held), ttl=ttl, seen=seen)
+                    elif held is not None:
+                        batch.delete(key, seen=seen)
+        except TooLarge:
+            if len(ops) == 1:
+                raise
+            await self._put(ops[: len(ops) // 2])
+            await self._put(ops[len(ops) // 2 :])

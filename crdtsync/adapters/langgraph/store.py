@@ -1,0 +1,94 @@
+"""LangGraph's long-term store: what agents remember across threads, on every host."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from langgraph.store.base import BaseStore
+
+from crdtsync.adapters.langgraph.async_store_calls import AsyncStoreCalls
+from crdtsync.adapters.langgraph.store_calls import StoreCalls
+from crdtsync.client import AsyncClient, Client
+from crdtsync.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from langgraph.store.base import Op, Result, TTLConfig
+
+
+class CrdtStore(StoreCalls, BaseStore):
+    """Keeps the items of a store in the shared state. Under asyncio its calls run in threads.
+
+    ``client`` is a client, or the path of a daemon's socket (None: the usual one). All keys begin with ``prefix``.
+    What was put is on this host's disk on return; with ``w`` (a number, ``"majority"``, ``"all"``) on so many hosts'.
+    A value has at most 1 MiB. Where two hosts put one item at once, the newer one is read; the next put or delete
+    settles it.
+
+    A search reads all items below its namespace; with ``query`` it ranks them by words. Times to live are minutes, as
+    LangGraph has them, and begin anew when an item is read, unless it was written in the last tenth of its time;
+    ``ttl`` has LangGraph's defaults.
+
+    Use it as ``with CrdtStore() as store``, or close a client of your own.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        client: Client | str | os.PathLike[str] | None = None,
+        *,
+        prefix: str = "langgraph",
+        ttl: TTLConfig | None = None,
+        w: int | str | None = None,
+    ) -> None:
+        super().__init__(client, prefix, w)
+        self.ttl_config = ttl
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do operations; reads show what was there before the writes."""
+        return self.run(ops)
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do operations in a thread."""
+        return await asyncio.to_thread(self.run, list(ops))
+
+
+class AsyncCrdtStore(AsyncStoreCalls, BaseStore):
+    """The twin of :class:`CrdtStore` for asyncio, with the same arguments.
+
+    It belongs to the event loop in which it is made. Nodes of a graph that are no coroutines may call it too: LangGraph
+    runs them in threads.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        client: AsyncClient | str | os.PathLike[str] | None = None,
+        *,
+        prefix: str = "langgraph",
+        ttl: TTLConfig | None = None,
+        w: int | str | None = None,
+    ) -> None:
+        super().__init__(client, prefix, w)
+        self.ttl_config = ttl
+        self._loop = asyncio.get_running_loop()
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do operations; reads show what was there before the writes."""
+        return await self.run(ops)
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do operations from a thread that is not the event loop's.
+
+        :raises InvalidRequest: in the event loop's own thread, which cannot wait for itself.
+        """
+        try:
+            is_own = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            is_own = False
+        if is_own:
+            raise InvalidRequest("this is the thread of the store's event loop: await aget, aput, asearch instead")
+        return asyncio.run_coroutine_threadsafe(self.run(ops), self._loop).result()

@@ -1,0 +1,195 @@
+"""The stores beside InMemoryStore, on one daemon whose socket is in SOCKET; for tests/integration/test_langgraph.py."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import os
+import random
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.graph import START, StateGraph
+from langgraph.store.base import BaseStore, GetOp, InvalidNamespaceError, PutOp, SearchOp
+from langgraph.store.memory import InMemoryStore
+
+from crdtsync import Client
+from crdtsync.adapters.langgraph import AsyncCrdtStore, CrdtStore
+from crdtsync.errors import InvalidRequest, TooLarge
+
+SOCKET = os.environ["SOCKET"]
+NAMESPACES = [("a",), ("a", "b"), ("a", "b", "c/d"), ("a", "x"), ("b", "b"), ("users", "é 1"), ("users", "2", "b")]
+KEYS = ["k", "b", "x/y", "%2F", "@", "*"]
+FILTERS: list[dict[str, Any]] = [
+    {"n": 1}, {"n": {"$gt": 1}}, {"n": {"$gte": 1, "$lt": 3}}, {"n": {"$lte": 0}}, {"tag": {"$ne": "red"}},
+    {"tag": "red", "n": {"$gt": 0}}, {"deep": {"list": [1, {"x": 2}]}}, {"deep": {"n": {"$gt": 1}}}, {"list": [1, 2]},
+]  # fmt: skip
+
+
+@pytest.fixture
+def state() -> Iterator[Client]:
+    with Client(SOCKET, agent="tester") as client:
+        client.delete_prefix("langgraph/")
+        yield client
+
+
+@pytest.fixture
+def store(state: Client) -> CrdtStore:
+    return CrdtStore(state)
+
+
+def value_of(rng: random.Random) -> dict[str, Any]:
+    n = rng.randrange(4)
+    return {
+        "n": n, "tag": rng.choice(["red", "blue", "green"]), "list": [1, rng.randrange(3)],
+        "deep": {"list": [1, {"x": rng.randrange(3)}], "n": n},
+    }  # fmt: skip
+
+
+def ops_of(rng: random.Random) -> list[Any]:
+    """Gets, searches and puts, mixed, as one batch."""
+    ops: list[Any] = []
+    for _ in range(rng.randrange(1, 8)):
+        namespace, key = rng.choice(NAMESPACES), rng.choice(KEYS)
+        prefix = namespace[: rng.randrange(len(namespace) + 1)]
+        kind = rng.randrange(5)
+        if kind == 0:
+            ops.append(GetOp(namespace, key))
+        elif kind == 1:
+            ops.append(SearchOp(prefix, rng.choice([None, *FILTERS]), limit=1000))
+        else:
+            ops.append(PutOp(namespace, key, None if rng.random() < 0.2 else value_of(rng)))
+    return ops
+
+
+def said(result: Any) -> Any:
+    """What a result says, without times and order."""
+    if isinstance(result, list):
+        return sorted((said(each) for each in result), key=repr)
+    return None if result is None else (result.namespace, result.key, result.value)
+
+
+def listed(store: BaseStore, rng: random.Random) -> list[Any]:
+    """Namespaces, asked for in any way."""
+    options: dict[str, Any] = {"limit": rng.choice([2, 100]), "offset": rng.choice([0, 1])}
+    if rng.random() < 0.5:
+        options["prefix"] = rng.choice([("a",), ("*", "b"), ("users",), ("nobody",)])
+    if rng.random() < 0.5:
+        options["suffix"] = rng.choice([("b",), ("*", "b"), ("*",)])
+    if rng.random() < 0.5:
+        options["max_depth"] = rng.choice([1, 2])
+    return store.list_namespaces(**options)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("is_async", [False, True], ids=["blocking", "asyncio"])
+def test_it_does_what_the_one_in_memory_does(seed: int, is_async: bool, state: Client) -> None:
+    rng = random.Random(seed)
+    memory = InMemoryStore()
+
+    def same(ours: BaseStore, batch: Any) -> None:
+        for _ in range(12):
+            ops = ops_of(rng)
+            assert [*map(said, batch(ops))] == [*map(said, memory.batch(ops))]
+            for namespace in [each for each, items in memory._data.items() if not items]:
+                del memory._data[namespace]  # there it lists namespaces in which nothing is
+            chance = rng.random()
+            assert listed(ours, random.Random(chance)) == listed(memory, random.Random(chance))
+
+    if not is_async:
+        with CrdtStore(SOCKET) as store:
+            same(store, store.batch)
+        return
+
+    async def main() -> None:
+        async with AsyncCrdtStore(SOCKET) as store:
+            await asyncio.to_thread(same, store, store.batch)
+
+    asyncio.run(main())
+
+
+def test_bad_requests_are_refused_as_there(store: CrdtStore) -> None:
+    for namespace in ((), ("a.b",), ("",), ("langgraph",)):
+        with pytest.raises(InvalidNamespaceError):
+            store.put(namespace, "k", {})
+    with pytest.raises(InvalidNamespaceError):
+        store.batch([GetOp(("a.b",), "k")])
+    store.put(("a",), "k", {"n": 1})
+    with pytest.raises(ValueError, match=r"operator '\$in'"):
+        store.search(("a",), filter={"n": {"$in": [1]}})
+    with pytest.raises(TooLarge):
+        store.put(("a",), "k", {"text": "x" * 2_000_000})
+
+
+def test_the_newest_come_first_page_by_page(store: CrdtStore) -> None:
+    for number in range(12):
+        store.put(("docs",), str(number), {"n": number})
+    store.put(("docs",), "3", {"n": 3, "again": True})
+    order = [item.key for item in store.search(("docs",), limit=100)]
+    assert order == ["3", "11", "10", "9", "8", "7", "6", "5", "4", "2", "1", "0"]
+    pages = [item.key for offset in (0, 5, 10) for item in store.search(("docs",), limit=5, offset=offset)]
+    assert pages == order
+    item = store.get(("docs",), "3")
+    assert item is not None
+    assert item.created_at < item.updated_at
+
+
+def test_search_by_words(store: CrdtStore) -> None:
+    store.put(("m",), "food", {"text": "Ada likes pizza with anchovies", "by": "kitchen"})
+    store.put(("m",), "music", {"text": "Ada plays the cello", "by": "pizza place"}, index=["text"])
+    store.put(("m",), "secret", {"text": "pizza pizza pizza"}, index=False)
+    found = store.search(("m",), query="What pizza does she like?")
+    assert [item.key for item in found] == ["food", "secret", "music"]
+    assert [item.score for item in found] == [1.0, None, None]
+    assert [item.key for item in store.search(("m",), query="Ada cello")] == ["music", "food", "secret"]
+
+
+def test_many_large_puts_are_more_than_one_change(store: CrdtStore) -> None:
+    store.batch([PutOp(("big",), str(number), {"text": "x" * 900_000}) for number in range(6)])
+    assert len(store.search(("big",))) == 6
+
+
+def test_items_expire_unless_they_are_read(state: Client) -> None:
+    minute = 60.0
+    store = CrdtStore(state, ttl={"default_ttl": 4 / minute, "refresh_on_read": True})
+    store.put(("t",), "read", {"n": 1})
+    store.put(("t",), "found", {"n": 2})
+    store.put(("t",), "left", {"n": 3})
+    store.put(("t",), "kept", {"n": 4}, ttl=None)
+    updated = store.search(("t",), filter={"n": 1}, refresh_ttl=False)[0].updated_at
+    while store.get(("t",), "left", refresh_ttl=False) is not None:
+        assert store.get(("t",), "read") is not None
+        assert [item.key for item in store.search(("t",), filter={"n": 2})] == ["found"]
+        time.sleep(0.2)  # the time that the store's user lets pass
+    read = store.get(("t",), "read", refresh_ttl=False)
+    assert read is not None
+    assert read.updated_at == updated
+    assert sorted(item.key for item in store.search(("t",))) == ["found", "kept", "read"]
+
+
+def test_a_graph_remembers_over_threads(state: Client) -> None:
+    class Fields(TypedDict):
+        said: Annotated[list[str], operator.add]
+
+    def node(state: Fields, *, store: BaseStore) -> dict[str, Any]:
+        old = store.get(("users", "ada"), "visits")
+        visits = 1 if old is None else old.value["n"] + 1
+        store.put(("users", "ada"), "visits", {"n": visits})
+        return {"said": [f"visit {visits}"]}
+
+    builder = StateGraph(Fields)
+    builder.add_node("node", node)
+    builder.add_edge(START, "node")
+    assert builder.compile(store=CrdtStore(state)).invoke({"said": []}) == {"said": ["visit 1"]}
+
+    async def main() -> None:
+        async with AsyncCrdtStore(SOCKET) as store:
+            assert await builder.compile(store=store).ainvoke({"said": []}) == {"said": ["visit 2"]}
+            with pytest.raises(InvalidRequest, match="await aget"):
+                store.get(("users", "ada"), "visits")
+        with CrdtStore(state) as store:
+            assert await builder.compile(store=store).ainvoke({"said": []}) == {"said": ["visit 3"]}
+
+    asyncio.run(main())
