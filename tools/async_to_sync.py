@@ -31,14 +31,15 @@ FILES = {
     "crdtsync/context/search/aio.py": "crdtsync/context/search/blocking.py",
     "crdtsync/context/shared/aio.py": "crdtsync/context/shared/blocking.py",
     "crdtsync/context/view/aio.py": "crdtsync/context/view/blocking.py",
+    "crdtsync/sessions/aio.py": "crdtsync/sessions/blocking.py",
     "tests/unit/client/aio/test_requests.py": "tests/unit/client/blocking/test_requests.py",
 }
 
 RULES = [
     (r"\n *\n +Under asyncio,.*?(?=\n *\n|\n? *\"\"\"\n)", ""),
-    (r"\bfrom asyncio import sleep(, to_thread)?\b", "from time import sleep"),
     (r"\bfrom asyncio import to_thread\n", ""),
-    (r"\bto_thread\(([\w.]+)(?:, |(?=\)))", r"\1("),
+    (r"\bfrom asyncio import sleep(, to_thread)?\b", "from time import sleep"),
+    (r"\bto_thread\(\s*([\w.]+)(?:, |(?=\)))", r"\1("),
     (r" \| Awaitable\[object\]", ""),
     (r"\basync (def|for|with)\b", r"\1"),
     (r"\bawait ", ""),

@@ -1,12 +1,28 @@
-"""Sessions: what an agent did and knew, saved as a game is, to be gone on with elsewhere. Empty yet.
+"""Sessions of coding agents: saved as a game is, to be gone on with elsewhere.
 
-What will live here:
+Somebody works with a coding agent, and hits its limit, or leaves the machine. This room takes the session along: all
+that was said, called and answered, to the byte, for the same agent under another home.
 
-- saving a session while it runs, or when it ends
-- listing, showing and loading saved sessions
-- handing one over to another agent, on another host
-- branching from an earlier moment, and going back to it
-- a brief: what somebody must know who takes over
+    from crdtsync.sessions import Sessions
+
+    Sessions(state).save()                   # the session that was written last on this machine
+    Sessions(state).load("f6c34a6a")         # on another host: puts it where the agent looks for it
+
+Open first: ``aio``; ``blocking`` is the same without asyncio, generated from it.
+
+How ``save`` goes: ``agents`` finds the session's files and says what it is about. ``redaction`` takes the secrets out
+of each line. ``saved`` makes a chain of the lines, and only those that the log lacks are appended to it. ``load`` goes
+back: ``saved`` takes the newest end of the log, ``moving`` rewrites the paths and writes the files.
+
+Rooms and modules:
+
+- ``aio``: :class:`AsyncSessions`
+- ``blocking``: :class:`Sessions`
+- ``local``: what of that touches files
+- ``moving``: onto another machine
+- ``redaction``: secrets out of lines
+- ``saved``: how a session is stored
+- ``agents``: the agents that are known, and their files
 
 Its place: above the public client only. It is the top room of the library: a module here may import
 ``crdtsync.mcp``, ``crdtsync.adapters``, ``crdtsync.context``, ``crdtsync.client`` and ``crdtsync.errors``; never
@@ -16,3 +32,35 @@ Its place: above the public client only. It is the top room of the library: a mo
 Why: a saved session is ordinary state under ordinary keys. It replicates, conflicts and is protected by rights as
 all other state is.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crdtsync.sessions.aio import AsyncSessions
+    from crdtsync.sessions.blocking import Sessions
+    from crdtsync.sessions.local import Loaded, SaveResult
+    from crdtsync.sessions.saved.header import Saved
+
+_MODULES = {
+    "AsyncSessions": "aio",
+    "Loaded": "local",
+    "SaveResult": "local",
+    "Saved": "saved.header",
+    "Sessions": "blocking",
+}
+
+__all__ = ["AsyncSessions", "Loaded", "SaveResult", "Saved", "Sessions"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

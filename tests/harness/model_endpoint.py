@@ -1,7 +1,8 @@
 """A model endpoint on loopback that says what a script tells it to: the two streaming dialects of coding agents.
 
-A script is a list of turns, one for each request: a str is what the model says at the end, a pair is a tool that it
-calls with arguments. What was asked is kept in ``requests``, so that a test sees what a model would have seen.
+A script is a list of turns, one for each request: a str is what the model says at the end, a pair is a tool of ours
+that it calls with arguments, an :class:`OwnTool` one of the agent's own. What was asked is kept in ``requests``, so
+that a test sees what a model would have seen.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class OwnTool(NamedTuple):
+    """A call of a tool that the agent itself brings along, such as its shell."""
+
+    name: str
+    arguments: dict[str, Any]
+
 
 Turn = str | tuple[str, dict[str, Any]]
 
@@ -79,7 +88,8 @@ def _responses(turn: Turn, number: int) -> list[tuple[str, dict[str, Any]]]:
             "content": [{"type": "output_text", "text": turn}],
         }
     else:
-        item = {"type": "function_call", "call_id": f"call_{number}", "namespace": "mcp__crdtsync", "name": turn[0],
+        namespace = {} if isinstance(turn, OwnTool) else {"namespace": "mcp__crdtsync"}
+        item = {"type": "function_call", "call_id": f"call_{number}", **namespace, "name": turn[0],
                 "arguments": json.dumps(turn[1])}  # fmt: skip
     usage = {"input_tokens": 10, "output_tokens": 10, "total_tokens": 20}
     return [
@@ -95,7 +105,8 @@ def _messages(turn: Turn, number: int) -> list[tuple[str, dict[str, Any]]]:
         block: dict[str, Any] = {"type": "text", "text": ""}
         delta, reason = {"type": "text_delta", "text": turn}, "end_turn"
     else:
-        block = {"type": "tool_use", "id": f"toolu_{number}", "name": f"mcp__crdtsync__{turn[0]}", "input": {}}
+        name = turn.name if isinstance(turn, OwnTool) else f"mcp__crdtsync__{turn[0]}"
+        block = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}
         delta, reason = {"type": "input_json_delta", "partial_json": json.dumps(turn[1])}, "tool_use"
     message: dict[str, Any] = {
         "id": f"msg_{number}",

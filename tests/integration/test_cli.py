@@ -36,6 +36,7 @@ PAGES = [
         "how-to/feed-models.md",
         "how-to/run.md",
         "how-to/rights.md",
+        "how-to/take-a-session-along.md",
     )
 ]
 """The README and the tutorial are run by test_documentation.py, on three daemons as they say."""

@@ -21,6 +21,7 @@ WITH_CODE = (
     "crdtsync.client",
     "crdtsync.context",
     "crdtsync.coordination",
+    "crdtsync.sessions",
     "crdtsyncd.doctor",
 )
 """Rooms whose ``__init__`` does something too."""

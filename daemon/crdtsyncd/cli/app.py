@@ -71,6 +71,9 @@ SECTIONS: dict[str, dict[str, str]] = {
         "tokens": "context.tokens:tokens",
         "mcp": "context.mcp:mcp",
     },
+    "Sessions of coding agents": {
+        "session": "context.sessions:session",
+    },
     "Spaces": {
         "space": "cluster.spaces:space",
     },

@@ -16,10 +16,10 @@ Rooms, by subject:
 - ``kinds``: counters, logs, maps, sets, texts
 - ``conflicts``: conflicts, resolve, history, resolver, schema
 - ``together``: claim, release, claims
-- ``context``: view, search, context, tokens
+- ``context``: view, search, context, tokens, mcp, session
 - ``cluster``: cluster, space, agent, access
 - ``node``: status, peers, explain, doctor, top, metrics, backup, restore, service
 
 May import: all of ``crdtsyncd.cli``, the rooms of the daemon below that, the public client,
-``crdtsync.context`` and ``crdtsync.coordination``.
+``crdtsync.context``, ``crdtsync.coordination``, ``crdtsync.mcp`` and ``crdtsync.sessions``.
 """

@@ -12,9 +12,10 @@ Modules:
 - ``search``: ``search``: entries by their words
 - ``shared``: ``context``: a context that several agents share
 - ``mcp``: ``mcp``: the shared state for coding agents
+- ``sessions``: ``session``: sessions of coding agents, taken along
 
 What they stand on is in ``crdtsync.context``; they are the only commands that need the extra of that name.
 
-May import: as all of :mod:`crdtsyncd.cli.commands`, ``crdtsync.context`` and
-``crdtsync.mcp``.
+May import: as all of :mod:`crdtsyncd.cli.commands`, ``crdtsync.context``, ``crdtsync.mcp``
+and ``crdtsync.sessions``.
 """

@@ -1,0 +1,18 @@
+"""The coding agents whose sessions are known: where their files lie, and what is in them.
+
+Open first: ``places``, which has the table of agents and finds sessions on this machine.
+
+Example: ``places.find("codex", "019a…")`` gives a :class:`~crdtsync.sessions.agents.places.Local` with the rollout
+file below ``~/.codex/sessions``; ``codex.described`` says of its lines what it is called and where it was at work.
+
+Modules:
+
+- ``places``: agents by name, sessions on this machine, the place of one that is to be loaded
+- ``claude_code``: Claude Code's files
+- ``codex``: Codex's files
+- ``description``: what both tell of a session
+
+Both formats change with every release. What is not known is kept and passed on as it is.
+
+May import: ``crdtsync.errors``.
+"""

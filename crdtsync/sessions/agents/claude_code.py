@@ -1,0 +1,105 @@
+"""Claude Code's files: ``projects/SLUG/ID.jsonl`` below its directory, and a folder ``ID`` beside that.
+
+SLUG is the directory that the agent works in, with dashes; it resumes only what lies under the SLUG of the directory
+where it is started.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from crdtsync.sessions.agents.description import Description, as_dict, as_list, as_text, records, titled
+
+_SLUG_CHARS_MAX = 200
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def slug(cwd: str) -> str:
+    """The name of the folder for sessions in ``cwd``, a path without symbolic links."""
+    units = cwd.encode("utf-16-le", "surrogatepass")
+    codes = [int.from_bytes(units[at : at + 2], "little") for at in range(0, len(units), 2)]
+    dashed = "".join(chr(code) if code < 128 and chr(code).isalnum() else "-" for code in codes)
+    if len(dashed) <= _SLUG_CHARS_MAX:
+        return dashed
+    hashed = 0
+    for code in codes:
+        hashed = (hashed * 31 + code) & 0xFFFFFFFF
+    hashed = abs(hashed - (1 << 32) if hashed >= 1 << 31 else hashed)
+    word = ""
+    while hashed:
+        hashed, digit = divmod(hashed, 36)
+        word = _DIGITS[digit] + word
+    return f"{dashed[:_SLUG_CHARS_MAX]}-{word or '0'}"
+
+
+def found(root: Path, session: str = "*") -> list[Path]:
+    """The main files below ``root``, of one session or of all."""
+    return [path for path in root.glob(f"projects/*/{session}.jsonl") if path.is_file()]
+
+
+def session_of(path: Path) -> str:
+    """The id of the session whose main file this is."""
+    return path.stem
+
+
+def side_files(path: Path) -> dict[str, Path]:
+    """What lies in the folder beside the main file: of sub-agents, and large results of tools."""
+    folder = path.with_suffix("")
+    return {str(one.relative_to(folder)): one for one in sorted(folder.rglob("*")) if one.is_file()}
+
+
+def place(session: str, cwd: str, _: str) -> str:
+    """Where the main file of ``session`` belongs, below the agent's directory, if it is resumed in ``cwd``."""
+    return f"projects/{slug(cwd)}/{session}.jsonl"
+
+
+def side_place(main: Path, name: str) -> Path:
+    """Where the side file ``name`` belongs."""
+    return main.with_suffix("") / name
+
+
+def resume_command(session: str) -> list[str]:
+    """What resumes it, in its directory."""
+    return ["claude", "--resume", session]
+
+
+_NOT_SAID = re.compile(r"\s*<(?:command-|local-command|bash-|system-reminder|task-notification)|Caveat: ")
+
+
+def described(lines: Iterable[bytes]) -> Description:
+    """What the lines of a main file tell."""
+    about = Description()
+    title = ""
+    for record in records(lines):
+        about.cwd = about.cwd or as_text(record.get("cwd"))
+        about.version = as_text(record.get("version")) or about.version
+        if record.get("type") == "custom-title":
+            title = titled(as_text(record.get("customTitle"))) or title
+        message = as_dict(record.get("message"))
+        if record.get("type") == "assistant" and as_text(message.get("model")) != "<synthetic>":
+            about.model = as_text(message.get("model")) or about.model
+        if is_said(record):
+            about.said(said_text(message.get("content")))
+    about.title = title or about.title
+    return about
+
+
+def is_said(record: dict[str, object]) -> bool:
+    """Whether a person said this, and no tool, hook or sub-agent."""
+    if record.get("type") != "user" or record.get("isSidechain") or record.get("isMeta"):
+        return False
+    content = as_dict(record.get("message")).get("content")
+    if record.get("isCompactSummary") or any(as_dict(one).get("type") == "tool_result" for one in as_list(content)):
+        return False
+    return bool(said_text(content)) and not _NOT_SAID.match(said_text(content))
+
+
+def said_text(content: object) -> str:
+    """The text of a message's content."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(
+        as_text(as_dict(one).get("text")) for one in as_list(content) if as_dict(one).get("type") == "text"
+    )

@@ -1,0 +1,88 @@
+"""Codex's files: ``sessions/YYYY/MM/DD/rollout-TIME-ID.jsonl`` below its directory.
+
+What else lies there, SQLite and indexes, is made anew from these files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from crdtsync.sessions.agents.description import Description, as_dict, as_list, as_text, records
+
+_ID = re.compile(r"rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\Z")
+_PLACE = re.compile(r"sessions/(?:[\w-]+/){0,4}rollout-[\w-]+\.jsonl", re.ASCII)
+
+
+def found(root: Path, session: str = "*") -> list[Path]:
+    """The main files below ``root``, of one session or of all."""
+    paths = root.glob(f"sessions/**/*{session.lstrip('*')}.jsonl")
+    return [path for path in paths if path.is_file() and _ID.match(path.stem)]
+
+
+def session_of(path: Path) -> str:
+    """The id of the session whose main file this is."""
+    match = _ID.match(path.stem)
+    return match[1] if match else path.stem
+
+
+def side_files(_: Path) -> dict[str, Path]:
+    """There are none."""
+    return {}
+
+
+def place(session: str, _: str, before: str) -> str:
+    """Where the file belongs, below the agent's directory: where it was ``before``, elsewhere."""
+    if _PLACE.fullmatch(before) and before.endswith(f"-{session}.jsonl"):
+        return before
+    return f"sessions/rollout-2000-01-01T00-00-00-{session}.jsonl"
+
+
+def side_place(main: Path, _: str) -> Path:
+    """There are none."""
+    return main
+
+
+def resume_command(session: str) -> list[str]:
+    """What resumes it, in its directory."""
+    return ["codex", "resume", session]
+
+
+def described(lines: Iterable[bytes]) -> Description:
+    """What the lines of a file tell."""
+    about = Description()
+    for record in records(lines):
+        payload = as_dict(record.get("payload"))
+        match record.get("type"):
+            case "session_meta":
+                about.cwd = about.cwd or as_text(payload.get("cwd"))
+                about.version = as_text(payload.get("cli_version")) or about.version
+                parent = as_text(as_dict(payload.get("history_base")).get("thread_id"))
+                if parent and parent not in about.needs:
+                    about.needs.append(parent)
+            case "turn_context":
+                about.model = as_text(payload.get("model")) or about.model
+            case "response_item" if is_said(payload):
+                about.said(said_text(payload))
+    return about
+
+
+def is_said(item: dict[str, object]) -> bool:
+    """Whether a person said this, and not the harness: it marks what is its own, or puts it into a tag."""
+    if item.get("type") != "message" or item.get("role") != "user":
+        return False
+    passed = as_dict(item.get("internal_chat_message_metadata_passthrough") or item.get("metadata"))
+    kinds = as_list(passed.get("content_item_kinds"))
+    if kinds:
+        return any(as_text(kind).startswith("user.") for kind in kinds)
+    return not re.match(r"\s*<(?:environment_context|user_instructions|turn_aborted|INSTRUCTIONS|skill|permissions)|"
+                        r"# AGENTS\.md instructions", said_text(item))  # fmt: skip
+
+
+def said_text(item: dict[str, object]) -> str:
+    """The text of a message."""
+    content = item.get("content")
+    if isinstance(content, str):
+        return content
+    return "\n".join(as_text(as_dict(one).get("text")) for one in as_list(content) if "text" in as_dict(one))

@@ -1,0 +1,141 @@
+"""Sessions of coding agents for asyncio: saved into the shared state, and put back elsewhere."""
+
+from __future__ import annotations
+
+import os
+from asyncio import to_thread
+from collections.abc import Iterable
+from pathlib import Path
+
+from crdtsync.client import AsyncClient, AsyncSession
+from crdtsync.errors import InvalidRequest
+from crdtsync.sessions import local
+from crdtsync.sessions.agents.places import check_id, find
+from crdtsync.sessions.local import Loaded, LoadOptions, Reading, SaveResult
+from crdtsync.sessions.moving.paths import parsed
+from crdtsync.sessions.saved.header import HEADERS, Saved, SavedFile, header_key, is_header, lines_key
+from crdtsync.sessions.saved.pieces import START, Piece, Tree, batches
+
+
+class AsyncSessions:
+    """Saved sessions of coding agents, in the space of ``client``.
+
+    Whoever may read the keys ``sessions/**`` and ``sessions.lines/**`` of that space may read what was said.
+    """
+
+    def __init__(self, client: AsyncClient | AsyncSession) -> None:
+        self._client = client
+
+    async def save(
+        self,
+        session: str | None = None,
+        *,
+        agent: str | None = None,
+        redact: bool = True,
+        patterns: str | os.PathLike[str] | None = None,
+    ) -> SaveResult:
+        """Save a session of this machine: the one with this id, or the one that was written last.
+
+        Only lines that are not saved yet are written. Secrets are replaced by marks before anything leaves this
+        process, unless ``redact`` is False; ``patterns`` is a file with regular expressions for secrets of your own.
+        All is durable on this host on return. Raises :class:`~crdtsync.errors.InvalidRequest` if there is no such
+        session here.
+        """
+        there = await to_thread(find, agent, session)
+        reading = await to_thread(
+            local.read, there, redact=redact, patterns=None if patterns is None else Path(patterns)
+        )
+        result = await self._store(reading)
+        for parent in reading.saved.needs:
+            result.needed.append(await self.save(parent, agent=there.agent.name, redact=redact, patterns=patterns))
+        return result
+
+    async def ls(self) -> list[Saved]:
+        """The sessions that are saved, the newest first."""
+        entries = await self._client.entries(HEADERS)
+        found = [Saved.from_plain(one.key[len(HEADERS) :], one.value, one.time) for one in entries
+                 if is_header(one.value)]  # fmt: skip
+        return sorted(found, key=lambda saved: (saved.time is not None, saved.time), reverse=True)
+
+    async def get(self, session: str) -> Saved:
+        """The record of a saved session; the beginning of an id is enough if only one begins so.
+
+        Raises :class:`~crdtsync.errors.InvalidRequest` if there is none.
+        """
+        check_id(session)
+        entry = await self._client.entry(header_key(session))
+        if entry is None:
+            keys = await self._client.keys(header_key(session), limit=2)
+            if len(keys) != 1:
+                many = f"several saved sessions begin with {session}" if keys else f"no session {session} is saved here"
+                raise InvalidRequest(f"{many}: crdtsync session ls shows what there is")
+            return await self.get(keys[0][len(HEADERS) :])
+        return Saved.from_plain(session, entry.value, entry.time)
+
+    async def files(self, saved: Saved) -> dict[str, list[Piece]]:
+        """The pieces of each file, as they were saved last."""
+        return {name: (await self._tree(saved.id, name)).file() for name in saved.files}
+
+    async def load(
+        self,
+        session: str,
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        maps: Iterable[str] = (),
+        patterns: str | os.PathLike[str] | None = None,
+        dry_run: bool = False,
+    ) -> Loaded:
+        """Put a saved session where its agent on this machine looks for it, to be resumed in ``cwd``.
+
+        Without ``cwd`` that is the directory it was in, under this user's home. Paths in the lines are rewritten: of
+        the home, of ``cwd``, and by ``maps``, which are words ``OLD=NEW``. What is there and begins as the saved
+        session is gone on with; nothing is overwritten. ``dry_run`` only says what would be done. Files are flushed on
+        return. Raises :class:`~crdtsync.errors.Refused` where another file is in the way, or a process uses it.
+        """
+        saved = await self.get(session)
+        trees = {name: await self._tree(saved.id, name) for name in saved.files}
+        needed = [await self.load(one, cwd=cwd, maps=maps, patterns=patterns, dry_run=dry_run) for one in saved.needs]
+        files = {name: tree.file() for name, tree in trees.items()}
+        own = None if patterns is None else Path(patterns)
+        options = LoadOptions(None if cwd is None else os.fspath(cwd), parsed(maps), own, dry_run)
+        loaded = await to_thread(local.load, saved, files, options)
+        loaded.other_ends = max((len(tree.ends) - 1 for tree in trees.values()), default=0)
+        loaded.needed = needed
+        return loaded
+
+    async def drop(self, session: str) -> bool:
+        """Delete a saved session from the shared state; whether it was there. The agent's own files stay."""
+        check_id(session)
+        await self._client.delete_prefix(lines_key(session, ""))
+        return bool(await self._client.delete(header_key(session)))
+
+    async def _tree(self, session: str, name: str) -> Tree:
+        return Tree(await self._client.log(lines_key(session, name)))
+
+    async def _store(self, reading: Reading) -> SaveResult:
+        """Write what is new of each file, and the record with every portion, so that a save that is cut off goes on."""
+        saved, result = reading.saved, SaveResult(reading.saved, left_out=reading.left_out)
+        entry = await self._client.entry(header_key(saved.id))
+        before = Saved.from_plain(saved.id, entry.value, entry.time) if entry and is_header(entry.value) else None
+        files = dict(before.files) if before else {}
+        ends, saved.files = saved.files, files
+        saved.join_redacted(before)
+        for name, pieces in reading.pieces.items():
+            new = local.missing(pieces, files[name].end if name in files else START)
+            if new is None:
+                new = (await self._tree(saved.id, name)).new_in(pieces)
+            for portion in batches(new):
+                files[name] = SavedFile(portion[-1].digest, 0, 0)
+                async with self._client.batch() as batch:
+                    for one in portion:
+                        batch.append(lines_key(saved.id, name), one.plain())
+                    batch.set(header_key(saved.id), saved.plain())
+                result.new_lines += sum(one.content.endswith(b"\n") for one in portion)
+                result.new_bytes += sum(len(one.content) for one in portion)
+            if new or name not in files:
+                files[name] = ends[name]
+        if before is None or result.new_bytes:
+            await self._client.set(header_key(saved.id), saved.plain())
+        else:
+            result.saved = before
+        return result

@@ -1,0 +1,81 @@
+"""Paths within a session's lines, under another home, user or directory.
+
+A path stands in JSON as it is, with its backslashes doubled, once more so within a string of JSON, or with letters
+beyond ASCII written out: each such form is looked for, and replaced by the same form of the new path. Only whole
+directories count: ``/home/ann`` is not the beginning of ``/home/anna``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from crdtsync.errors import InvalidRequest
+
+_REST = rb"[^\s\"'`\\<>|:;,()\[\]{}*?$&#\x00-\x1f\x7f]*"
+
+
+class PathMap:
+    """Rewrites paths in lines; ``rewritten`` counts each path that was found, with the one that took its place."""
+
+    def __init__(self, pairs: Mapping[str, str]) -> None:
+        self.rewritten: Counter[tuple[str, str]] = Counter()
+        self._new: dict[bytes, bytes] = {}
+        for old, new in pairs.items():
+            if _trimmed(old) not in ("", _trimmed(new)):
+                self._new.update(zip(_forms(_trimmed(old)), _forms(_trimmed(new)), strict=True))
+        olds = sorted(self._new, key=len, reverse=True)
+        alternatives = b"|".join(re.escape(old) for old in olds)
+        before = rb"(?:(?<![A-Za-z0-9_./~-])|(?<=\\[nrt])|(?<=file://))"
+        self._pattern = re.compile(
+            before + b"(" + alternatives + rb")(?![A-Za-z0-9_-]|\.[A-Za-z0-9])(" + _REST + b")"
+        )  # fmt: skip
+
+    def __bool__(self) -> bool:
+        return bool(self._new)
+
+    def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """``lines`` with the new paths."""
+        if not self:
+            yield from lines
+            return
+        for line in lines:
+            yield self._pattern.sub(self._replaced, line)
+
+    def path(self, path: str) -> str:
+        """A path by itself."""
+        return next(self.lines([path.encode("utf-8", "surrogateescape")])).decode("utf-8", "surrogateescape")
+
+    def _replaced(self, found: re.Match[bytes]) -> bytes:
+        new = self._new[found[1]] + found[2]
+        self.rewritten[found[0].decode("utf-8", "replace"), new.decode("utf-8", "replace")] += 1
+        return new
+
+
+def parsed(maps: Iterable[str]) -> dict[str, str]:
+    """``OLD=NEW`` words as a mapping; both are absolute."""
+    pairs = {}
+    for word in maps:
+        old, sign, new = word.partition("=")
+        if not (sign and _is_absolute(old) and _is_absolute(new)):
+            raise InvalidRequest(f"{word!r} maps no path: write OLD=NEW with two absolute paths")
+        pairs[old] = new
+    return pairs
+
+
+def _is_absolute(path: str) -> bool:
+    return len(path) > 1 and (path.startswith("/") or re.match(r"[A-Za-z]:[\\/]|\\\\", path) is not None)
+
+
+def _trimmed(path: str) -> str:
+    return path.rstrip("/\\")
+
+
+def _forms(path: str) -> list[bytes]:
+    """How a path may be written in a line."""
+    once = json.dumps(path, ensure_ascii=False)[1:-1]
+    escaped = json.dumps(path)[1:-1]
+    forms = [path, once, json.dumps(once, ensure_ascii=False)[1:-1], escaped, json.dumps(escaped)[1:-1]]
+    return [form.encode("utf-8", "surrogateescape") for form in forms]

@@ -1,0 +1,119 @@
+"""Known forms of secrets, as providers document them.
+
+They are looked for in the raw bytes of a line, where a line break within a string is a backslash and a letter:
+``"a\\nghp_…"``. So a form with a telling beginning asks for nothing before it, and the others for an edge. ``hint`` is
+what a line must contain to be looked at more closely, and patterns begin with plain characters, look-behinds after
+them: both make a search quick, so that 60 forms cost little.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One form of secret; group 1 of ``pattern`` is the secret, if there is one, else all of the match."""
+
+    kind: str
+    hint: bytes
+    pattern: re.Pattern[bytes]
+
+
+_END = rb"(?![A-Za-z0-9])"
+
+
+def _form(kind: str, hint: str, pattern: bytes) -> Form:
+    return Form(kind, hint.encode(), re.compile(pattern, re.DOTALL))
+
+
+def _edge(beginning: bytes) -> bytes:
+    """``beginning`` where nothing that belongs to it stands before."""
+    plain = re.escape(beginning)
+    return plain + rb"(?:(?<![A-Za-z0-9_-]" + plain + rb")|(?<=\\[nrtbf]" + plain + rb"))"
+
+
+FORMS = (
+    _form("private-key", "PRIVATE KEY",
+          rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?"
+          rb"(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|(?=[\"'\n]|\Z))"),
+    _form("age-key", "AGE-SECRET-KEY-", rb"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
+    _form("anthropic-key", "sk-ant-", rb"sk-ant-[A-Za-z0-9_-]{20,}"),
+    _form("openrouter-key", "sk-or-", rb"sk-or-v1-[0-9a-f]{32,}"),
+    _form("openai-key", "sk-", _edge(b"sk-") + rb"(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{20,}"),
+    _form("openai-key", "sk-", _edge(b"sk-") + rb"(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{32,}" + _END),
+    _form("github-token", "gh", rb"gh[pousr]_[A-Za-z0-9]{36,}"),
+    _form("github-token", "github_pat_", rb"github_pat_[A-Za-z0-9_]{22,}"),
+    _form("gitlab-token", "gl", rb"gl(?:pat|rt|dt|soat|cbt|ptt|ft|imt|agent)-[A-Za-z0-9_-]{20,}"),
+    *(_form("aws-access-key", start.decode(), _edge(start) + rb"[A-Z2-7]{16}" + _END)
+      for start in (b"AKIA", b"ASIA", b"ABIA", b"ACCA")),
+    _form("google-api-key", "AIza", rb"AIza[A-Za-z0-9_-]{35}"),
+    _form("google-oauth", "ya29.", rb"ya29\.[A-Za-z0-9_-]{20,}"),
+    _form("google-client-secret", "GOCSPX-", rb"GOCSPX-[A-Za-z0-9_-]{20,}"),
+    _form("slack-token", "xox", rb"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
+    _form("slack-token", "xapp-", rb"xapp-\d-[A-Za-z0-9-]{10,}"),
+    _form("slack-webhook", "hooks.slack.com", rb"hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9/_-]{20,})"),
+    _form("stripe-key", "k_", rb"[sr]k_(?:live|test)_[A-Za-z0-9]{16,}"),
+    _form("webhook-secret", "whsec_", rb"whsec_[A-Za-z0-9+/=]{24,}"),
+    _form("twilio-key", "SK", _edge(b"SK") + rb"[0-9a-f]{32}" + _END),
+    _form("sendgrid-key", "SG.", rb"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+    _form("mailgun-key", "key-", _edge(b"key-") + rb"[0-9a-f]{32}" + _END),
+    _form("npm-token", "npm_", rb"npm_[A-Za-z0-9]{36}"),
+    _form("pypi-token", "pypi-", rb"pypi-[A-Za-z0-9_-]{50,}"),
+    _form("rubygems-key", "rubygems_", rb"rubygems_[0-9a-f]{48}"),
+    _form("huggingface-token", "hf_", _edge(b"hf_") + rb"[A-Za-z0-9]{30,}"),
+    _form("groq-key", "gsk_", _edge(b"gsk_") + rb"[A-Za-z0-9]{40,}"),
+    _form("xai-key", "xai-", _edge(b"xai-") + rb"[A-Za-z0-9]{60,}"),
+    _form("replicate-token", "r8_", _edge(b"r8_") + rb"[A-Za-z0-9]{30,}"),
+    _form("perplexity-key", "pplx-", rb"pplx-[A-Za-z0-9]{40,}"),
+    _form("digitalocean-token", "_v1_", rb"do[opr]_v1_[0-9a-f]{64}"),
+    _form("discord-webhook", "/webhooks/", rb"discord(?:app)?\.com/api/webhooks/(\d+/[A-Za-z0-9_-]{40,})"),
+    _form("discord-token", ".", rb"\.(?<=[MNO][A-Za-z0-9_-]{23}\.)[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}"),
+    _form("telegram-token", ":AA", rb":AA(?<=[0-9]{8}:AA)[A-Za-z0-9_-]{33}" + _END),
+    _form("shopify-token", "shp", rb"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
+    _form("square-token", "sq0", rb"sq0(?:atp|csp|idp)-[A-Za-z0-9_-]{22,}"),
+    _form("azure-key", "AccountKey=", rb"AccountKey=([A-Za-z0-9+/]{40,}=*)"),
+    _form("azure-signature", "sig=", rb"[?&]sig=([A-Za-z0-9%+/]{40,}=*)"),
+    _form("jwt", "eyJ", rb"eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
+    _form("vault-token", "hv", rb"hv[sbr]\.[A-Za-z0-9_-]{24,}"),
+    _form("databricks-token", "dapi", rb"dapi[0-9a-f]{32}"),
+    _form("docker-token", "dckr_", rb"dckr_[po]at_[A-Za-z0-9_-]{20,}"),
+    _form("linear-key", "lin_api_", rb"lin_api_[A-Za-z0-9]{32,}"),
+    _form("notion-token", "ntn_", rb"ntn_[A-Za-z0-9]{40,}"),
+    _form("notion-token", "secret_", _edge(b"secret_") + rb"[A-Za-z0-9]{43}" + _END),
+    _form("figma-token", "figd_", rb"figd_[A-Za-z0-9_-]{30,}"),
+    _form("postman-key", "PMAK-", rb"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
+    _form("new-relic-key", "NRAK-", rb"NRAK-[A-Z0-9]{27}"),
+    _form("sentry-token", "sntr", rb"sntr[ysu]_[A-Za-z0-9+/=_-]{40,}"),
+    _form("grafana-token", "gl", rb"gl(?:sa|c)_[A-Za-z0-9+/=_]{32,}"),
+    _form("terraform-token", ".atlasv1.", rb"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,}"),
+    _form("airtable-token", "pat", _edge(b"pat") + rb"[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+    _form("doppler-token", "dp.", _edge(b"dp.") + rb"(?:pt|st|ct|sa)\.[A-Za-z0-9_.-]{40,}"),
+    _form("pulumi-token", "pul-", _edge(b"pul-") + rb"[0-9a-f]{40}" + _END),
+    _form("crdtsync-agent-key", "ak1.", _edge(b"ak1.") + rb"([A-Za-z0-9_-]{43})\."),
+    _form("crdtsync-invite", "crdtsync1.", rb"crdtsync1\.([A-Za-z0-9_-]{40,})"),
+    _form("authorization", "earer", rb"[Bb]earer(?:\s|\+|%20)+([A-Za-z0-9._~+/-]{16,}=*)"),
+    _form("authorization", "asic", rb"[Aa]uthorization\\*[\"']?\s*[:=]\s*\\*[\"']?[Bb]asic\s+([A-Za-z0-9+/]{8,}=*)"),
+    _form("url-password", "://", rb"://[^\s/:@\"'\\]{1,80}:([^\s/@\"'\\$<>{}\[\]]{3,200})@[A-Za-z0-9.\[-]"),
+)  # fmt: skip
+
+STEMS: dict[bytes, re.Pattern[bytes] | None] = {
+    b"passw": None,
+    b"passphrase": None,
+    b"pwd": None,
+    b"secret": None,
+    b"credential": None,
+    b"token": None,
+    b"key": re.compile(rb"(?:api|access|auth|private|secret|signing|encryption|account)[_-]?\Z"),
+    b"auth": None,
+}
+"""Telling words, in small letters, each with what must stand before it."""
+VALUE = re.compile(
+    rb"(?:passw(?:ords?|d|ort)|passphrase|pwd|secrets?|credentials?|token|key|auth)"
+    rb"(?:[_-]?(?:id|value|key|token|base64|b64|prod|production|staging|dev|test|old|new|\d{1,4}))?"
+    rb"(?:\\*[\"'])?(?:\s{0,4}(?:=>|:=|=|:)\s{0,4}|\s+(?:is|was)\s+|\s+(?=\S*\d))(?:\\*[\"'])?"
+    rb"(?P<value>[^\s\"'\\,;<>(){}\[\]$|`]{8,512})",
+    re.IGNORECASE,
+)
+"""A telling word, a sign that its value follows, and the value, which must look like chance besides."""

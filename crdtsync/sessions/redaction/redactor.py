@@ -1,0 +1,143 @@
+"""Lines in, lines without secrets out, and a count of what was found."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from crdtsync.errors import InvalidRequest
+from crdtsync.sessions.redaction.patterns import FORMS, STEMS, VALUE
+
+_MARK = re.compile(rb"\[redacted:([a-z0-9-]{1,40}):(\d{1,9})\]")
+_KEY_ENDS = re.compile(rb"-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----")
+_OF_KEY = re.compile(rb"[A-Za-z0-9+/=:, -]*\r?\n?")
+_ORDINARY = re.compile(
+    rb"https?:|[./~]|[A-Za-z]:\\|\d{4}-\d\d-\d\d|c1\.|v1\.|[A-Za-z]+$|[a-z]+(?:[_.-][a-z]+)+\d?$|\d+(?:\.\d+)*[a-z]{0,2}$"
+    rb"|(?:sha\d+-|none|null|true|false|undefined|process\.env|os\.environ|self\.|x{4}|\*{4}|\.{3})",
+    re.IGNORECASE,
+)
+"""What stands beside telling words and is no secret: addresses, paths, dates, words, numbers, names in code."""
+_BITS_PER_CHAR_MIN = 2.75
+
+
+class Redactor:
+    """Takes the secrets out of the lines of one file, from its first line on.
+
+    A secret becomes ``[redacted:KIND:N]``: N counts the secrets of its kind in this file, and marks that are in the
+    file already keep theirs. So the same file gives the same lines whenever it is read, and a file that was loaded with
+    marks and has grown gives the lines that it was made from.
+    """
+
+    def __init__(self, own: Iterable[re.Pattern[bytes]] = ()) -> None:
+        self.found: Counter[str] = Counter()
+        """How many different secrets were replaced, by kind."""
+        self._own = tuple(own)
+        self._marks: dict[bytes, bytes] = {}
+        self._numbers: Counter[str] = Counter()
+        self._in_key = False
+
+    def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """``lines`` without secrets."""
+        return map(self.line, lines)
+
+    def line(self, line: bytes) -> bytes:
+        """One line without secrets."""
+        if b"[redacted:" in line:
+            for kind, number in _MARK.findall(line):
+                name = kind.decode()
+                self._numbers[name] = max(self._numbers[name], int(number))
+        line = self._key_block(line)
+        for form in FORMS:
+            if form.hint in line:
+                line = form.pattern.sub(lambda found, kind=form.kind: self._replaced(found, kind), line)  # type: ignore[misc]  # the default is bound at once
+        line = self._beside_telling_words(line)
+        for pattern in self._own:
+            line = pattern.sub(lambda found: self._replaced(found, "own"), line)
+        return line
+
+    def _key_block(self, line: bytes) -> bytes:
+        """A private key that goes over several lines, as it does in a text file."""
+        if self._in_key and (end := _KEY_ENDS.search(line)) is None and not _OF_KEY.fullmatch(line):
+            self._in_key = False
+        if self._in_key:
+            if end is None:
+                return self._mark(line.rstrip(b"\r\n"), "private-key") + (b"\n" if line.endswith(b"\n") else b"")
+            self._in_key = False
+            return self._mark(line[: end.end()], "private-key") + line[end.end() :]
+        start = line.rfind(b"-----BEGIN ")
+        if start >= 0 and line.rstrip().endswith(b"PRIVATE KEY-----") and b"\\n" not in line[start:]:
+            self._in_key = _KEY_ENDS.search(line, start) is None
+        return line
+
+    def _beside_telling_words(self, line: bytes) -> bytes:
+        """Values that look like chance, after words such as "password"."""
+        small = line.lower()
+        found: dict[int, bytes] = {}
+        for stem, before in STEMS.items():
+            at = small.find(stem)
+            while at >= 0:
+                if before is None or before.search(small, max(0, at - 12), at):
+                    match = VALUE.match(line, at)
+                    if match is not None and _begins_word(line, at) and _looks_random(match["value"]):
+                        found[match.start("value")] = match["value"]
+                at = small.find(stem, at + 1)
+        parts, end = [], 0
+        for start in sorted(found):
+            if start >= end:
+                parts += [line[end:start], self._mark(found[start], "secret")]
+                end = start + len(found[start])
+        return b"".join([*parts, line[end:]])
+
+    def _replaced(self, found: re.Match[bytes], kind: str) -> bytes:
+        group = 1 if found.re.groups else 0
+        if found[group] is None:
+            return found[0]
+        start, end = found.start(group) - found.start(), found.end(group) - found.start()
+        return found[0][:start] + self._mark(found[group], kind) + found[0][end:]
+
+    def _mark(self, secret: bytes, kind: str) -> bytes:
+        if not secret or _MARK.fullmatch(secret):
+            return secret
+        if secret not in self._marks:
+            self._numbers[kind] += 1
+            self.found[kind] += 1
+            self._marks[secret] = b"[redacted:%s:%d]" % (kind.encode(), self._numbers[kind])
+        return self._marks[secret]
+
+
+def own_patterns(file: Path) -> list[re.Pattern[bytes]]:
+    """The user's own patterns: one regular expression a line; blank lines and those that begin with ``#`` are none."""
+    found = []
+    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            try:
+                found.append(re.compile(line.encode()))
+            except re.error as error:
+                raise InvalidRequest(f"{file}, line {number} is no regular expression: {error}") from None
+    return found
+
+
+def _begins_word(line: bytes, at: int) -> bool:
+    """Whether the word at ``at`` is a word, or the last part of a name such as ``DB_PASSWORD`` or ``dbPassword``."""
+    before = line[at - 1 : at]
+    return (
+        not before.isalnum()
+        or line[at - 2 : at] in (b"\\n", b"\\r", b"\\t")
+        or ((before.islower() or before.isdigit()) and line[at : at + 1].isupper())
+        or line[at : at + 3].lower() == b"key"
+    )
+
+
+def _looks_random(value: bytes) -> bool:
+    """Whether nobody would choose ``value`` as a word: mixed characters, and many different ones."""
+    if value.startswith(b"[redacted:") or _ORDINARY.match(value):
+        return False
+    classes = sum(re.search(kind, value) is not None for kind in (rb"[a-z]", rb"[A-Z]", rb"\d", rb"[^A-Za-z0-9]"))
+    if classes < 2:
+        return False
+    counts = Counter(value).values()
+    bits = -sum(count / len(value) * math.log2(count / len(value)) for count in counts)
+    return bits >= _BITS_PER_CHAR_MIN

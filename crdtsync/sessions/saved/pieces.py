@@ -1,0 +1,134 @@
+"""A session's file as a chain of pieces, and a log of pieces as a tree.
+
+A session goes on in one place, is saved there, is loaded elsewhere, goes on there, and is saved again; sometimes it
+goes on in two places at once. Appending lines to one log would mix the two. So each piece names the digest of all that
+was before it in its file, as a commit names its parent:
+
+    piece("a\\n") after START → d1;  piece("b\\n") after d1 → d2;  piece("c\\n") after d1 → d3
+
+A log holds such pieces in any mixture. What was written in two places is a fork in the tree, each way from START to an
+end is one file to the byte, and saving a file again adds just the pieces that are not there. The file is the way to
+the newest end.
+
+A piece is a line with its line end, or a part of a line that is longer than :data:`PIECE_BYTES_MAX`. A torn last line
+is a piece without a line end; when the line is complete, that is another piece, and the torn one a dead end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from crdtsync.errors import InvalidEncoding
+
+PIECE_BYTES_MAX = 512 * 1024
+BATCH_BYTES_MAX = 1024 * 1024
+BATCH_PIECES_MAX = 500
+START = b""
+_DIGEST_BYTES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """``content`` that follows all that ``after`` stands for; ``digest`` stands for both."""
+
+    after: bytes
+    digest: bytes
+    content: bytes
+
+    def plain(self) -> list[Any]:
+        """As it is stored: text where it is text, for readers and searches."""
+        try:
+            return [self.after, self.content.decode()]
+        except UnicodeDecodeError:
+            return [self.after, self.content]
+
+
+def piece(after: bytes, content: bytes) -> Piece:
+    """The piece with its digest."""
+    return Piece(after, sha256(after + content).digest()[:_DIGEST_BYTES], content)
+
+
+def chain(lines: Iterable[bytes], after: bytes = START) -> Iterator[Piece]:
+    """The pieces of a file, from its lines."""
+    for line in lines:
+        for start in range(0, len(line), PIECE_BYTES_MAX):
+            made = piece(after, line[start : start + PIECE_BYTES_MAX])
+            after = made.digest
+            yield made
+
+
+def batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """``pieces`` in portions that fit into one change each."""
+    portion: list[Piece] = []
+    size = 0
+    for one in pieces:
+        if portion and (size + len(one.content) > BATCH_BYTES_MAX or len(portion) == BATCH_PIECES_MAX):
+            yield portion
+            portion, size = [], 0
+        portion.append(one)
+        size += len(one.content)
+    if portion:
+        yield portion
+
+
+class Tree:
+    """The pieces of one file that a log holds, in the order of the log; what is no piece is passed over."""
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        self._pieces: dict[bytes, Piece] = {}
+        followed: set[bytes] = set()
+        for value in values:
+            made = _from_plain(value)
+            if made is not None:
+                self._pieces.pop(made.digest, None)  # the newest place counts
+                self._pieces[made.digest] = made
+                followed.add(made.after)
+        self.ends = [digest for digest in self._pieces if digest not in followed]
+        """The digests that nothing follows, oldest first."""
+
+    def __contains__(self, digest: bytes) -> bool:
+        return digest == START or digest in self._pieces
+
+    def file(self, end: bytes | None = None) -> list[Piece]:
+        """The pieces from the start to ``end``, or to the newest end.
+
+        Raises :class:`~crdtsync.errors.InvalidEncoding` if some between are not on this host.
+        """
+        if end is None:
+            end = self.ends[-1] if self.ends else START
+        found: list[Piece] = []
+        while end != START:
+            if end not in self._pieces:
+                raise InvalidEncoding("a part of the session is not on this host: wait until it is synced, then retry")
+            found.append(self._pieces[end])
+            end = found[-1].after
+        found.reverse()
+        return found
+
+    def new_in(self, pieces: list[Piece]) -> list[Piece]:
+        """Those of a file's ``pieces`` that are not here."""
+        return [one for one in pieces if one.digest not in self._pieces]
+
+
+def lines_of(pieces: Iterable[Piece]) -> Iterator[bytes]:
+    """The lines of a file, from its pieces."""
+    begun: list[bytes] = []
+    for one in pieces:
+        begun.append(one.content)
+        if one.content.endswith(b"\n"):
+            yield b"".join(begun)
+            begun = []
+    if begun:
+        yield b"".join(begun)
+
+
+def _from_plain(value: Any) -> Piece | None:
+    match value:
+        case [bytes(after), str(content)]:
+            return piece(after, content.encode("utf-8", "surrogatepass"))
+        case [bytes(after), bytes(content)]:
+            return piece(after, content)
+    return None

@@ -1,0 +1,203 @@
+"""``session``: sessions of coding agents, saved and put back elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.params import TEXT
+from crdtsyncd.cli.show import output
+from crdtsyncd.wording import rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from crdtsync.sessions import Loaded, Saved, SaveResult
+
+_AGENTS = ("claude-code", "codex")
+_session_argument = click.argument("session", metavar="ID", type=TEXT)
+_patterns_option = click.option(
+    "--patterns",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Regular expressions for secrets of your own, one a line.",
+)
+
+
+@click.group("session", cls=StateGroup, no_args_is_help=False)
+def session() -> None:
+    """Take sessions of coding agents along.
+
+    \b
+    Example:
+      crdtsync session save --latest
+      crdtsync session load f6c34a6a        (on another host)
+    """
+
+
+@state_command("save")
+@click.argument("session", metavar="[ID]", type=TEXT, required=False)
+@click.option("--latest", is_flag=True, help="The session that was written last on this machine.")
+@click.option("--from", "program", type=click.Choice(_AGENTS), help="Of this agent alone.")
+@click.option("--no-redact", is_flag=True, help="Store secrets, too: whoever may read the space reads them.")
+@_patterns_option
+@pass_settings
+def save(
+    settings: Settings, session: str | None, latest: bool, program: str | None, no_redact: bool, patterns: str | None
+) -> None:
+    """Save a session of this machine into the shared state.
+
+    Every line is kept to the byte, but for secrets: known forms, and what looks like chance beside words such as
+    "password", become marks. A second save writes what is new.
+
+    \b
+    Example:
+      crdtsync session save --latest
+    """
+    from crdtsync.sessions import Sessions
+
+    if latest == (session is not None):
+        raise click.UsageError("give the ID of a session, or --latest.")
+    with connect(settings) as client:
+        result = Sessions(client).save(session, agent=program, redact=not no_redact, patterns=patterns)
+    _print_saved(settings, result)
+
+
+@state_command("load")
+@_session_argument
+@click.option("--in", "cwd", metavar="DIR", type=click.Path(file_okay=False), help="The directory to go on in.")
+@click.option("--map", "maps", metavar="OLD=NEW", multiple=True, type=TEXT, help="Rewrite this path. Repeatable.")
+@_patterns_option
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
+@pass_settings
+def load(
+    settings: Settings, session: str, cwd: str | None, maps: tuple[str, ...], patterns: str | None, dry_run: bool
+) -> None:
+    """Put a saved session where its agent looks for it on this machine, and print what resumes it.
+
+    Paths of the home and, with --in, of the directory are rewritten; --map adds others. A file that is there is gone
+    on with if it begins as the saved one, and else left alone.
+
+    \b
+    Example:
+      crdtsync session load f6c34a6a --in ~/api --map /srv/data=/mnt/data
+    """
+    from crdtsync.sessions import Sessions
+
+    with connect(settings) as client:
+        loaded = Sessions(client).load(session, cwd=cwd, maps=maps, patterns=patterns, dry_run=dry_run)
+    for one in [*loaded.needed, loaded]:
+        _print_loaded(settings, one, dry_run=dry_run)
+
+
+@state_command("ls")
+@pass_settings
+def ls(settings: Settings) -> None:
+    """Print the sessions that are saved, the newest first.
+
+    \b
+    Example:
+      crdtsync session ls
+    """
+    from crdtsync.sessions import Sessions
+
+    with connect(settings) as client:
+        for saved in Sessions(client).ls():
+            time = rfc3339(saved.time) if saved.time else "-"
+            said = f"{saved.id}  {saved.agent}  {time}  {saved.user}@{saved.host}  {saved.turns} turns  {saved.title}"
+            output.line(output.record(_fields(saved)) if settings.json else said)
+
+
+@state_command("show")
+@_session_argument
+@pass_settings
+def show(settings: Settings, session: str) -> None:
+    """Print the lines of a saved session, as its agent wrote them.
+
+    \b
+    Example:
+      crdtsync session show f6c34a6a | tail -n 1
+    """
+    from crdtsync.sessions import Sessions
+
+    with connect(settings) as client:
+        sessions = Sessions(client)
+        saved = sessions.get(session)
+        if settings.json:
+            output.line(output.record(_fields(saved)))
+            return
+        for piece in sessions.files(saved)["main"]:
+            output.write(piece.content)
+
+
+@state_command("drop")
+@_session_argument
+@pass_settings
+def drop(settings: Settings, session: str) -> None:
+    """Delete a saved session from the shared state; the agent's own files stay.
+
+    \b
+    Example:
+      crdtsync session drop f6c34a6a
+    """
+    from crdtsync.sessions import Sessions
+
+    with connect(settings) as client:
+        sessions = Sessions(client)
+        saved = sessions.get(session)
+        sessions.drop(saved.id)
+    output.result(settings, saved.id, {"id": saved.id})
+
+
+def _print_saved(settings: Settings, result: SaveResult) -> None:
+    for parent in result.needed:
+        _print_saved(settings, parent)
+    saved = result.saved
+    for name, reason in result.left_out.items():
+        output.warning(f"{name} was not saved: it {reason}")
+    if saved.redacted is None:
+        secrets = "; secrets were not looked for"
+    elif saved.redacted:
+        secrets = f"; replaced: {_counts(saved.redacted)}"
+    else:
+        secrets = "; no secrets found"
+    said = f"{saved.id}: {result.new_lines:,} new lines, {result.new_bytes:,} bytes{secrets}"
+    fields = {**_fields(saved), "new_lines": result.new_lines, "new_bytes": result.new_bytes}
+    output.result(settings, said, {**fields, "left_out": result.left_out})
+
+
+def _print_loaded(settings: Settings, loaded: Loaded, *, dry_run: bool) -> None:
+    paths = [{"old": old, "new": new, "times": times} for (old, new), times in sorted(loaded.rewritten.items())]
+    if settings.json:
+        fields = {"id": loaded.saved.id, "agent": loaded.saved.agent, "cwd": loaded.cwd, "command": loaded.command}
+        more = {"rewritten": paths, "redacted": loaded.redacted, "other_ends": loaded.other_ends}
+        output.line(output.record({**fields, "files": loaded.files, **more}))
+        return
+    for path, state in loaded.files.items():
+        output.line(f"{path}: {_STATES[state]}{' (not written: --dry-run)' if dry_run else ''}")
+    for one in paths:
+        output.line(f"  {one['old']} → {one['new']} ({one['times']}×)")
+    if loaded.redacted:
+        output.line(f"secrets that are marks now: {_counts(loaded.redacted)}")
+    if loaded.other_ends:
+        output.warning(f"the session went on in {loaded.other_ends + 1} ways; this is the one that was saved last")
+    output.line(loaded.command)
+
+
+_STATES = {"new": "new", "same": "is there already", "grown": "gone on with", "ahead": "has more than was saved"}
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+
+
+def _fields(saved: Saved) -> dict[str, Any]:
+    fields = {field.name: getattr(saved, field.name) for field in dataclasses.fields(saved)}
+    return {**fields, "files": {name: file.bytes for name, file in saved.files.items()}}
+
+
+for _command in (save, load, ls, show, drop):
+    session.add_command(_command)

@@ -1,0 +1,265 @@
+"""Sessions of coding agents in the shared state: saved on one host, put back on another, by files as agents write them.
+
+The agents themselves are run by ``test_sessions_of_agents``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crdtsync import AsyncClient
+from crdtsync.errors import InvalidRequest, Refused
+from crdtsync.sessions import AsyncSessions, Sessions
+from tests.harness.cluster import Cluster
+from tests.harness.daemon import Daemon
+from tests.harness.shell import Shell
+
+pytestmark = pytest.mark.integration
+
+CLAUDE_ID = "aaaaaaaa-0000-4000-8000-000000000001"
+CODEX_ID = "019a0000-0000-7000-8000-000000000002"
+TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
+
+
+def line(**fields: Any) -> bytes:
+    return json.dumps(fields).encode() + b"\n"
+
+
+def claude_lines(cwd: str) -> list[bytes]:
+    common = {"sessionId": CLAUDE_ID, "cwd": cwd, "version": "2.1.330"}
+    return [
+        line(type="queue-operation", operation="enqueue"),
+        line(type="user", uuid="u1", parentUuid=None, message={"role": "user", "content": "fix the parser"}, **common),
+        line(type="assistant", uuid="u2", parentUuid="u1", **common,
+             message={"role": "assistant", "model": "claude-x", "content": [
+                 {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": f"cat {cwd}/.env"}}]}),
+        line(type="user", uuid="u3", parentUuid="u2", **common, message={"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "t1", "content": f"GITHUB_TOKEN={TOKEN}\n{cwd}/a.py"}]}),
+        line(type="never-seen", what=[1, {"x": None}]),
+        b"no JSON at all \xff\xfe\n",
+    ]  # fmt: skip
+
+
+def codex_lines(cwd: str) -> list[bytes]:
+    meta = {"id": CODEX_ID, "timestamp": "", "cwd": cwd, "originator": "o", "cli_version": "0.169.0"}
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "write the docs"}]}
+    return [
+        line(timestamp="2026-11-20T10:00:00.000Z", type="session_meta", payload=meta),
+        line(timestamp="2026-11-20T10:00:01.000Z", type="response_item", payload=said),
+    ]
+
+
+class Home:
+    """A user's home on some machine, with sessions in it."""
+
+    def __init__(self, place: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path = place / name
+        self.work = self.path / "api"
+        self.work.mkdir(parents=True)
+        self._monkeypatch = monkeypatch
+
+    def enter(self) -> None:
+        """From here on, this is the home."""
+        for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME"):
+            self._monkeypatch.delenv(variable, raising=False)
+        self._monkeypatch.setenv("HOME", str(self.path))
+
+    @property
+    def claude(self) -> Path:
+        slug = str(self.work).replace("/", "-").replace("_", "-").replace(".", "-")
+        return self.path / ".claude" / "projects" / slug / f"{CLAUDE_ID}.jsonl"
+
+    @property
+    def codex(self) -> Path:
+        return (
+            self.path / ".codex" / "sessions" / "2026" / "11" / "20" / f"rollout-2026-11-20T10-00-00-{CODEX_ID}.jsonl"
+        )
+
+
+@pytest.fixture
+def ann(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    home = Home(tmp_path, "ann", monkeypatch)
+    home.enter()
+    for path, lines in ((home.claude, claude_lines(str(home.work))), (home.codex, codex_lines(str(home.work)))):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"".join(lines))
+    side = home.claude.with_suffix("") / "subagents" / "agent-1.jsonl"
+    side.parent.mkdir(parents=True)
+    side.write_bytes(line(type="user", isSidechain=True, cwd=str(home.work)))
+    return home
+
+
+@pytest.fixture
+def bob(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    return Home(tmp_path, "bob", monkeypatch)
+
+
+def test_both_formats_come_back_to_the_byte(daemon: Daemon, ann: Home):
+    sessions = Sessions(daemon.client("ann"))
+    with ann.claude.open("ab") as file:
+        file.write(b'{"type":"user","torn')
+    before = {path: path.read_bytes() for path in (ann.claude, ann.codex)}
+    for path, session in ((ann.claude, CLAUDE_ID), (ann.codex, CODEX_ID)):
+        assert sessions.save(session, redact=False).saved.redacted is None
+        path.unlink()
+        loaded = sessions.load(session)
+        assert loaded.files[str(path)] == "new"
+        assert loaded.rewritten == {}
+        assert path.read_bytes() == before[path]
+        assert oct(path.stat().st_mode & 0o777) == "0o600"
+    described = {saved.id: (saved.title, saved.turns, saved.cwd, saved.agent) for saved in sessions.ls()}
+    assert described == {
+        CLAUDE_ID: ("fix the parser", 1, str(ann.work), "claude-code"),
+        CODEX_ID: ("write the docs", 1, str(ann.work), "codex"),
+    }
+
+
+def test_a_second_save_writes_what_is_new(daemon: Daemon, ann: Home):
+    client = daemon.client("ann")
+    sessions = Sessions(client)
+    assert sessions.save(CLAUDE_ID).new_lines == 7  # one of them the sub-agent's
+    assert sessions.save(CLAUDE_ID).new_lines == 0
+    with ann.claude.open("ab") as file:
+        file.write(line(type="mode", mode="normal") + b"tor")
+    assert (sessions.save(CLAUDE_ID).new_lines, sessions.save(CLAUDE_ID).new_bytes) == (1, 0)
+    with ann.claude.open("ab") as file:
+        file.write(b"n\n" + b"x" * 1_500_000 + b"\n")
+    assert sessions.save(CLAUDE_ID).new_lines == 2
+    assert len(client.log(f"sessions.lines/{CLAUDE_ID}/main")) == 6 + 1 + 1 + 1 + 3
+
+
+def test_no_secret_leaves_the_machine(daemon: Daemon, ann: Home):
+    sessions = Sessions(daemon.client("ann"))
+    assert sessions.save(CLAUDE_ID).saved.redacted == {"github-token": 1}
+    told = sessions.files(sessions.get(CLAUDE_ID))["main"]
+    assert b"GITHUB_TOKEN=[redacted:github-token:1]" in b"".join(piece.content for piece in told)
+    files = [path for path in daemon.base.rglob("*") if path.is_file()]
+    assert not [path for path in files if TOKEN.encode() in path.read_bytes()]
+    original = ann.claude.read_bytes()
+    assert set(sessions.load(CLAUDE_ID).files.values()) == {"same"}  # what is here keeps its secrets
+    assert ann.claude.read_bytes() == original
+
+
+def test_another_user_in_another_directory_goes_on_and_the_first_goes_on_from_there(
+    pair: Cluster, ann: Home, bob: Home
+):
+    on_a, on_b = Sessions(pair[0].client("ann")), Sessions(pair[1].client("bob"))
+    original = ann.claude.read_bytes()
+    on_a.save(CLAUDE_ID)
+    pair[1].client("bob").wait(pair[0].client("ann").now())
+
+    bob.enter()
+    loaded = on_b.load(CLAUDE_ID)
+    assert loaded.cwd == str(bob.work)
+    assert loaded.command == f"cd {bob.work} && claude --resume {CLAUDE_ID}"
+    assert loaded.redacted == {"github-token": 1}
+    assert loaded.rewritten[str(ann.work / "a.py"), str(bob.work / "a.py")] == 1
+    moved = original.replace(str(ann.path).encode(), str(bob.path).encode())
+    assert bob.claude.read_bytes() == moved.replace(TOKEN.encode(), b"[redacted:github-token:1]")
+    with bob.claude.open("ab") as file:
+        file.write(line(type="user", uuid="u4", parentUuid="u3", cwd=str(bob.work), message={"content": "go on"}))
+    assert on_b.save(CLAUDE_ID).saved.turns == 2
+    pair[0].client("ann").wait(pair[1].client("bob").now())
+
+    ann.enter()
+    assert on_a.load(CLAUDE_ID).files[str(ann.claude)] == "grown"
+    assert ann.claude.read_bytes().startswith(original)
+    assert json.loads(ann.claude.read_bytes().splitlines()[-1])["cwd"] == str(ann.work)
+
+
+def test_nothing_else_is_overwritten(daemon: Daemon, ann: Home):
+    sessions = Sessions(daemon.client("ann"))
+    sessions.save(CLAUDE_ID)
+    lines = claude_lines(str(ann.work))
+    ann.claude.write_bytes(lines[0] + b"another\n")
+    with pytest.raises(Refused, match="is not what was saved"):
+        sessions.load(CLAUDE_ID)
+    assert ann.claude.read_bytes() == lines[0] + b"another\n"
+    ann.claude.write_bytes(b"".join(lines[:3]))
+    with ann.claude.open("rb"):  # another process has it open
+        reader = os.fork()
+        if reader == 0:
+            signal.pause()
+        try:
+            with pytest.raises(Refused, match=f"in use by process {reader}"):
+                sessions.load(CLAUDE_ID)
+        finally:
+            os.kill(reader, 9)
+            os.waitpid(reader, 0)
+    ann.claude.write_bytes(b"".join(lines[:3]))
+    assert sessions.load(CLAUDE_ID, dry_run=True).files[str(ann.claude)] == "grown"
+    assert ann.claude.read_bytes() == b"".join(lines[:3])
+    ann.claude.write_bytes(b"".join(lines) + b"more\n")
+    assert sessions.load(CLAUDE_ID).files[str(ann.claude)] == "ahead"
+
+
+def test_a_fork_of_codex_takes_its_parent_along(daemon: Daemon, ann: Home):
+    sessions = Sessions(daemon.client("ann"))
+    child = CODEX_ID[:-1] + "3"
+    meta = {"id": child, "cwd": str(ann.work), "history_base": {"thread_id": CODEX_ID, "end_ordinal_exclusive": 2}}
+    path = ann.codex.with_name(ann.codex.name.replace(CODEX_ID, child))
+    path.write_bytes(line(type="session_meta", payload=meta))
+    assert [one.saved.id for one in sessions.save(child).needed] == [CODEX_ID]
+    path.unlink()
+    ann.codex.unlink()
+    assert [one.saved.id for one in sessions.load(child).needed] == [CODEX_ID]
+    assert path.exists()
+    assert ann.codex.exists()
+
+
+def test_what_others_write_there_harms_nobody(daemon: Daemon, ann: Home):
+    client = daemon.client("mallory")
+    sessions = Sessions(client)
+    sessions.save(CLAUDE_ID)
+    header = client.get(f"sessions/{CLAUDE_ID}")
+    client.set(f"sessions/{CLAUDE_ID}", {**header, "files": {**header["files"], "../../evil": [b"", 0, 0]}})
+    with pytest.raises(InvalidRequest, match="outside"):
+        sessions.load(CLAUDE_ID)
+    client.set(f"sessions/{CLAUDE_ID}", {**header, "id": "../../evil"})
+    with pytest.raises(InvalidRequest, match="holds no saved session"):
+        sessions.load(CLAUDE_ID)
+    client.set("sessions/odd", 3)
+    client.append(f"sessions.lines/{CLAUDE_ID}/main", [b"nowhere", "x\n"])
+    client.set(f"sessions/{CLAUDE_ID}", header)
+    with pytest.raises(Exception, match="not on this host"):
+        sessions.load(CLAUDE_ID)
+    assert sessions.drop(CLAUDE_ID)
+    assert client.keys("sessions") == ["sessions/odd"]
+
+
+async def test_it_works_in_asyncio(daemon: Daemon, ann: Home):
+    async with AsyncClient(daemon.socket, agent="ann") as client:
+        sessions = AsyncSessions(client)
+        assert (await sessions.save(agent="codex")).saved.id == CODEX_ID
+        ann.codex.unlink()
+        await sessions.load(CODEX_ID[:8])
+        assert ann.codex.exists()
+
+
+def test_the_command_line(daemon: Daemon, ann: Home, bob: Home, tmp_path: Path):
+    run = Shell(daemon.socket, tmp_path)
+    for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        run.environment.pop(variable, None)
+    run.environment["HOME"] = str(ann.path)
+    assert "7 new lines" in run("session", "save", CLAUDE_ID).out
+    assert "1 github-token" in run("session", "save", CLAUDE_ID).out
+    assert run("session", "save").status == 2
+    assert run("session", "save", "../x").status == 4
+    assert run("session", "save", "--latest", "--from", "codex").status == 0
+    assert len(run("session", "ls").out.splitlines()) == 2
+    assert "write the docs" in run("session", "show", CODEX_ID[:8]).out
+    run.environment["HOME"] = str(bob.path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    out = run("session", "load", CLAUDE_ID[:8], "--in", str(elsewhere)).out
+    assert f"{ann.work} → {elsewhere}" in out
+    assert out.endswith(f"cd {elsewhere} && claude --resume {CLAUDE_ID}\n")
+    assert run("session", "load", CLAUDE_ID, "--map", "x").status == 4
+    assert run("session", "drop", CLAUDE_ID).status == 0
+    assert run("session", "load", CLAUDE_ID).status == 4

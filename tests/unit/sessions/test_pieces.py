@@ -1,0 +1,49 @@
+"""Files as chains of pieces, logs as trees: nothing is lost, whatever was saved where."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crdtsync.sessions.saved.pieces import PIECE_BYTES_MAX, Tree, batches, chain, lines_of
+from tests.examples import examples
+
+lines = st.lists(st.binary(max_size=12).map(lambda line: line.replace(b"\n", b"") + b"\n"), max_size=12)
+
+
+def stored(content: list[bytes]) -> list[object]:
+    return [one.plain() for one in chain(content)]
+
+
+@examples(200)
+@given(lines, lines, lines)
+def test_a_log_of_two_ways_gives_the_one_that_was_saved_last(common: list[bytes], one: list[bytes], two: list[bytes]):
+    first, second = list(chain(common + one)), list(chain(common + two))
+    log = [piece.plain() for piece in first]
+    new = Tree(log).new_in(second)
+    tree = Tree([*log, *(piece.plain() for piece in new)])
+    assert b"".join(piece.content for piece in tree.file(second[-1].digest if second else b"")) == b"".join(
+        common + two
+    )
+    if new:
+        assert b"".join(lines_of(tree.file())) == b"".join(common + two)
+
+
+def test_a_long_line_goes_in_parts_and_comes_back_whole():
+    content = [b"x" * (2 * PIECE_BYTES_MAX + 7) + b"\n", b"\xff torn"]
+    pieces = list(chain(content))
+    assert len(pieces) == 4
+    assert list(lines_of(Tree([piece.plain() for piece in pieces]).file())) == content
+    assert [len(portion) for portion in batches(pieces)] == [2, 2]
+
+
+def test_what_others_put_into_the_log_is_passed_over():
+    log = [3, ["x"], {"a": 1}, *stored([b"a\n"]), [b"?", 4]]
+    assert list(lines_of(Tree(log).file())) == [b"a\n"]
+
+
+def test_a_line_that_was_torn_is_taken_whole_in_the_end():
+    log = stored([b"a\n", b"tor"])
+    whole = list(chain([b"a\n", b"torn\n"]))
+    log += [piece.plain() for piece in Tree(log).new_in(whole)]
+    assert list(lines_of(Tree(log).file())) == [b"a\n", b"torn\n"]

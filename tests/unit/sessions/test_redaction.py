@@ -1,0 +1,136 @@
+"""Secrets of many kinds in lines as agents write them: found, marked the same each time; other lines stay."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import string
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from crdtsync.errors import InvalidRequest
+from crdtsync.sessions.redaction.redactor import Redactor, own_patterns
+
+WORD, HEX, UPPER = string.ascii_letters + string.digits, "0123456789abcdef", string.ascii_uppercase + "234567"
+
+
+def chars(rng: random.Random, count: int, of: str = WORD) -> str:
+    return "".join(rng.choices(of, k=count))
+
+
+KINDS: dict[str, Callable[[random.Random], str]] = {
+    "anthropic": lambda r: f"sk-ant-api03-{chars(r, 95)}",
+    "openai": lambda r: f"sk-proj-{chars(r, 64)}",
+    "openai-old": lambda r: f"sk-{chars(r, 48)}",
+    "openrouter": lambda r: f"sk-or-v1-{chars(r, 64, HEX)}",
+    "github": lambda r: f"ghp_{chars(r, 36)}",
+    "github-app": lambda r: f"ghs_{chars(r, 36)}",
+    "github-fine": lambda r: f"github_pat_{chars(r, 22)}_{chars(r, 59)}",
+    "gitlab": lambda r: f"glpat-{chars(r, 20)}",
+    "aws": lambda r: f"AKIA{chars(r, 16, UPPER)}",
+    "google": lambda r: f"AIza{chars(r, 35)}",
+    "google-oauth": lambda r: f"ya29.{chars(r, 60)}",
+    "slack": lambda r: f"xoxb-{chars(r, 12, '123456789')}-{chars(r, 24)}",
+    "slack-hook": lambda r: f"https://hooks.slack.com/services/T{chars(r, 8)}/B{chars(r, 8)}/{chars(r, 24)}",
+    "stripe": lambda r: f"sk_live_{chars(r, 24)}",
+    "twilio": lambda r: f"SK{chars(r, 32, HEX)}",
+    "sendgrid": lambda r: f"SG.{chars(r, 22)}.{chars(r, 43)}",
+    "mailgun": lambda r: f"key-{chars(r, 32, HEX)}",
+    "npm": lambda r: f"npm_{chars(r, 36)}",
+    "pypi": lambda r: f"pypi-AgEIcHlwaS5vcmc{chars(r, 80)}",
+    "huggingface": lambda r: f"hf_{chars(r, 34)}",
+    "groq": lambda r: f"gsk_{chars(r, 52)}",
+    "replicate": lambda r: f"r8_{chars(r, 37)}",
+    "digitalocean": lambda r: f"dop_v1_{chars(r, 64, HEX)}",
+    "telegram": lambda r: f"{chars(r, 9, '123456789')}:AA{chars(r, 33)}",
+    "shopify": lambda r: f"shpat_{chars(r, 32, HEX)}",
+    "azure": lambda r: f"AccountName=a;AccountKey={chars(r, 86)}==",
+    "jwt": lambda r: f"eyJ{chars(r, 30)}.eyJ{chars(r, 60)}.{chars(r, 43)}",
+    "vault": lambda r: f"hvs.{chars(r, 30)}",
+    "databricks": lambda r: f"dapi{chars(r, 32, HEX)}",
+    "docker": lambda r: f"dckr_pat_{chars(r, 27)}",
+    "linear": lambda r: f"lin_api_{chars(r, 40)}",
+    "notion": lambda r: f"ntn_{chars(r, 46)}",
+    "new-relic": lambda r: f"NRAK-{chars(r, 27, UPPER)}",
+    "grafana": lambda r: f"glsa_{chars(r, 32)}_{chars(r, 8, HEX)}",
+    "age": lambda r: f"AGE-SECRET-KEY-1{chars(r, 58, UPPER)}",
+    "bearer": lambda r: f"Authorization: Bearer {chars(r, 40)}",
+    "url": lambda r: f"postgres://app:{chars(r, 16)}@db.internal:5432/app",
+    "pem": lambda r: f"-----BEGIN RSA PRIVATE KEY-----\n{chars(r, 64)}\n{chars(r, 64)}\n-----END RSA PRIVATE KEY-----",
+    "password": lambda r: f"DB_PASSWORD={chars(r, 14)}{r.randrange(10)}",
+    "yaml": lambda r: f'apiKey: "{chars(r, 24)}{r.randrange(10)}x"',
+    "crdtsync": lambda r: f"ak1.{chars(r, 43)}.critic",
+    "flag": lambda r: f"deploy --token {chars(r, 20)}{r.randrange(10)}x",
+}
+FRAMES: list[Callable[[str], bytes]] = [
+    lambda text: json.dumps({"type": "user", "message": {"role": "user", "content": text}}).encode() + b"\n",
+    lambda text: json.dumps({"payload": {"output": f"$ env\nHOME=/root\n{text}\nPATH=/bin\n"}}).encode() + b"\n",
+    lambda text: json.dumps({"arguments": json.dumps({"cmd": f"echo '{text}' > .env"})}).encode() + b"\n",
+]
+CLEAN = [
+    '{"input_tokens": 12345678, "cache_read_input_tokens": 99887766, "token_count": "1234567890"}',
+    '{"uuid":"6f1d2c58-0a5e-4c0f-9f3b-2d1d1df49fcd","promptId":"2d1d1df4-9fcd-4b25-b67c-b39d870d48b5"}',
+    '{"shapeHash":"29d663266e79096603d35aa3062fc13b83ca391e7bd0cdd820772def667a2f4d","id":"msg_01XyZ93kdLs02"}',
+    '{"text":"token = os.environ[\'API_TOKEN\']; password: required; the secret is out"}',
+    '{"text":"def authenticate(password: str, token: Token) -> None: self.token = token"}',
+    '{"signature":"EqQBCkgIAhABGAIiQJ7b4zUe0Xw2Qm9kz5TqWc1y","type":"thinking"}',
+    '{"text":"commit 0f4cc37625f1409ea345 by author ann12345 <ann@example.com>"}',
+    '{"cwd":"/home/ann/api","version":"2.1.330","sessionId":"f6c34a6a-808b-4ff8-9113-b708d2180d69"}',
+    '{"text":"see https://example.com/a/b?c=d#e and key: value, tokenizer: cl100k_base, author: x"}',
+    '{"text":"risk-assessment, task-0001, key-value store, disk-usage-of-the-whole-machine-in-the-morning"}',
+]
+
+
+def test_of_500_planted_secrets_nearly_all_are_found_and_clean_lines_stay():
+    rng = random.Random(7)
+    missed, planted = [], 0
+    for kind, make in KINDS.items():
+        for _ in range(12):
+            secret = make(rng)
+            line = rng.choice(FRAMES)(secret)
+            planted += 1
+            cleaned = Redactor().line(line)
+            core = max(re.findall(r"[\w+/-]+", secret), key=len)
+            if b"[redacted:" not in cleaned or core.encode() in cleaned:
+                missed.append((kind, cleaned))
+            json.loads(cleaned)
+    assert len(KINDS) >= 40
+    assert planted >= 500
+    assert len(missed) <= planted / 100, missed
+    assert [line for line in CLEAN if Redactor().line(line.encode()) != line.encode()] == []
+
+
+def test_the_same_secret_has_the_same_mark_and_a_file_with_marks_goes_on_with_the_next():
+    one, two, three = (f"ghp_{chars(random.Random(n), 36)}".encode() for n in range(3))
+    whole = list(Redactor().lines([one + b"\n", two + b"\n", one + b"\n", three + b"\n"]))
+    marks = [b"[redacted:github-token:%d]\n" % number for number in (1, 2, 1, 3)]
+    assert whole == marks
+    assert list(Redactor().lines([*marks[:3], three + b"\n"])) == marks
+
+
+def test_a_private_key_over_several_lines_of_a_text_file_is_gone():
+    key = [b"-----BEGIN PRIVATE KEY-----\n", b"MIIEvQIBADANBgkq\n", b"hkiG9w0BAQEF\n", b"-----END PRIVATE KEY-----\n"]
+    cleaned = list(Redactor().lines([b"before\n", *key, b"after\n"]))
+    assert (cleaned[0], cleaned[-1], len(cleaned)) == (b"before\n", b"after\n", 6)
+    assert b"MIIE" not in b"".join(cleaned)
+    assert b"hkiG" not in b"".join(cleaned)
+    assert list(Redactor().lines([key[0], b'{"a": 1}\n', b"words here!\n"]))[1:] == [b'{"a": 1}\n', b"words here!\n"]
+
+
+def test_patterns_of_ones_own(tmp_path: Path):
+    file = tmp_path / "secrets.txt"
+    file.write_text("# customers\nACME-\\d{6}\n\n")
+    assert Redactor(own_patterns(file)).line(b"order of ACME-123456") == b"order of [redacted:own:1]"
+    file.write_text("(")
+    with pytest.raises(InvalidRequest, match="line 1"):
+        own_patterns(file)
+
+
+def test_any_bytes_pass_through_a_redactor():
+    rng = random.Random(3)
+    for _ in range(3000):
+        line = bytes(rng.choices(b'abc "\\:={}[]token key=sk-ghp_eyJ.\xff\x00\n', k=rng.randrange(80)))
+        Redactor().line(line)
