@@ -241,6 +241,12 @@ def flat_removes(removes: tuple[Dot, ...] | RemoveRange) -> object:
     return [part for dot in removes for part in dot] or None
 
 
+def removes_of(packed: bytes) -> tuple[Dot, ...] | RemoveRange:
+    """From the form that rows have it in: :func:`flat_removes`, packed."""
+    plain = unpack(packed, strict_map_key=False)
+    return () if plain is None else _removes(plain)
+
+
 def _plain_op(op: Op) -> list[object]:
     plain = [op.key, op.sub, int(op.kind), op.value_hash is not None, flat_removes(op.removes), op.attrs]
     if op.lost is not None:

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping
 
 FEATURES: Mapping[str, Mapping[str, frozenset[str]]] = {
     "bind": {"bind": frozenset()},
+    "as_of": dict.fromkeys(
+        ("get", "entry", "get_many", "log", "members", "fields", "scan", "text_read"), frozenset({"at"})
+    ),
     "field_absent": {"merge": frozenset({"if_field_absent"})},
     "listing": {"scan": frozenset({"reverse", "delimiter", "where_meta"}), "get_many": frozenset()},
     "log_elements": {"append": frozenset({"ttl", "confidence", "meta"}), "remove": frozenset()},
@@ -30,7 +33,9 @@ def missing_in(features: Iterable[object]) -> dict[str, frozenset[str]]:
     for name, requests in FEATURES.items():
         if name not in told:
             for request, arguments in requests.items():
-                missing[request] = missing.get(request, frozenset()) | arguments
+                known = missing.get(request)
+                is_unknown = not arguments or known == frozenset()
+                missing[request] = frozenset() if is_unknown else (known or frozenset()) | arguments
     return missing
 
 

@@ -102,15 +102,15 @@ def _host(arguments: str = "") -> Request:
 
 REQUESTS: Mapping[str, Request] = {
     # reads
-    "get": _read("key"),
-    "entry": _read("key"),
-    "get_many": _read("keys", On.KEYS),
-    "log": _read("key start previous limit attributes"),
-    "members": _read("key start previous limit"),
-    "fields": _read("key start limit"),
-    "text_read": _read("key document state"),
+    "get": _read("key at"),
+    "entry": _read("key at"),
+    "get_many": _read("keys at", On.KEYS),
+    "log": _read("key start previous limit attributes at"),
+    "members": _read("key start previous limit at"),
+    "fields": _read("key start limit at"),
+    "text_read": _read("key document state at"),
     "text_updates": _read("key limit"),
-    "scan": _read("prefix start limit values entries conflicts reverse delimiter where_meta", On.PREFIX),
+    "scan": _read("prefix start limit values entries conflicts reverse delimiter where_meta at", On.PREFIX),
     "history": _read("key prefix before limit lost", On.KEY_OR_PREFIX),
     "schemas": _read("pattern key", On.SOME),
     # writes

@@ -25,6 +25,7 @@ from crdtsync.client.protocol.address import connection_of
 from crdtsync.client.protocol.steps import Compute, limit_s
 from crdtsync.client.session.tokens import Past
 from crdtsync.client.values.durations import seconds
+from crdtsync.client.values.points import point_argument
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from crdtsync.client.streams.changes_state import Changes
     from crdtsync.client.text.operations import TextOperations
     from crdtsync.client.values.durations import Seconds
+    from crdtsync.client.values.points import Point
 
 
 class AsyncSession(
@@ -110,11 +112,15 @@ class AsyncSession(
         )
         return await watch.answer()
 
-    def session(self, agent: str | None = None, *, space: str | None = None) -> AsyncSession:
-        """Another author over the same connection, with its own memory of what it has read."""
+    def session(self, agent: str | None = None, *, space: str | None = None, at: Point | None = None) -> AsyncSession:
+        """Another author over the same connection, with its own memory of what it has read.
+
+        With ``at`` it reads the past (see :meth:`get`) and nothing else: what would write or watch is refused.
+        """
         overrides = dict(self._overrides)
         overrides |= {"agent": agent} if agent else {}
         overrides |= {"space": space} if space else {}
+        overrides |= {} if at is None else {"at": point_argument(at)}
         return AsyncSession(self._connection, self.timeout_s, overrides)
 
     async def close(self) -> None:

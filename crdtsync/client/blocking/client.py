@@ -27,6 +27,7 @@ from crdtsync.client.protocol.fork import restart_in_children
 from crdtsync.client.protocol.steps import Compute, limit_s
 from crdtsync.client.session.tokens import Past
 from crdtsync.client.values.durations import seconds
+from crdtsync.client.values.points import point_argument
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from crdtsync.client.streams.changes_state import Changes
     from crdtsync.client.text.operations import TextOperations
     from crdtsync.client.values.durations import Seconds
+    from crdtsync.client.values.points import Point
 
 
 class Session(
@@ -126,11 +128,15 @@ class Session(
             self._connection, self._operations.memory, prefix, after, self._overrides, timeout_s, timeout_s
         ).answer()
 
-    def session(self, agent: str | None = None, *, space: str | None = None) -> Session:
-        """Another author over the same connection, with its own memory of what it has read."""
+    def session(self, agent: str | None = None, *, space: str | None = None, at: Point | None = None) -> Session:
+        """Another author over the same connection, with its own memory of what it has read.
+
+        With ``at`` it reads the past (see :meth:`get`) and nothing else: what would write or watch is refused.
+        """
         overrides = dict(self._overrides)
         overrides |= {"agent": agent} if agent else {}
         overrides |= {"space": space} if space else {}
+        overrides |= {} if at is None else {"at": point_argument(at)}
         return Session(self._connection, self.timeout_s, overrides)
 
     def close(self) -> None:

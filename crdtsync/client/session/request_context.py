@@ -14,6 +14,7 @@ from crdtsync.client.values.durations import Seconds, milliseconds, seconds
 from crdtsync.client.values.encoding import encode
 from crdtsync.errors import (
     CrdtSyncError,
+    InvalidRequest,
     OutcomeUnknown,
     RanksLower,
     StaleRead,
@@ -95,6 +96,8 @@ class Context:
     def send(self, write: Write[T], w: WriteConcern, timeout_s: float) -> Write[T]:
         """The same write, as a request of its own."""
         self.token_written = None
+        if "at" in self._overrides:
+            raise InvalidRequest("this session reads the past: write in another one")
         arguments = write.arguments
         if w is not None and (w != 1 or type(w) is not int):  # True equals 1: the daemon refuses it
             arguments["w"] = w

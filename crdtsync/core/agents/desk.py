@@ -20,9 +20,10 @@ from crdtsync.core.agents.watch_requests import WatchRequests
 from crdtsync.core.agents.write_requests import WriteRequests
 from crdtsync.core.identity import Identity
 from crdtsync.core.kinds.arguments import Arguments, timeout_ms
+from crdtsync.core.reads.as_of import AsOfRead
 from crdtsync.core.reads.history_scan import scan_of
 from crdtsync.core.reads.operations import READS, Reader
-from crdtsync.core.reads.sliced import LongReads
+from crdtsync.core.reads.sliced import LongRead, LongReads
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.storage.interface import Storage
@@ -73,7 +74,7 @@ class Desk:
         self.closes: list[tuple[int, str]] = []
         self.waits = Waits(self._applied)
         self.watches = Watches(storage, lambda conn, data: self.replies.append(Reply(conn, None, data)))
-        self.long_reads = LongReads(self.answer)
+        self.long_reads = LongReads(self._answer_long)
         self._clients: dict[bytes, int] = {}
         self.outcomes = Outcomes(storage)
         self._writes = WriteRequests(self, self.outcomes)
@@ -200,6 +201,8 @@ class Desk:
             return self._hello(agent, args)
         if name in self.requests:
             self.host.guard.check(agent, name, args)
+        if "at" in args and name in REQUESTS and "at" not in REQUESTS[name].arguments:
+            raise InvalidRequest(f"{name} is about what is there now: it takes no at")
         if "need" in args and name not in WITHOUT_NEED:
             replica = self.replica_of(agent, args)
             needed = need_in(replica, args["need"])
@@ -276,13 +279,24 @@ class Desk:
         limit = self.host.guard.limit_of(agent, replica.name)
         reader = Reader(replica, self.storage, self.host.now_ms, replica.node_of, limit)
         if name == "history" and "prefix" in args:
-            if not self.long_reads.add(agent.conn, request, scan_of(reader, args)):
-                raise too_many_waits()
-            return LATER
+            return self._read_long(agent, request, scan_of(reader, args))
+        if "at" in args:
+            return self._read_long(agent, request, AsOfRead(replica, self.storage, name, args, limit))
         try:
             return Shown(replica, READS[name](reader, args))
         except Unresolved as refusal:
             raise shown_at(replica, refusal) from None
+
+    def _read_long(self, agent: Agent, request: int, read: LongRead) -> object:
+        if not self.long_reads.add(agent.conn, request, read):
+            raise too_many_waits()
+        return LATER
+
+    def _answer_long(self, conn: int, request: int, result: object) -> None:
+        if isinstance(result, CrdtSyncError):
+            self.fail(conn, request, result)
+        else:
+            self.answer(conn, request, result)
 
     def _wait(self, agent: Agent, request: int, args: Arguments) -> object:
         token = args.get("token")

@@ -312,6 +312,11 @@ class Entries:
         """
         return not self._unsummed and not self._unsubtracted
 
+    @property
+    def key_count(self) -> int:
+        """How many keys hold entries."""
+        return len(self._keys)
+
     def sum_up(self, count_max: int) -> None:
         """Work on the digest, by so many of the entries that were loaded, or of those that were removed."""
         some, gone = self._unsummed[-count_max:], self._unsubtracted[-count_max:]

@@ -10,6 +10,8 @@ Where to begin:
 - ``removal_reason``: :class:`~.removal_reason.RemovalReason`, why a value went, and the rules that tell a lost value
   from a replaced one;
 - ``query``: answers the request ``history`` for one key, page by page, from memory and from disk;
+- ``cuts``: what a space held at a point of its past, and which point a token or a time names;
+- ``checkpoints``: points with a name, which nodes keep;
 - ``arrival_log``: over which peer each change came, and when; in memory alone.
 
 What kinds differ in (which earlier values live on in a new one, what a line shows) stands in the rules of each kind,

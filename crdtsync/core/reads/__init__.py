@@ -18,7 +18,8 @@ Modules:
 - ``listing``: many keys in one answer: by prefix, as a directory, by name
 - ``pages``: how much one answer shows
 - ``sliced``: reads that take more than one turn: a slice a turn, bounded for each connection
-- ``history_scan``: the one that does so today: the newest writes of many keys
+- ``history_scan``: one of these: the newest writes of many keys
+- ``as_of``: another: any read, as of a point of the past
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``watch``, ``access``,
 ``replica``, ``history``, ``kinds``, ``text``, ``storage`` and ``crdt``. The desk of ``agents`` calls it, after the

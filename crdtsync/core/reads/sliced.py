@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from crdtsync.core.access.rules import Grant
 from crdtsync.core.replica.replica import Replica
+from crdtsync.errors import CrdtSyncError
 
 
 class LongRead(Protocol):
@@ -33,7 +34,9 @@ class _Running(NamedTuple):
 
 
 class LongReads:
-    """All of a node that are under way, bounded per agent connection; ``answer`` is given what is done."""
+    """All of a node that are under way, bounded per agent connection; ``answer`` is given what is done, or
+    why it cannot be.
+    """
 
     PER_AGENT_MAX = 8
 
@@ -84,6 +87,8 @@ class LongReads:
                 self._answer(conn, request, read.answer(now_ms))
             else:
                 self._running.append(running)
+        except CrdtSyncError as error:
+            self._answer(conn, request, error)
         except Exception:
             self._answer(conn, request, None)  # the node makes a refusal of what a failed turn has answered
             raise

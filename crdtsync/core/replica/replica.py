@@ -17,6 +17,7 @@ from crdtsync.core.crdt.causal_gate import CausalGate, blocker
 from crdtsync.core.crdt.entries import Entries, Entry
 from crdtsync.core.crdt.schemas import Schemas
 from crdtsync.core.history.arrival_log import Arrivals
+from crdtsync.core.history.checkpoints import Checkpoints
 from crdtsync.core.history.recorder import NOTHING_SEEN, HistoryRecorder, seen_by
 from crdtsync.core.replica.snapshot import ReadDocument, Snapshot
 from crdtsync.core.replica.snapshot_staging import Staging
@@ -98,6 +99,7 @@ class Replica:
         self.floor = row.floor
         self.trimmed_position = row.trimmed_position
         self.past = HistoryRecorder(self, ledger, row.history_floor, row.history_since_ms)
+        self.checkpoints = Checkpoints(self)
         self.pins: set[int] = set()  # log positions of snapshots in transfer: what comes after is not trimmed
         self.origins: dict[Writer, tuple[str, str]] = {}
         self._node = node

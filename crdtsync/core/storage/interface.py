@@ -316,6 +316,30 @@ class ScannedRow(NamedTuple):
     seen: bytes | None = None
 
 
+class DeadMark(NamedTuple):
+    """A dead entry as the reader of an older cut looks at it. ``position`` is that of the change that removed it;
+    ``is_known``: that stands among the removals.
+    """
+
+    id: int
+    key: str
+    order: Order
+    position: int
+    is_known: bool
+
+
+class PastRemoval(NamedTuple):
+    """An operation of change ``seq`` of ``writer`` that removed from ``key`` what ``removes`` (encoded) names."""
+
+    id: int
+    position: int
+    space: int
+    key: str
+    writer: Writer
+    seq: int
+    removes: bytes
+
+
 class DocumentSpan(NamedTuple):
     """Where a document's rows stand in the log; None: it has none.
 
@@ -556,6 +580,29 @@ class Storage(Protocol):
 
     def scan_dead(self, space: int, after: DeadPlace, *, is_lost: bool, rows_max: int) -> list[ScannedRow]:
         """Dead entries of all keys after a place, by key and time of writing; or only the lost."""
+
+    # -- for older cuts ----------------------------------------------------------------------------------------
+
+    def dead_marks(self, space: int, after: DeadPlace, rows_max: int) -> list[DeadMark]:
+        """Dead entries of all keys after a place, by key and time of writing."""
+
+    def removals(self, after: tuple[int, int], to: int, rows_max: int) -> list[PastRemoval]:
+        """Removals of all spaces after a position and id, up to a position, in this order."""
+
+    def change(self, space: int, writer: int, seq: int) -> LogRow | None:
+        """One change, if the log holds it."""
+
+    def change_position(self, space: int, writer: int, seq: int) -> int:
+        """Its position; 0 if the log does not hold it."""
+
+    def changes_before(self, space: int, position: int, rows_max: int) -> list[LogRow]:
+        """The changes before a position, the newest first."""
+
+    def position_at(self, space: int, time_ms: int) -> int:
+        """The position of the last change that was applied here by a time, of those in the log; 0: of none."""
+
+    def vector_at(self, space: int, position: int, heads: VersionVector, floor: VersionVector) -> VersionVector:
+        """What had been applied here up to a position that the log reaches back to."""
 
     def outcome(self, client: bytes, number: int) -> bytes | None:
         """The stored reply to a client's write."""

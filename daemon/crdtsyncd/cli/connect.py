@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import click
     from click.shell_completion import CompletionItem
 
-    from crdtsync.client import Client, Entry
+    from crdtsync.client import Client, Entry, Session
+    from crdtsync.client.values.points import Point
 
 CLIENT_TIMEOUT_S = 30.0
 COMPLETION_TIMEOUT_S = 1.0
@@ -41,6 +42,11 @@ def connect(settings: Settings) -> Iterator[Client]:
         agent_key=None if settings.agent_key_file is None else Path(settings.agent_key_file),
     ) as client:
         yield client
+
+
+def past(client: Client, at: Point | None) -> Session:
+    """What reads as of a point of the past, if one is given."""
+    return client if at is None else client.session(at=at)
 
 
 def completed(context: click.Context, beginning: str, ask: Callable[[Client], Iterable[str]]) -> list[CompletionItem]:
@@ -80,7 +86,7 @@ def all_conflicts(client: Client, prefix: str) -> Iterator[Entry]:
         start = page[-1].key
 
 
-def all_keys(client: Client, prefix: str) -> Iterator[str]:
+def all_keys(client: Session, prefix: str) -> Iterator[str]:
     """All keys under a prefix, page by page, so that the first are there before the last are read."""
     start: str | None = None
     while True:
@@ -91,7 +97,7 @@ def all_keys(client: Client, prefix: str) -> Iterator[str]:
         start = page[-1]
 
 
-def all_entries(client: Client, prefix: str, *, values: bool) -> Iterator[Entry]:
+def all_entries(client: Session, prefix: str, *, values: bool) -> Iterator[Entry]:
     """All entries under a prefix as a scan has them, page by page; what is long without its value."""
     start: str | None = None
     wanted = _PAGE_VALUES if values else _PAGE_KEYS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import IO, TYPE_CHECKING, TypeAlias
 
 import click
@@ -67,6 +67,29 @@ class HistoryCap(click.ParamType):  # type: ignore[type-arg]  # generic since cl
         if time is None or not float(time[1]):
             self.fail(f"{word!r} is not all, none, a size such as 500kB or 64MB, or a duration such as 7d.", param, ctx)
         return timedelta(seconds=float(time[1]) * _SECONDS[time[2]])
+
+
+class AtPoint(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """A point of a space's past: a token, ``checkpoint:NAME``, a time such as ``2026-05-01T12:00Z``, or so long ago."""
+
+    name = "point"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str | datetime:
+        """The token or name as it is, or a time; one without a time zone is local."""
+        word = str(value)
+        if word.startswith(("c1.", "checkpoint:")):
+            return word
+        if _DURATION.fullmatch(word):
+            return datetime.now(UTC) - timedelta(seconds=DURATION.convert(word, param, ctx))
+        try:
+            return datetime.fromisoformat(word).astimezone()
+        except ValueError:
+            self.fail(
+                f"{word!r} is no point of the past: give a token, checkpoint:NAME, a time such as 2026-05-01T12:00, or "
+                "how long ago, such as 10m.",
+                param,
+                ctx,
+            )
 
 
 class InputFile(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
@@ -225,6 +248,7 @@ class Confidence(click.ParamType):  # type: ignore[type-arg]  # generic since cl
 
 
 DURATION = Duration()
+AT = AtPoint()
 TTL = Duration(_TTL_MAX_S, f"{_TTL_MAX_S * 1000:.0f}ms, some {_TTL_MAX_S / _YEAR_S:,.0f} years")
 TAKEOVER = Duration(_TAKEOVER_MAX_S, "1h")
 CONFIDENCE = Confidence()

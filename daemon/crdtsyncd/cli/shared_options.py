@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import refused_value
-from crdtsyncd.cli.params import FILE, KEY, TEXT, WRITE_CONCERN
+from crdtsyncd.cli.params import AT, FILE, KEY, TEXT, WRITE_CONCERN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,12 @@ if_version_option = click.option(
 )
 if_absent_option = click.option("--if-absent", is_flag=True, help="Only if the key does not exist.")
 string_option = click.option("--string", "as_string", is_flag=True, help="The value is a string: take it literally.")
+at_option = click.option(
+    "--at",
+    metavar="AT",
+    type=AT,
+    help="As of a point of the past: a token, checkpoint:NAME, a time, or so long ago, such as 10m.",
+)
 concern_option = click.option(
     "-w",
     "--write-concern",

@@ -20,6 +20,7 @@ from crdtsync.core.crdt.entries import Entry, OnDisk
 from crdtsync.core.kinds.registry import rules_of, writing_operation
 from crdtsync.core.storage.interface import (
     ArchiveRow,
+    DeadMark,
     DeadOfKey,
     DeadPlace,
     DocumentSpan,
@@ -28,6 +29,7 @@ from crdtsync.core.storage.interface import (
     OldChange,
     OldDead,
     OldRemoval,
+    PastRemoval,
     PastRow,
     PeerRow,
     Removal,
@@ -503,6 +505,91 @@ class Reads:
             found.append([_scanned_row(row) for row in rows])
         return [*islice(merge_sorted(*found, key=_scan_place), rows_max)]
 
+    # -- older cuts --------------------------------------------------------------------------------------------
+
+    def dead_marks(self, space: int, after: DeadPlace, rows_max: int) -> list[DeadMark]:
+        found = []
+        for at in self._all_dead():
+            rows = self._dead_db.execute(
+                f"SELECT {at.row} AS id, e.key, e.hlc, e.writer, e.seq, e.n, e.position, "
+                "EXISTS (SELECT 1 FROM removals r WHERE r.position = e.position) "
+                f"FROM {at.table} e INDEXED BY {at.by_key} WHERE e.space = ? AND e.position IS NOT NULL "
+                f"AND (e.key, e.hlc, {at.row}) > (?, ?, ?) ORDER BY e.key, e.hlc, id LIMIT ?",
+                (space, *after, rows_max),
+            )
+            found.append(
+                [
+                    DeadMark(number, key, (int.from_bytes(hlc, "big"), *dot), position, bool(is_known))
+                    for number, key, hlc, *dot, position, is_known in rows
+                ]
+            )
+        return [*islice(merge_sorted(*found, key=_scan_place), rows_max)]
+
+    def removals(self, after: tuple[int, int], to: int, rows_max: int) -> list[PastRemoval]:
+        rows = self._dead_db.execute(
+            "SELECT id, position, space, key, writer, seq, removes FROM removals INDEXED BY removals_by_position "
+            "WHERE (position, id) > (?, ?) AND position <= ? ORDER BY position, id LIMIT ?",
+            (*after, to, rows_max),
+        )
+        return typed(PastRemoval, rows)
+
+    def change(self, space: int, writer: int, seq: int) -> LogRow | None:
+        rows = self._db.execute(
+            "SELECT position, writer, seq, body FROM changes WHERE space = ? AND writer = ? AND seq = ?",
+            (space, writer, seq),
+        )
+        return next(iter(typed(LogRow, rows)), None)
+
+    def change_position(self, space: int, writer: int, seq: int) -> int:
+        row = self._one("SELECT position FROM changes WHERE space = ? AND writer = ? AND seq = ?", (space, writer, seq))
+        return 0 if row is None else int(row[0])
+
+    def changes_before(self, space: int, position: int, rows_max: int) -> list[LogRow]:
+        rows = self._db.execute(
+            "SELECT position, writer, seq, body FROM changes INDEXED BY changes_by_space "
+            "WHERE space = ? AND position < ? ORDER BY position DESC LIMIT ?",
+            (space, position, rows_max),
+        )
+        return typed(LogRow, rows)
+
+    def position_at(self, space: int, time_ms: int) -> int:
+        """By halves: times rise with positions, but for clocks that were set back."""
+        first, end = 0, self._last_position(space) + 1
+        while first < end:
+            middle = (first + end) // 2
+            row = self._one(
+                "SELECT position, time_ms FROM changes INDEXED BY changes_by_space "
+                "WHERE space = ? AND position >= ? ORDER BY position LIMIT 1",
+                (space, middle),
+            )
+            if row is not None and row[1] <= time_ms:
+                first = row[0] + 1
+            else:
+                end = middle
+        row = self._one(
+            "SELECT MAX(position) FROM changes INDEXED BY changes_by_space WHERE space = ? AND position < ?",
+            (space, first),
+        )
+        return int(row[0] or 0)
+
+    def vector_at(self, space: int, position: int, heads: VersionVector, floor: VersionVector) -> VersionVector:
+        """By halves for each writer: its numbers rise with positions."""
+        found: VersionVector = {}
+        for writer, head in heads.items():
+            first, end = floor.get(writer, 0), head + 1
+            while end - first > 1:
+                middle = (first + end) // 2
+                row = self._one(
+                    "SELECT position FROM changes WHERE space = ? AND writer = ? AND seq = ?", (space, writer, middle)
+                )
+                if row is not None and row[0] <= position:
+                    first = middle
+                else:
+                    end = middle
+            if first:
+                found[writer] = first
+        return found
+
     # -- the rest ----------------------------------------------------------------------------------------------
 
     def outcome(self, client: bytes, number: int) -> bytes | None:
@@ -561,7 +648,7 @@ def _trim_place(row: OldDead) -> tuple[int, int]:
     return row.position, row.id
 
 
-def _scan_place(row: ScannedRow) -> tuple[str, int, int]:
+def _scan_place(row: ScannedRow | DeadMark) -> tuple[str, int, int]:
     return row.key, row.order[0], row.id
 
 

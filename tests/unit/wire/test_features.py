@@ -16,7 +16,8 @@ def test_every_feature_is_of_requests_and_arguments_that_there_are():
 
 def test_a_daemon_of_this_version_lacks_nothing_and_an_old_one_all_of_it():
     assert missing_in(FEATURES) == {}
-    assert missing_in(["listing", "one of a newer version"]).keys() == {"append", "bind", "merge", "remove", "touch"}
+    missing = missing_in(["as_of", "listing", "one of a newer version"])
+    assert missing.keys() == {"append", "bind", "merge", "remove", "touch"}
     assert missing_in([]).keys() >= {"scan", "get_many", "touch"}
 
 
@@ -33,3 +34,8 @@ def test_a_daemon_of_this_version_lacks_nothing_and_an_old_one_all_of_it():
 )
 def test_what_is_missing_is_said_in_words(request_, arguments, missing):
     assert first_missing(missing_in([]), request_, arguments) == missing
+
+
+def test_a_request_that_is_not_known_at_all_stays_unknown_by_another_of_its_arguments():
+    assert first_missing(missing_in(["as_of"]), "get_many", {"keys": []}) == "get_many"
+    assert first_missing(missing_in(["listing"]), "get_many", {"keys": [], "at": 0}) == "at of get_many"

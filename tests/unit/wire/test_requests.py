@@ -22,8 +22,8 @@ def test_the_page_says_of_every_request_and_of_no_other_what_it_answers():
 def test_a_request_that_is_new_gets_a_row_with_its_arguments(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(agent_protocol, "REQUESTS", {**REQUESTS, "peek": REQUESTS["fields"]})
     made = agent_protocol.agent_protocol()
-    assert "\n| `peek` | read on its key | `key`, `limit`, `start` |  |\n" in made
-    assert made.replace("| `peek` | read on its key | `key`, `limit`, `start` |  |\n", "") == PAGE
+    assert "\n| `peek` | read on its key | `key`, `at`, `limit`, `start` |  |\n" in made
+    assert made.replace("| `peek` | read on its key | `key`, `at`, `limit`, `start` |  |\n", "") == PAGE
 
 
 def test_the_page_says_which_requests_do_not_take_need():

@@ -6,15 +6,17 @@ from asyncio import sleep
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from crdtsync.client.operations.keys import Operations
 from crdtsync.client.protocol.steps import Call, Compute, Plan, Step, limit_s, unfit
+from crdtsync.client.values.points import point_argument
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from crdtsync.client.aio.connection import AsyncConnection
-    from crdtsync.client.operations.keys import Operations
     from crdtsync.client.session.request_context import Arguments, Write, WriteConcern
     from crdtsync.client.values.durations import Seconds
+    from crdtsync.client.values.points import Point
 
 T = TypeVar("T")
 
@@ -72,6 +74,12 @@ class AsyncMethods:
             return await self._compute(step)
         await sleep(step.seconds)  # type: ignore[union-attr]  # what is left is a Pause
         return None
+
+    def _as_of(self, at: Point | None) -> Operations:
+        """The plans of this session, or of one that reads the past and remembers nothing of it."""
+        if at is None:
+            return self._operations
+        return Operations({**self._overrides, "at": point_argument(at)}, self._operations.horizon)
 
     async def _call(self, call: Call[T], deadline: float) -> T:
         """A plan of one request, for which there is no more to do than this."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from crdtsync.client.session.request_context import Arguments, Seen, WriteConcern
     from crdtsync.client.values.durations import Seconds
     from crdtsync.client.values.listing import Listing
+    from crdtsync.client.values.points import Point
     from crdtsync.client.values.results import Entry
     from crdtsync.client.values.write_result import Written
 
@@ -29,27 +30,41 @@ class AsyncKeyMethods(AsyncMethods):
     # -- reads ------------------------------------------------------------------------------------------------
 
     async def get(
-        self, key: str, default: Any = None, *, after: str | None = None, timeout: Seconds | None = None
+        self,
+        key: str,
+        default: Any = None,
+        *,
+        after: str | None = None,
+        at: Point | None = None,
+        timeout: Seconds | None = None,
     ) -> Any:
         """The value of ``key``, or ``default`` if it is absent: of a counter an int, of a set or log the list of its
         elements, of a map a dict, of a text a str.
 
         Of several concurrent values this is the winner, and the next ``set`` supersedes it alone. With ``after`` (a
         token) it waits until this daemon holds what the token names.
+
+        With ``at`` it is the value as of a point of the past: a token (all that its author had seen), as
+        ``"checkpoint:NAME"``, or a ``datetime`` (what this node showed then). That is exact, with the rights that this
+        agent has now, and does not count as read.
+
+        :raises TooOld: the point lies before the history that this node keeps.
         """
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self._call(self._operations.get(key, default, after, timeout_s), monotonic() + timeout_s)
+        return await self._call(self._as_of(at).get(key, default, after, timeout_s), monotonic() + timeout_s)
 
-    async def entry(self, key: str, *, after: str | None = None, timeout: Seconds | None = None) -> Entry | None:
+    async def entry(
+        self, key: str, *, after: str | None = None, at: Point | None = None, timeout: Seconds | None = None
+    ) -> Entry | None:
         """The value of ``key`` with its author, time, version and siblings; None if it is absent.
 
         The next ``set`` supersedes the winner and all siblings that this handed over.
         """
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.entry(key, after, timeout_s), timeout_s)
+        return await self.run(self._as_of(at).entry(key, after, timeout_s), timeout_s)
 
     async def get_many(
-        self, keys: Iterable[str], *, after: str | None = None, timeout: Seconds | None = None
+        self, keys: Iterable[str], *, after: str | None = None, at: Point | None = None, timeout: Seconds | None = None
     ) -> dict[str, Any]:
         """The values of several keys, of those that there are, in one request: see :meth:`get`.
 
@@ -57,7 +72,7 @@ class AsyncKeyMethods(AsyncMethods):
         long values are read one by one, as in :meth:`items`.
         """
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.get_many(keys, after, timeout_s), timeout_s)
+        return await self.run(self._as_of(at).get_many(keys, after, timeout_s), timeout_s)
 
     async def keys(
         self,
@@ -69,6 +84,7 @@ class AsyncKeyMethods(AsyncMethods):
         delimiter: str | None = None,
         where_meta: dict[str, Any] | None = None,
         after: str | None = None,
+        at: Point | None = None,
         timeout: Seconds | None = None,
     ) -> Listing[str]:
         """The keys that start with ``prefix``, sorted; from the first one after ``start``, at most ``limit``.
@@ -85,7 +101,7 @@ class AsyncKeyMethods(AsyncMethods):
         """
         selection = Selection(prefix, start, limit, reverse, delimiter, where_meta)
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.keys(selection, after, timeout_s), timeout_s)
+        return await self.run(self._as_of(at).keys(selection, after, timeout_s), timeout_s)
 
     async def items(
         self,
@@ -97,6 +113,7 @@ class AsyncKeyMethods(AsyncMethods):
         delimiter: str | None = None,
         where_meta: dict[str, Any] | None = None,
         after: str | None = None,
+        at: Point | None = None,
         timeout: Seconds | None = None,
     ) -> Listing[tuple[str, Any]]:
         """Keys and their values (as :meth:`get` gives them), like :meth:`keys`. Each counts as read.
@@ -107,7 +124,7 @@ class AsyncKeyMethods(AsyncMethods):
         """
         selection = Selection(prefix, start, limit, reverse, delimiter, where_meta)
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.items(selection, after, timeout_s), timeout_s)
+        return await self.run(self._as_of(at).items(selection, after, timeout_s), timeout_s)
 
     async def entries(
         self,
@@ -120,6 +137,7 @@ class AsyncKeyMethods(AsyncMethods):
         where_meta: dict[str, Any] | None = None,
         values: bool = True,
         after: str | None = None,
+        at: Point | None = None,
         timeout: Seconds | None = None,
     ) -> Listing[Entry]:
         """What :meth:`entry` gives of each key, like :meth:`keys` in few requests.
@@ -129,7 +147,7 @@ class AsyncKeyMethods(AsyncMethods):
         """
         selection = Selection(prefix, start, limit, reverse, delimiter, where_meta)
         timeout_s = limit_s(timeout, self.timeout_s)
-        return await self.run(self._operations.entries(selection, after, timeout_s, values=values), timeout_s)
+        return await self.run(self._as_of(at).entries(selection, after, timeout_s, values=values), timeout_s)
 
     async def conflicts(
         self,

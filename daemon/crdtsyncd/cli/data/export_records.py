@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from crdtsyncd.cli.data.json_values import Value
     from crdtsyncd.cli.data.ndjson import Line
 
-    from crdtsync.client import Client, Entry
+    from crdtsync.client import Entry, Session
 
 TEXT_PART_CHARS = 128 * 1024
 """Of a text that is too long for one edit, what is written at a time: a text as a whole has no limit."""
@@ -179,7 +179,7 @@ def _require(line: Line, fields: dict[str, Value], name: str) -> None:
         raise line.wrong(f'"{name}" must be {wanted}')
 
 
-def line_of(client: Client, listed: Entry) -> str | None:
+def line_of(client: Session, listed: Entry) -> str | None:
     """What is printed of a key; None if it has gone meanwhile."""
     entry = listed if listed.kind == "register" else whole_entry(client, listed.key)
     if entry is None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from crdtsyncd.cli.data.export_records import Record
     from crdtsyncd.cli.data.json_values import Value
 
-    from crdtsync.client import Client, Entry
+    from crdtsync.client import Entry, Session
 
 KEY_BYTES_MAX = 1024
 STEP_MAX = 1 << 53  # of a counter
@@ -91,7 +91,7 @@ class Kind:
     """The writes that make of a key of this kind what a record says; None: it is deleted and made anew."""
     add: Callable[[Record], list[Write]] | None = None
     """The writes that put a record beside what the key holds, if others than those that make it."""
-    read_parts: Callable[[Client, str], Value] | None = None
+    read_parts: Callable[[Session, str], Value] | None = None
     """Reads a value that is too long for one reply."""
     operations: Operations = field(default_factory=dict)
     """What a line of a batch may do to it."""
@@ -147,7 +147,7 @@ def contents(entry: Entry) -> list[Value]:
     return [entry.value, *siblings]
 
 
-def whole_entry(client: Client, key: str) -> Entry | None:
+def whole_entry(client: Session, key: str) -> Entry | None:
     """The entry of a key, also of one that is too long for one reply; that one has no version then, and no siblings."""
     from crdtsync.errors import TooLarge
 

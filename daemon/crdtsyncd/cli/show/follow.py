@@ -13,13 +13,13 @@ from crdtsyncd.cli.show import output
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from crdtsync.client import Client, Event, Listing, LogItem
+    from crdtsync.client import Client, Event, Listing, LogItem, Session
 
 PAGE_ITEMS = 1000
 _GAPS = ("lagged", "reset", "snapshot")  # from here on a watch tells what there is, and no longer what was done
 
 
-def log_pages(client: Client, key: str, start: int | LogItem = 0) -> Iterator[Listing[LogItem]]:
+def log_pages(client: Session, key: str, start: int | LogItem = 0) -> Iterator[Listing[LogItem]]:
     """The elements from ``start`` on, page by page, so that the first are out before the last are read."""
     while True:
         page = client.log_items(key, start=start, limit=PAGE_ITEMS)

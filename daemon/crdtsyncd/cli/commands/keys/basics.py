@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
-from crdtsyncd.cli.connect import all_entries, all_keys, connect
+from crdtsyncd.cli.connect import all_entries, all_keys, connect, past
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import CONFIDENCE, KEY, TEXT, TTL, WriteConcernValue
 from crdtsyncd.cli.shared_options import (
+    at_option,
     concern_option,
     fields_of,
     if_absent_option,
@@ -25,7 +26,8 @@ from crdtsyncd.cli.show import output
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from crdtsync.client import Client, Entry
+    from crdtsync.client import Client, Entry, Session
+    from crdtsync.client.values.points import Point
 
 _BATCH_KEYS = 1000
 
@@ -152,8 +154,9 @@ def _delete(client: Client, keys: list[str], if_version: str | None, w: WriteCon
 @click.option("--reverse", is_flag=True, help="From the last key to the first.")
 @click.option("--delimiter", metavar="D", type=TEXT, help='What lies below the next D as one line: "/" as directories.')
 @click.option("--where-meta", metavar="JSON", type=TEXT, help="Only keys whose meta has these fields.")
+@at_option
 @pass_settings
-def ls(settings: Settings, /, prefix: str, where_meta: str | None, **options: object) -> None:
+def ls(settings: Settings, /, prefix: str, where_meta: str | None, at: Point | None, **options: object) -> None:
     """Print the keys that begin with a prefix.
 
     All keys, without PREFIX; in order, one a line. Reserved keys, which begin with "_", only with a PREFIX that does.
@@ -168,7 +171,8 @@ def ls(settings: Settings, /, prefix: str, where_meta: str | None, **options: ob
     chosen = {name: option for name, option in options.items() if option}
     if where_meta is not None:
         chosen["where_meta"] = fields_of(where_meta, "--where-meta")
-    with connect(settings) as client:
+    with connect(settings) as attached:
+        client = past(attached, at)
         if chosen:
             lines = _selected(client, prefix, chosen, as_json=settings.json)
         else:
@@ -182,7 +186,7 @@ def _described(entries: Iterable[Entry]) -> Iterator[str]:
         yield output.record({"key": entry.key, "kind": entry.kind, "siblings": len(entry.siblings)})
 
 
-def _selected(client: Client, prefix: str, chosen: dict[str, Any], *, as_json: bool) -> Iterator[str]:
+def _selected(client: Session, prefix: str, chosen: dict[str, Any], *, as_json: bool) -> Iterator[str]:
     """The lines for keys and for prefixes that stand for many, in one order."""
     if as_json:
         found = client.entries(prefix, values=False, **chosen)

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
-from crdtsyncd.cli.connect import all_entries, connect
+from crdtsyncd.cli.connect import all_entries, connect, past
 from crdtsyncd.cli.data.export_records import line_of
-from crdtsyncd.cli.shared_options import prefix_argument
+from crdtsyncd.cli.shared_options import at_option, prefix_argument
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.progress import Progress
+
+if TYPE_CHECKING:
+    from crdtsync.client.values.points import Point
 
 
 @state_command("export")
 @prefix_argument
+@at_option
 @pass_settings
-def export(settings: Settings, prefix: str) -> None:
+def export(settings: Settings, prefix: str, at: Point | None) -> None:
     """Print keys with their values, for crdtsync import.
 
     Every key that begins with PREFIX becomes a JSON object on a line. Keys are read one after the other: what is
     written meanwhile may be in it or not. Siblings are included; of a log, set, map or counter what it holds, but not
-    who wrote each part of it. What has no place in it, such as a sibling of a text, is left out with a warning.
+    who wrote each part of it. What has no place in it, such as a sibling of a text, is left out with a warning. With
+    --at it is all of one moment, however much is written meanwhile.
 
     \b
     Example:
       crdtsync export plan/ > plan.ndjson
     """
     with connect(settings) as client, Progress("keys exported") as progress:
-        for listed in all_entries(client, prefix, values=True):
-            line = line_of(client, listed)
+        source = past(client, at)
+        for listed in all_entries(source, prefix, values=True):
+            line = line_of(source, listed)
             if line is not None:
                 output.line(line)
                 progress.advance()

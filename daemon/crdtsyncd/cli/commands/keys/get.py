@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
-from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.connect import connect, past
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import absent
-from crdtsyncd.cli.shared_options import key_argument
+from crdtsyncd.cli.shared_options import at_option, key_argument
 from crdtsyncd.cli.show import output
 
 if TYPE_CHECKING:
     from crdtsync.client import Entry
+    from crdtsync.client.values.points import Point
 
 
 @state_command("get")
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     "--raw", is_flag=True, help="Print a string without quotes and bytes as they are; no line end but on a terminal."
 )
 @click.option("--siblings", "all_values", is_flag=True, help="Print the winner and its siblings, one a line.")
+@at_option
 @pass_settings
-def get(settings: Settings, key: str, raw: bool, all_values: bool) -> None:
+def get(settings: Settings, key: str, raw: bool, all_values: bool, at: Point | None) -> None:
     """Print the value of a key as JSON.
 
     It is on one line. Values that were written at the same time, none having seen the other, are siblings: the
@@ -38,10 +40,12 @@ def get(settings: Settings, key: str, raw: bool, all_values: bool) -> None:
     Examples:
       crdtsync get plan/goal
       crdtsync get plan/goal --json
+      crdtsync get plan/goal --at 10m
     """
     if raw and (settings.json or all_values):
         raise click.UsageError("--raw prints one value as it is: leave out --json and --siblings.")
-    with connect(settings) as client:
+    with connect(settings) as attached:
+        client = past(attached, at)
         entry = client.entry(key)
         if entry is not None and entry.siblings and entry.policy == "manual" and not all_values:
             client.get(key)  # refused with what to do, unless it was settled just now
@@ -49,7 +53,7 @@ def get(settings: Settings, key: str, raw: bool, all_values: bool) -> None:
         whole = client.get(key) if entry is not None and entry.policy == "all" else None
         token = client.last_token
     if entry is None:
-        raise absent(f"{key!r} does not exist")
+        raise absent(f"{key!r} {'does not exist' if at is None else 'did not exist then'}")
     if settings.json:
         output.line(output.record({**output.entry_fields(entry), "token": token}))
     elif all_values:

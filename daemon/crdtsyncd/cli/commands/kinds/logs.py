@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
-from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.connect import connect, past
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import CONFIDENCE, TEXT, TTL, WriteConcernValue
 from crdtsyncd.cli.shared_options import (
+    at_option,
     check_conditions,
     concern_option,
     fields_of,
@@ -28,7 +29,8 @@ from crdtsyncd.cli.show.streams import end_with_reader
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from crdtsync.client import Client, LogItem
+    from crdtsync.client import Client, LogItem, Session
+    from crdtsync.client.values.points import Point
 
     Show = Callable[[LogItem], None]
 
@@ -75,8 +77,9 @@ def append(
 @key_argument
 @click.option("-n", "count", metavar="N", type=click.IntRange(0), help="Only the last N elements.")
 @click.option("-f", "--follow", is_flag=True, help="Then print new elements as they come, until Ctrl-C.")
+@at_option
 @pass_settings
-def log(settings: Settings, key: str, count: int | None, follow: bool) -> None:
+def log(settings: Settings, key: str, count: int | None, follow: bool, at: Point | None) -> None:
     """Print the elements of a log, and with -f what comes.
 
     Oldest first, one JSON value a line. With --json each line is an object with the element's author, time and dot.
@@ -86,13 +89,15 @@ def log(settings: Settings, key: str, count: int | None, follow: bool) -> None:
     Example:
       crdtsync log findings -n 20 -f
     """
+    if follow and at is not None:
+        raise click.UsageError("nothing more comes of the past: leave out --follow or --at.")
     show = _show_object if settings.json else _show_value
     with connect(settings) as client:
         if follow:
             _follow(client, key, count, show)
             return
         found = False
-        for item in _items(client, key, count):
+        for item in _items(past(client, at), key, count):
             show(item)
             found = True
         if not found and count != 0:
@@ -150,7 +155,7 @@ def _show_object(item: LogItem) -> None:
     output.line(output.record({**record, **{name: value for name, value in said.items() if value is not None}}))
 
 
-def _items(client: Client, key: str, count: int | None) -> Iterator[LogItem]:
+def _items(client: Session, key: str, count: int | None) -> Iterator[LogItem]:
     if count is None:
         for page in log_pages(client, key):
             yield from page

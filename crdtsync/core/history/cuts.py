@@ -1,0 +1,171 @@
+"""Cuts: what a space held at a point of its past.
+
+Ann sets ``k`` to 1 and Bob, who has read that, to 2. The *cut* of Ann's write holds 1: it covers her change, and not
+his. In general a cut is a version vector, and an entry is in it if the vector covers the entry's dot and none of the
+operations that removed it. There may be several of these: Ann and Bob may both remove an entry, neither knowing of the
+other. A replica marks the entry as dead at the first removal that it applies. So the mark alone does not say whether
+the entry is in a cut: a removal that came later may be in the cut where the first is not.
+
+What makes this quick is the log. A replica has applied all changes up to ``after`` that are in the cut, and none behind
+``to``. What was dead at ``after`` is dead in the cut, so it is passed over. A second removal matters only if it stands
+between the two: these are few, unless hosts have been apart.
+
+Which vector is meant:
+
+- of a token, all changes that it names with all that their authors had seen: the log tells. What this node wrote
+  itself came after all that stands before it in the log, so no search is needed;
+- of a time, what this node had applied by then;
+- of a checkpoint, what its record says (:mod:`crdtsync.core.history.checkpoints`).
+
+All of it is exact or refused: history has a floor, and no cut that does not cover the floor can be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from crdtsync.causality import VersionVector, Writer, covers, hlc_ms, merge
+from crdtsync.errors import TooOld
+
+if TYPE_CHECKING:
+    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.storage.interface import LogRow
+
+LOG_SLICE_ROWS = 500
+"""Changes of the log that are looked at in one turn."""
+DATED_MAX = 16
+"""Of the changes that a token names, the newest so many say when it was."""
+
+
+class Cut(NamedTuple):
+    """A cut of one replica, closed under causality.
+
+    ``time_ms`` is when it was, for values with a time to live. In this node's log all changes up to ``after`` are in
+    it, and none behind ``to``.
+    """
+
+    vector: VersionVector
+    time_ms: int
+    after: int
+    to: int
+
+    @property
+    def is_prefix(self) -> bool:
+        """Whether it is what this node had applied at some moment."""
+        return self.to <= self.after
+
+    def has(self, writer: Writer, seq: int) -> bool:
+        """Whether a change is in it."""
+        return seq <= self.vector.get(writer, 0)
+
+
+def check_told(
+    replica: Replica, vector: Mapping[Writer, int], what: str, key: str | None = None, prefix: str = ""
+) -> None:
+    """Refuse a cut that history no longer tells, of ``key`` or of all keys that begin with ``prefix``.
+
+    :raises TooOld: it lies below a floor.
+    """
+    if not all(covers(vector, floor) for floor, _ in replica.past.floors(key, prefix)):
+        raise too_old(replica, what)
+
+
+def too_old(replica: Replica, what: str) -> TooOld:
+    """The refusal, which says how far back history reaches here."""
+    return TooOld(
+        f"space {replica.name}: {what} lies before the history that this node keeps: take a later point, or ask on a "
+        "node that keeps more",
+        since=replica.past.since_ms,
+    )
+
+
+def cut_of(replica: Replica, vector: VersionVector, time_ms: int) -> Cut:
+    """Where a vector that is closed stands in this node's log; all of it must be on disk."""
+    storage, space, trimmed = replica.storage, replica.id, replica.trimmed_position
+    if covers(vector, replica.floor):
+        after = storage.position_missing(space, vector, replica.durable_vector())
+    else:
+        after = replica.checkpoints.position_of(vector)
+    places = [storage.change_position(space, writer, seq) for writer, seq in vector.items()]
+    return Cut(vector, time_ms, after, max([after, trimmed, *places]))
+
+
+def cut_at_time(replica: Replica, time_ms: int) -> Cut:
+    """What this node had applied at a time.
+
+    :raises TooOld: nobody knows any more.
+    """
+    storage, space = replica.storage, replica.id
+    position = storage.position_at(space, time_ms)
+    is_trimmed = bool(replica.floor)
+    if time_ms < replica.past.since_ms or (is_trimmed and position <= replica.trimmed_position):
+        raise too_old(replica, "this time")
+    vector = storage.vector_at(space, position, replica.durable_vector(), replica.floor)
+    return Cut(vector, time_ms, position, position)
+
+
+class Closing:
+    """Finds the cut that a token names: a slice of the log at a time, from its newest change backwards."""
+
+    def __init__(self, replica: Replica, named: VersionVector) -> None:
+        self._replica = replica
+        self._named = named
+        self._vector = dict(named)
+        self._position: int | None = None
+        self._time_ms = 0
+
+    def advance(self) -> Cut | None:
+        """Look at a slice; the cut, once it is known.
+
+        :raises TooOld: the log no longer tells what the authors had seen.
+        """
+        replica, vector = self._replica, self._vector
+        if self._position is None:
+            self._position = self._begin()
+        position, storage = self._position, replica.storage
+        if self._is_closed(position):
+            return self._end()
+        rows = storage.changes_before(replica.id, position, LOG_SLICE_ROWS)
+        for row in rows:
+            if row.seq <= vector.get(row.writer, 0):
+                merge(vector, self._seen_by(row))
+        if not rows:
+            return self._end()
+        self._position = rows[-1].position
+        return None
+
+    def _begin(self) -> int:
+        """Take in what this node had when it made those changes itself; returns behind which position to begin."""
+        replica, storage = self._replica, self._replica.storage
+        placed = sorted(
+            (position, writer, seq)
+            for writer, seq in self._named.items()
+            if (position := storage.change_position(replica.id, writer, seq))
+        )
+        for _, writer, seq in placed[-DATED_MAX:]:
+            row = storage.change(replica.id, writer, seq)
+            if row is not None:
+                self._time_ms = max(self._time_ms, hlc_ms(replica.codec.decode(row.body).hlc))
+        # not those of a writer that this node had once: they may have come back from others
+        own = [position for position, writer, _ in placed if writer == replica.writer]
+        if own:
+            merge(self._vector, storage.vector_at(replica.id, own[-1], replica.durable_vector(), replica.floor))
+        return placed[-1][0] + 1 if placed else 0
+
+    def _is_closed(self, position: int) -> bool:
+        """Whether all that stands before a position is in the vector: then so is what anybody had seen of it."""
+        replica = self._replica
+        if not covers(self._vector, replica.floor):
+            return False
+        heads = replica.durable_vector()
+        return replica.storage.position_missing(replica.id, self._vector, heads) >= position - 1
+
+    def _seen_by(self, row: LogRow) -> VersionVector:
+        return {dep.writer: dep.seq for dep in self._replica.codec.decode(row.body).deps}
+
+    def _end(self) -> Cut:
+        replica = self._replica
+        if not covers(self._vector, replica.floor):
+            raise too_old(replica, "this token")
+        return cut_of(replica, self._vector, self._time_ms)

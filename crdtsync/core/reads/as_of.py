@@ -1,0 +1,342 @@
+"""Reads of the past: any read of a space, with ``at``, answered as of an older cut.
+
+Example: ``get {"key": "plan/goal", "at": "c1.…"}``. The read finds out which cut the token names, collects the entries
+of ``plan/goal`` that are in it (:mod:`crdtsync.core.history.cuts`), and hands them to the same function that answers a
+``get`` of today. So the past is shown as the present is: kinds, siblings and read policies have one set of rules.
+
+All of that may be much to look at, so it goes by slices, with other requests between. Rights are those of now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from itertools import islice
+from math import inf
+from typing import Any, NamedTuple
+
+from crdtsync.causality import HLC_MAX, Dot, Writer, covers
+from crdtsync.core.access.rules import Grant
+from crdtsync.core.crdt.entries import Entries, Entry, Incoming, covered_by
+from crdtsync.core.history.checkpoints import AT_CHECKPOINT, check_name
+from crdtsync.core.history.cuts import Closing, Cut, check_told, cut_at_time, cut_of, too_old
+from crdtsync.core.reads.operations import READS, Reader
+from crdtsync.core.reads.pages import PAGE_BYTES_MAX, PAGE_ROWS_MAX
+from crdtsync.core.replica.replica import Replica
+from crdtsync.core.storage.interface import DeadMark, DeadPlace, Storage
+from crdtsync.core.text.apply_edits import TAKEN_IN
+from crdtsync.core.text.document_cache import Documents
+from crdtsync.core.text.marker import UNKNOWN_WRITER
+from crdtsync.core.waiting.session_points import vector_in
+from crdtsync.errors import InvalidRequest, TooLarge
+from crdtsync.wire.change import RemoveRange, removes_of
+from crdtsync.wire.limits import archive_of, check_prefix, shown
+from crdtsync.wire.tokens import TOKEN_PREFIX
+
+SLICE_ROWS = 1000
+"""Rows looked at in one turn."""
+PAST_BYTES_MAX = 64 * 1024 * 1024
+"""So many bytes of values that are gone by now may one read hold."""
+IDS_AT_ONCE_MAX = 16
+WINDOW_ROWS = 50
+"""The same of keys by prefix, where their values are wanted: each may be 1 MiB."""
+EDITS_MAX = 100_000
+"""Edits of one text that are looked at for one read."""
+BEHIND_ALL = b"\xff" * 9
+"""A time behind all times of a key."""
+
+
+class AsOfRead:
+    """One such read: the request ``name`` with ``args``."""
+
+    def __init__(
+        self, replica: Replica, storage: Storage, name: str, args: Mapping[str, Any], rights: Grant | None
+    ) -> None:
+        self.rights = rights
+        self._storage = storage
+        self._name = name
+        self._args = args
+        self._at = check_at(args.get("at"))
+        self._wanted = _wanted_by(name, args)
+        self.begin(replica)
+
+    def begin(self, replica: Replica) -> None:
+        """Begin, or begin again with a replica that was read anew."""
+        if archive_of(replica.name) is not None:
+            raise InvalidRequest("an archive is shown as it was when its space was dropped: leave out at")
+        self.replica = replica
+        self.cut: Cut | None = None
+        self._closing: Closing | None = None
+        self._collected: Collecting | None = None
+
+    def advance(self) -> bool:
+        """Look at one slice more; True: that was all."""
+        if self._storage.has_backlog:
+            return False  # not all that is dead can be found yet
+        if self.cut is None:
+            self.cut = self._find_cut()
+        if self.cut is None:
+            return False
+        self._check_told(self.cut)  # each time: it may be trimmed while it is read
+        if self._collected is None:
+            self._collected = Collecting(self.replica, self._storage, self.cut, self._wanted)
+        return self._collected.advance()
+
+    def _find_cut(self) -> Cut | None:
+        replica, at = self.replica, self._at
+        if isinstance(at, int):
+            return cut_at_time(replica, at)
+        if self._closing is None:
+            if at.startswith(AT_CHECKPOINT):
+                record = replica.checkpoints.get(check_name(at.removeprefix(AT_CHECKPOINT)))
+                if not covers(replica.durable_vector(), record.vector):
+                    return None
+                return cut_of(replica, record.vector, record.time_ms)
+            named = vector_in(replica, at)
+            if not covers(replica.durable_vector(), named):
+                return None  # it is on its way to the disk
+            self._closing = Closing(replica, named)
+        return self._closing.advance()
+
+    def _check_told(self, cut: Cut) -> None:
+        if self._wanted.keys is None:
+            check_told(self.replica, cut.vector, "this point", None, self._wanted.prefix)
+        for key in self._wanted.keys or ():
+            check_told(self.replica, cut.vector, "this point", key)
+
+    def answer(self, now_ms: int) -> object:
+        """The reply."""
+        if isinstance(self._at, int) and self._at > now_ms:
+            raise InvalidRequest("this time has not come yet: nobody knows what will be there")
+        assert self.cut is not None
+        assert self._collected is not None
+        self._check_told(self.cut)
+        past = past_replica(self.replica, self._storage, self.cut, self._collected.entries())
+        reader = Reader(past, self._storage, min(self.cut.time_ms, now_ms), past.node_of, self.rights)
+        answer = READS[self._name](reader, self._args)
+        end = self._collected.complete_to
+        if end is not None and isinstance(answer, dict) and not answer["more"]:
+            answer |= {"more": True, "next": end}
+        return answer
+
+
+def check_at(at: object) -> int | str:
+    """A point of the past as a request names it.
+
+    :raises InvalidRequest: it is none.
+    """
+    if type(at) is int and 0 <= at <= HLC_MAX >> 16:
+        return at
+    if type(at) is str and at.startswith((TOKEN_PREFIX, AT_CHECKPOINT)):
+        return at
+    raise InvalidRequest(
+        f"{shown(at)} is no point of the past: give a token, {AT_CHECKPOINT}NAME, or a time in ms since 1970"
+    )
+
+
+class Wanted(NamedTuple):
+    """What is to be collected: the ``keys`` with these names, or those with a prefix that sort after ``start``, and
+    then at least ``enough`` of them; ``has_values``: with their values.
+    """
+
+    keys: list[str] | None = None
+    prefix: str = ""
+    start: str = ""
+    enough: float = inf
+    has_values: bool = True
+
+    def is_of(self, key: str) -> bool:
+        """Whether a key is one of them, or was."""
+        return key.startswith(self.prefix) if self.keys is None else key in self.keys
+
+
+def _wanted_by(name: str, args: Mapping[str, Any]) -> Wanted:
+    """What a request needs."""
+    if name != "scan":
+        keys = args.get("keys") if name == "get_many" else [args.get("key")]
+        return Wanted(sorted({key for key in keys if type(key) is str}) if type(keys) is list else [])
+    is_whole = any(args.get(option) for option in ("delimiter", "where_meta", "reverse", "conflicts"))
+    start = args.get("start", "")
+    if is_whole or type(start) is not str:
+        return Wanted(None, check_prefix(args.get("prefix", "")), has_values=bool(args.get("values")))
+    prefix, enough = check_prefix(args.get("prefix", "")), PAGE_ROWS_MAX + 1
+    return Wanted(None, prefix, start, enough, bool(args.get("values")))
+
+
+class Collecting:
+    """Collects the entries of a cut into ``entries``: of keys that begin with ``prefix`` and sort after ``start``, or
+    of ``keys``. It stops before the end when it has ``enough`` keys; ``complete_to`` is then the last of them.
+    """
+
+    def __init__(self, replica: Replica, storage: Storage, cut: Cut, wanted: Wanted) -> None:
+        self.complete_to: str | None = None
+        self._replica, self._storage, self._cut, self._wanted = replica, storage, cut, wanted
+        self._found: dict[str, dict[Dot, Entry]] = {}
+        self._count = self._size_bytes = 0
+        self._removed: dict[str, list[tuple[Dot, ...] | RemoveRange]] = {}
+        self._removals_after: tuple[int, int] | None = None if cut.is_prefix else (cut.after + 1, 0)
+        self._keys = wanted.keys
+        first = wanted.keys[0] if wanted.keys else max(wanted.prefix, wanted.start)
+        self._live_after = wanted.start
+        self._place = DeadPlace(first, BEHIND_ALL if first == wanted.start else b"", 0)
+
+    def advance(self) -> bool:
+        """Look at one slice more; True: that was all."""
+        if self._removals_after is not None:
+            self._look_at_removals(self._removals_after)
+            return False
+        return self._look_at_key() if self._keys is not None else self._look_at_window()
+
+    def entries(self) -> Entries:
+        """What has been found, in keys that were looked at as a whole."""
+        entries = Entries()
+        entries.policy_of = self._replica.entries.policy_of
+        end = self.complete_to
+        found = [held for key, held in self._found.items() if end is None or key <= end]
+        entries.exchange((), Incoming(entry for held in found for entry in held.values()), 0, 0)
+        return entries
+
+    def _look_at_removals(self, after: tuple[int, int]) -> None:
+        """Those that may have removed an entry before the removal by which this node marked it."""
+        rows = self._storage.removals(after, self._cut.to, SLICE_ROWS)
+        for row in rows:
+            is_in_cut = row.space == self._replica.id and self._cut.has(row.writer, row.seq)
+            if is_in_cut and self._wanted.is_of(row.key):
+                self._removed.setdefault(row.key, []).append(removes_of(row.removes))
+        self._removals_after = (rows[-1].position, rows[-1].id) if len(rows) == SLICE_ROWS else None
+
+    # -- keys by name ------------------------------------------------------------------------------------------
+
+    def _look_at_key(self) -> bool:
+        """A slice of the first of the keys that are left."""
+        assert self._keys is not None
+        if not self._keys:
+            return True
+        key = self._keys[0]
+        self._take_living(key)
+        rows = self._storage.dead_marks(self._replica.id, self._place, SLICE_ROWS)
+        own = [row for row in rows if row.key == key]
+        self._take_dead(own)
+        if len(own) == SLICE_ROWS:
+            self._place = _behind(own[-1])
+            return False
+        self._keys = self._keys[1:]
+        self._place = DeadPlace(self._keys[0], b"", 0) if self._keys else self._place
+        return not self._keys
+
+    # -- keys by prefix ----------------------------------------------------------------------------------------
+
+    def _look_at_window(self) -> bool:
+        """All that there is, alive and dead, from where the last window ended to where this one does."""
+        replica, prefix = self._replica, self._wanted.prefix
+        rows_max = WINDOW_ROWS if self._wanted.has_values else SLICE_ROWS
+        living = [*islice(replica.entries.keys(prefix, self._live_after, hidden=True), rows_max)]
+        rows = self._storage.dead_marks(replica.id, self._place, rows_max)
+        dead = [row for row in rows if row.key.startswith(prefix)]
+        ends = living[-1:] if len(living) == rows_max else []
+        ends += [dead[-1].key] if len(dead) == rows_max else []
+        end = min(ends, default=None)
+        for key in living:
+            if end is None or key <= end:
+                self._take_living(key)
+        self._take_unsaved(end)
+        self._take_dead([row for row in dead if end is None or row.key <= end])
+        if end is None:
+            self.complete_to = None
+            return True
+        is_within_key = len(dead) == rows_max and dead[-1].key == end
+        self._live_after = end
+        self._place = _behind(dead[-1]) if is_within_key else DeadPlace(end, BEHIND_ALL, 0)
+        if is_within_key or not self._is_enough():
+            return False
+        self.complete_to = end
+        return True
+
+    def _is_enough(self) -> bool:
+        return len(self._found) >= self._wanted.enough or self._size_bytes >= 2 * PAGE_BYTES_MAX
+
+    def _take_unsaved(self, end: str | None) -> None:
+        """What is dead in memory and not yet on disk, of the keys of a window."""
+        for key in self._replica.past.unsaved:
+            if self._wanted.is_of(key) and (end is None or key <= end):
+                self._take_recent(key)
+
+    # -- what is in the cut ------------------------------------------------------------------------------------
+
+    def _take_living(self, key: str) -> None:
+        self._take([entry for entry in self._replica.entries.held(key) if self._cut.has(*entry.dot[:2])])
+        self._take_recent(key)
+
+    def _take_recent(self, key: str) -> None:
+        rows = self._replica.past.unsaved.get(key, ())
+        self._take([row.entry for row in rows if row.position > self._cut.after and self._cut.has(*row.entry.dot[:2])])
+
+    def _take_dead(self, rows: list[DeadMark]) -> None:
+        """Of these rows what died after the cut, by no removal that is in it."""
+        cut = self._cut
+        ids = [
+            row.id
+            for row in rows
+            if row.position > cut.after and row.is_known and cut.has(Writer(row.order[1]), row.order[2])
+        ]
+        bytes_max = PAST_BYTES_MAX if self._wanted.has_values else 0
+        for start in range(0, len(ids), IDS_AT_ONCE_MAX):
+            some = self._storage.dead_by_id(ids[start : start + IDS_AT_ONCE_MAX], bytes_max)
+            self._take([row.entry for row in some])
+            if bytes_max and self._size_bytes > PAST_BYTES_MAX:
+                raise TooLarge(
+                    f"what is gone since takes more than {PAST_BYTES_MAX:,} bytes: read less at once, by a longer "
+                    "prefix, or key by key"
+                )
+
+    def _take(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            held = self._found.get(entry.key, {})
+            if entry.dot in held or self._is_removed(entry):
+                continue
+            self._found.setdefault(entry.key, held)[entry.dot] = entry
+            self._size_bytes += len(entry.value or b"")
+
+    def _is_removed(self, entry: Entry) -> bool:
+        return any(covered_by([entry], removes) for removes in self._removed.get(entry.key, ()))
+
+
+def _behind(row: DeadMark) -> DeadPlace:
+    return DeadPlace(row.key, row.order[0].to_bytes(8, "big"), row.id)
+
+
+# -- the past as a replica ---------------------------------------------------------------------------------------
+
+
+def past_replica(replica: Replica, storage: Storage, cut: Cut, entries: Entries) -> Replica:
+    """What readers of a replica see of it as of a cut. Nothing may be written to it."""
+    past = copy(replica)
+    past.entries = entries
+    past.vector = cut.vector
+    texts = _Texts(replica, storage, cut)
+    past.documents = Documents(texts.load, texts.exists)
+    return past
+
+
+class _Texts:
+    """The documents of texts as of a cut: of a state from before it, or from the beginning on, by the edits in it."""
+
+    def __init__(self, replica: Replica, storage: Storage, cut: Cut) -> None:
+        self._replica, self._storage, self._cut = replica, storage, cut
+
+    def exists(self, document: Dot) -> bool:
+        return self._storage.document_exists(self._replica.id, document)
+
+    def load(self, document: Dot) -> tuple[bytes | None, list[bytes]]:
+        """:raises TooOld: of the edits that are in the cut not all are kept one by one."""
+        storage, space, cut = self._storage, self._replica.id, self._cut
+        state, updates = storage.document_as_of(space, document, cut.after)
+        later = storage.document_updates(space, document, cut.after, EDITS_MAX)
+        if state is None:
+            first = storage.document_updates(space, document, 0, 1)
+            if not first or first[0].dot != document:
+                raise too_old(self._replica, "this state of a text")
+        inside = [row for row in later if row.dot.writer != UNKNOWN_WRITER and cut.has(row.dot.writer, row.dot.seq)]
+        if len(later) == EDITS_MAX or any(row.dot.n >= TAKEN_IN for row in inside):
+            raise too_old(self._replica, "this state of a text")
+        return state, [*updates, *(row.update for row in inside)]

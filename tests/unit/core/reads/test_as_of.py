@@ -1,0 +1,254 @@
+"""What is read as of a point of the past is what was shown then, on every node, or is refused."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from crdtsync.core.background.retention_caps import Caps
+from crdtsync.core.reads import as_of
+from crdtsync.wire.codec import pack, unpack
+from tests.fleet.agent import Agent, Refusal
+from tests.fleet.editor import Editor
+from tests.fleet.fleet import fleet_of
+
+KEYS = ("a", "b", "c/1", "c/2", "counter", "log", "map", "set", "text")
+TURNS_MAX = 500
+
+
+def patiently(session: Agent, operation: str, **args: Any) -> Any:
+    """The answer to a request that takes more than one turn."""
+    request = session.send(operation, **args)
+    for _ in range(TURNS_MAX):
+        session.machine.turn()
+        if request in session.replies:
+            return session.result(request)
+    raise AssertionError(f"{operation} is not answered")
+
+
+def shown(session: Agent, at: object = None, **args: Any) -> list[Any]:
+    """All that a node shows, with authors and siblings."""
+    point = {} if at is None else {"at": at}
+    page = patiently(session, "scan", values=True, entries=True, **point, **args)
+    assert not page["more"]
+    return [{name: field for name, field in item.items() if name != "policy"} for item in page["items"]]
+
+
+def write_something(session: Agent, random: Random) -> Any:
+    key = random.choice(KEYS)
+    number = random.randrange(1000)
+    if key == "text" and number > 200:
+        editor = Editor(session.machine, "text", session.name)
+        length = len(editor.read()) if isinstance(session.get(key), str) else None
+        if length is not None or session.get(key) is None:
+            return editor.edit(random.randint(0, length or 0), length or 0, str(number))
+    if key == "counter":
+        return session.do("reset", key=key) if number < 100 else session.do("incr", key=key, by=number)
+    if key == "log":
+        return session.do("trim", key=key, keep=2) if number < 200 else session.append(key, number)
+    if key == "set":
+        return session.do("discard" if number < 400 else "add", key=key, value=pack(number % 5))
+    if key == "map":
+        if number < 300:
+            return session.do("drop", key=key, field=f"f{number % 3}")
+        return session.do("merge", key=key, fields={f"f{number % 3}": pack(number)})
+    if number < 200:
+        return session.delete(key)
+    current = session.ask("get", key=key)
+    seen = {"seen": current["version"]} if current and number < 600 else {}
+    return session.set(key, number, **seen)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_token_shows_on_every_node_what_its_author_was_shown(seed, monkeypatch):
+    monkeypatch.setattr(as_of, "WINDOW_ROWS", 3)
+    monkeypatch.setattr(as_of, "SLICE_ROWS", 3)
+    random = Random(seed)
+    with fleet_of("a", "b", "c") as fleet:
+        agents = {name: fleet[name].agent(f"agent-{name}") for name in "abc"}
+        wires = [fleet.link("a", "b"), fleet.link("b", "c")]
+        seen: list[tuple[str, list[Any]]] = []
+        times: list[tuple[str, int, list[Any]]] = []
+        for _ in range(60):
+            name = random.choice("abc")
+            if random.random() < 0.1 and wires:
+                wires.pop(random.randrange(len(wires))).close("cut")
+            elif random.random() < 0.1 and not wires:
+                wires = [fleet.link("a", "b"), fleet.link("b", "c")]
+            if random.random() < 0.5:
+                fleet.sync()
+            fleet.pass_time(0.1)
+            token = write_something(agents[name], random)["token"]
+            seen.append((token, shown(agents[name])))
+            times.append((name, fleet.now.wall_ms, seen[-1][1]))
+            fleet.pass_time(0.01)
+        for wire in wires:
+            wire.close("cut")
+        fleet.link("a", "b")
+        fleet.link("b", "c")
+        fleet.run(10, step_s=1)
+        for agent in agents.values():
+            for token, state in seen:
+                assert shown(agent, token) == state
+        for name, time_ms, state in times:
+            assert shown(agents[name], time_ms) == state
+
+
+def test_the_token_of_a_read_and_one_key_at_a_time(pair):
+    ann, bob = pair["a"].agent("ann"), pair["b"].agent("bob")
+    ann.set("k", 1)
+    ann.append("log", "x")
+    pair.sync()
+    token = patiently(bob, "scan")["token"]
+    bob.set("k", 2)
+    bob.append("log", "y")
+    ann.delete("k")
+    pair.sync()
+    for agent in (ann, bob):
+        assert unpack(patiently(agent, "get", key="k", at=token)["value"]) == 1
+        log = patiently(agent, "log", key="log", at=token)
+        assert [unpack(item[0]) for item in log["items"]] == ["x"]
+        many = patiently(agent, "get_many", keys=["k", "nothing"], at=token)
+        assert [unpack(row[2]) for row in many["items"]] == [1]
+    assert bob.values("k") == [2]
+
+
+def test_a_value_that_somebody_else_had_removed_too_is_not_in_the_cut(pair):
+    """Of two removals a node marks the entry with the one that it applies first: that one may be outside."""
+    ann, bob = pair["a"].agent("ann"), pair["b"].agent("bob")
+    ann.set("k", "old")
+    pair.sync()
+    version = bob.version("k")
+    pair.wires[0].close("cut")
+    ann.set("k", "ann's", seen=version)
+    token = bob.set("k", "bob's", seen=version)["token"]
+    pair.link("a", "b")
+    pair.sync()
+    assert patiently(ann, "entry", key="k", at=token)["siblings"] == []
+    assert unpack(patiently(ann, "get", key="k", at=token)["value"]) == "bob's"
+
+
+def test_a_text_as_of_each_of_its_edits(pair):
+    """Also from before it was compacted."""
+    bob = pair["b"].agent("bob")
+    editor = Editor(pair["a"], "text", "ann")
+    states: list[tuple[str, str]] = []
+    for n in range(6):
+        token = editor.edit(0, n // 2, f"{n} ")["token"]
+        pair.sync()
+        states.append((token, editor.read()))
+        if n == 3:
+            editor.compact()
+            pair.sync()
+            editor.read()
+    bob.delete("text")
+    pair.sync()
+    for token, state in states:
+        for agent in (editor.session, bob):
+            assert unpack(patiently(agent, "get", key="text", at=token)["value"]) == state
+
+
+def test_values_that_ran_out_later_are_shown_and_those_that_had_are_not(node):
+    ann = node.agent("ann")
+    ann.set("k", "short", ttl=5000)
+    first = node.fleet.now.wall_ms
+    node.fleet.run(20)
+    token = ann.set("other", 1)["token"]
+    assert unpack(patiently(ann, "get", key="k", at=first)["value"]) == "short"
+    assert patiently(ann, "get", key="k", at=token) is None
+
+
+def test_pages_of_the_past_are_complete(node, monkeypatch):
+    monkeypatch.setattr(as_of, "PAGE_ROWS_MAX", 10)
+    monkeypatch.setattr(as_of, "WINDOW_ROWS", 7)
+    ann = node.agent("ann")
+    for n in range(50):
+        ann.set(f"k{n:02}", n)
+    token = patiently(ann, "scan")["token"]
+    for n in range(0, 50, 2):
+        ann.delete(f"k{n:02}")
+    for n in range(50, 80):
+        ann.set(f"k{n:02}", n)
+    found: list[Any] = []
+    start = ""
+    while True:
+        page = patiently(ann, "scan", values=True, start=start, limit=8, at=token)
+        found += page["items"]
+        if not page["more"]:
+            break
+        start = page.get("next") or page["items"][-1][0]
+    assert [(key, unpack(value)) for key, _, value, *_ in found] == [(f"k{n:02}", n) for n in range(50)]
+
+
+def test_below_the_floor_of_history_it_is_refused():
+    with fleet_of("a", caps=Caps(log_bytes_max=3000, history_bytes_max=3000)) as fleet:
+        ann = fleet["a"].agent("ann")
+        points: list[tuple[Any, int]] = []
+        for n in range(200):
+            fleet.pass_time(0.1)
+            token = ann.set("k", n)["token"]
+            points += [(token, n), (fleet.now.wall_ms, n)]
+        fleet.run(10)
+        answers = [patiently_or_code(ann, at) for at, _ in points]
+        told = [n for answer, (_, n) in zip(answers, points, strict=True) if answer != "too_old"]
+        assert answers == ["too_old"] * (len(points) - len(told)) + told
+        assert 0 < len(told) < len(points)
+
+
+def patiently_or_code(session: Agent, at: Any) -> Any:
+    try:
+        return unpack(patiently(session, "get", key="k", at=at)["value"])
+    except Refusal as refusal:
+        return refusal.code
+
+
+def test_one_who_came_by_a_snapshot_knows_nothing_from_before(small):
+    with fleet_of("a", caps=Caps(log_bytes_max=2000)) as fleet:
+        ann = fleet["a"].agent("ann")
+        token = ann.set("k", 1)["token"]
+        for n in range(100):
+            ann.set("k", n)
+        fleet.run(5)
+        fleet.add("b")
+        fleet.link("a", "b")
+        fleet.run(5)
+        bob = fleet["b"].agent("bob")
+        assert bob.get("k") == 99
+        with pytest.raises(Refusal, match="too_old"):
+            patiently(bob, "get", key="k", at=token)
+        now = bob.set("k", 100)["token"]
+        ann_sees = patiently(bob, "get", key="k", at=now)
+        assert unpack(ann_sees["value"]) == 100
+
+
+@pytest.mark.parametrize("at", ["yesterday", -1, None, 1.5, "c1.x", "checkpoint:", "checkpoint:none", 2**47])
+def test_what_is_no_point_of_the_past_is_refused(node, at):
+    ann = node.agent("ann")
+    ann.set("k", 1)
+    with pytest.raises(Refusal, match="invalid_request"):
+        patiently(ann, "get", key="k", at=at)
+
+
+def test_what_shows_no_state_takes_no_point(node):
+    ann = node.agent("ann")
+    with pytest.raises(Refusal, match="invalid_request"):
+        patiently(ann, "history", key="k", at=0)
+
+
+def test_keys_with_a_history_cap_of_their_own_are_refused_alone(node):
+    ann = node.agent("ann")
+    ann.do("schema_set", pattern="beat/*", policy="lww", history=False)
+    ann.set("beat/a", 1)
+    ann.set("plan", 1)
+    token = patiently(ann, "scan")["token"]
+    for n in range(5):
+        ann.set("beat/a", n)
+        ann.set("plan", n)
+    node.fleet.run(5)
+    assert unpack(patiently(ann, "get", key="plan", at=token)["value"]) == 1
+    assert len(patiently(ann, "scan", prefix="plan", at=token)["items"]) == 1
+    for request in ({"operation": "get", "key": "beat/a"}, {"operation": "scan", "prefix": ""}):
+        with pytest.raises(Refusal, match="too_old"):
+            patiently(ann, at=token, **request)
