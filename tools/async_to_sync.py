@@ -28,6 +28,7 @@ FILES = {
     "crdtsync/adapters/langgraph/async_store_calls.py": "crdtsync/adapters/langgraph/store_calls.py",
     "crdtsync/client/aio/changes.py": "crdtsync/client/blocking/changes.py",
     "crdtsync/client/aio/text.py": "crdtsync/client/blocking/text.py",
+    "crdtsync/context/memory/aio.py": "crdtsync/context/memory/blocking.py",
     "crdtsync/context/search/aio.py": "crdtsync/context/search/blocking.py",
     "crdtsync/context/shared/aio.py": "crdtsync/context/shared/blocking.py",
     "crdtsync/context/view/aio.py": "crdtsync/context/view/blocking.py",

@@ -12,6 +12,7 @@ Open first: ``view.aio`` for views of the state, ``shared.aio`` for results that
 Rooms and modules, top to bottom:
 
 - ``view``: the part of the state that one agent needs, within a budget
+- ``memory``: what agents have learnt, by whom and since when
 - ``search``: entries found by their words
 - ``shared``: a context that several agents share, compact by default
 - ``compact``: the same content in fewer tokens
@@ -35,6 +36,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from crdtsync.context.compact.compress import compress
     from crdtsync.context.compact.result import Compact
+    from crdtsync.context.memory.aio import AsyncMemory
+    from crdtsync.context.memory.blocking import Memory
     from crdtsync.context.search.aio import AsyncSearch
     from crdtsync.context.search.blocking import Search
     from crdtsync.context.search.index import Found
@@ -47,12 +50,14 @@ if TYPE_CHECKING:
     from crdtsync.context.view.choose import View
 
 _MODULES = {
+    "AsyncMemory": "memory.aio",
     "AsyncSearch": "search.aio",
     "AsyncSharedContext": "shared.aio",
     "AsyncViews": "view.aio",
     "Compact": "compact.result",
     "ContextEntry": "shared.entry",
     "Found": "search.index",
+    "Memory": "memory.blocking",
     "Search": "search.blocking",
     "SharedContext": "shared.blocking",
     "SharedContextStats": "shared.entry",
@@ -65,12 +70,14 @@ _MODULES = {
 }
 
 __all__ = [
+    "AsyncMemory",
     "AsyncSearch",
     "AsyncSharedContext",
     "AsyncViews",
     "Compact",
     "ContextEntry",
     "Found",
+    "Memory",
     "Search",
     "SharedContext",
     "SharedContextStats",

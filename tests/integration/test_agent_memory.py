@@ -1,0 +1,141 @@
+"""What agents remember, over real daemons."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crdtsync import AsyncClient
+from crdtsync.context import AsyncMemory, Memory
+from crdtsync.errors import InvalidRequest
+from tests.harness import wait_until
+from tests.harness.cluster import Cluster
+from tests.harness.daemon import Daemon
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def memory(daemon: Daemon, tmp_path: Path) -> Memory:
+    return Memory(daemon.client("ann"), folder=tmp_path)
+
+
+def said(found: dict[str, Any]) -> list[str]:
+    return [one["memory"] for one in found["results"]]
+
+
+def is_one(memory: Memory) -> bool:
+    return len(memory.get_all(user_id="alice")["results"]) == 1
+
+
+def test_it_does_what_such_a_memory_does(memory: Memory) -> None:
+    (added,) = memory.add("prefers night trains", user_id="alice", metadata={"topic": "travel"})["results"]
+    assert (added["memory"], added["event"]) == ("prefers night trains", "ADD")
+    memory.add([{"role": "user", "content": "eats no fish"}], user_id="alice", agent_id="cook")
+    memory.add("likes trains", user_id="bob")
+    found = memory.search("trains", user_id="alice")
+    assert said(found) == ["prefers night trains"]
+    assert 0 < found["results"][0]["score"] <= 1
+    assert found["results"][0]["metadata"] == {"topic": "travel"}
+    assert said(memory.search("fish trains", user_id="alice", filters={"topic": "travel"})) == ["prefers night trains"]
+    assert said(memory.search("fish", agent_id="cook")) == ["eats no fish"]
+    assert said(memory.search("trains", user_id="alice", threshold=0.99)) == []
+    assert set(said(memory.get_all(user_id="alice"))) == {"prefers night trains", "eats no fish"}
+
+    assert memory.update(added["id"], "prefers day trains") == {"message": "Memory updated successfully!"}
+    one = memory.get(added["id"])
+    assert one is not None
+    assert (one["memory"], one["user_id"], one["agent"]) == ("prefers day trains", "alice", "ann")
+    memory.delete(added["id"])
+    assert memory.get(added["id"]) is None
+    told = [(line["event"], line["old_memory"], line["new_memory"]) for line in memory.history(added["id"])]
+    assert told == [
+        ("ADD", None, "prefers night trains"), ("UPDATE", "prefers night trains", "prefers day trains"),
+        ("DELETE", "prefers day trains", None),
+    ]  # fmt: skip
+    memory.delete_all(user_id="alice")
+    assert said(memory.get_all(user_id="alice")) == []
+    assert said(memory.get_all(user_id="bob")) == ["likes trains"]
+    memory.reset()
+    assert said(memory.get_all(user_id="bob")) == []
+    for refused in (lambda: memory.search("x"), lambda: memory.update("user/x/0", "y"), lambda: memory.add("x")):
+        with pytest.raises(InvalidRequest):
+            refused()
+
+
+def test_what_is_said_twice_is_one_memory_on_all_hosts(parted: Cluster, tmp_path: Path) -> None:
+    memories = [Memory(daemon.client("agent"), folder=tmp_path / str(n)) for n, daemon in enumerate(parted)]
+    for memory in memories:
+        memory.add("Likes tea", user_id="alice")
+        assert memory.add("likes  TEA", user_id="alice")["results"][0]["event"] == "NONE"
+        memory.add("likes tea", user_id="bob")
+    parted.heal()
+    for memory in memories:
+        wait_until(partial(is_one, memory))
+        assert len(memory.get_all(user_id="bob")["results"]) == 1
+
+
+def test_a_fact_is_superseded_and_what_held_before_can_be_asked_for(memory: Memory) -> None:
+    last_week = datetime.now(UTC) - timedelta(days=7)
+    (old,) = memory.add("lives in Rome", user_id="alice", about="home", valid_from=last_week)["results"]
+    (new,) = memory.supersede(old["id"], "lives in Oslo", source="log/chat")["results"]
+    assert said(memory.get_all(user_id="alice")) == said(memory.search("lives", user_id="alice")) == ["lives in Oslo"]
+    assert said(memory.get_all(user_id="alice", as_of=last_week + timedelta(days=1))) == ["lives in Rome"]
+    assert said(memory.get_all(user_id="alice", as_of=last_week - timedelta(days=1))) == []
+    shown = memory.get(new["id"])
+    assert shown is not None
+    assert (shown["supersedes"], shown["source"], shown["about"]) == (old["id"], "log/chat", "home")
+    assert memory.contradictions(user_id="alice") == []
+    memory.add("lives in Bern", user_id="alice", about="home", confidence=0.4)
+    ((one, other),) = memory.contradictions(user_id="alice")
+    assert {one["memory"], other["memory"]} == {"lives in Oslo", "lives in Bern"}
+
+
+def test_what_was_changed_on_two_hosts_at_once_is_shown(parted: Cluster, tmp_path: Path) -> None:
+    first, second = (Memory(daemon.client("agent"), folder=tmp_path / str(n)) for n, daemon in enumerate(parted))
+    (one,) = first.add("likes tea", user_id="alice")["results"]
+    second.add("likes tea", user_id="alice")
+    first.update(one["id"], "likes coffee")
+    second.update(one["id"], "likes milk")
+    parted.heal()
+    wait_until(lambda: len(first.contradictions(user_id="alice")) == 1)
+    ((shown,),) = first.contradictions(user_id="alice")
+    assert {shown["memory"], *shown["at_odds"]} == {"likes coffee", "likes milk"}
+
+
+def test_a_model_decides_where_there_is_one(daemon: Daemon, tmp_path: Path) -> None:
+    seen: list[list[str]] = []
+
+    def extract(messages: object) -> list[str]:
+        return [f"fact: {messages}"]
+
+    def merge(fact: str, similar: list[dict[str, Any]]) -> dict[str, Any]:
+        seen.append([one["memory"] for one in similar])
+        if "nothing" in fact:
+            return {"event": "NONE"}
+        return {"event": "UPDATE", "id": similar[0]["id"], "memory": f"{fact}!"} if similar else {"event": "ADD"}
+
+    memory = Memory(daemon.client("ann"), extract=extract, merge=merge, folder=tmp_path)
+    memory.add("tea", user_id="alice")
+    (changed,) = memory.add("tea again", user_id="alice")["results"]
+    assert (changed["event"], changed["previous_memory"]) == ("UPDATE", "fact: tea")
+    assert memory.add("nothing", user_id="alice")["results"][0]["event"] == "NONE"
+    assert said(memory.get_all(user_id="alice")) == ["fact: tea again!"]
+    assert seen[1] == ["fact: tea"]
+    memory.add("raw", user_id="alice", infer=False)
+    assert "raw" in said(memory.get_all(user_id="alice"))
+
+
+async def test_it_works_in_asyncio_and_passes_over_what_others_put_there(daemon: Daemon, tmp_path: Path) -> None:
+    async with AsyncClient(daemon.socket, agent="ann") as client:
+        memory = AsyncMemory(client, folder=tmp_path)
+        await memory.add("likes tea", user_id="alice")
+        for n, junk in enumerate((5, "tea", {"memory": 3}, {"memory": "tea", "created_at": 5})):
+            await client.set(f"memory/user/alice/junk{n}", junk)
+        assert said(await memory.search("tea", user_id="alice")) == ["likes tea"]
+        assert said(await memory.get_all(user_id="alice")) == ["likes tea"]
+        assert await memory.get("user/alice/junk1") is None

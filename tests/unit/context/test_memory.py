@@ -1,0 +1,56 @@
+"""What is remembered: records, scopes, and what a conversation says without a model."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from crdtsync.context.memory.record import Scope, digest, holds, is_record, matches, moment, stored, texts_of
+from crdtsync.errors import InvalidRequest
+
+
+@pytest.mark.parametrize("messages,texts", [
+    ("likes tea", ["likes tea"]), (" ", []), ({"role": "user", "content": "a"}, ["a"]),
+    ([{"role": "system", "content": "be kind"}, {"role": "user", "content": "a"}, "b"], ["a", "b"]),
+    ([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": "x"}]}], ["a"]),
+])  # fmt: skip
+def test_what_was_said_is_remembered(messages: Any, texts: list[str]) -> None:
+    assert texts_of(messages) == texts
+
+
+@pytest.mark.parametrize("messages", [5, [5], {"role": "user"}, [None]])
+def test_what_is_no_message_is_refused(messages: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        texts_of(messages)
+
+
+def test_a_scope_is_needed_and_covers_what_has_all_its_names() -> None:
+    with pytest.raises(InvalidRequest, match="user_id"):
+        Scope().needed()
+    both = Scope("alice", run_id="7")
+    assert both.place() == "user/alice/"
+    assert Scope(run_id="a/b").place() == "run/a%2Fb/"
+    assert Scope(run_id="7").folder == ""
+    record = stored("x", both, None, {})
+    assert Scope("alice").covers(record)
+    assert Scope(run_id="7").covers(record)
+    assert not Scope("bob").covers(record)
+
+
+def test_a_fact_holds_from_its_beginning_to_its_end() -> None:
+    now = datetime.now(UTC)
+    record = {"valid_from": (now - timedelta(days=2)).isoformat(), "valid_until": (now - timedelta(days=1)).isoformat()}
+    assert [holds(record, now - timedelta(days=days)) for days in (3, 2, 1, 0)] == [False, True, False, False]
+    assert holds({"valid_from": "nonsense", "valid_until": 5}, now)
+    assert moment("2026-11-22T10:00:00") == datetime(2026, 11, 22, 10, tzinfo=UTC)
+
+
+def test_filters_look_at_metadata_and_fields() -> None:
+    record = stored("x", Scope("alice"), {"topic": "food"}, {"about": "tea"})
+    assert is_record(record)
+    assert matches(record, {"topic": "food", "about": "tea", "user_id": "alice"})
+    assert not matches(record, {"topic": "work"})
+    assert not is_record({"memory": 5, "created_at": ""})
+    assert digest("Likes  Tea") == digest("likes tea")
