@@ -11,6 +11,8 @@ Modules and rooms:
 
 - ``server``: which tools are offered, and over what
 - ``tools``: the tools
+- ``resources``: entries and views that a user attaches, and the completion of their names
+- ``prompts``: catch up, hand over, take over, settle conflicts
 - ``answers``: the shapes of answers
 - ``session``: the caller as an agent of the daemon
 - ``schemas``: schemas of tools in fewer tokens

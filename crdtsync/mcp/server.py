@@ -7,6 +7,7 @@ from importlib.metadata import version
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.tools import Tool as RegisteredTool
 
+from crdtsync.mcp import prompts, resources
 from crdtsync.mcp.memory import tools as memory
 from crdtsync.mcp.schemas import slim
 from crdtsync.mcp.session import Options, Sessions
@@ -33,6 +34,9 @@ def build(options: Options) -> tuple[MCPServer, Sessions]:
         log_level="WARNING",
         tools=[_registered(tool) for tool in chosen],
     )
+    if not options.memory_server:
+        resources.offer(server, sessions)
+        prompts.offer(server, sessions)
     return server, sessions
 
 

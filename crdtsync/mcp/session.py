@@ -18,6 +18,7 @@ from crdtsync.errors import CrdtSyncError
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9._-]+")
 SESSION_HEADER = "mcp-session-id"
+_NOBODY = "?"  # no caller has this name
 _NAME_MAX = 64  # characters
 
 
@@ -46,9 +47,16 @@ class Sessions:
     def of(self, context: Context[Any, Any]) -> AsyncSession:
         """The session of the client that called; it remembers what that client has read, and nobody else."""
         caller = (context.headers or {}).get(SESSION_HEADER, "")  # over stdin there is one client
+        return self._session(caller, context.session.client_params)
+
+    def some(self) -> AsyncSession:
+        """A session for what a client asks without saying who it is: names to choose from, and the whole state."""
+        return self._session(_NOBODY, None)
+
+    def _session(self, caller: str, params: Any) -> AsyncSession:
         if caller not in self._sessions:
             options = self.options
-            name = options.agent or name_from(context.session.client_params)
+            name = options.agent or name_from(params)
             if name not in self._clients:
                 self._clients[name] = AsyncClient(options.socket, options.space, name, agent_key=options.agent_key)
             self._sessions[caller] = self._clients[name].session()

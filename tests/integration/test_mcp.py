@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from mcp.client.client import Client as McpClient
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp_types import ResourceTemplateReference, TextContent, TextResourceContents
 
-from crdtsync.context import count
+from crdtsync.context import Views, count
 from tests.harness.cluster import Cluster
 from tests.harness.daemon import Daemon
 
@@ -138,6 +139,50 @@ async def test_an_agent_without_a_name_gets_one_and_errors_say_what_to_do(daemon
         assert read["entries"][0]["agent"].startswith("mcp")
         assert "log" in await refused(client, "append", key="a", value=1)
         assert "keys" in await refused(client, "read", keys=[])
+
+
+async def test_entries_and_views_are_resources_whose_names_complete(daemon: Daemon):
+    ann = daemon.client("ann")
+    ann.set("plan/goal", "ship")
+    ann.set("plan/größe 1", 5)
+    Views(ann).define("planner", ["plan/"])
+    async with attached(daemon, "--agent", "bob") as bob:
+        templates = {one.uri_template for one in (await bob.list_resource_templates()).resource_templates}
+        assert templates == {"crdtsync://key/{+key}", "crdtsync://view/{name}"}
+        for uri, wanted in (
+            ("crdtsync://key/plan/goal", "ship"), ("crdtsync://key/plan/gr%C3%B6%C3%9Fe%201", "5"),
+            ("crdtsync://key/none", "There is no none"), ("crdtsync://view/planner", "plan/goal"),
+            ("crdtsync://state", "ship"),
+        ):  # fmt: skip
+            (content,) = (await bob.read_resource(uri)).contents
+            assert isinstance(content, TextResourceContents)
+            assert wanted in content.text
+        key, view = (ResourceTemplateReference(uri=uri) for uri in sorted(templates))
+        assert (await bob.complete(key, {"name": "key", "value": "plan/g"})).completion.values == [
+            "plan/goal",
+            "plan/größe 1",
+        ]
+        assert (await bob.complete(view, {"name": "name", "value": "pl"})).completion.values == ["planner"]
+
+
+async def test_one_agent_hands_over_and_another_takes_over(pair: Cluster):
+    async with attached(pair[0], "--agent", "ann") as ann, attached(pair[1], "--agent", "bob") as bob:
+        names = {prompt.name for prompt in (await ann.list_prompts()).prompts}
+        assert names == {"catch_up", "hand_over", "take_over", "settle_conflicts"}
+        assert "handover/bob" in await prompted(ann, "hand_over", to="bob")
+        assert "Nothing is there yet." in await prompted(bob, "take_over")
+        assert "nothing is at odds" in await prompted(bob, "settle_conflicts")
+        await call(bob, "wait_for_change", timeout_s=0)
+        _, done = await call(ann, "write", key="handover/bob", value="The goal is to ship.")
+        pair[1].client("eve").wait(done["token"])
+        assert "The goal is to ship." in await prompted(bob, "take_over")
+        assert "The goal is to ship." in await prompted(bob, "catch_up", prefix="handover/")
+
+
+async def prompted(client: McpClient, name: str, **arguments: str) -> str:
+    (message,) = (await client.get_prompt(name, arguments)).messages
+    assert isinstance(message.content, TextContent)
+    return message.content.text
 
 
 async def test_it_goes_on_when_the_daemon_was_restarted(daemon: Daemon):
