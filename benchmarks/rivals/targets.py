@@ -56,20 +56,16 @@ _WRITE = (
     " for one append and one flush, too. The rest is Python: a turn, a commit and two wake-ups for each write."
 )
 _IN_FLIGHT = (
-    "All writes in flight share one read, one commit and one answer, so the interpreter counts and not the "
-    "disk. Of some 100 µs for a write the core's step takes 25, and bringing the journal's rows into the tables"
-    " 30 to 45, nearly all of it SQLite's own for six rows. Redis does the same in C, without history, "
-    "causality or retries."
+    "The interpreter counts and not the disk: of some 100 µs for a write the core's step takes 25, and bringing "
+    "the journal's rows into the tables 30 to 45. Redis does the same in C, without history, causality or "
+    "retries."
 )
 _EVENT = (
     "An event waits for two commits on two hosts, one after the other, where Redis has one; then come two "
-    "websocket frames and two more turns. Each daemon makes some 18 system calls for an event, a third of them "
-    "the commit's. The processor's caches are cold at each step, so what counts is how much code a change "
-    "touches."
+    "websocket frames and two more turns."
 )
 _RESTART = (
-    "Most of it is Python: the interpreter and the imports (uvloop, SQLite, msgpack, the core). What only peers"
-    " and logs need is imported after agents are served. Under systemd the socket is passed on, so agents wait "
+    "Most of it is Python: the interpreter and the imports. Under systemd the socket is passed on, so agents wait "
     "and do not fail."
 )
 _CPU = (
@@ -81,10 +77,8 @@ _READ = (
     "other are the rest. Many reads belong into a mirror."
 )
 _CATCH_UP = (
-    "From 10,000 lacking changes on, the giver sends the state in compressed and checked parts; Redis's figure "
-    "is one `MGET` from memory to memory. The time includes dialling, some 4 ms of the websocket's handshake "
-    "and one commit. The taker needs 2 µs to hash an entry, 2 to check it, 4 to merge it and 1 to write it; the"
-    " giver 2 to compress it."
+    "From 10,000 lacking changes on, the giver sends the state in compressed and checked parts, and the time "
+    "includes dialling; Redis's figure is one `MGET` from memory to memory."
 )
 _LOAD = (
     "The live state is in memory: the start reads each key's row and makes an entry, some 3.5 µs, of which 2 "
@@ -96,19 +90,15 @@ _APPENDS = (
 )
 _GROWTH = (
     "No step of a write looks at more keys than its own. But with many keys SQLite changes some 12 pages for a "
-    "write where it changes 8 with few, a replaced entry is taken off the digest, and with 1,000 keys all that "
-    "a write touches is in the processor's caches."
+    "write where it changes 8 with few, and the processor's caches hold less of them."
 )
 _KEYSTROKE = (
-    "A user of an editor waits 1 to 3 µs for a keystroke: the replica in their own process. This figure is the "
-    "whole session, until three daemons have all on disk, divided by the keystrokes. One keystroke in eight "
-    "waits for what its author had seen of others, which takes a write to event over two hosts. Three quarters "
-    "of the CPU are the daemons'."
+    "A user of an editor waits 1 to 3 µs for a keystroke. This figure is the whole session, until three daemons "
+    "have all on disk, divided by the keystrokes; one in eight waits for what its author had seen of others."
 )
 _DURABLE_EDIT = (
-    "pycrdt alone keeps its edits in memory, in one process. Here each edit is a change on its own, "
-    "acknowledged when it is on disk, written on two more nodes, and read back by every author. Editors pay "
-    "that once for all that was typed meanwhile."
+    "pycrdt alone keeps its edits in memory, in one process. Here each edit is a change on its own, on disk on "
+    "three nodes, and read back by every author."
 )
 
 TARGETS: tuple[Target, ...] = (
