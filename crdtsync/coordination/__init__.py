@@ -1,4 +1,4 @@
-"""Coordination: who does what, without a server: claims.
+"""Coordination: who does what, without a server: claims and tasks.
 
 The problem. Two agents on two hosts take up one task. No server says who may, hosts are cut off now and then, and
 clocks are wrong. So who holds what is itself shared state, which merges: after every cut each host finds the same
@@ -11,6 +11,7 @@ Rooms and modules:
 
 - ``aio``: for asyncio; ``blocking``: the same for threads and scripts, made from it by ``./dev generate``
 - ``claim_record``: claims as they are stored; which one counts
+- ``task_record``: tasks as they are stored; ``task_board``: which one a worker takes next
 - ``background``: what goes on beside its owner: a task, or a thread
 
 Its place: above the public client only, beside ``context``. A module here may import :class:`crdtsync.Client`,
@@ -26,16 +27,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from crdtsync.coordination.aio.claims import AsyncLease
+    from crdtsync.coordination.aio.work import AsyncJob, AsyncWorker
     from crdtsync.coordination.blocking.claims import Lease
+    from crdtsync.coordination.blocking.work import Job, Worker
     from crdtsync.coordination.claim_record import Claim
+    from crdtsync.coordination.task_record import Task
 
 _MODULES = {
+    "AsyncJob": "aio.work",
     "AsyncLease": "aio.claims",
+    "AsyncWorker": "aio.work",
     "Claim": "claim_record",
+    "Job": "blocking.work",
     "Lease": "blocking.claims",
+    "Task": "task_record",
+    "Worker": "blocking.work",
 }
 
-__all__ = ["AsyncLease", "Claim", "Lease"]
+__all__ = ["AsyncJob", "AsyncLease", "AsyncWorker", "Claim", "Job", "Lease", "Task", "Worker"]
 
 
 def __getattr__(name: str) -> object:

@@ -13,6 +13,7 @@ Modules:
 - ``encoding``: values to msgpack and back
 - ``packer``: one msgpack packer for all of this process
 - ``durations``: seconds or timedelta to milliseconds
+- ``patterns``: patterns of keys, for those who stand above the client
 - ``points``: points of the past: tokens, checkpoints, times
 - ``results``: entries, events, items of a log, members, fields, schemas, edits of a text
 - ``kinds``: what the client knows of each kind beside its methods

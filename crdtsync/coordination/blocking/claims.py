@@ -57,6 +57,7 @@ class Lease:
 
     ``fence`` is a number that grows from claim to claim of the key, on all hosts. ``is_confirmed``: every other host
     that could be reached has answered; if one has not within two seconds, or is cut off, it may have another holder.
+    ``on_lost`` is called when it is lost. ``agent`` and ``node`` say under whose name it is held, and on which host.
     """
 
     def __init__(
@@ -75,11 +76,12 @@ class Lease:
         self.ttl = ttl
         self.fence = 0
         self.is_confirmed = True
+        self.agent = self.node = ""
         self._state = state.session()
         self._path = path_of(key)
         self._wait_s = float("inf") if wait is True else float(wait)
         self._keep = keep
-        self._on_lost = on_lost
+        self.on_lost = on_lost
         self._patience = Patience() if patience is None else patience
         self._id = ""
         self._version: str | None = None
@@ -206,6 +208,7 @@ class Lease:
         others = [claim for claim in claims if claim.id != self._id]
         if own is None:
             return others or [_gone(self.key)]
+        self.agent, self.node = own.agent, own.node
         return [claim for claim in others if claim.rank > own.rank]
 
     def _withdraw(self) -> None:
@@ -282,8 +285,8 @@ class Lease:
         self._lost = why
         with suppress(CrdtSyncError):
             self._withdraw()
-        if self._on_lost is not None:
-            call(self._on_lost)
+        if self.on_lost is not None:
+            call(self.on_lost)
 
 
 def claims(state: Session, prefix: str = "") -> list[Claim]:

@@ -63,6 +63,9 @@ SECTIONS: dict[str, dict[str, str]] = {
         "claim": "together.claims:claim",
         "release": "together.claims:release",
         "claims": "together.claims:claims",
+        "task": "together.tasks:task",
+        "tasks": "together.tasks:tasks",
+        "work": "together.tasks:work",
     },
     "For a model's window": {
         "view": "context.view:view",

@@ -8,6 +8,7 @@ Example: ``crdtsync claim task/42 -- make report`` runs ``make report`` while no
 Modules:
 
 - ``claims``: ``claim``, ``release``, ``claims``
+- ``tasks``: ``task``, ``tasks``, ``work``
 - ``children``: runs a command under a claim: its signals, its end
 
 What they stand on is :mod:`crdtsync.coordination`.

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING
 from crdtsyncd.cli.errors import NOT_EXECUTABLE, NOT_FOUND, CommandFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+END_S = 10.0
+"""So long a command may take to end after SIGTERM; then it is killed."""
 
 
 class Child:
-    """One run of a command. SIGTERM and SIGINT to this process go on to it."""
+    """One run of a command; with ``content`` on its stdin, its stdout is in ``output`` at the end. ``is_late``: it was
+    ended since it took too long.
+    """
 
     def __init__(self, command: Sequence[str], variables: Mapping[str, str], content: bytes | None = None) -> None:
         try:
@@ -32,20 +37,29 @@ class Child:
             ) from None
         self._content = content
         self.output = b""
+        self.is_late = False
 
     def end(self) -> None:
         """Tell it to end: SIGTERM. From any thread."""
         self.process.terminate()
 
-    def wait(self) -> int:
-        """Until it has ended; its exit status, as a shell has it."""
-        if self._content is not None:
-            self.output = self.process.communicate(self._content)[0]
-        status = self.process.wait()
+    def wait(self, limit_s: float | None = None) -> int:
+        """Until it has ended, by itself or after so long; its exit status, as a shell has it."""
+        try:
+            self.output = self.process.communicate(self._content, limit_s)[0] or b""
+        except subprocess.TimeoutExpired:
+            self.end()
+            try:
+                self.process.communicate(timeout=END_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.communicate()
+            self.is_late = True
+        status = self.process.returncode
         return 128 - status if status < 0 else status
 
 
-def pass_on_signals(child: Child) -> None:
-    """While it runs, whoever ends this process ends it. For the main thread."""
+def on_signals(end: Callable[[int], object]) -> None:
+    """Whoever ends this process ends what runs under it. For the main thread."""
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda received, _frame: child.process.send_signal(received))
+        signal.signal(number, lambda received, _frame: end(received))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
-from crdtsyncd.cli.commands.together.children import Child, pass_on_signals
+from crdtsyncd.cli.commands.together.children import Child, on_signals
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import DURATION
@@ -60,7 +60,7 @@ def _under_claim(client: Client, key: str, command: tuple[str, ...], ttl: float,
         _warn_of_silence(lease)
         child = Child(command, {"CRDTSYNC_CLAIM": key, "CRDTSYNC_FENCE": str(lease.fence)})
         running.append(child)
-        pass_on_signals(child)
+        on_signals(child.process.send_signal)
         if not lease.is_held:  # lost before there was anything to end
             lost()
         return child.wait()

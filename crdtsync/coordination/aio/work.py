@@ -1,0 +1,274 @@
+"""A queue of tasks that anybody fills and workers of every host empty, for asyncio."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.client import Entry
+from crdtsync.client.values.patterns import check_pattern
+from crdtsync.coordination.aio.claims import AsyncLease
+from crdtsync.coordination.background.aio import call, wake_up, woken
+from crdtsync.coordination.claim_record import PREFIX, Patience, claims_in
+from crdtsync.coordination.task_board import Board
+from crdtsync.coordination.task_record import (
+    AFTER_MAX,
+    CLAIMED,
+    DONE,
+    ERROR_CHARS_MAX,
+    FAILED,
+    KEPT_S,
+    OPEN,
+    VANISHED_MAX,
+    Task,
+    backoff_ms,
+    task_in,
+)
+from crdtsync.errors import ClaimHeld, InvalidRequest, InvalidValue, TooLarge, VersionMismatch
+
+if TYPE_CHECKING:
+    from crdtsync.client import AsyncMirror
+    from crdtsync.client.aio.client import AsyncSession
+    from crdtsync.client.session.request_context import WriteConcern
+    from crdtsync.client.values.write_result import Written
+
+LOST_RACE_S = 0.05
+"""So long at most a worker waits after somebody else was faster, so that it sees what that one took."""
+
+ELSEWHERE_S = 1.0
+"""How often it looks at what its tasks come after and its pattern does not match."""
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncJob:
+    """One attempt at a task: what a handler gets. ``attempt`` counts from 1; ``lease`` is held meanwhile."""
+
+    task: Task
+    attempt: int
+    lease: AsyncLease
+
+    @property
+    def key(self) -> str:
+        """The task's key."""
+        return self.task.key
+
+    @property
+    def input(self) -> Any:
+        """What is to be done."""
+        return self.task.input
+
+
+class AsyncWorker:
+    """Does tasks, one after the other: made by ``state.work(pattern, handler)``, started with :meth:`run`."""
+
+    def __init__(
+        self,
+        state: AsyncSession,
+        pattern: str,
+        handler: Callable[[AsyncJob], Any | Awaitable[Any]],
+        role: str | None,
+        ttl: float,
+    ) -> None:
+        self._pattern = check_pattern(pattern)
+        self._prefix = pattern if self._pattern.is_exact else self._pattern.prefix
+        self._state = state.session()
+        self._handler = handler
+        self._ttl = ttl
+        self._patience = Patience()
+        self._board = Board(role, self._patience)
+        self._random = Random()
+        self._news: deque[set[str]] = deque()
+        self._wake = wake_up()
+        self._is_stopped = False
+        self.done = 0
+        self.failed = 0
+
+    def stop(self) -> None:
+        """Begin no further task; :meth:`run` returns when the one under way has ended. From anywhere."""
+        self._is_stopped = True
+        self._wake.set()
+
+    async def run(self, *, drain: bool = False) -> int:
+        """Work until :meth:`stop`, or with ``drain`` until nothing is left to do, now or later; how many were done.
+
+        A handler that raises has failed at the task, which is then open again after a while, or ``failed`` after the
+        last attempt. Any error of the shared state itself ends the run.
+        """
+        async with (
+            self._state.mirror(self._prefix, on_change=self._changed) as tasks,
+            self._state.mirror(PREFIX + self._prefix, on_change=self._changed) as claims,
+        ):
+            self._changed({*tasks, *claims})
+            while not self._is_stopped:
+                self._look(tasks, claims)
+                key = self._board.pick(*_now(), self._random)
+                if key is not None:
+                    await self._attempt(key)
+                    continue
+                is_waiting = await self._look_elsewhere()
+                due_s = self._board.due_in_s(*_now())
+                if due_s is None and drain:
+                    break
+                if due_s != 0.0:
+                    await woken(self._wake, min(ELSEWHERE_S, due_s or ELSEWHERE_S) if is_waiting else due_s)
+                for mirror in (tasks, claims):
+                    if mirror.error is not None:
+                        raise mirror.error
+        return self.done
+
+    def _changed(self, keys: set[str]) -> None:
+        self._news.append(keys)
+        self._wake.set()
+
+    def _look(self, tasks: AsyncMirror, claims: AsyncMirror) -> None:
+        while self._news:
+            for key in self._news.popleft():
+                self._learn(key, tasks, claims)
+
+    def _learn(self, key: str, tasks: AsyncMirror, claims: AsyncMirror) -> None:
+        if key.startswith(PREFIX):
+            self._board.put_claims(key.removeprefix(PREFIX), claims_in(claims.entry(key)))
+        elif self._pattern.matches(key):
+            self._board.put(key, task_in(tasks.entry(key)))
+
+    async def _look_elsewhere(self) -> bool:
+        """Look at tasks that others come after and that the pattern does not match; whether there are such."""
+        keys = self._board.elsewhere()
+        found = {key: task_in(await self._state.entry(key)) for key in keys}
+        self._board.is_done_elsewhere = {key: task is not None and task.state == DONE for key, task in found.items()}
+        return bool(keys)
+
+    async def _attempt(self, key: str) -> None:
+        lease = AsyncLease(self._state, key, self._ttl, False, True, None, self._patience)
+        try:
+            await lease.acquire()
+        except ClaimHeld:
+            await woken(self._wake, self._random.uniform(0, LOST_RACE_S))
+            return
+        try:
+            begun = await self._begin(key, lease)
+            if begun is not None:
+                await self._do(*begun, lease)
+        finally:
+            await lease.release()
+
+    async def _begin(self, key: str, lease: AsyncLease) -> tuple[Task, str] | None:
+        """Write down that it is under way; the task and the version of that. None: it is not to be done."""
+        entry = await self._state.entry(key)
+        task = task_in(entry)
+        self._board.put(key, task)
+        if entry is None or entry.version is None or task is None or task.is_over or task.not_before_ms > _now()[0]:
+            return None
+        vanished = task.vanished + (task.state == CLAIMED)
+        if vanished > VANISHED_MAX:
+            error = f"its worker vanished {vanished} times, {task.worker} last"
+            with suppress(VersionMismatch):
+                await self._state.set(
+                    key, task.record(state=FAILED, error=error, vanished=vanished), if_version=entry.version, ttl=KEPT_S
+                )
+            return None
+        worker = f"{lease.agent} on {lease.node}"
+        value = task.record(
+            state=CLAIMED, attempts=task.attempts + 1, vanished=vanished, worker=worker, fence=lease.fence
+        )
+        try:
+            written = await self._state.set(key, value, if_version=entry.version)
+        except VersionMismatch:
+            return None
+        assert written.version is not None
+        return Task(key, **(value | {"after": task.after})), written.version
+
+    async def _do(self, task: Task, version: str, lease: AsyncLease) -> None:
+        try:
+            result = await call(self._handler, AsyncJob(task, task.attempts, lease))
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is the task's failure
+            await self._end(task, version, _failure(task, error))
+            return
+        try:
+            await self._end(task, version, task.record(state=DONE, result=result, error=""))
+        except (InvalidValue, TooLarge) as error:
+            await self._end(task, version, _failure(task, error))
+
+    async def _end(self, task: Task, version: str, value: dict[str, Any]) -> None:
+        """Store how it went, unless somebody else has taken the task up since: then theirs counts."""
+        over = value["state"] in (DONE, FAILED)
+        options: dict[str, Any] = {"ttl": KEPT_S} if over else {}
+        try:
+            await self._state.set(task.key, value, if_version=version, **options)
+        except VersionMismatch as mismatch:
+            if value["state"] != DONE or not _is_there(task, mismatch.current):
+                return
+            await self._state.set(task.key, value, seen=version, **options)
+        self._board.put(task.key, Task(task.key, **(value | {"after": task.after})))
+        self.done += value["state"] == DONE
+        self.failed += value["state"] != DONE
+
+
+def _now() -> tuple[int, float]:
+    return time.time_ns() // 1_000_000, time.monotonic()
+
+
+def _failure(task: Task, error: Exception) -> dict[str, Any]:
+    said = f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
+    if task.attempts >= task.attempts_max:
+        return task.record(state=FAILED, error=said)
+    return task.record(state=OPEN, error=said, not_before_ms=_now()[0] + backoff_ms(task))
+
+
+def _is_there(task: Task, entry: Entry | None) -> bool:
+    """Whether this attempt is still one of what the key holds: hosts that were cut off have each their own."""
+    parts = [] if entry is None else [entry, *entry.siblings]
+    return any(
+        isinstance(part.value, dict) and (part.value.get("fence"), part.value.get("state")) == (task.fence, CLAIMED)
+        for part in parts
+    )
+
+
+async def put_task(
+    state: AsyncSession,
+    key: str,
+    input: Any,  # noqa: A002  # the word of the field
+    *,
+    role: str | None,
+    priority: int,
+    delay_s: float,
+    after: Iterable[str],
+    attempts: int,
+    backoff_s: float,
+    w: WriteConcern,
+) -> Written:
+    """Put a task where there is none."""
+    keys = tuple(after)
+    if attempts < 1 or len(keys) > AFTER_MAX:
+        raise InvalidRequest(f"a task has 1 attempt or more, and comes after {AFTER_MAX} others at most")
+    not_before_ms = _now()[0] + round(delay_s * 1000) if delay_s else 0
+    task = Task(
+        key, OPEN, input, role, priority, not_before_ms, keys, attempts_max=attempts, backoff_s=backoff_s
+    )  # fmt: skip
+    return await state.session().set(key, task.record(), if_absent=True, w=w)
+
+
+async def tasks(state: AsyncSession, prefix: str) -> list[Task]:
+    """The tasks under a prefix, by key."""
+    entries = await state.session().entries(prefix)
+    return [task for entry in entries if (task := task_in(entry)) is not None]
+
+
+async def retry_task(state: AsyncSession, key: str) -> bool:
+    """Open a task again that is over."""
+    session = state.session()
+    entry = await session.entry(key)
+    task = task_in(entry)
+    if entry is None or task is None or not task.is_over:
+        return False
+    value = task.record(state=OPEN, attempts=0, vanished=0, not_before_ms=0, result=None)
+    try:
+        await session.set(key, value, if_version=entry.version)
+    except VersionMismatch:
+        return False
+    return True

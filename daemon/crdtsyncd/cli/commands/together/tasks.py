@@ -1,0 +1,247 @@
+"""``task``, ``tasks`` and ``work``."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import click
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.commands.together.children import Child, on_signals
+from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.data import json_values
+from crdtsyncd.cli.errors import absent
+from crdtsyncd.cli.params import DURATION, KEY, TEXT, WriteConcernValue
+from crdtsyncd.cli.shared_options import (
+    concern_option,
+    key_argument,
+    prefix_argument,
+    string_option,
+    value_argument,
+    value_of,
+)
+from crdtsyncd.cli.show import output
+
+if TYPE_CHECKING:
+    from crdtsync.coordination import Job, Task, Worker
+
+STATES = ("open", "claimed", "done", "failed")
+role_option = click.option("--role", metavar="NAME", type=TEXT, help="Only workers of this role take the task.")
+
+
+@click.group("task", cls=StateGroup, no_args_is_help=False)
+def task() -> None:
+    """Put tasks for the workers of all hosts.
+
+    \b
+    Example:
+      crdtsync task put tasks/17 '{"page": 3}' --priority 5
+    """
+
+
+@state_command("put")
+@key_argument
+@value_argument
+@string_option
+@role_option
+@click.option("--priority", metavar="N", type=int, default=0, help="Higher ones go first.")
+@click.option("--delay", metavar="DURATION", type=DURATION, help="Not before so long from now.")
+@click.option(
+    "--after-task", "after_tasks", metavar="KEY", type=KEY, multiple=True, help="Not before this one is done."
+)
+@click.option("--attempts", metavar="N", type=click.IntRange(1), default=3, show_default=True, help="Then it fails.")
+@click.option(
+    "--backoff", metavar="DURATION", type=DURATION, default="1s", show_default=True, help="Doubles each time."
+)
+@concern_option
+@pass_settings
+def put(
+    settings: Settings,
+    /,
+    key: str,
+    value: str,
+    as_string: bool,
+    delay: float | None,
+    after_tasks: tuple[str, ...],
+    w: WriteConcernValue | None,
+    **options: Any,
+) -> None:
+    """Put a task under KEY, and print the token.
+
+    VALUE is what its worker gets, as JSON. If there is something under KEY, the exit status is 1.
+
+    \b
+    Example:
+      crdtsync task put tasks/report '{"quarter": 3}' --after-task tasks/17
+    """
+    content = value_of(value, as_string=as_string)
+    with connect(settings) as client:
+        token = client.put_task(key, content, delay=delay or 0, after=after_tasks, w=w, **options)
+    output.result(settings, token, {"token": token})
+
+
+@state_command("retry")
+@key_argument
+@pass_settings
+def retry(settings: Settings, key: str) -> None:
+    """Open the task under KEY again.
+
+    It must have failed, or be done; else the exit status is 1.
+
+    \b
+    Example:
+      crdtsync task retry tasks/17
+    """
+    with connect(settings) as client:
+        if not client.retry_task(key):
+            raise absent(f"{key!r} is no task that has failed or is done")
+
+
+for _command in (put, retry):
+    task.add_command(_command)
+
+
+@state_command("tasks")
+@prefix_argument
+@click.option("--state", type=click.Choice(STATES), help="Only those.")
+@pass_settings
+def tasks(settings: Settings, prefix: str, state: str | None) -> None:
+    """Print the tasks whose keys begin with PREFIX.
+
+    NOTE says why a task waits or has failed, and what else came out where hosts that were cut off did it too. With
+    --json each task is an object on a line, with its input and result.
+
+    \b
+    Example:
+      crdtsync tasks tasks/ --state failed
+    """
+    from crdtsyncd.cli.show.tables import Column, show_table
+
+    from crdtsync.coordination.task_record import blocked_by
+
+    with connect(settings) as client:
+        found = {one.key: one for one in client.tasks(prefix)}
+    chosen = [one for one in found.values() if state in (None, one.state)]
+    if settings.json:
+        for one in chosen:
+            output.line(output.record(_fields(one, blocked_by(one, found))))
+        return
+    columns = (
+        Column("TASK", lambda row: row["key"], folds=True),
+        Column("STATE", lambda row: row["state"]),
+        Column("PRIORITY", lambda row: str(row["priority"] or ""), is_number=True),
+        Column("ATTEMPTS", lambda row: f"{row['attempts']} of {row['attempts_max']}" if row["attempts"] else ""),
+        Column("WORKER", lambda row: row["worker"]),
+        Column("NOTE", _note, folds=True),
+    )
+    show_table(columns, [_fields(one, blocked_by(one, found)) for one in chosen])
+
+
+def _note(row: Any) -> str:  # Any: as Column
+    if row["state"] == "done":
+        return f"done elsewhere too: {json_values.dumps(row['crossed'])}" if row["crossed"] else ""
+    return str(row["blocked"] or row["error"])
+
+
+def _fields(found: Task, blocked: str) -> dict[str, Any]:
+    return {
+        "key": found.key,
+        "state": found.state,
+        "role": found.role,
+        "priority": found.priority,
+        "attempts": found.attempts,
+        "attempts_max": found.attempts_max,
+        "vanished": found.vanished,
+        "after": list(found.after),
+        "blocked": blocked if not found.is_over else "",
+        "worker": found.worker,
+        "fence": found.fence,
+        "error": found.error,
+        "input": found.input,
+        "result": found.result,
+        "crossed": list(found.crossed),
+    }
+
+
+@state_command("work")
+@click.argument("pattern", metavar="PATTERN", type=TEXT)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
+@role_option
+@click.option("-n", "count", metavar="N", type=click.IntRange(1, 256), default=1, help="So many tasks at a time.")
+@click.option("--ttl", metavar="DURATION", type=DURATION, default="30s", show_default=True, help="1s to 7d.")
+@click.option("--limit", metavar="DURATION", type=DURATION, help="End a CMD that takes longer: it has failed.")
+@click.option("--drain", is_flag=True, help="End when nothing is left to do.")
+@pass_settings
+def work(
+    settings: Settings,
+    pattern: str,
+    command: tuple[str, ...],
+    role: str | None,
+    count: int,
+    ttl: float,
+    limit: float | None,
+    drain: bool,
+) -> None:
+    """Work on tasks with a command, until Ctrl-C.
+
+    Of the tasks whose keys match PATTERN: * is one part of a key, ** any number of parts. CMD finds on its stdin an
+    object with key, input, attempt and fence, and prints the result: JSON, or else a text. If CMD fails, the task is
+    tried again later. A worker holds the claim on its task; if it dies, another one begins the task anew at once, and
+    if its host does, after --ttl. Each task that is over is printed.
+
+    \b
+    Example:
+      crdtsync work 'tasks/**' -n 4 -- ./summarise
+    """
+    running: set[Child] = set()
+    lock = Lock()
+
+    def handle(job: Job) -> object:
+        given = {"key": job.key, "input": job.input, "attempt": job.attempt, "fence": job.lease.fence}
+        child = Child(command, {"CRDTSYNC_TASK": job.key}, f"{output.record(given)}\n".encode())
+        with lock:
+            running.add(child)
+        job.lease.on_lost = child.end
+        try:
+            status = child.wait(limit)
+        finally:
+            with lock:
+                running.discard(child)
+        _report(settings, job, "took too long" if child.is_late else f"status {status}" if status else "")
+        return _result(child.output)
+
+    workers: list[Worker] = []
+
+    def end(_: int) -> None:
+        for worker in workers:
+            worker.stop()
+        for child in list(running):
+            child.end()
+
+    with connect(settings) as client:
+        workers += [client.work(pattern, handle, role=role, ttl=ttl) for _ in range(count)]
+        on_signals(end)
+        with ThreadPoolExecutor(count) as pool:
+            ends = [pool.submit(worker.run, drain=drain) for worker in workers]
+            try:
+                for each in ends:
+                    each.result()
+            finally:
+                end(0)
+
+
+def _report(settings: Settings, job: Job, failure: str) -> None:
+    fields = {"key": job.key, "attempt": job.attempt, "error": failure}
+    output.result(settings, f"{job.key}: {failure or 'done'}", fields)
+    output.flush()
+    if failure:
+        raise ChildProcessError(failure)
+
+
+def _result(printed: bytes) -> object:
+    text = printed.decode(errors="replace").strip()
+    try:
+        return json_values.loads(text) if text else None
+    except json_values.NotStorable:  # no JSON, so it is a text
+        return text

@@ -1,0 +1,178 @@
+"""Tasks over real daemons: each is done, once while hosts see each other, whoever dies."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crdtsync import AsyncClient, Client
+from crdtsync.coordination import AsyncJob, Job, Task
+from crdtsync.errors import InvalidRequest, VersionMismatch
+from tests.harness import Cluster, Daemon, wait_until
+from tests.harness.shell import PROGRAM, Shell
+
+pytestmark = pytest.mark.integration
+
+
+def states(state: Client, prefix: str = "tasks/") -> dict[str, str]:
+    return {task.key: task.state for task in state.tasks(prefix)}
+
+
+def one(state: Client, key: str) -> Task:
+    (found,) = state.tasks(key)
+    return found
+
+
+def test_workers_of_two_hosts_do_each_task_once(pair: Cluster):
+    boss = pair[0].client("boss")
+    for n in range(40):
+        boss.put_task(f"tasks/{n}", {"n": n})
+    token = boss.last_token
+    begun: Counter[str] = Counter()
+
+    def work(daemon: Daemon) -> int:
+        def square(job: Job) -> Any:
+            begun[job.key] += 1
+            return job.input["n"] ** 2
+
+        with Client(daemon.socket, agent="worker", after=token) as state:
+            return state.work("tasks/**", square).run(drain=True)
+
+    with ThreadPoolExecutor(4) as pool:
+        counts = list(pool.map(work, [*pair, *pair]))
+    assert sum(counts) == 40
+    assert set(begun.values()) == {1}
+    found = boss.tasks("tasks/")
+    assert {task.key: task.result for task in found} == {f"tasks/{n}": n * n for n in range(40)}
+    assert all(task.attempts == 1 and task.worker.startswith("worker on host-") for task in found)
+
+
+def test_a_task_fails_after_its_last_attempt_and_can_be_tried_again(daemon: Daemon):
+    state = daemon.client("ann")
+    state.put_task("tasks/1", attempts=2, backoff=0.01)
+    with pytest.raises(VersionMismatch):
+        state.put_task("tasks/1")
+    attempts: list[int] = []
+
+    def fail(job: Job) -> None:
+        attempts.append(job.attempt)
+        raise ValueError("no such file")
+
+    worker = state.work("tasks/*", fail)
+    assert worker.run(drain=True) == 0
+    assert (attempts, worker.failed) == ([1, 2], 2)
+    assert (one(state, "tasks/1").state, one(state, "tasks/1").error) == ("failed", "ValueError: no such file")
+    assert state.retry_task("tasks/1")
+    assert not state.retry_task("tasks/1")
+    assert state.work("tasks/*", lambda job: job.attempt).run(drain=True) == 1
+    assert one(state, "tasks/1").result == 1
+
+
+def test_order_roles_and_dependencies(daemon: Daemon):
+    state = daemon.client("ann")
+    state.put_task("tasks/low", priority=-1)
+    state.put_task("tasks/high", priority=5)
+    state.put_task("tasks/last", priority=9, after=["tasks/low", "tasks/high"])
+    state.put_task("tasks/later", priority=9, delay=0.5)
+    state.put_task("tasks/never", after=["tasks/absent"])
+    state.put_task("tasks/other", role="critic")
+    done: list[str] = []
+    state.work("tasks/**", lambda job: done.append(job.key)).run(drain=True)
+    assert sorted(done) == ["tasks/high", "tasks/last", "tasks/later", "tasks/low"]
+    assert done.index("tasks/high") < done.index("tasks/low") < done.index("tasks/last")
+    assert state.work("tasks/**", lambda job: None, role="critic").run(drain=True) == 1
+    assert {key for key, found in states(state).items() if found == "open"} == {"tasks/never"}
+    with pytest.raises(InvalidRequest):
+        state.put_task("tasks/none", attempts=0)
+
+
+def test_the_task_of_a_worker_that_dies_is_taken_up_by_another(pair: Cluster):
+    boss = pair[0].client("boss")
+    boss.put_task("tasks/1")
+    program = (
+        "from crdtsync import Client\nimport time\n"
+        f"with Client({str(pair[0].socket)!r}, agent='mortal') as state:\n"
+        "    state.work('tasks/**', lambda job: (print(job.key, flush=True), time.sleep(600))).run()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as mortal:
+        assert mortal.stdout is not None
+        assert mortal.stdout.readline() == "tasks/1\n"
+        survivor = pair[1].client("survivor")
+        wait_until(lambda: states(survivor) == {"tasks/1": "claimed"})
+        worker = survivor.work("tasks/**", lambda job: job.attempt, ttl=30)
+        with ThreadPoolExecutor(1) as pool:
+            working = pool.submit(worker.run, drain=True)
+            mortal.kill()
+            assert working.result() == 1
+    found = one(survivor, "tasks/1")
+    assert (found.result, found.attempts, found.vanished) == (2, 2, 1)
+
+
+def test_hosts_that_were_cut_off_both_do_it_and_one_result_counts(parted: Cluster):
+    states_ = [daemon.client(f"agent-{n}") for n, daemon in enumerate(parted)]
+    parted.heal()
+    states_[0].put_task("tasks/1", w=2)
+    parted.cut(0, 1)
+    parted.wait_parted(0, 1)
+    for state in states_:
+        assert state.work("tasks/**", lambda job: job.lease.node).run(drain=True) == 1
+    parted.heal()
+    wait_until(lambda: all(one(state, "tasks/1").crossed for state in states_))
+    assert one(states_[0], "tasks/1") == one(states_[1], "tasks/1")
+    found = one(states_[0], "tasks/1")
+    assert sorted([found.result, *found.crossed]) == ["host-a", "host-b"]
+
+
+def test_a_result_that_cannot_be_stored_is_a_failure(daemon: Daemon):
+    state = daemon.client("ann")
+    state.put_task("tasks/1", attempts=1)
+    assert state.work("tasks/1", lambda job: "x" * 2_000_000).run(drain=True) == 0
+    assert one(state, "tasks/1").error.startswith("TooLarge")
+
+
+def test_the_commands(daemon: Daemon, tmp_path: Path):
+    shell = Shell(daemon.socket, tmp_path)
+    shell.ok("task", "put", "tasks/1", '{"n": 3}', "--priority", "2")
+    shell.ok("task", "put", "tasks/2", "null", "--after-task", "tasks/1", "--attempts", "1")
+    assert shell("task", "put", "tasks/1", "1").status == 1
+    ends = "read task; case $task in *tasks/2*) exit 3;; esac; echo '{\"got\": 4}'"
+    assert (
+        shell.ok("work", "tasks/**", "--drain", "-n", "2", "--", "sh", "-c", ends) == "tasks/1: done\ntasks/2: status 3"
+    )
+    rows = [json.loads(line) for line in shell.ok("tasks", "tasks/", "--json").splitlines()]
+    assert [(row["state"], row["result"]) for row in rows] == [("done", {"got": 4}), ("failed", None)]
+    assert "ChildProcessError: status 3" in shell.ok("tasks")
+    assert (shell("task", "retry", "tasks/2").status, shell("task", "retry", "tasks/2").status) == (0, 1)
+    limited = shell.ok("work", "tasks/2", "--drain", "--limit", "200ms", "--", "sleep", "600")
+    assert limited == "tasks/2: took too long"
+    shell.ok("task", "retry", "tasks/2")
+    with subprocess.Popen(
+        [*PROGRAM, "work", "tasks/**", "--", "sh", "-c", "echo begun >&2; exec sleep 600"],
+        stderr=subprocess.PIPE, text=True, env=shell.environment,
+    ) as run:  # fmt: skip
+        assert run.stderr is not None
+        assert run.stderr.readline() == "begun\n"
+        run.send_signal(signal.SIGTERM)
+        assert run.wait() == 0
+    assert [task.state for task in daemon.client("ann").tasks("tasks/2")] == ["failed"]
+
+
+async def test_the_same_for_asyncio(daemon: Daemon):
+    async with AsyncClient(daemon.socket, agent="ann") as state:
+        await state.put_task("tasks/1", {"n": 2}, priority=3)
+
+        async def handler(job: AsyncJob) -> int:
+            job.lease.check()
+            return int(job.input["n"]) + 1
+
+        assert await state.work("tasks/1", handler).run(drain=True) == 1
+        (found,) = await state.tasks()
+        assert (found.state, found.result, found.priority) == ("done", 3, 3)
