@@ -93,8 +93,9 @@ def _remove(draft: Draft, args: Arguments) -> Result:
     return {"existed": is_here, "length": len(logged) - is_here}
 
 
-def _read(_replica: Replica, group: Sibling) -> bytes:
+def _read(replica: Replica, group: Sibling) -> bytes:
     check_readable([entry.size_bytes for entry in group], "log", "log")
+    replica.values.fetch(group)
     return packed_array([entry.value or pack(None) for entry in group])
 
 

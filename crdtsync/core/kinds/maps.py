@@ -162,10 +162,11 @@ def _ranked(live: list[Entry], rank: Rank) -> list[Sibling]:
     return [sorted(winners, key=order_of), *(FieldSibling([entry]) for entry in rank(losers))]
 
 
-def _read(_replica: Replica, group: Sibling) -> bytes | None:
+def _read(replica: Replica, group: Sibling) -> bytes | None:
     if isinstance(group, FieldSibling):
         return group[-1].value
     _check_readable(group)
+    replica.values.fetch(group)
     return _packed({entry.sub: intact(entry.value) for entry in group if entry.sub is not None})
 
 

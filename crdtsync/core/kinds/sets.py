@@ -110,9 +110,10 @@ def _discard(draft: Draft, args: Arguments) -> Result:
     return {"existed": left < was, "length": length, "behind": behind}
 
 
-def _read(_replica: Replica, group: Sibling) -> bytes:
+def _read(replica: Replica, group: Sibling) -> bytes:
     shown = members(group)
     check_readable([entry.size_bytes for entry in shown], "set", "members")
+    replica.values.fetch(shown)
     return packed_array([intact(entry.value) for entry in shown])
 
 

@@ -104,7 +104,7 @@ class Replica:
         self.origins: dict[Writer, tuple[str, str]] = {}
         self._node = node
         self.node = node[0]
-        self.values = LongValues(cache, storage.value, self._logged_value, self._tell_damaged)
+        self.values = LongValues(cache, storage.value, storage.values, self._logged_value, self._tell_damaged)
         self._ledger = ledger
         self._random = random
         self.since_own: set[Writer] = set()

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 from crdtsync.causality import Dot, VersionVector, Writer
 from crdtsync.core.crdt.entries import DIGEST_MODULUS, Entry, Incoming
+from crdtsync.core.storage.long_values import MEMORY_BYTES_MAX
 from crdtsync.core.text.document import check_state
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.peer.snapshot import (
@@ -170,6 +171,7 @@ class Taking:
         self.parts = 0
         self.size_bytes = 0
         self._records = 0
+        self._long_bytes = 0
         self.header: Header | None = None
         self.writers: dict[Writer, WriterRow] = {}
         self.entries: dict[Dot, Entry] = {}
@@ -210,10 +212,10 @@ class Taking:
 
     @property
     def memory_bytes(self) -> int:
-        """What it takes in memory, or will by what its header says."""
+        """What it takes in memory, or will by what its header says. Long values are put on disk as they come."""
         header = self.header
         said = 0 if header is None else header.writers + header.entries + header.documents
-        return self.size_bytes + RECORD_BYTES * max(said, self._records)
+        return self.size_bytes - self._long_bytes + RECORD_BYTES * max(said, self._records)
 
     def add(self, data: bytes) -> None:
         """Take in the next part.
@@ -267,6 +269,8 @@ class Taking:
                 raise InvalidEncoding(f"a snapshot has an entry, dot {dot}, that its frontier does not cover")
             entry = Entry(0, dot, key, sub, kind, hlc, agent, value, hashed, attrs)
             entries[dot] = entry
+            if entry.size_bytes > MEMORY_BYTES_MAX:
+                self._long_bytes += entry.size_bytes
             digest += entry.digest
             if attrs is None and key not in lasting:
                 lasting[key] = [entry]

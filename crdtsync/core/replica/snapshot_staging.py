@@ -47,12 +47,15 @@ class Staging:
 
     def _store(self, row: SnapshotPartRow, entries: list[Entry]) -> None:
         self._is_stored = True
-        vector = self._replica.vector
+        vector, held = self._replica.vector, self._replica.entries
         self._ledger.batch.snapshot_parts.append(row)
-        self._write([entry for entry in entries if entry.dot.seq > vector.get(entry.dot.writer, 0)], is_live=False)
+        missing = []
         for entry in entries:
-            if not entry.row and self._replica.entries.holds_dot(entry.key, entry.dot):
-                entry.value = None  # it is here already, and is not taken from there
+            if entry.dot.seq > vector.get(entry.dot.writer, 0) or not held.holds_dot(entry.key, entry.dot):
+                missing.append(entry)
+            else:
+                entry.value = None  # it is here already, and nobody takes it from there
+        self._write(missing, is_live=False)
 
     def _forget_held(self) -> None:
         self._held, self._held_bytes = [], 0

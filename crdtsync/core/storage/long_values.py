@@ -14,7 +14,7 @@ Whoever reads that key alone gets an error; all else is served.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from crdtsync.core.crdt.entries import Entry, OnDisk
@@ -32,6 +32,8 @@ CACHE_BYTES_MAX = 64 * 1024 * 1024
 ROW_BYTES = 200
 """What a value takes in the cache beside its bytes, about."""
 STAND_INS_MAX = 4096
+FETCHED_MIN = 16
+"""With fewer values it is as quick to read them one by one."""
 _TEXT = int(Kind.TEXT)  # its hash is that of an edit, and its value is short: the name of a document
 
 
@@ -44,6 +46,9 @@ class ValueCache:
         self.hits = 0
         self.misses = 0
         self._values: OrderedDict[int, bytes] = OrderedDict()
+
+    def __contains__(self, row: int) -> bool:
+        return row in self._values
 
     def get(self, row: int) -> bytes | None:
         """The value of that row, if it is here."""
@@ -77,7 +82,7 @@ class ValueCache:
 
 
 class LongValues:
-    """The long values of one space. ``read`` reads one from the disk by row.
+    """The long values of one space. ``read`` reads one from the disk by row, and ``read_many`` several.
 
     ``find`` looks for one elsewhere, and is told whether something can be read in its place, and so be mended.
     """
@@ -86,6 +91,7 @@ class LongValues:
         self,
         cache: ValueCache,
         read: Callable[[int], bytes | None],
+        read_many: Callable[[list[int]], Iterable[tuple[int, bytes]]],
         find: Callable[[Entry, bool], bytes | None],
         tell: Callable[[Entry], None],
     ) -> None:
@@ -93,6 +99,7 @@ class LongValues:
         """Those that were read and cannot be."""
         self._cache = cache
         self._read = read
+        self._read_many = read_many
         self._find = find
         self._tell = tell
         self._stand_ins: dict[int, OnDisk] = {}
@@ -114,6 +121,15 @@ class LongValues:
         assert value is not None
         self._cache.put(entry.row, value)
         entry.leave_on_disk(self.stand_in(len(value)))
+
+    def fetch(self, entries: Sequence[Entry]) -> None:
+        """Whoever calls this will ask for all of these values, which are many: read at once those that are not here."""
+        if len(entries) < FETCHED_MIN or sum(entry.size_bytes for entry in entries) > self._cache.bytes_max // 2:
+            return
+        by_row = {entry.row: entry for entry in entries if entry.is_on_disk and entry.row not in self._cache}
+        for row, value in self._read_many(sorted(by_row)):
+            if type(value) is bytes and value_hash(value) == by_row[row].value_hash:
+                self._cache.put(row, value)
 
     def check(self, entries: Collection[Entry]) -> None:
         """To be called where entries have been read for an answer about one key.

@@ -248,6 +248,16 @@ class Reads:
         value = short if long_bytes is None else long or b""
         return value if type(value) is bytes or value is None else b""
 
+    def values(self, rows: list[int]) -> Iterator[tuple[int, bytes]]:
+        try:
+            for start in range(0, len(rows), _IDS_MAX):
+                some = rows[start : start + _IDS_MAX]
+                which = f"row IN ({', '.join('?' * len(some))})"
+                yield from self._connection.execute(f"SELECT row, value FROM entry_values WHERE {which}", some)
+        except sqlite3.DatabaseError as error:
+            if not is_of_page(error):
+                raise
+
     def _pending_value(self, row: int) -> bytes | None:
         """Of a row that was committed and is not in its table yet."""
         raise NotImplementedError

@@ -57,6 +57,7 @@ DISK: Any = SimpleNamespace(
     document_exists=lambda *_: False,
     metas=nothing,
     value=lambda *_: None,
+    values=nothing,
 )
 
 

@@ -156,6 +156,17 @@ def test_every_kind_of_read_shows_long_values(fleet: Fleet) -> None:
     assert states["r"] == pack(LONG + "2")
 
 
+def test_a_log_of_many_long_values_is_read_in_few_queries(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = fleet["a"]
+    ann = host.agent()
+    for n in range(100):
+        ann.write("append", key="log", value=pack([n, LONG]))
+    host.turn()
+    in_tables(host)
+    monkeypatch.setattr(host.replica.values, "_read", lambda row: pytest.fail(f"row {row} is read by itself"))
+    assert ann.get("log") == [[n, LONG] for n in range(100)]
+
+
 # -- between nodes -------------------------------------------------------------------------------------------------
 
 

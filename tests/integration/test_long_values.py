@@ -1,0 +1,87 @@
+"""Values on disk: what a daemon's memory holds of them, and what follows where the disk has spoilt one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from crdtsync.errors import DamagedValue
+from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
+from tests.integration.witness import rss_bytes
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+MIB = 1024 * 1024
+COUNT = 600
+VALUE_BYTES = 150_000
+CACHE_BYTES = 8 * MIB
+GROWN_BYTES_MAX = COUNT * VALUE_BYTES // 2
+
+
+def value_of(number: int) -> bytes:
+    return Random(number).randbytes(VALUE_BYTES)
+
+
+def test_memory_holds_what_is_in_use_here_and_on_a_node_that_joins_later(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(2, start=False, log_bytes_max=MIB, history_bytes_max=MIB, value_cache_bytes=CACHE_BYTES)
+    cluster.link(0, 1).cut(refuse=True)
+    first, second = cluster
+    first.start()
+    empty_bytes = rss_bytes(first.pid)
+    with first.client() as client:
+        for n in range(COUNT):
+            client.set(f"k/{n:03}", value_of(n))
+        assert rss_bytes(first.pid) < empty_bytes + GROWN_BYTES_MAX
+        assert dict(client.items("k/", limit=3)) == {f"k/{n:03}": value_of(n) for n in range(3)}
+    wait_until(lambda: first.space()["log_bytes"] <= MIB, what="the log is trimmed")
+    second.start()
+    cluster.link(0, 1).heal()
+    wait_until_equal(cluster)
+    for daemon in cluster:
+        assert rss_bytes(daemon.pid) < empty_bytes + GROWN_BYTES_MAX
+        daemon.kill()
+        daemon.start()
+        assert rss_bytes(daemon.pid) < empty_bytes + GROWN_BYTES_MAX
+        with daemon.client() as client:
+            for n in range(COUNT):
+                assert client.get(f"k/{n:03}") == value_of(n)
+        assert rss_bytes(daemon.pid) < empty_bytes + GROWN_BYTES_MAX
+        (cache,) = [usage for usage in daemon.status()["usage"] if usage["name"] == "value_cache"]
+        assert CACHE_BYTES - 2 * VALUE_BYTES < cache["used"] <= cache["bound"] == CACHE_BYTES
+        assert daemon.alarms() == []
+
+
+def flip_a_bit(database: Path, value: bytes) -> None:
+    """One bit, in the middle of all that the database holds of a value."""
+    part = value[len(value) // 2 :][:64]
+    held = database.read_bytes()
+    assert held.count(part) == 1
+    with database.open("r+b") as file:
+        file.seek(held.index(part))
+        file.write(bytes([part[0] ^ 1]))
+
+
+def test_a_flipped_bit_is_told_and_everything_else_is_served(make_daemon: Callable[..., Daemon]) -> None:
+    daemon = make_daemon(log_bytes_max=65536)
+    with daemon.client() as client:
+        for n in range(5):
+            client.set(f"k/{n}", value_of(n))
+        client.set("other", 1)
+        wait_until(lambda: daemon.space()["log_bytes"] <= 65536, what="the log is trimmed")
+    database = Path(daemon.status()["store"]["path"])
+    daemon.stop()
+    flip_a_bit(database, value_of(2))
+    daemon.start()
+    with daemon.client() as client:
+        with pytest.raises(DamagedValue, match="k/2"):
+            client.get("k/2")
+        for n in (0, 1, 3, 4):
+            assert client.get(f"k/{n}") == value_of(n)
+        assert sorted(client.keys()) == ["k/0", "k/1", "k/2", "k/3", "k/4", "other"]
+        assert daemon.alarms() == ["value_damaged"]
+        assert [event["key"] for event in daemon.log_events("value_damaged")] == ["k/2"]
+        client.set("k/2", "anew")
+        assert client.get("k/2") == "anew"
