@@ -10,6 +10,7 @@ has read. ``answers`` makes a text in which the value stands as somebody else's 
 Modules and rooms:
 
 - ``server``: which tools are offered, and over what
+- ``http``: the same on a port of loopback
 - ``tools``: the tools
 - ``resources``: entries and views that a user attaches, and the completion of their names
 - ``prompts``: catch up, hand over, take over, settle conflicts

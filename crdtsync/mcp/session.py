@@ -19,6 +19,8 @@ from crdtsync.errors import CrdtSyncError
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9._-]+")
 SESSION_HEADER = "mcp-session-id"
 _NOBODY = "?"  # no caller has this name
+_SESSIONS_MAX = 1_000  # the one that began first is forgotten, with what it has read
+_NAMES_MAX = 64  # each has a connection to the daemon
 _NAME_MAX = 64  # characters
 
 
@@ -58,7 +60,12 @@ class Sessions:
             options = self.options
             name = options.agent or name_from(params)
             if name not in self._clients:
+                if len(self._clients) >= _NAMES_MAX:
+                    message = f"{_NAMES_MAX} agents use this server already: start another, or give it --agent"
+                    raise CrdtSyncError(message)
                 self._clients[name] = AsyncClient(options.socket, options.space, name, agent_key=options.agent_key)
+            if len(self._sessions) >= _SESSIONS_MAX:
+                del self._sessions[next(iter(self._sessions))]
             self._sessions[caller] = self._clients[name].session()
         return self._sessions[caller]
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
+from asyncio import create_subprocess_exec
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp.client.client import Client as McpClient
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp_types import ResourceTemplateReference, TextContent, TextResourceContents
 
 from crdtsync.context import Views, count
 from tests.harness.cluster import Cluster
 from tests.harness.daemon import Daemon
+from tests.harness.shell import Shell
 
 pytestmark = pytest.mark.integration
 
@@ -183,6 +190,44 @@ async def prompted(client: McpClient, name: str, **arguments: str) -> str:
     (message,) = (await client.get_prompt(name, arguments)).messages
     assert isinstance(message.content, TextContent)
     return message.content.text
+
+
+@asynccontextmanager
+async def http_server(daemon: Daemon, token_file: Path) -> AsyncIterator[str]:
+    """The address of ``crdtsync mcp serve --http``."""
+    command = ["-m", "crdtsyncd.cli", "mcp", "serve", "--socket", str(daemon.socket), "--http", "0"]
+    process = await create_subprocess_exec(
+        sys.executable, *command, "--token-file", str(token_file), stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        yield (await process.stdout.readline()).decode().partition(",")[0]
+    finally:
+        process.terminate()
+        assert await process.wait() == -signal.SIGTERM
+
+
+async def test_over_http_agents_show_a_token_and_pages_are_refused(daemon: Daemon, tmp_path: Path):
+    token_file = tmp_path / "token"
+    async with http_server(daemon, token_file) as address:
+        shown = {"Authorization": f"Bearer {token_file.read_text().strip()}"}
+        assert token_file.stat().st_mode & 0o077 == 0
+        async with create_mcp_http_client(headers=shown) as http:
+            async with McpClient(streamable_http_client(address, http_client=http)) as ann:
+                await call(ann, "write", key="plan/goal", value="ship")
+                assert (await call(ann, "read", keys=["plan/goal"]))[1]["entries"][0]["value"] == "ship"
+            hello = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+            for headers, status in (
+                ({"Authorization": "Bearer wrong"}, 401), ({"Authorization": ""}, 401),
+                ({"Host": "evil.example"}, 421), ({"Origin": "http://evil.example"}, 403),
+            ):  # fmt: skip
+                assert (await http.post(address, json=hello, headers=headers)).status_code == status
+    token_file.chmod(0o644)
+    refused = Shell(daemon.socket, tmp_path)("mcp", "serve", "--http", "0", "--token-file", str(token_file))
+    assert (refused.status, "chmod 600" in refused.err) == (4, True)
+    token_file.chmod(0o600)
+    refused = Shell(daemon.socket, tmp_path)("mcp", "serve", "--http", "0.0.0.0:0", "--token-file", str(token_file))
+    assert (refused.status, "loopback" in refused.err) == (4, True)
 
 
 async def test_it_goes_on_when_the_daemon_was_restarted(daemon: Daemon):

@@ -13,6 +13,7 @@ import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.commands.context.tokens import model_option
 from crdtsyncd.cli.errors import absent
+from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.shared_options import file_argument
 from crdtsyncd.cli.show import output
 
@@ -35,10 +36,25 @@ def mcp() -> None:
 @click.option("--read-only", is_flag=True, help="Offer no tool that writes.")
 @click.option("--memory-server", is_flag=True, help="Offer the nine tools of the reference memory server instead.")
 @click.option("--tools", metavar="NAME,…", default="", help="Offer only these tools.")
+@click.option("--http", metavar="[HOST:]PORT", type=TEXT, help="Listen there instead, on loopback; 7478 is usual.")
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Holds the token that HTTP requests show; made if absent.",
+)
 @model_option
 @pass_settings
-def serve(settings: Settings, read_only: bool, memory_server: bool, tools: str, model: str) -> None:
-    """Speak MCP on stdin and stdout, for one agent.
+def serve(
+    settings: Settings,
+    read_only: bool,
+    memory_server: bool,
+    tools: str,
+    http: str | None,
+    token_file: Path | None,
+    model: str,
+) -> None:
+    """Speak MCP on stdin and stdout, for one agent, or with --http for many.
 
     The agent writes under the name that --agent gives; else under the one that the MCP client gives itself, with the
     directory that it works in. It may do what that name may.
@@ -61,7 +77,21 @@ def serve(settings: Settings, read_only: bool, memory_server: bool, tools: str, 
         model=model, read_only=read_only, tools=names,
         memory_server=memory_server,
     )  # fmt: skip
-    asyncio.run(serve_stdio(options))
+    if http is None:
+        asyncio.run(serve_stdio(options))
+        return
+    from crdtsync.mcp.http import serve_http, token_in
+
+    host, _, port = http.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise click.BadParameter(f"{http!r} is not [HOST:]PORT", param_hint="--http")
+    path = token_file or Path(click.get_app_dir("crdtsync")) / "mcp-token"
+    token = token_in(path)
+
+    def ready(address: str) -> None:
+        output.line(f"{address}, for who shows the token in {path}")
+
+    asyncio.run(serve_http(options, host.strip("[]") or "127.0.0.1", int(port), token, ready))
 
 
 _client_option = click.option(
