@@ -1,12 +1,14 @@
 """Sessions of coding agents: saved as a game is, to be gone on with elsewhere.
 
 Somebody works with a coding agent, and hits its limit, or leaves the machine. This room takes the session along: all
-that was said, called and answered, to the byte, for the same agent under another home.
+that was said, called and answered, to the byte for the same agent under another home, or as a conversation for another
+agent.
 
     from crdtsync.sessions import Sessions
 
     Sessions(state).save()                   # the session that was written last on this machine
     Sessions(state).load("f6c34a6a")         # on another host: puts it where the agent looks for it
+    Sessions(state).handover("f6c34a6a", to="codex")
 
 Open first: ``aio``; ``blocking`` is the same without asyncio, generated from it.
 
@@ -18,7 +20,9 @@ Rooms and modules:
 
 - ``aio``: :class:`AsyncSessions`
 - ``blocking``: :class:`Sessions`
-- ``local``: what of that touches files
+- ``local``: what of saving and loading touches files
+- ``handing_over``: the same of handing over
+- ``conversation``: a session as a conversation, from one agent's format into another's
 - ``moving``: onto another machine
 - ``redaction``: secrets out of lines
 - ``saved``: how a session is stored
@@ -41,18 +45,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from crdtsync.sessions.aio import AsyncSessions
     from crdtsync.sessions.blocking import Sessions
+    from crdtsync.sessions.conversation.record import Conversation
+    from crdtsync.sessions.handing_over import HandedOver
     from crdtsync.sessions.local import Loaded, SaveResult
     from crdtsync.sessions.saved.header import Saved
 
 _MODULES = {
     "AsyncSessions": "aio",
+    "Conversation": "conversation.record",
+    "HandedOver": "handing_over",
     "Loaded": "local",
     "SaveResult": "local",
     "Saved": "saved.header",
     "Sessions": "blocking",
 }
 
-__all__ = ["AsyncSessions", "Loaded", "SaveResult", "Saved", "Sessions"]
+__all__ = ["AsyncSessions", "Conversation", "HandedOver", "Loaded", "SaveResult", "Saved", "Sessions"]
 
 
 def __getattr__(name: str) -> object:

@@ -10,12 +10,14 @@ from pathlib import Path
 
 from crdtsync.client import Client, Session
 from crdtsync.errors import InvalidRequest
-from crdtsync.sessions import local
+from crdtsync.sessions import handing_over, local
 from crdtsync.sessions.agents.places import check_id, find
+from crdtsync.sessions.conversation.record import Conversation
+from crdtsync.sessions.handing_over import HandedOver, HandoverOptions
 from crdtsync.sessions.local import Loaded, LoadOptions, Reading, SaveResult
 from crdtsync.sessions.moving.paths import parsed
-from crdtsync.sessions.saved.header import HEADERS, Saved, SavedFile, header_key, is_header, lines_key
-from crdtsync.sessions.saved.pieces import START, Piece, Tree, batches
+from crdtsync.sessions.saved.header import HEADERS, MAIN, Saved, SavedFile, header_key, is_header, lines_key
+from crdtsync.sessions.saved.pieces import START, Piece, Tree, batches, lines_of
 
 
 class Sessions:
@@ -101,6 +103,49 @@ class Sessions:
         loaded.other_ends = max((len(tree.ends) - 1 for tree in trees.values()), default=0)
         loaded.needed = needed
         return loaded
+
+    def conversation(self, session: str) -> Conversation:
+        """What the model would be sent if the session were resumed: texts, calls with results, thinking, in order."""
+        saved = self.get(session)
+        lines, parents = self._main_lines(saved)
+        return handing_over.conversation(saved, lines, parents)
+
+    def handover(
+        self,
+        session: str,
+        *,
+        to: str,
+        cwd: str | os.PathLike[str] | None = None,
+        maps: Iterable[str] = (),
+        budget_tokens: int | None = None,
+        thinking: bool = True,
+        dry_run: bool = False,
+    ) -> HandedOver:
+        """Make a saved session one of another agent on this machine, ``to``: ``claude-code`` or ``codex``.
+
+        Roles, order, calls with their results, images, thinking that can be read, and compaction points are carried;
+        what is not is listed with the reason. Paths are rewritten as of :meth:`load`. With ``budget_tokens`` the newest
+        turns stay whole and older ones become compact; that needs ``pip install 'crdtsync[context]'``. The same state
+        of a session gives the same new session each time. Its file is flushed on return. Raises
+        :class:`~crdtsync.errors.InvalidRequest` if there is nothing to hand over, or the newest turn is over budget.
+        """
+        saved = self.get(session)
+        lines, parents = self._main_lines(saved)
+        directory = None if cwd is None else os.fspath(cwd)
+        options = HandoverOptions(to, directory, parsed(maps), budget_tokens, thinking, dry_run)
+        return handing_over.hand_over(saved, lines, parents, options)
+
+    def _main_lines(self, saved: Saved) -> tuple[list[bytes], dict[str, list[bytes]]]:
+        """The lines of the main file, and those of the sessions that it goes on from, by their ids."""
+        parents: dict[str, list[bytes]] = {}
+        needed = list(saved.needs)
+        while needed:
+            one = needed.pop()
+            if one not in parents:
+                parent = self.get(one)
+                parents[one] = list(lines_of((self._tree(one, MAIN)).file()))
+                needed += parent.needs
+        return list(lines_of((self._tree(saved.id, MAIN)).file())), parents
 
     def drop(self, session: str) -> bool:
         """Delete a saved session from the shared state; whether it was there. The agent's own files stay."""

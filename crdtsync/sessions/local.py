@@ -115,14 +115,10 @@ def load(saved: Saved, files: Mapping[str, list[Piece]], options: LoadOptions) -
     """Put the files of a session where its agent looks for them."""
     agent = agent_named(saved.agent)
     root = agent.root()
-    paths = {saved.home: str(Path.home()), **options.maps}
-    directory = options.cwd or PathMap(paths).path(saved.cwd)
-    real = str(Path(directory).resolve()) if directory else ""
+    mapped, real = path_map(saved, options.cwd, options.maps)
     main = root / agent.place(saved.id, real, saved.place)
-    if options.cwd:
-        paths[saved.cwd] = real
-    paths |= {saved.root: str(root), str(Path(saved.root) / Path(saved.place).parent): str(main.parent)}
-    mapped = PathMap(paths)
+    folders = {saved.root: str(root), str(Path(saved.root) / Path(saved.place).parent): str(main.parent)}
+    mapped.add(folders)
     own = _own(options.patterns)
     moves = {}
     for name, pieces in files.items():
@@ -133,9 +129,20 @@ def load(saved: Saved, files: Mapping[str, list[Piece]], options: LoadOptions) -
         _carry_out(moves)
     command = shlex.join(agent.resume_command(saved.id))
     return Loaded(
-        saved, real, f"cd {shlex.quote(real)} && {command}" if real else command,
+        saved, real, f"cd {shlex.quote(real)} && {command}",
         {str(one.path): one.state for one in moves.values()}, dict(mapped.rewritten), saved.redacted or {},
     )  # fmt: skip
+
+
+def path_map(saved: Saved, cwd: str | None, maps: Mapping[str, str]) -> tuple[PathMap, str]:
+    """What rewrites the paths of a session that goes on in ``cwd``, or in its own directory under this home; and that
+    directory, without symbolic links.
+    """
+    pairs = {saved.home: str(Path.home()), **maps}
+    directory = str(Path(cwd or PathMap(pairs).path(saved.cwd)).resolve()) if cwd or saved.cwd else str(Path.cwd())
+    if cwd and saved.cwd:
+        pairs[saved.cwd] = directory
+    return PathMap(pairs), directory
 
 
 def missing(pieces: Iterable[Piece], end: bytes) -> list[Piece] | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 
 class OwnTool(NamedTuple):
@@ -89,7 +90,7 @@ def _responses(turn: Turn, number: int) -> list[tuple[str, dict[str, Any]]]:
         }
     else:
         namespace = {} if isinstance(turn, OwnTool) else {"namespace": "mcp__crdtsync"}
-        item = {"type": "function_call", "call_id": f"call_{number}", **namespace, "name": turn[0],
+        item = {"type": "function_call", "call_id": f"call_{uuid4().hex}", **namespace, "name": turn[0],
                 "arguments": json.dumps(turn[1])}  # fmt: skip
     usage = {"input_tokens": 10, "output_tokens": 10, "total_tokens": 20}
     return [
@@ -106,10 +107,10 @@ def _messages(turn: Turn, number: int) -> list[tuple[str, dict[str, Any]]]:
         delta, reason = {"type": "text_delta", "text": turn}, "end_turn"
     else:
         name = turn.name if isinstance(turn, OwnTool) else f"mcp__crdtsync__{turn[0]}"
-        block = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}
+        block = {"type": "tool_use", "id": f"toolu_{uuid4().hex}", "name": name, "input": {}}
         delta, reason = {"type": "input_json_delta", "partial_json": json.dumps(turn[1])}, "tool_use"
     message: dict[str, Any] = {
-        "id": f"msg_{number}",
+        "id": f"msg_{uuid4().hex}",
         "type": "message",
         "role": "assistant",
         "model": "claude-test",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,43 +10,12 @@ import pytest
 
 from crdtsync import Client
 from tests.harness.cluster import Cluster
+from tests.harness.coding_agents import CLAUDE, CODEX, CODEX_SETTINGS, PACKAGES, QUIET, environment, run
 from tests.harness.daemon import Daemon
 from tests.harness.model_endpoint import ModelEndpoint
 from tests.harness.npm import installed
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
-
-PACKAGES = ["@openai/codex@0.169.0", "@anthropic-ai/claude-code@2.1.330"]
-CODEX = "node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"
-CLAUDE = "node_modules/@anthropic-ai/claude-code-linux-x64/claude"
-
-
-QUIET = [
-    "DISABLE_TELEMETRY",
-    "DISABLE_ERROR_REPORTING",
-    "DISABLE_AUTOUPDATER",
-    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
-]
-
-CODEX_SETTINGS = """\
-model = "gpt-5"
-model_provider = "fake"
-approval_policy = "never"
-sandbox_mode = "danger-full-access"
-check_for_update_on_startup = false
-
-[model_providers.fake]
-name = "fake"
-base_url = "{address}/v1"
-wire_api = "responses"
-env_key = "FAKE_KEY"
-
-[features]
-plugins = false
-
-[analytics]
-enabled = false
-"""
 
 
 @pytest.fixture(scope="module")
@@ -57,30 +25,12 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return installed("CRDTSYNC_TEST_CODING_AGENTS", place, PACKAGES, [CODEX, CLAUDE])
 
 
-def environment(home: Path, **more: str) -> dict[str, str]:
-    """Nothing of this machine but PATH; a home of its own."""
-    home.mkdir(exist_ok=True)
-    temporary = home / "tmp"
-    temporary.mkdir(exist_ok=True)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {"HOME": str(home), "PATH": path, "TMPDIR": str(temporary), **more}
-
-
 def install(daemon: Daemon, client: str, agent: str, variables: dict[str, str], directory: Path) -> None:
     """What a user does: ``crdtsync mcp install``."""
     command = [sys.executable, "-m", "crdtsyncd.cli", "mcp", "install", "--client", client, "--agent", agent]
     subprocess.run(
         [*command, "--socket", str(daemon.socket)], env=variables, cwd=directory, check=True, capture_output=True
     )
-
-
-def run(command: list[str], variables: dict[str, str], directory: Path) -> str:
-    done = subprocess.run(
-        command, env=variables, cwd=directory, capture_output=True, text=True, timeout=120, check=False,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
-    return done.stdout
 
 
 def codex(programs: Path, daemon: Daemon, home: Path, model: ModelEndpoint, prompt: str) -> str:

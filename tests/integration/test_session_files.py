@@ -253,7 +253,8 @@ def test_the_command_line(daemon: Daemon, ann: Home, bob: Home, tmp_path: Path):
     assert run("session", "save", "../x").status == 4
     assert run("session", "save", "--latest", "--from", "codex").status == 0
     assert len(run("session", "ls").out.splitlines()) == 2
-    assert "write the docs" in run("session", "show", CODEX_ID[:8]).out
+    assert "User: write the docs" in run("session", "show", CODEX_ID[:8]).out
+    assert run("session", "show", CODEX_ID, "--raw").out.encode() == ann.codex.read_bytes()
     run.environment["HOME"] = str(bob.path)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -261,5 +262,13 @@ def test_the_command_line(daemon: Daemon, ann: Home, bob: Home, tmp_path: Path):
     assert f"{ann.work} → {elsewhere}" in out
     assert out.endswith(f"cd {elsewhere} && claude --resume {CLAUDE_ID}\n")
     assert run("session", "load", CLAUDE_ID, "--map", "x").status == 4
+    handed = run("session", "handover", CLAUDE_ID, "--to", "codex", "--in", str(elsewhere), "--budget", "5000").out
+    assert "1 turns" in handed
+    assert "codex resume" in handed.splitlines()[-1]
+    assert run("session", "handover", CLAUDE_ID, "--to", "claude-code").status == 4
+    assert run("session", "handover", CLAUDE_ID, "--to", "codex", "--budget", "10").status == 4
+    assert "not there" in run("session", "handover", CLAUDE_ID, "--to", "codex", "--map", f"{ann.path}=/nowhere").err
+    assert "→ Bash" in run("session", "show", CLAUDE_ID, "--turns", "1").out
+    assert run("session", "show", CLAUDE_ID, "--turns", "x").status == 4
     assert run("session", "drop", CLAUDE_ID).status == 0
     assert run("session", "load", CLAUDE_ID).status == 4

@@ -23,15 +23,16 @@ class PathMap:
     def __init__(self, pairs: Mapping[str, str]) -> None:
         self.rewritten: Counter[tuple[str, str]] = Counter()
         self._new: dict[bytes, bytes] = {}
+        self.add(pairs)
+
+    def add(self, pairs: Mapping[str, str]) -> None:
+        """Rewrite these paths, too; a longer one comes before one that it begins with."""
         for old, new in pairs.items():
             if _trimmed(old) not in ("", _trimmed(new)):
                 self._new.update(zip(_forms(_trimmed(old)), _forms(_trimmed(new)), strict=True))
-        olds = sorted(self._new, key=len, reverse=True)
-        alternatives = b"|".join(re.escape(old) for old in olds)
+        alternatives = b"|".join(re.escape(old) for old in sorted(self._new, key=len, reverse=True))
         before = rb"(?:(?<![A-Za-z0-9_./~-])|(?<=\\[nrt])|(?<=file://))"
-        self._pattern = re.compile(
-            before + b"(" + alternatives + rb")(?![A-Za-z0-9_-]|\.[A-Za-z0-9])(" + _REST + b")"
-        )  # fmt: skip
+        self._pattern = re.compile(before + b"(" + alternatives + rb")(?![A-Za-z0-9_-]|\.[A-Za-z0-9])(" + _REST + b")")
 
     def __bool__(self) -> bool:
         return bool(self._new)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -93,6 +94,47 @@ def load(
         _print_loaded(settings, one, dry_run=dry_run)
 
 
+@state_command("handover")
+@click.argument("session", metavar="[ID]", type=TEXT, required=False)
+@click.option("--latest", is_flag=True, help="The session that was written last on this machine; it is saved first.")
+@click.option("--to", required=True, type=click.Choice(_AGENTS), help="The agent that goes on.")
+@click.option("--in", "cwd", metavar="DIR", type=click.Path(file_okay=False), help="The directory to go on in.")
+@click.option("--map", "maps", metavar="OLD=NEW", multiple=True, type=TEXT, help="Rewrite this path. Repeatable.")
+@click.option("--budget", "budget_tokens", metavar="TOKENS", type=click.IntRange(1), help="Older turns become compact.")
+@click.option("--without-thinking", is_flag=True, help="Leave out what the model thought.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
+@pass_settings
+def handover(
+    settings: Settings, /, session: str | None, latest: bool, without_thinking: bool, dry_run: bool, **options: Any
+) -> None:
+    """Make a saved session one of another agent, on this machine, and print what resumes it.
+
+    All that the model was told is carried, in order, with the calls of tools and their results. What cannot be carried
+    is listed with the reason, here and in a note at the head of the new session.
+
+    \b
+    Example:
+      crdtsync session handover --latest --to codex
+    """
+    from crdtsync.sessions import Sessions
+
+    if latest == (session is not None):
+        raise click.UsageError("give the ID of a saved session, or --latest.")
+    with connect(settings) as client:
+        sessions = Sessions(client)
+        source = session or sessions.save().saved.id
+        done = sessions.handover(source, thinking=not without_thinking, dry_run=dry_run, **options)
+    if settings.json:
+        fields = {field.name: getattr(done, field.name) for field in dataclasses.fields(done)}
+        output.line(output.record({**fields, "saved": done.saved.id, "rewritten": _paths(done.rewritten)}))
+        return
+    output.line(f"{done.path}: {_STATES[done.state]}{_NOT_WRITTEN if dry_run else ''}, {done.turns} turns")
+    _print_paths(done.rewritten)
+    for loss in done.lost:
+        output.line(f"not carried: {loss}")
+    _print_command(done.cwd, done.command)
+
+
 @state_command("ls")
 @pass_settings
 def ls(settings: Settings) -> None:
@@ -113,15 +155,18 @@ def ls(settings: Settings) -> None:
 
 @state_command("show")
 @_session_argument
+@click.option("--turns", metavar="N[-M]", type=TEXT, help="Only these turns.")
+@click.option("--raw", is_flag=True, help="The lines, as the agent wrote them.")
 @pass_settings
-def show(settings: Settings, session: str) -> None:
-    """Print the lines of a saved session, as its agent wrote them.
+def show(settings: Settings, session: str, turns: str | None, raw: bool) -> None:
+    """Print what was said and done in a saved session, by turns; with --json what is known of it.
 
     \b
     Example:
-      crdtsync session show f6c34a6a | tail -n 1
+      crdtsync session show f6c34a6a --turns 3-5
     """
     from crdtsync.sessions import Sessions
+    from crdtsync.sessions.conversation.show import shown
 
     with connect(settings) as client:
         sessions = Sessions(client)
@@ -129,8 +174,12 @@ def show(settings: Settings, session: str) -> None:
         if settings.json:
             output.line(output.record(_fields(saved)))
             return
-        for piece in sessions.files(saved)["main"]:
-            output.write(piece.content)
+        if raw:
+            for piece in sessions.files(saved)["main"]:
+                output.write(piece.content)
+            return
+        for text in shown(sessions.conversation(saved.id), turns):
+            output.whole(f"{text}\n".encode("utf-8", "replace"))
 
 
 @state_command("drop")
@@ -170,23 +219,37 @@ def _print_saved(settings: Settings, result: SaveResult) -> None:
 
 
 def _print_loaded(settings: Settings, loaded: Loaded, *, dry_run: bool) -> None:
-    paths = [{"old": old, "new": new, "times": times} for (old, new), times in sorted(loaded.rewritten.items())]
     if settings.json:
         fields = {"id": loaded.saved.id, "agent": loaded.saved.agent, "cwd": loaded.cwd, "command": loaded.command}
-        more = {"rewritten": paths, "redacted": loaded.redacted, "other_ends": loaded.other_ends}
+        more = {"rewritten": _paths(loaded.rewritten), "redacted": loaded.redacted, "other_ends": loaded.other_ends}
         output.line(output.record({**fields, "files": loaded.files, **more}))
         return
     for path, state in loaded.files.items():
-        output.line(f"{path}: {_STATES[state]}{' (not written: --dry-run)' if dry_run else ''}")
-    for one in paths:
-        output.line(f"  {one['old']} → {one['new']} ({one['times']}×)")
+        output.line(f"{path}: {_STATES[state]}{_NOT_WRITTEN if dry_run else ''}")
+    _print_paths(loaded.rewritten)
     if loaded.redacted:
         output.line(f"secrets that are marks now: {_counts(loaded.redacted)}")
     if loaded.other_ends:
         output.warning(f"the session went on in {loaded.other_ends + 1} ways; this is the one that was saved last")
-    output.line(loaded.command)
+    _print_command(loaded.cwd, loaded.command)
 
 
+def _print_command(cwd: str, command: str) -> None:
+    if not Path(cwd).is_dir():
+        output.warning(f"{cwd} is not there: get your project first, or say --in DIR")
+    output.line(command)
+
+
+def _paths(rewritten: Mapping[tuple[str, str], int]) -> list[dict[str, object]]:
+    return [{"old": old, "new": new, "times": times} for (old, new), times in sorted(rewritten.items())]
+
+
+def _print_paths(rewritten: Mapping[tuple[str, str], int]) -> None:
+    for (old, new), times in sorted(rewritten.items()):
+        output.line(f"  {old} → {new} ({times}×)")
+
+
+_NOT_WRITTEN = " (not written: --dry-run)"
 _STATES = {"new": "new", "same": "is there already", "grown": "gone on with", "ahead": "has more than was saved"}
 
 
@@ -199,5 +262,5 @@ def _fields(saved: Saved) -> dict[str, Any]:
     return {**fields, "files": {name: file.bytes for name, file in saved.files.items()}}
 
 
-for _command in (save, load, ls, show, drop):
+for _command in (save, load, handover, ls, show, drop):
     session.add_command(_command)

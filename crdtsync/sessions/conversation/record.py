@@ -1,0 +1,143 @@
+"""A conversation between a person and a coding agent, in no agent's format."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+USER, ASSISTANT, CONTEXT = "user", "assistant", "context"
+"""Who says a text: a person, the model, or the harness to the model, in a person's place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image: its bytes in base64, or else a ``url``."""
+
+    media_type: str
+    data: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Something that was said, with the images in it."""
+
+    role: str
+    text: str
+    time: str = ""
+    images: tuple[Image, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """What the model thought, as far as its provider shows it."""
+
+    text: str
+    time: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a tool."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    time: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a tool answered; ``id`` is the call's."""
+
+    id: str
+    text: str
+    images: tuple[Image, ...] = ()
+    is_error: bool = False
+    time: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """From here on the model saw only what follows, and a summary of what was before, if there is one."""
+
+    summary: str
+    time: str = ""
+
+
+Item = Text | Thinking | Call | Result | Compaction
+
+
+@dataclass(slots=True)
+class Conversation:
+    """The items in order. ``lost`` counts what is not among them: what it was and why, for people and models."""
+
+    items: list[Item] = field(default_factory=list)
+    lost: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def lose(self, what: str, reason: str, count: int = 1) -> None:
+        """Note that something is not carried."""
+        self.lost[what, reason] += count
+
+    def turns(self) -> list[list[Item]]:
+        """The items by turn, each of which begins with what a person said; before the first one there may be more."""
+        found: list[list[Item]] = [[]]
+        for item in self.items:
+            if isinstance(item, Text) and item.role == USER:
+                found.append([])
+            found[-1].append(item)
+        return found
+
+    def tool_names(self) -> list[str]:
+        """The tools that were called."""
+        return sorted({item.name for item in self.items if isinstance(item, Call)})
+
+
+def settled(conversation: Conversation) -> Conversation:
+    """The same with every call followed by its result, and every id there once.
+
+    Providers refuse a call without a result, and a result that does not follow its calls. A call that was cut off gets
+    a result that says so; a result whose call is not there is told as a text.
+    """
+    results: dict[str, list[Result]] = {}
+    for item in conversation.items:
+        if isinstance(item, Result):
+            results.setdefault(item.id, []).append(item)
+    made = Conversation(lost=conversation.lost)
+    ids: Counter[str] = Counter()
+    waiting: list[tuple[str, Call]] = []
+
+    def answer() -> Iterator[Result]:
+        for new, call in waiting:
+            found = results.get(call.id)
+            if found:
+                one = found.pop(0)
+                yield Result(new, one.text, one.images, one.is_error, one.time)
+            else:
+                made.lose("result of a cut-off call", "the call was interrupted; its result says so")
+                yield Result(new, "[no result: the call was interrupted]", is_error=True, time=call.time)
+        waiting.clear()
+
+    for item in conversation.items:
+        if isinstance(item, Call):
+            ids[item.id] += 1
+            new = item.id if item.id and ids[item.id] == 1 else f"{item.id or 'call'}-{ids[item.id]}"
+            made.items.append(Call(new, item.name, item.arguments, item.time))
+            waiting.append((new, item))
+        elif isinstance(item, Result):
+            made.items += answer()
+        else:
+            made.items += answer()
+            if not isinstance(item, Text) or item.text or item.images:  # providers refuse an empty text
+                made.items.append(item)
+    made.items += answer()
+    _tell_orphans(made, results.values())
+    return made
+
+
+def _tell_orphans(conversation: Conversation, left: Iterable[list[Result]]) -> None:
+    for one in (result for group in left for result in group):
+        conversation.lose("result without its call", "it is told as a text")
+        conversation.items.append(Text(CONTEXT, f"[result of a tool whose call is missing]\n{one.text}", one.time))

@@ -1,0 +1,118 @@
+"""A saved session into one of another agent on this machine: in functions that touch files, and block."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import NAMESPACE_URL, uuid5
+
+from crdtsync.errors import InvalidRequest
+from crdtsync.sessions.agents.places import Agent, agent_named
+from crdtsync.sessions.conversation.note import losses, written
+from crdtsync.sessions.conversation.reading import claude_code as from_claude_code
+from crdtsync.sessions.conversation.reading import codex as from_codex
+from crdtsync.sessions.conversation.record import Conversation
+from crdtsync.sessions.conversation.tools import CLAUDE_CODE
+from crdtsync.sessions.conversation.writing import claude_code as to_claude_code
+from crdtsync.sessions.conversation.writing import codex as to_codex
+from crdtsync.sessions.conversation.writing.head import Head
+from crdtsync.sessions.local import path_map
+from crdtsync.sessions.moving.plan import move
+from crdtsync.sessions.saved.header import Saved
+
+MODELS = {"claude-code": "claude", "codex": "gpt-5"}
+"""Whose tokens count for a budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverOptions:
+    """How a session is handed over; see :meth:`Sessions.handover <crdtsync.sessions.blocking.Sessions.handover>`."""
+
+    to: str
+    cwd: str | None = None
+    maps: Mapping[str, str] = field(default_factory=dict)
+    budget_tokens: int | None = None
+    thinking: bool = True
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """A new session of the agent ``to``.
+
+    ``command`` resumes it in ``cwd``. ``path`` is its file, and ``state`` says whether that is ``new``, ``same`` or
+    ``ahead`` (it was resumed already). ``turns`` counts what a person said in it. ``lost`` says what is not carried
+    over, each with its reason; the note at the head of the session says it too. ``rewritten`` counts each path that
+    stands under another name now.
+    """
+
+    saved: Saved
+    to: str
+    id: str
+    cwd: str
+    command: str
+    path: str
+    state: str
+    turns: int
+    lost: list[str]
+    rewritten: dict[tuple[str, str], int]
+
+
+def conversation(saved: Saved, lines: list[bytes], parents: Mapping[str, list[bytes]]) -> Conversation:
+    """What the model of a session would be sent; ``parents``: lines of the sessions that it needs."""
+    if saved.agent == CLAUDE_CODE:
+        return from_claude_code.conversation(lines)
+    return from_codex.conversation(lines, parents)
+
+
+def hand_over(
+    saved: Saved, lines: list[bytes], parents: Mapping[str, list[bytes]], options: HandoverOptions
+) -> HandedOver:
+    """Write the session as one of the other agent."""
+    agent = agent_named(options.to)
+    if options.to == saved.agent:
+        raise InvalidRequest(f"session {saved.id} is one of {agent.title} already: crdtsync session load {saved.id}")
+    mapped, cwd = path_map(saved, options.cwd, options.maps)
+    found = conversation(
+        saved, list(mapped.lines(lines)), {name: list(mapped.lines(of)) for name, of in parents.items()}
+    )
+    if not found.items:
+        raise InvalidRequest(f"session {saved.id} has nothing in it that can be handed over")
+    found = _within(found, saved, options, cwd)
+    # The same state of the same session gives the same file: who repeats the command makes no second one.
+    identity = f"crdtsync/{saved.id}/{options.to}/{cwd}/{options.budget_tokens}/{options.thinking}/{len(lines)}"
+    time = (saved.time or datetime(2000, 1, 1, tzinfo=UTC)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    head = Head(str(uuid5(NAMESPACE_URL, identity)), cwd, time, written(found, saved, options.to, cwd))
+    writer = to_claude_code if options.to == CLAUDE_CODE else to_codex
+    path = agent.root() / _place(agent, head)
+    made = move(path, writer.lines(found, head), head.id, None)
+    if not options.dry_run:
+        made.carry_out()
+    command = f"cd {shlex.quote(cwd)} && {shlex.join(agent.resume_command(head.id))}"
+    turns = len(found.turns()) - 1
+    return HandedOver(saved, options.to, head.id, cwd, command, str(path), made.state, turns, losses(found),
+                      dict(mapped.rewritten))  # fmt: skip
+
+
+def _within(found: Conversation, saved: Saved, options: HandoverOptions, cwd: str) -> Conversation:
+    """Without thinking, and within the budget, if these are asked for."""
+    from crdtsync.context import tokenizer  # noqa: PLC0415
+    from crdtsync.sessions.conversation import fit  # noqa: PLC0415  # counting needs an extra
+
+    if not options.thinking:
+        found = fit.without_thinking(found)
+    if options.budget_tokens is None:
+        return found
+    model = MODELS[options.to]
+    note = tokenizer(model).count(written(found, saved, options.to, cwd)) + 4 * fit.ITEM_TOKENS
+    return fit.fitted(found, options.budget_tokens - note, model, f"crdtsync session show {saved.id} --turns N")
+
+
+def _place(agent: Agent, head: Head) -> Path:
+    if agent.name == CLAUDE_CODE:
+        return Path(agent.place(head.id, head.cwd, ""))
+    day, time = head.time[:10], head.time[:19].replace(":", "-")
+    return Path("sessions", *day.split("-"), f"rollout-{time}-{head.id}.jsonl")

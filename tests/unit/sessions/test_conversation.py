@@ -1,0 +1,251 @@
+"""Lines of one agent as a conversation, and as lines of another: nothing is lost in silence, whatever the lines are."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from crdtsync.context import tokenizer
+from crdtsync.errors import InvalidRequest
+from crdtsync.sessions.conversation import fit
+from crdtsync.sessions.conversation.reading import claude_code as from_claude
+from crdtsync.sessions.conversation.reading import codex as from_codex
+from crdtsync.sessions.conversation.record import (
+    ASSISTANT,
+    CONTEXT,
+    USER,
+    Call,
+    Compaction,
+    Conversation,
+    Image,
+    Result,
+    Text,
+    Thinking,
+    settled,
+)
+from crdtsync.sessions.conversation.show import shown
+from crdtsync.sessions.conversation.writing import claude_code as to_claude
+from crdtsync.sessions.conversation.writing import codex as to_codex
+from crdtsync.sessions.conversation.writing.head import Head
+
+HEAD = Head("5f6f4464-0000-5000-8000-000000000000", "/home/bob/api", "2026-11-20T10:00:00.000Z", "NOTE")
+PNG = Image("image/png", "iVBORw0KGgo=")
+
+
+def jsonl(*records: dict[str, Any]) -> list[bytes]:
+    return [json.dumps(record).encode() + b"\n" for record in records]
+
+
+def claude(*messages: tuple[str, Any], start: str | None = None) -> list[dict[str, Any]]:
+    """A chain of messages."""
+    found: list[dict[str, Any]] = []
+    for number, (role, content) in enumerate(messages):
+        parent = found[-1]["uuid"] if found else start
+        uuid = f"{start or 'u'}{number}"
+        found.append({"type": role, "uuid": uuid, "parentUuid": parent, "message": {"role": role, "content": content}})
+    return found
+
+
+def said(conversation: Conversation) -> list[str]:
+    return [item.text for item in conversation.items if isinstance(item, Text | Result)]
+
+
+TALK = Conversation(
+    [
+        Text(USER, "look at the picture", images=(PNG,)),
+        Thinking("it is a cat"),
+        Text(ASSISTANT, "I look."),
+        Call("a", "Bash", {"command": "ls"}),
+        Call("b", "Read", {"file_path": "/x"}),
+        Result("a", "one"),
+        Result("b", "two", (PNG,)),
+        Compaction("a cat was seen"),
+        Text(USER, "and now?"),
+        Text(ASSISTANT, "Done."),
+    ]
+)
+
+
+@pytest.mark.parametrize("writer, reader", [(to_claude, from_claude), (to_codex, from_codex)])
+def test_what_is_written_reads_as_what_it_was(writer: Any, reader: Any):
+    found = reader.conversation(writer.lines(TALK, HEAD))
+    texts = said(found)
+    for word in ("look at the picture", "I look.", "one", "two", "and now?", "Done."):
+        assert texts.count(word) == 1
+    assert "NOTE" in texts[0]
+    assert "[thinking] it is a cat" in texts
+    assert any("a cat was seen" in text for text in texts)
+    assert [item.images for item in found.items if isinstance(item, Text | Result) and item.images] == [(PNG,), (PNG,)]
+    assert [item.id for item in found.items if isinstance(item, Call | Result)] == ["a", "b", "a", "b"]
+    assert not found.lost
+
+
+def test_the_shell_has_the_name_that_the_reader_knows():
+    (call,) = [json.loads(line)["payload"] for line in to_codex.lines(TALK, HEAD) if b'"ls' in line]
+    assert (call["name"], json.loads(call["arguments"])) == ("exec_command", {"cmd": "ls"})
+    talk = Conversation([Call("1", "shell", {"command": ["bash", "-lc", "ls -l"]}), Result("1", "x")])
+    assert b'"name": "Bash", "input": {"command": "ls -l"}' in b"".join(to_claude.lines(talk, HEAD))
+    talk = Conversation([Call("1", "mcp__crdtsync__view", {}), Result("1", "x")])
+    assert b'"name": "view"' in b"".join(to_codex.lines(talk, HEAD))
+    assert b'"namespace": "mcp__crdtsync"' in b"".join(to_codex.lines(talk, HEAD))
+
+
+def test_no_call_loses_its_result_and_no_result_its_call():
+    talk = Conversation(
+        [Call("a", "x", {}), Text(ASSISTANT, "wait"), Result("a", "late"), Call("a", "x", {}), Result("q", "orphan")]
+    )
+    made = settled(talk)
+    kinds = [(type(item).__name__, getattr(item, "id", "")) for item in made.items]
+    assert kinds == [("Call", "a"), ("Result", "a"), ("Text", ""), ("Call", "a-2"), ("Result", "a-2"), ("Text", "")]
+    assert "late" in said(made)
+    assert "interrupted" in said(made)[2]
+    assert "orphan" in said(made)[3]
+    assert len(made.lost) == 2
+
+
+def test_claude_code_follows_the_chain_from_the_last_message():
+    main = claude(("user", "start"), ("assistant", [{"type": "text", "text": "one"}]))
+    aside = claude(("user", "aside"), start="u0")
+    on = claude(("user", "on"), start="u1")
+    assert said(from_claude.conversation(jsonl(*main, *aside, *on))) == ["start", "one", "on"]
+    named = {"type": "last-prompt", "leafUuid": aside[-1]["uuid"]}
+    found = from_claude.conversation(jsonl(*main, *aside, *on, named))
+    assert said(found) == ["start", "aside"]
+    assert sum(found.lost.values()) == 2
+    loop = [{**main[0], "parentUuid": "u1"}, main[1]]
+    assert said(from_claude.conversation(jsonl(*loop))) == ["start", "one"]
+
+
+def test_claude_code_after_a_compaction_sees_the_summary_what_was_preserved_and_the_rest():
+    old = claude(("user", "old"), ("assistant", [{"type": "text", "text": "kept"}]))
+    boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "b", "parentUuid": None,
+                "compactMetadata": {"preservedMessages": {"uuids": ["u1"]}}}  # fmt: skip
+    summary = {"type": "user", "uuid": "s", "parentUuid": "b", "isCompactSummary": True, "message": {"content": "sum"}}
+    found = from_claude.conversation(jsonl(*old, boundary, summary, *claude(("user", "new"), start="s")))
+    assert isinstance(found.items[0], Compaction)
+    assert found.items[0].summary == "sum"
+    assert said(found) == ["kept", "new"]
+
+
+def test_what_is_the_harness_own_is_named_and_not_carried():
+    records = claude(("user", "hi"), ("assistant", [{"type": "thinking", "thinking": "", "signature": "x"}]))
+    records.append({"type": "attachment", "uuid": "x", "parentUuid": "u1", "attachment": {"type": "skill_listing"}})
+    error = {"role": "assistant", "model": "<synthetic>", "content": [{"type": "text", "text": "limit"}]}
+    records.append({"type": "assistant", "uuid": "y", "parentUuid": "x", "message": error})
+    found = from_claude.conversation(jsonl(*records))
+    assert said(found) == ["hi"]
+    assert {what for what, _ in found.lost} == {"thinking", "skill_listing of the harness",
+                                               "error message of the harness"}  # fmt: skip
+    items = [
+        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "rules"}]},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "<environment_context>x"}]},
+        {"type": "reasoning", "encrypted_content": "x"},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+    ]
+    found = from_codex.conversation(jsonl(*({"type": "response_item", "payload": item} for item in items)))
+    assert said(found) == ["hi"]
+    assert len(found.lost) == 3
+
+
+def test_codex_after_a_compaction_and_in_a_fork():
+    def item(text: str, ordinal: int) -> dict[str, Any]:
+        content = [{"type": "input_text", "text": text}]
+        payload = {"type": "message", "role": "user", "content": content}
+        return {"type": "response_item", "ordinal": ordinal, "payload": payload}
+
+    history = [item("kept", 0)["payload"]]
+    compacted = {"type": "compacted", "payload": {"message": "sum", "replacement_history": history}}
+    found = from_codex.conversation(jsonl(item("gone", 0), compacted, item("new", 2)))
+    assert said(found) == ["kept", "new"]
+    assert found.lost.total() == 1
+    base = {"thread_id": "parent", "end_ordinal_exclusive": 2}
+    fork = jsonl({"type": "session_meta", "payload": {"history_base": base}}, item("mine", 0))
+    parents = {"parent": jsonl(item("first", 0), item("second", 1), item("third", 2))}
+    assert said(from_codex.conversation(fork, parents)) == ["first", "second", "mine"]
+
+
+def talk_of(turns: int, words: int) -> Conversation:
+    rng = random.Random(turns)
+    made = Conversation()
+    for number in range(turns):
+        text = " ".join(rng.choices(["disk", "cache", "parser", "full", "after", "restart"], k=words))
+        made.items += [Text(USER, f"question {number} {text}"), Call(f"c{number}", "Bash", {"command": "ls"}),
+                       Result(f"c{number}", text), Text(ASSISTANT, f"answer {number}")]  # fmt: skip
+    return made
+
+
+@pytest.mark.parametrize("budget", [700, 2000, 8000, 40_000])
+@pytest.mark.parametrize("turns, words", [(3, 60), (40, 60), (300, 10)])
+def test_a_budget_is_kept_and_the_newest_turns_stay_whole(turns: int, words: int, budget: int):
+    talk = talk_of(turns, words)
+    made = fit.fitted(talk, budget, "gpt-5", "crdtsync session show x")
+    assert sum(fit._cost(turn, tokenizer("gpt-5")) for turn in made.turns()) <= budget
+    assert made.items[-4:] == talk.items[-4:]
+    calls = [item.id for item in made.items if isinstance(item, Call)]
+    assert calls == [item.id for item in made.items if isinstance(item, Result)]
+    if made.items != talk.items:
+        assert isinstance(made.items[0], Text)
+        assert made.items[0].role == CONTEXT
+        assert f"question {turns - len(calls) - 1}" in made.items[0].text or "left out" in made.items[0].text
+        assert made.lost
+    with pytest.raises(InvalidRequest, match="newest turn alone"):
+        fit.fitted(talk, 30, "gpt-5", "x")
+
+
+def test_people_see_the_turns_that_they_name():
+    text = list(shown(TALK, "2"))
+    assert [line for line in text if not line.startswith("──")] == ["User: and now?", "Agent: Done."]
+    assert "→ Bash" in "\n".join(shown(TALK, "1-1"))
+    with pytest.raises(InvalidRequest, match="3-5"):
+        list(shown(TALK, "x"))
+
+
+def mutated(lines: list[bytes], rng: random.Random) -> Iterable[bytes]:
+    """Lines with something broken in them: values of other types, cut lines, lines in another order."""
+    for line in lines:
+        chance = rng.random()
+        if chance < 0.1:
+            yield line[: rng.randrange(len(line))]
+        elif chance < 0.2:
+            yield bytes(rng.randrange(256) for _ in range(20))
+        elif chance < 0.7:
+            yield json.dumps(_broken(json.loads(line), rng)).encode()
+        else:
+            yield line
+    if rng.random() < 0.3:
+        yield rng.choice(lines)
+
+
+def _broken(value: Any, rng: random.Random) -> Any:
+    if rng.random() < 0.08:
+        return rng.choice([None, 3, "x", [], {}, [None], {"type": "text"}, True])
+    if isinstance(value, dict):
+        return {name: _broken(one, rng) for name, one in value.items() if rng.random() > 0.03}
+    return [_broken(one, rng) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("writer, reader", [(to_claude, from_claude), (to_codex, from_codex)])
+def test_no_line_breaks_a_reader(writer: Any, reader: Any):
+    rng = random.Random(11)
+    good = list(writer.lines(TALK, HEAD))
+    for _ in range(600):
+        found = reader.conversation(mutated(good, rng))
+        pending: set[str] = set()
+        for item in found.items:
+            if isinstance(item, Call):
+                pending.add(item.id)
+            elif isinstance(item, Result):
+                pending.remove(item.id)
+            else:
+                assert not pending
+        list(to_codex.lines(found, HEAD))
+        list(to_claude.lines(found, HEAD))
+
+
+def test_lines_of_a_newer_version_are_read_as_far_as_they_are_known():
+    assert from_codex.conversation([]).items == []
+    assert from_claude.conversation([b"", b"null", b"[]", b'{"type": "user"}']).items == []
