@@ -1,4 +1,4 @@
-"""Coordination: who does what, without a server: claims and tasks.
+"""Coordination: who is here and who does what, without a server.
 
 The problem. Two agents on two hosts take up one task. No server says who may, hosts are cut off now and then, and
 clocks are wrong. So who holds what is itself shared state, which merges: after every cut each host finds the same
@@ -12,6 +12,7 @@ Rooms and modules:
 - ``aio``: for asyncio; ``blocking``: the same for threads and scripts, made from it by ``./dev generate``
 - ``claim_record``: claims as they are stored; which one counts
 - ``task_record``: tasks as they are stored; ``task_board``: which one a worker takes next
+- ``questions``: questions to people, and their answers; ``cards``: who is here
 - ``background``: what goes on beside its owner: a task, or a thread
 
 Its place: above the public client only, beside ``context``. A module here may import :class:`crdtsync.Client`,
@@ -27,24 +28,53 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from crdtsync.coordination.aio.claims import AsyncLease
+    from crdtsync.coordination.aio.presence import AsyncPresence
+    from crdtsync.coordination.aio.reactions import AsyncReaction
     from crdtsync.coordination.aio.work import AsyncJob, AsyncWorker
     from crdtsync.coordination.blocking.claims import Lease
+    from crdtsync.coordination.blocking.presence import Presence
+    from crdtsync.coordination.blocking.reactions import Reaction
     from crdtsync.coordination.blocking.work import Job, Worker
+    from crdtsync.coordination.cards import Present
     from crdtsync.coordination.claim_record import Claim
+    from crdtsync.coordination.questions import Answer, Question
     from crdtsync.coordination.task_record import Task
 
 _MODULES = {
+    "Answer": "questions",
     "AsyncJob": "aio.work",
     "AsyncLease": "aio.claims",
+    "AsyncPresence": "aio.presence",
+    "AsyncReaction": "aio.reactions",
     "AsyncWorker": "aio.work",
     "Claim": "claim_record",
     "Job": "blocking.work",
     "Lease": "blocking.claims",
+    "Presence": "blocking.presence",
+    "Present": "cards",
+    "Question": "questions",
+    "Reaction": "blocking.reactions",
     "Task": "task_record",
     "Worker": "blocking.work",
 }
 
-__all__ = ["AsyncJob", "AsyncLease", "AsyncWorker", "Claim", "Job", "Lease", "Task", "Worker"]
+__all__ = [
+    "Answer",
+    "AsyncJob",
+    "AsyncLease",
+    "AsyncPresence",
+    "AsyncReaction",
+    "AsyncWorker",
+    "Claim",
+    "Job",
+    "Lease",
+    "Presence",
+    "Present",
+    "Question",
+    "Reaction",
+    "Task",
+    "Worker",
+]
 
 
 def __getattr__(name: str) -> object:

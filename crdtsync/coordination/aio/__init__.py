@@ -4,4 +4,7 @@ Open first: ``claims``. ``./dev generate`` makes the blocking side of these modu
 
 - ``claims``: claim a key, keep the claim, list claims
 - ``work``: put tasks, work on them, list them
+- ``asks``: wait for a person
+- ``presence``: show oneself, and see who is here
+- ``reactions``: a handler for each change, once per role
 """

@@ -66,6 +66,11 @@ SECTIONS: dict[str, dict[str, str]] = {
         "task": "together.tasks:task",
         "tasks": "together.tasks:tasks",
         "work": "together.tasks:work",
+        "on": "together.reactions:on",
+        "ask": "together.asks:ask",
+        "asks": "together.asks:asks",
+        "answer": "together.asks:answer",
+        "who": "together.presence:who",
     },
     "For a model's window": {
         "view": "context.view:view",

@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 
     from crdtsync.client.blocking.client import Session
     from crdtsync.client.session.request_context import WriteConcern
+    from crdtsync.client.values.results import Event
     from crdtsync.client.values.write_result import Written
     from crdtsync.coordination.blocking.claims import Lease
+    from crdtsync.coordination.blocking.presence import Presence
+    from crdtsync.coordination.blocking.reactions import Reaction
     from crdtsync.coordination.blocking.work import Job, Worker
+    from crdtsync.coordination.cards import Present
     from crdtsync.coordination.claim_record import Claim
+    from crdtsync.coordination.questions import Question
     from crdtsync.coordination.task_record import Task
 
 
@@ -125,6 +130,91 @@ class CoordinationMethods(Methods):
         from crdtsync.coordination.blocking.work import retry_task
 
         return retry_task(self._session, key)
+
+    def ask(
+        self,
+        name: str,
+        question: str = "",
+        *,
+        options: Iterable[Any] = (),
+        context: Any = None,
+        timeout: Seconds | None = None,
+        deadline: Seconds | None = None,
+        default: Any = None,
+        anew: bool = False,
+    ) -> Any:
+        """Ask a person, and wait for the answer, for ever or as long as ``timeout``.
+
+        The question is stored under ``name``. Whoever asks by that name again, after a restart or on another host, goes
+        on waiting, or has the answer at once; ``anew`` forgets question and answer first. People see it with
+        ``crdtsync asks`` on any host. ``context`` is what helps them to decide; with ``options`` only those are
+        answers. When ``deadline`` has passed since it was first asked, and somebody still waits, ``default`` is the
+        answer. Answers are kept for 30 days.
+
+        :raises Timeout: nobody has answered yet; the question stays.
+        :raises Unresolved: two people answered at once, on hosts that did not see each other: one has to settle it.
+        """
+        from crdtsync.coordination.blocking.asks import ask
+
+        timeout_s = float("inf") if timeout is None else seconds(timeout, "timeout")
+        deadline_s = None if deadline is None else seconds(deadline, "deadline")
+        return ask(
+            self._session, name, question, options=options, context=context, timeout_s=timeout_s, deadline_s=deadline_s,
+            default=default, anew=anew,
+        )  # fmt: skip
+
+    def answer(self, name: str, value: Any, *, note: str = "", settle: bool = False) -> None:
+        """Answer a question, once; ``settle``: in place of the answers that there are.
+
+        :raises VersionMismatch: it is answered already; ``current`` holds how.
+        :raises Unresolved: somebody on another host has answered otherwise at the same moment.
+        :raises InvalidRequest: nobody asks that, or it is none of the options.
+        """
+        from crdtsync.coordination.blocking.asks import answer
+
+        answer(self._session, name, value, note, settle=settle)
+
+    def asks(self, prefix: str = "", *, answered: bool = False) -> list[Question]:
+        """The questions that wait for somebody, by name; ``answered``: the others, too."""
+        from crdtsync.coordination.blocking.asks import asks
+
+        return asks(self._session, prefix, answered=answered)
+
+    def present(self, *, role: str | None = None, status: str = "") -> Presence:
+        """Show to all hosts that this agent is here, in which role and at what, until the connection ends or the result
+        is closed; ``update`` of the result shows something else. ``status`` has 500 characters at most.
+        """
+        from crdtsync.coordination.blocking.presence import Presence
+
+        return Presence(self._session, role, status).show()
+
+    def who(self) -> list[Present]:
+        """Who is here, by host and name: those that show themselves, on all hosts that can be reached, and whoever
+        else is attached to this daemon, each with the claims that it holds.
+        """
+        from crdtsync.coordination.blocking.presence import who
+
+        return who(self._session)
+
+    def on(
+        self,
+        pattern: str,
+        handler: Callable[[Event], object],
+        *,
+        role: str,
+        ttl: Seconds = 15,
+        own: bool = False,
+    ) -> Reaction:
+        """A reaction to the changes of keys that match ``pattern``; it goes on in its ``run()``.
+
+        ``handler`` gets each :class:`~crdtsync.client.Event`, in causal order, from the first ``run`` of ``role`` on:
+        once per role in the fleet while hosts see each other, and at least once always. If the process that reacts
+        dies, another one of that role goes on behind the event that was handled last. Changes by the agent itself are
+        left out unless ``own``. Of what this host's log no longer has, it gets the newest state alone (``snapshot``).
+        """
+        from crdtsync.coordination.blocking.reactions import Reaction
+
+        return Reaction(self._session, pattern, handler, role, seconds(ttl, "ttl"), own)
 
     @property
     def _session(self) -> Session:

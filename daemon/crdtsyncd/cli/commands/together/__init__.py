@@ -9,6 +9,9 @@ Modules:
 
 - ``claims``: ``claim``, ``release``, ``claims``
 - ``tasks``: ``task``, ``tasks``, ``work``
+- ``asks``: ``ask``, ``asks``, ``answer``
+- ``presence``: ``who``
+- ``reactions``: ``on``
 - ``children``: runs a command under a claim: its signals, its end
 
 What they stand on is :mod:`crdtsync.coordination`.

@@ -1,0 +1,82 @@
+"""Who is here, for asyncio."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+from uuid import uuid4
+
+from crdtsync.coordination.aio.claims import claims
+from crdtsync.coordination.background.aio import AsyncBackground, wake_up, woken
+from crdtsync.coordination.cards import CARD_S, PRESENCE, Present, card, present
+from crdtsync.errors import CrdtSyncError
+
+if TYPE_CHECKING:
+    from crdtsync.client.aio.client import AsyncSession
+
+AWAY_S_MAX = 600.0
+"""So long a card is tried to be renewed in vain; then its client is taken to be closed."""
+
+
+class AsyncPresence:
+    """A card that shows an agent to all hosts, made by ``state.present(…)``, until it or its connection is closed."""
+
+    def __init__(self, state: AsyncSession, role: str | None, status: str) -> None:
+        self._state = state.session()
+        self._key = PRESENCE + uuid4().hex
+        self._since_ms = time.time_ns() // 1_000_000
+        self._role = role
+        self._status = status
+        self._is_closed = False
+        self._wake = wake_up()
+        self._keeper = AsyncBackground(self._stay)
+
+    async def show(self) -> Self:
+        """Begin; on return all hosts that are connected will have it in a moment."""
+        await self._write()
+        self._keeper.start()
+        return self
+
+    async def update(self, *, status: str | None = None, role: str | None = None) -> None:
+        """Show something else."""
+        self._status = self._status if status is None else status
+        self._role = self._role if role is None else role
+        await self._write()
+
+    async def close(self) -> None:
+        """Take the card away."""
+        self._is_closed = True
+        self._wake.set()
+        await self._keeper.join()
+        with suppress(CrdtSyncError):
+            await self._state.delete(self._key)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _write(self) -> None:
+        value = card(self._role, self._status, self._since_ms)
+        written = await self._state.set(self._key, value, ttl=CARD_S, seen=None)
+        await self._state.bind(self._key, written.version)
+
+    async def _stay(self) -> None:
+        done_s = time.monotonic()
+        while not self._is_closed and time.monotonic() - done_s < AWAY_S_MAX:
+            if await woken(self._wake, CARD_S / 3):
+                continue
+            with suppress(CrdtSyncError):
+                await self._write()
+                done_s = time.monotonic()
+
+
+async def who(state: AsyncSession) -> list[Present]:
+    """Who is here, on all hosts that can be reached."""
+    cards = await state.session().entries(PRESENCE)
+    return present(cards, await claims(state), await state.status())

@@ -1,0 +1,113 @@
+"""``ask``, ``asks`` and ``answer``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.data import json_values
+from crdtsyncd.cli.params import DURATION, TEXT
+from crdtsyncd.cli.shared_options import key_argument, prefix_argument
+from crdtsyncd.cli.show import output
+
+if TYPE_CHECKING:
+    from crdtsync.coordination import Question
+
+
+@state_command("ask")
+@key_argument
+@click.argument("question", type=TEXT)
+@click.option("--option", "options", metavar="TEXT", type=TEXT, multiple=True, help="One of the possible answers.")
+@click.option("--context", metavar="TEXT", type=TEXT, help="What helps to decide.")
+@click.option("--deadline", metavar="DURATION", type=DURATION, help="After so long --default is the answer.")
+@click.option("--default", metavar="TEXT", type=TEXT, help="The answer if nobody answers in time.")
+@click.option("--anew", is_flag=True, help="Forget what was asked and answered under KEY before.")
+@pass_settings
+def ask(settings: Settings, /, key: str, **options: Any) -> None:
+    """Ask a person, wait for the answer, and print it.
+
+    Whoever asks under KEY again, also on another host, goes on waiting, or has the answer at once. With --timeout the
+    exit status is 5 if nobody has answered by then; the question stays.
+
+    \b
+    Example:
+      crdtsync ask deploy 'Ship it?' --option yes --option no
+    """
+    with connect(settings) as client:
+        answer = client.ask(key, timeout=settings.timeout, **options)
+    output.result(settings, _plain(answer), {"key": key, "answer": answer})
+
+
+@state_command("asks")
+@prefix_argument
+@click.option("--all", "answered", is_flag=True, help="Also what is answered.")
+@pass_settings
+def asks(settings: Settings, prefix: str, answered: bool) -> None:
+    """Print the questions that wait for somebody.
+
+    Two answers mean that two people answered at once: crdtsync answer --settle says which one stands. With --json each
+    question is an object on a line.
+
+    \b
+    Example:
+      crdtsync asks
+    """
+    from crdtsyncd.cli.show.tables import Column, show_table
+
+    with connect(settings) as client:
+        found = [_fields(one) for one in client.asks(prefix, answered=answered)]
+    if settings.json:
+        for row in found:
+            output.line(output.record(row))
+        return
+    columns = (
+        Column("KEY", lambda row: row["key"]),
+        Column("QUESTION", lambda row: row["question"], folds=True),
+        Column("OPTIONS", lambda row: " ".join(map(_plain, row["options"]))),
+        Column("ASKED BY", lambda row: f"{row['agent']} on {row['node']}"),
+        Column("ANSWERS", lambda row: " ".join(f"{_plain(one['value'])} ({one['agent']})" for one in row["answers"])),
+    )
+    show_table(columns, found)
+
+
+@state_command("answer")
+@key_argument
+@click.argument("value", type=TEXT)
+@click.option("--note", metavar="TEXT", type=TEXT, default="", help="Why.")
+@click.option("--settle", is_flag=True, help="In place of the answers that there are.")
+@pass_settings
+def answer(settings: Settings, key: str, value: str, note: str, settle: bool) -> None:
+    """Answer a question, once.
+
+    The exit status is 1 if it is answered already, and 6 if somebody on another host answered otherwise at the same
+    moment.
+
+    \b
+    Example:
+      crdtsync answer deploy yes --note 'the tests pass'
+    """
+    with connect(settings) as client:
+        client.answer(key, value, note=note, settle=settle)
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json_values.dumps(value)
+
+
+def _fields(found: Question) -> dict[str, Any]:
+    return {
+        "key": found.name,
+        "question": found.question,
+        "options": list(found.options),
+        "context": found.context,
+        "agent": found.agent,
+        "node": found.node,
+        "since": found.since,
+        "deadline": found.deadline,
+        "default": found.default,
+        "answers": [
+            {"value": one.value, "agent": one.agent, "node": one.node, "note": one.note} for one in found.answers
+        ],
+    }

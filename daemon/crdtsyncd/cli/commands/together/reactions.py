@@ -1,0 +1,56 @@
+"""``on``."""
+
+from __future__ import annotations
+
+import click
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.commands.together.children import Child, on_signals
+from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.errors import CommandFailed
+from crdtsyncd.cli.params import DURATION, TEXT
+from crdtsyncd.cli.show import output
+
+from crdtsync.client import Event
+
+
+@state_command("on")
+@click.argument("pattern", metavar="PATTERN", type=TEXT)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
+@click.option("--role", metavar="NAME", type=TEXT, required=True, help="Of all with this role, one is called.")
+@click.option("--ttl", metavar="DURATION", type=DURATION, default="15s", show_default=True, help="1s to 7d.")
+@click.option("--own", is_flag=True, help="Also for changes by this agent itself.")
+@pass_settings
+def on(settings: Settings, pattern: str, command: tuple[str, ...], role: str, ttl: float, own: bool) -> None:
+    """Call a command for each change of some keys, until Ctrl-C.
+
+    Of the keys that match PATTERN: * is one part of a key, ** any number of parts. CMD finds the event as JSON on its
+    stdin, as crdtsync watch prints it; what CMD prints is printed. Of several processes with one role, on all hosts,
+    one is called for each change; if it dies, or its host does, another one goes on. If CMD fails, so does this, and
+    the change comes again in the next run.
+
+    \b
+    Example:
+      crdtsync on 'findings/**' --role analyst -- ./analyse
+    """
+    running: list[Child] = []
+
+    def handle(event: Event) -> None:
+        child = Child(command, {}, f"{output.record(output.event_fields(event))}\n".encode())
+        running[:] = [child]
+        status = child.wait()
+        running.clear()
+        output.whole(child.output)
+        output.flush()
+        if status:
+            raise CommandFailed(f"{command[0]!r} failed with {status}", status=status, code="command_failed")
+
+    with connect(settings) as client:
+        reaction = client.on(pattern, handle, role=role, ttl=ttl, own=own)
+
+        def end(_: int) -> None:
+            reaction.stop()
+            for child in running:
+                child.end()
+
+        on_signals(end)
+        reaction.run()

@@ -1,0 +1,167 @@
+"""Questions to people, presence and reactions over real daemons."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from crdtsync import AsyncClient, Client
+from crdtsync.client import Event
+from crdtsync.errors import InvalidRequest, Timeout, Unresolved, VersionMismatch
+from tests.harness import Cluster, Daemon, wait_until
+from tests.harness.shell import PROGRAM, Shell
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_question_is_answered_on_another_host_and_outlives_its_asker(pair: Cluster):
+    asker, person = pair[0].client("flow"), pair[1].client("ann")
+    with pytest.raises(Timeout, match="nobody has answered 'deploy' yet"):
+        asker.ask("deploy", "Ship it?", options=["yes", "no"], context={"tests": "pass"}, timeout=0.1)
+    (found,) = wait_until(person.asks)
+    assert (found.name, found.question, found.options, found.agent) == ("deploy", "Ship it?", ("yes", "no"), "flow")
+    with pytest.raises(InvalidRequest, match="'maybe' is no answer to 'deploy'"):
+        person.answer("deploy", "maybe")
+    with pytest.raises(InvalidRequest, match="nobody asks 'depoly'"):
+        person.answer("depoly", "yes")
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(asker.ask, "deploy")
+        person.answer("deploy", "yes", note="the tests pass")
+        assert answer.result() == "yes"
+    with pytest.raises(VersionMismatch):
+        person.answer("deploy", "no")
+    assert person.asks() == []
+    (kept,) = person.asks(answered=True)
+    assert [(one.value, one.agent, one.note) for one in kept.answers] == [("yes", "ann", "the tests pass")]
+    assert pair[1].client("flow").ask("deploy") == "yes", "it goes on where it is next started"
+    assert asker.ask("later", default="no", deadline=0.1, timeout=30) == "no"
+    with pytest.raises(Timeout):
+        asker.ask("deploy", anew=True, timeout=0)
+
+
+def test_two_answers_at_once_are_a_conflict_that_says_so(pair: Cluster):
+    people = [daemon.client(name) for daemon, name in zip(pair, ("ann", "bob"), strict=True)]
+    with pytest.raises(Timeout):
+        people[0].ask("deploy", "Ship it?", timeout=0)
+    wait_until(people[1].asks)
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+    for person, value in zip(people, ("yes", "no"), strict=True):
+        person.answer("deploy", value)
+    pair.heal()
+    wait_until(lambda: all(len(one.answers) == 2 for person in people for one in person.asks(answered=True)))
+    with pytest.raises(Unresolved, match=r"answered at once with '.*' by .* on .*: settle it"):
+        people[0].ask("deploy")
+    assert len(people[1].asks()) == 1
+    people[1].answer("deploy", "no", settle=True)
+    wait_until(lambda: people[0].asks() == [])
+    assert people[0].ask("deploy") == "no"
+
+
+def shown(state: Client) -> set[tuple[str, str, str | None, str, tuple[str, ...]]]:
+    return {(one.agent, one.node, one.role, one.status, one.claims) for one in state.who() if one.is_shown}
+
+
+def test_who_is_here_is_seen_on_every_host_and_gone_with_its_connection(pair: Cluster):
+    looker = pair[0].client("looker")
+    assert ("looker", False) in {(one.agent, one.is_shown) for one in looker.who()}
+    program = (
+        "from crdtsync import Client\nimport time\n"
+        f"with Client({str(pair[1].socket)!r}, agent='ann') as state:\n"
+        "    state.present(role='critic', status='reading')\n    state.claim('task/1').acquire()\n"
+        "    print(flush=True)\n    time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as ann:
+        assert ann.stdout is not None
+        ann.stdout.readline()
+        wait_until(lambda: shown(looker) == {("ann", "host-b", "critic", "reading", ("task/1",))})
+        with pair[1].client("bob").present(role="coder") as card:
+            card.update(status="testing")
+            wait_until(lambda: ("bob", "host-b", "coder", "testing", ()) in shown(looker))
+        wait_until(lambda: len(shown(looker)) == 1)
+        ann.kill()
+    wait_until(lambda: shown(looker) == set())
+    pair[1].client("carl").present()
+    wait_until(lambda: len(shown(looker)) == 1)
+    pair[1].kill()
+    wait_until(lambda: shown(looker) == set(), what="a host that is gone has nobody")
+
+
+def test_a_reaction_handles_each_change_once_in_the_fleet_and_goes_on_elsewhere(pair: Cluster):
+    writer = pair[0].client("writer")
+    handled: list[object] = []
+
+    def handle(event: Event) -> None:
+        handled.append(event.value)
+
+    reactions = [daemon.client("analyst").on("findings/**", handle, role="analyst", ttl=2) for daemon in pair]
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(reaction.run) for reaction in reactions]
+        wait_until(lambda: writer.get("progress/analyst"))
+        for n in range(5):
+            writer.set(f"findings/{n}", n)
+        wait_until(lambda: handled == [0, 1, 2, 3, 4])
+        active = next(n for n, reaction in enumerate(reactions) if reaction.handled)
+        reactions[active].stop()
+        runs[active].result()
+        writer.set("findings/5", 5)
+        writer.set("other", 6)
+        pair[0].client("analyst").set("findings/6", "by itself")
+        writer.set("findings/7", 7)
+        wait_until(lambda: handled == [0, 1, 2, 3, 4, 5, 7])
+        reactions[1 - active].stop()
+        runs[1 - active].result()
+
+    def fail(event: Event) -> None:
+        raise LookupError(event.key)
+
+    writer.set("findings/8", 8)
+    with pytest.raises(LookupError):
+        pair[1].client("analyst").on("findings/**", fail, role="analyst").run()
+
+
+def test_the_commands(daemon: Daemon, tmp_path: Path):
+    shell = Shell(daemon.socket, tmp_path)
+    assert shell("ask", "deploy", "Ship it?", "--option", "yes", "--option", "no", "--timeout", "100ms").status == 5
+    assert "Ship it?" in shell.ok("asks")
+    assert shell("answer", "deploy", "maybe").status == 4
+    shell.ok("answer", "deploy", "yes", "--note", "it works")
+    assert shell("answer", "deploy", "no").status == 1
+    assert shell.ok("ask", "deploy", "Ship it?") == "yes"
+    assert json.loads(shell.ok("asks", "--all", "--json"))["answers"][0]["note"] == "it works"
+    with daemon.client("ann").present(role="critic", status="reading"):
+        assert any(
+            (row["agent"], row["role"]) == ("ann", "critic")
+            for row in map(json.loads, shell.ok("who", "--json").splitlines())
+        )
+        assert "critic" in shell.ok("who")
+    command = [*PROGRAM, "on", "findings/*", "--role", "r", "--", "sh", "-c", 'grep -o \'"key": "[^"]*"\'']
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=shell.environment) as run:
+        assert run.stdout is not None
+        wait_until(lambda: daemon.client("writer").get("progress/r"))
+        daemon.client("writer").set("findings/1", 1)
+        assert run.stdout.readline() == '"key": "findings/1"\n'
+        run.send_signal(signal.SIGTERM)
+        assert run.wait() == 0
+
+
+async def test_the_same_for_asyncio(daemon: Daemon):
+    async with AsyncClient(daemon.socket, agent="ann") as state:
+        with pytest.raises(Timeout):
+            await state.ask("deploy", timeout=0)
+        await state.answer("deploy", 7)
+        assert await state.ask("deploy") == 7
+        async with await state.present(role="critic") as card:
+            await card.update(status="reading")
+            assert [(one.role, one.status) for one in await state.who() if one.is_shown] == [("critic", "reading")]
+        reaction = state.on("findings/*", lambda event: reaction.stop(), role="r", own=True)
+        await state.set("progress/r", await state.now())
+        await state.set("findings/1", 1)
+        await reaction.run()
+        assert reaction.handled == 1
