@@ -4,6 +4,7 @@ An adapter is thin: it speaks the framework's words and calls the client. The fr
 it has one, is its test. A room for each framework:
 
 - ``langgraph``: checkpoints of graphs, and its long-term store
+- ``openai_agents``: sessions of the OpenAI Agents SDK
 
 Its place: above the public client only, beside ``mcp``. A module here may import :class:`crdtsync.Client`,
 :class:`crdtsync.AsyncClient`, ``crdtsync.client``, ``crdtsync.errors`` and ``crdtsync.context``; never

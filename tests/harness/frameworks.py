@@ -9,9 +9,11 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +43,12 @@ def python_with(name: str) -> Path:
 
 def _install(name: str, python: Path, lock: Path) -> None:
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--retries", "1"]
+    _fetch(name, [*command, "--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", str(lock)])
+
+
+def _fetch(name: str, command: list[str]) -> None:
     try:
-        done = subprocess.run(
-            [*command, "--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", str(lock)],
-            capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False,
-        )  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         pytest.skip(f"the registry did not answer in {INSTALL_TIMEOUT_S} s: the adapter to {name} is NOT tested")
     assert "HASHES" not in done.stderr, done.stderr
@@ -71,3 +74,27 @@ def passes(name: str, file: str, *, timeout_s: float = 300, **variables: Any) ->
         env=environment(**variables), capture_output=True, text=True, timeout=timeout_s, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}"
+
+
+def source_of(name: str, package: str) -> Path:
+    """The unpacked source distribution of a package of the framework, in the locked version: it has its own tests."""
+    place = ENVIRONMENTS / name / "source"
+    lock = (FRAMEWORKS / name / "requirements.lock").read_text()
+    (locked,) = re.findall(rf"^{package}==(?:[^\n]*\n[ ]+)+--hash[^\n]*$", lock, re.MULTILINE)
+    with (ENVIRONMENTS / f"{name}.lock").open("w") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        if not place.exists():
+            wanted = ENVIRONMENTS / name / "source.lock"
+            wanted.write_text(locked)
+            partial = place.with_name("source.partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--retries", "1", "--no-deps"]
+            command += ["--disable-pip-version-check", "--no-build-isolation", "--no-binary", ":all:"]
+            _fetch(name, [*command, "--require-hashes", "-r", str(wanted), "-d", str(partial)])
+            (archive,) = partial.glob("*.tar.gz")
+            with tarfile.open(archive) as opened:
+                opened.extractall(partial, filter="data")
+            archive.unlink()
+            partial.rename(place)
+    (found,) = place.iterdir()
+    return found

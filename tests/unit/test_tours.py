@@ -18,6 +18,7 @@ ROOMS = {
 WITH_CODE = (
     "crdtsync",
     "crdtsync.adapters.langgraph",
+    "crdtsync.adapters.openai_agents",
     "crdtsync.client",
     "crdtsync.context",
     "crdtsync.coordination",

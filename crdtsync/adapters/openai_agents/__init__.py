@@ -1,0 +1,27 @@
+"""OpenAI Agents SDK: its sessions on the shared state.
+
+A session is a log of the state, an element for each item of the conversation. So items that two hosts add at once are
+all kept, in one order everywhere, and the last one is taken by whoever comes first.
+
+- ``session``: the session
+
+May import: the public client, ``crdtsync.errors`` and ``agents.memory``. It is an extra:
+``pip install 'crdtsync[openai-agents]'``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crdtsync.adapters.openai_agents.session import CrdtSession
+
+__all__ = ["CrdtSession"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from crdtsync.adapters.openai_agents.session import CrdtSession
+
+    return CrdtSession

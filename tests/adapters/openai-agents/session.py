@@ -1,0 +1,60 @@
+"""Sessions on one daemon whose socket is in SOCKET; run by tests/integration/test_openai_agents.py."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from agents.memory import Session
+
+from crdtsync import Client
+from crdtsync.adapters.openai_agents import CrdtSession
+from crdtsync.errors import TooLarge
+
+SOCKET = os.environ["SOCKET"]
+
+
+@pytest.fixture
+def session() -> Iterator[CrdtSession]:
+    with Client(SOCKET, agent="tester") as state, CrdtSession("a/b é", state) as session:
+        state.delete_prefix("openai-agents/")
+        yield session
+
+
+def message(text: str) -> Any:
+    return {"role": "user", "content": text}
+
+
+def contents(session: CrdtSession, limit: int | None = None) -> list[Any]:
+    items: list[Any] = asyncio.run(session.get_items(limit))
+    return [item["content"] for item in items]
+
+
+def test_it_is_a_session(session: CrdtSession) -> None:
+    assert isinstance(session, Session)
+
+
+def test_more_than_a_change_holds(session: CrdtSession) -> None:
+    """More items than an operation each has room for, and more bytes."""
+    texts = [str(number) for number in range(1_200)] + [str(number) * 900_000 for number in range(6)]
+    asyncio.run(session.add_items([message(text) for text in texts]))
+    assert contents(session) == texts
+    assert contents(session, 2) == texts[-2:]
+    assert contents(session, 0) == []
+    with pytest.raises(TooLarge):
+        asyncio.run(session.add_items([message("x" * 2_000_000)]))
+    assert len(contents(session)) == len(texts)
+
+
+def test_nobody_pops_what_another_one_has(session: CrdtSession) -> None:
+    texts = [str(number) for number in range(40)]
+    asyncio.run(session.add_items([message(text) for text in texts]))
+    with ThreadPoolExecutor(8) as pool:
+        popped: list[Any] = [*pool.map(lambda _: asyncio.run(session.pop_item()), range(45))]
+    got = [item["content"] for item in popped if item is not None]
+    assert sorted(got, key=int) == texts
+    assert contents(session) == []
