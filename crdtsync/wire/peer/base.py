@@ -1,8 +1,6 @@
 """One message of the peer protocol is one class: its type, its feature, its bytes both ways, its specification.
 
-A message used to be spelt in five places: a class, a case of the encoder, a function of the decoder, a union of types
-and a row of a table in the documentation. One of them was always forgotten. So, for example, all there is to ``PROBE``
-stands in one place::
+Whoever changes a message changes one place. For example, this is all there is to ``PROBE``::
 
     @message
     @dataclass(frozen=True, slots=True)

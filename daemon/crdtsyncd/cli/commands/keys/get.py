@@ -28,13 +28,12 @@ if TYPE_CHECKING:
 def get(settings: Settings, key: str, raw: bool, all_values: bool, at: Point | None) -> None:
     """Print the value of a key as JSON.
 
-    It is on one line. Values that were written at the same time, none having seen the other, are siblings: the
-    winner is printed, and a warning if there are others. With --json the whole entry is printed: value, kind,
-    version, author, siblings, and a token for all that this node shows: with --after TOKEN, no node shows less. Write
-    with --seen and that version to replace them all.
+    Values that were written at the same time, none having seen the other, are siblings: get prints the winner, and a
+    warning if there are others. With --json it prints the whole entry on one line: value, kind, version, author,
+    siblings, and a token for all that this node shows. Pass the version to --seen of a write to replace them all.
 
-    Which of them wins is for the read policy of the key to say (crdtsync schema). With the policy all, the list of all
-    is printed; with manual, the exit status is 6 if there are several, and --siblings shows them, also with --json.
+    The read policy of the key says which value wins (crdtsync schema). With the policy all, get prints the list of
+    all; with manual, the exit status is 6 if there are several, and --siblings shows them.
 
     \b
     Examples:
