@@ -103,7 +103,7 @@ def test_no_daemon(crdtsync):
     [
         (["get"], "Missing argument 'KEY'; see crdtsync get --help"),
         (["xyzzy"], "there is no command 'xyzzy'; see crdtsync --help"),
-        (["stats"], "did you mean status?"),
+        (["stats"], "did you mean status"),
         (["put", "key", "1"], "there is no command 'put' (that is crdtsync set)"),
         (["keys"], "there is no command 'keys' (that is crdtsync ls)"),
         (["rm", "key"], "there is no command 'rm' (that is crdtsync del)"),
