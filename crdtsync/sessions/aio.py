@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from asyncio import to_thread
-from collections.abc import Iterable
+from asyncio import sleep, to_thread
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 from crdtsync.client import AsyncClient, AsyncSession
@@ -51,6 +51,33 @@ class AsyncSessions:
         for parent in reading.saved.needs:
             result.needed.append(await self.save(parent, agent=there.agent.name, redact=redact, patterns=patterns))
         return result
+
+    async def watch(
+        self,
+        session: str | None = None,
+        *,
+        agent: str | None = None,
+        redact: bool = True,
+        patterns: str | os.PathLike[str] | None = None,
+        every_s: float = 0.5,
+    ) -> AsyncIterator[SaveResult]:
+        """Save a session, and go on saving as it grows, until the caller leaves the loop.
+
+        It looks at the files every ``every_s`` seconds, and gives a result for each save that had something new. Each
+        is durable on this host when it is given. A line is saved when it is complete. Options are as of :meth:`save`.
+        """
+        there = await to_thread(find, agent, session)
+        own = None if patterns is None else Path(patterns)
+        yield await self.save(there.id, agent=there.agent.name, redact=redact, patterns=patterns)
+        follower = local.Follower(there, redact=redact, patterns=own)
+        while True:
+            reading = await to_thread(follower.read, whole=False)
+            if reading is None:
+                follower = local.Follower(there, redact=redact, patterns=own)
+                continue
+            if any(reading.pieces.values()) and (result := await self._store(reading)).new_bytes:
+                yield result
+            await sleep(every_s)
 
     async def ls(self) -> list[Saved]:
         """The sessions that are saved, the newest first."""
@@ -169,18 +196,18 @@ class AsyncSessions:
             new = local.missing(pieces, files[name].end if name in files else START)
             if new is None:
                 new = (await self._tree(saved.id, name)).new_in(pieces)
-            for portion in batches(new):
-                files[name] = SavedFile(portion[-1].digest, 0, 0)
+            portions = list(batches(new))
+            for portion in portions:
+                files[name] = ends[name] if portion is portions[-1] else SavedFile(portion[-1].digest, 0, 0)
                 async with self._client.batch() as batch:
                     for one in portion:
                         batch.append(lines_key(saved.id, name), one.plain())
                     batch.set(header_key(saved.id), saved.plain())
                 result.new_lines += sum(one.content.endswith(b"\n") for one in portion)
                 result.new_bytes += sum(len(one.content) for one in portion)
-            if new or name not in files:
-                files[name] = ends[name]
-        if before is None or result.new_bytes:
+            files.setdefault(name, ends[name])
+        if before is None and not result.new_bytes:
             await self._client.set(header_key(saved.id), saved.plain())
-        else:
+        elif before is not None and not result.new_bytes:
             result.saved = before
         return result

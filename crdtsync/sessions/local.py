@@ -6,11 +6,13 @@ import os
 import re
 import shlex
 import socket
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from crdtsync.errors import InvalidRequest, TooLarge
+from crdtsync.sessions.agents.description import Description
 from crdtsync.sessions.agents.places import FILE_BYTES_MAX, Agent, Local, agent_named, check_id
 from crdtsync.sessions.moving.paths import PathMap
 from crdtsync.sessions.moving.plan import GROWN, NEW, Move, move
@@ -81,34 +83,90 @@ def default_patterns() -> Path:
     return Path(folder) / "crdtsync" / "secrets.txt"
 
 
+class Follower:
+    """Reads a session that may grow: all of it first, then what is new. It remembers its place, so that following a
+    long session costs what its new lines cost. A torn last line is read when nothing else is to come: ``whole``.
+    """
+
+    def __init__(self, local: Local, *, redact: bool, patterns: Path | None) -> None:
+        own = _own(patterns) if redact else []
+        self._local = local
+        self._new_redactor = (lambda: Redactor(own)) if redact else (lambda: None)
+        self._tails: dict[str, _Tail] = {}
+        self._about = Description()
+        self.left_out: dict[str, str] = {}
+
+    def read(self, *, whole: bool) -> Reading | None:
+        """What is new of all files; None: a file is not what it was, so begin anew."""
+        pieces: dict[str, list[Piece]] = {}
+        for name, path in {MAIN: self._local.main, **self._local.files()}.items():
+            reason = _unfit(name, path, len(self._tails) - (name in self._tails))
+            if reason:
+                self.left_out[name] = reason
+                continue
+            tail = self._tails.setdefault(name, _Tail(path, self._new_redactor()))
+            new = tail.new(whole=whole)
+            if new is None:
+                return None
+            pieces[name] = new
+        if MAIN not in pieces:
+            raise TooLarge(f"{self._local.main} {self.left_out[MAIN]}")
+        self._about = self._local.agent.described(lines_of(pieces[MAIN]), self._about)
+        return Reading(self._record(), pieces, dict(self.left_out))
+
+    def _record(self) -> Saved:
+        agent, about = self._local.agent, self._about
+        root = agent.root()
+        counts: Counter[str] = Counter()
+        for tail in self._tails.values():
+            counts.update(tail.redactor.found if tail.redactor else {})
+        is_redacted = all(tail.redactor for tail in self._tails.values())
+        return Saved(
+            agent=agent.name, id=check_id(self._local.id), title=about.title, cwd=about.cwd, home=str(Path.home()),
+            user=_user(), host=socket.gethostname(), root=str(root), place=str(self._local.main.relative_to(root)),
+            turns=about.turns, model=about.model, version=about.version,
+            files={name: tail.state for name, tail in self._tails.items()},
+            redacted=dict(counts) if is_redacted else None, needs=[check_id(one) for one in about.needs],
+        )  # fmt: skip
+
+
+class _Tail:
+    """One file as far as it was read."""
+
+    def __init__(self, path: Path, redactor: Redactor | None) -> None:
+        self._path = path
+        self._file: tuple[int, int] | None = None
+        self._offset = 0
+        self.redactor = redactor
+        self.state = SavedFile(START, 0, 0)
+
+    def new(self, *, whole: bool) -> list[Piece] | None:
+        """The pieces after those that were read; None: the file is another one, or shorter."""
+        with self._path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if self._file not in (None, (status.st_dev, status.st_ino)) or status.st_size < self._offset:
+                return None
+            self._file = (status.st_dev, status.st_ino)
+            file.seek(self._offset)
+            lines = list(file)
+        if lines and not whole and not lines[-1].endswith(b"\n"):
+            lines.pop()
+        self._offset += sum(map(len, lines))
+        pieces = list(chain(self.redactor.lines(lines) if self.redactor else lines, self.state.end))
+        before = self.state
+        self.state = SavedFile(
+            pieces[-1].digest if pieces else before.end,
+            before.bytes + sum(len(one.content) for one in pieces),
+            before.lines + sum(one.content.endswith(b"\n") for one in pieces),
+        )
+        return pieces
+
+
 def read(local: Local, *, redact: bool, patterns: Path | None) -> Reading:
     """Read all files of a session, without the secrets in them."""
-    own = _own(patterns) if redact else []
-    pieces: dict[str, list[Piece]] = {}
-    counts: dict[str, int] = {}
-    left_out: dict[str, str] = {}
-    for name, path in {MAIN: local.main, **local.files()}.items():
-        reason = _unfit(name, path, len(pieces))
-        if reason:
-            left_out[name] = reason
-            continue
-        redactor = Redactor(own)
-        with path.open("rb") as file:
-            pieces[name] = list(chain(redactor.lines(file) if redact else file))
-        for kind, count in redactor.found.items():
-            counts[kind] = counts.get(kind, 0) + count
-    if MAIN not in pieces:
-        raise TooLarge(f"{local.main} {left_out[MAIN]}")
-    about = local.agent.described(lines_of(pieces[MAIN]))
-    root = local.agent.root()
-    saved = Saved(
-        agent=local.agent.name, id=check_id(local.id), title=about.title, cwd=about.cwd, home=str(Path.home()),
-        user=_user(), host=socket.gethostname(), root=str(root), place=str(local.main.relative_to(root)),
-        turns=about.turns, model=about.model, version=about.version, files={}, redacted=counts if redact else None,
-        needs=[check_id(one) for one in about.needs],
-    )  # fmt: skip
-    saved.files = {name: _state(found) for name, found in pieces.items()}
-    return Reading(saved, pieces, left_out)
+    reading = Follower(local, redact=redact, patterns=patterns).read(whole=True)
+    assert reading is not None
+    return reading
 
 
 def load(saved: Saved, files: Mapping[str, list[Piece]], options: LoadOptions) -> Loaded:
@@ -148,7 +206,7 @@ def path_map(saved: Saved, cwd: str | None, maps: Mapping[str, str]) -> tuple[Pa
 def missing(pieces: Iterable[Piece], end: bytes) -> list[Piece] | None:
     """The pieces after ``end``, where a file is saved up to that; None: its beginning is not what was saved."""
     pieces = list(pieces)
-    if end == START:
+    if not pieces or pieces[0].after == end:
         return pieces
     for at, one in enumerate(pieces):
         if one.digest == end:
@@ -186,11 +244,6 @@ def _unfit(name: str, path: Path, before: int) -> str | None:
     if path.stat().st_size > FILE_BYTES_MAX:
         return f"has more than {FILE_BYTES_MAX:,} bytes"
     return f"comes after {FILES_MAX:,} others" if before >= FILES_MAX else None
-
-
-def _state(pieces: list[Piece]) -> SavedFile:
-    lines = sum(one.content.endswith(b"\n") for one in pieces)
-    return SavedFile(pieces[-1].digest if pieces else START, sum(len(one.content) for one in pieces), lines)
 
 
 def _user() -> str:

@@ -134,6 +134,29 @@ def test_a_second_save_writes_what_is_new(daemon: Daemon, ann: Home):
     assert len(client.log(f"sessions.lines/{CLAUDE_ID}/main")) == 6 + 1 + 1 + 1 + 3
 
 
+def test_a_session_that_grows_is_followed(daemon: Daemon, ann: Home, tmp_path: Path):
+    run = Shell(daemon.socket, tmp_path)
+    run.environment["HOME"] = str(ann.path)
+    with run.start("session", "watch", CLAUDE_ID, "--json") as watch:
+        assert watch.event()["new_lines"] == 7
+        with ann.claude.open("ab") as file:
+            file.write(line(type="mode", key=TOKEN) + b'{"type":"to')
+        assert watch.event()["new_lines"] == 1
+        with ann.claude.open("ab") as file:
+            file.write(b'rn"}\n')
+        side = ann.claude.with_suffix("") / "tool-results" / "1.txt"
+        side.parent.mkdir()
+        side.write_text("much\n")
+        found = watch.event()
+        while "tool-results/1.txt" not in found["files"]:
+            found = watch.event()
+        assert watch.interrupt()[0] == 130
+    sessions = Sessions(daemon.client("ann"))
+    assert sessions.save(CLAUDE_ID).new_bytes == 0
+    told = b"".join(piece.content for piece in sessions.files(sessions.get(CLAUDE_ID))["main"])
+    assert told == ann.claude.read_bytes().replace(TOKEN.encode(), b"[redacted:github-token:1]")
+
+
 def test_no_secret_leaves_the_machine(daemon: Daemon, ann: Home):
     sessions = Sessions(daemon.client("ann"))
     assert sessions.save(CLAUDE_ID).saved.redacted == {"github-token": 1}

@@ -68,9 +68,9 @@ def resume_command(session: str) -> list[str]:
 _NOT_SAID = re.compile(r"\s*<(?:command-|local-command|bash-|system-reminder|task-notification)|Caveat: ")
 
 
-def described(lines: Iterable[bytes]) -> Description:
-    """What the lines of a main file tell."""
-    about = Description()
+def described(lines: Iterable[bytes], before: Description | None = None) -> Description:
+    """What the lines of a main file tell, after those that told ``before``."""
+    about = before or Description()
     title = ""
     for record in records(lines):
         about.cwd = about.cwd or as_text(record.get("cwd"))

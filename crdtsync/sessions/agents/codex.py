@@ -49,9 +49,9 @@ def resume_command(session: str) -> list[str]:
     return ["codex", "resume", session]
 
 
-def described(lines: Iterable[bytes]) -> Description:
-    """What the lines of a file tell."""
-    about = Description()
+def described(lines: Iterable[bytes], before: Description | None = None) -> Description:
+    """What the lines of a file tell, after those that told ``before``."""
+    about = before or Description()
     for record in records(lines):
         payload = as_dict(record.get("payload"))
         match record.get("type"):

@@ -30,7 +30,7 @@ class Agent:
     found: Callable[..., list[Path]]
     session_of: Callable[[Path], str]
     side_files: Callable[[Path], dict[str, Path]]
-    described: Callable[[Iterable[bytes]], Description]
+    described: Callable[[Iterable[bytes], Description | None], Description]
     place: Callable[[str, str, str], str]
     side_place: Callable[[Path, str], Path]
     resume_command: Callable[[str], list[str]]

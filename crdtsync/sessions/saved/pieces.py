@@ -16,6 +16,7 @@ is a piece without a line end; when the line is complete, that is another piece,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -79,15 +80,18 @@ class Tree:
 
     def __init__(self, values: Iterable[Any]) -> None:
         self._pieces: dict[bytes, Piece] = {}
-        followed: set[bytes] = set()
+        followed: Counter[bytes] = Counter()
         for value in values:
             made = _from_plain(value)
             if made is not None:
-                self._pieces.pop(made.digest, None)  # the newest place counts
-                self._pieces[made.digest] = made
-                followed.add(made.after)
-        self.ends = [digest for digest in self._pieces if digest not in followed]
-        """The digests that nothing follows, oldest first."""
+                followed[made.after] += self._pieces.pop(made.digest, None) is None
+                self._pieces[made.digest] = made  # at the end: the newest place counts
+        self.ends = [
+            digest
+            for digest, one in self._pieces.items()
+            if digest not in followed and (one.content.endswith(b"\n") or followed[one.after] == 1)
+        ]
+        """The digests that nothing follows, oldest first; without torn lines that were completed later."""
 
     def __contains__(self, digest: bytes) -> bool:
         return digest == START or digest in self._pieces

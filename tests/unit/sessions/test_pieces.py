@@ -47,3 +47,5 @@ def test_a_line_that_was_torn_is_taken_whole_in_the_end():
     whole = list(chain([b"a\n", b"torn\n"]))
     log += [piece.plain() for piece in Tree(log).new_in(whole)]
     assert list(lines_of(Tree(log).file())) == [b"a\n", b"torn\n"]
+    assert len(Tree([*log, *log]).ends) == 1
+    assert len(Tree([*log, *stored([b"b\n"])]).ends) == 2

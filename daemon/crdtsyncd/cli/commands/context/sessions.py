@@ -67,6 +67,29 @@ def save(
     _print_saved(settings, result)
 
 
+@state_command("watch")
+@click.argument("session", metavar="[ID]", type=TEXT, required=False)
+@click.option("--latest", is_flag=True, help="The session that was written last on this machine.")
+@click.option("--from", "program", type=click.Choice(_AGENTS), help="Of this agent alone.")
+@_patterns_option
+@pass_settings
+def watch(settings: Settings, session: str | None, latest: bool, program: str | None, patterns: str | None) -> None:
+    """Save a session of this machine, and go on saving as it grows, until Ctrl-C.
+
+    \b
+    Example:
+      crdtsync session watch --latest
+    """
+    from crdtsync.sessions import Sessions
+
+    if latest == (session is not None):
+        raise click.UsageError("give the ID of a session, or --latest.")
+    with connect(settings) as client:
+        for result in Sessions(client).watch(session, agent=program, patterns=patterns):
+            _print_saved(settings, result)
+            output.flush()
+
+
 @state_command("load")
 @_session_argument
 @click.option("--in", "cwd", metavar="DIR", type=click.Path(file_okay=False), help="The directory to go on in.")
@@ -262,5 +285,5 @@ def _fields(saved: Saved) -> dict[str, Any]:
     return {**fields, "files": {name: file.bytes for name, file in saved.files.items()}}
 
 
-for _command in (save, load, handover, ls, show, drop):
+for _command in (save, watch, load, handover, ls, show, drop):
     session.add_command(_command)
