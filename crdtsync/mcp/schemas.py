@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 _NOISE = ("title", "$schema")
+_NOISE_OF_OUTPUTS = (*_NOISE, "description", "required")
 
 
 def slim(schema: Any, *, is_output: bool = False) -> Any:  # JSON of any shape
-    """``schema`` without what says nothing: titles, ``null`` as an alternative, and of an output also descriptions.
+    """``schema`` without what says nothing: titles, ``null`` as an alternative, and of an output also descriptions
+    and what it always has.
 
     What is valid stays the same, as far as a schema of one type or null goes.
     """
@@ -16,8 +18,10 @@ def slim(schema: Any, *, is_output: bool = False) -> Any:  # JSON of any shape
         return [slim(one, is_output=is_output) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    noise = (*_NOISE, "description") if is_output else _NOISE
+    noise = _NOISE_OF_OUTPUTS if is_output else _NOISE
     kept = {name: one for name, one in schema.items() if name not in noise or isinstance(one, dict)}
+    if kept.get("additionalProperties") is True:
+        del kept["additionalProperties"]
     either = kept.get("anyOf")
     if isinstance(either, list) and len(either) == 2 and {"type": "null"} in either:
         other = next(one for one in either if one != {"type": "null"})

@@ -19,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp_types import ResourceTemplateReference, TextContent, TextResourceContents
 
+from crdtsync import AsyncClient
 from crdtsync.context import Views, count
 from tests.harness.cluster import Cluster
 from tests.harness.daemon import Daemon
@@ -132,7 +133,9 @@ async def test_the_tools_are_few_and_cheap_and_can_be_fewer(daemon: Daemon):
         listed = json.dumps([tool.model_dump(by_alias=True, exclude_none=True) for tool in tools])
         assert count(listed, "gpt-5") <= 3_000
         reading = {tool.name for tool in tools if tool.annotations and tool.annotations.read_only_hint}
-        assert reading == {"view", "search", "read", "list_keys", "history", "conflicts", "wait_for_change"}
+        assert reading == {
+            "view", "search", "read", "list_keys", "history", "conflicts", "wait_for_change", "recall"
+        }  # fmt: skip
     async with attached(daemon, "--read-only") as client:
         assert {tool.name for tool in (await client.list_tools()).tools} == reading
     async with attached(daemon, "--tools", "read,write") as client:
@@ -190,6 +193,37 @@ async def prompted(client: McpClient, name: str, **arguments: str) -> str:
     (message,) = (await client.get_prompt(name, arguments)).messages
     assert isinstance(message.content, TextContent)
     return message.content.text
+
+
+async def test_what_one_agent_has_in_hand_another_leaves_alone(pair: Cluster):
+    async with attached(pair[0], "--agent", "ann") as ann, attached(pair[1], "--agent", "bob") as bob:
+        text, data = await call(ann, "claim", key="task/1")
+        assert (text, data) == ("You hold task/1.", {"held": True, "by": "ann"})
+        assert (await call(ann, "claim", key="task/1"))[1]["held"]
+        text, data = await call(bob, "claim", key="task/1")
+        assert data == {"held": False, "by": "ann"}
+        assert "ann" in text
+        await call(ann, "release", key="task/1")
+        _, point = await call(ann, "write", key="done", value=1)
+        pair[1].client("eve").wait(point["token"])
+        assert (await call(bob, "claim", key="task/1"))[1]["held"]
+        assert "did not hold" in (await call(ann, "release", key="task/1"))[0]
+        carl = AsyncClient(pair[0].socket, agent="carl")
+    async with carl:  # bob's server has ended, and its claim with it
+        lease = await carl.claim("task/1", wait=20).acquire()
+        assert lease.is_held
+        await lease.release()
+
+
+async def test_what_is_learnt_is_recalled_on_another_host(pair: Cluster):
+    async with attached(pair[0], "--agent", "ann") as ann, attached(pair[1], "--agent", "bob") as bob:
+        assert (await call(ann, "remember", fact="The build needs Node 22.", about="build"))[0] == "Remembered."
+        assert (await call(ann, "remember", fact="the build needs  node 22."))[0] == "That was known."
+        _, point = await call(ann, "write", key="done", value=1)
+        pair[1].client("eve").wait(point["token"])
+        text, _ = await call(bob, "recall", query="which node for builds")
+        assert text.startswith("- The build needs Node 22. (ann, ")
+        assert "nothing is remembered" in (await call(bob, "recall", query="zebra"))[0]
 
 
 @asynccontextmanager

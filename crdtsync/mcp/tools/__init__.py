@@ -9,7 +9,8 @@ Modules:
 - ``reading``: read, list, view, history, conflicts
 - ``writing``: write, append, edit_text, delete, resolve
 - ``following``: wait_for_change
+- ``coordinating``: claim, release, remember, recall
 
-May import: ``crdtsync.mcp.answers``, ``crdtsync.mcp.session``, ``crdtsync.context``, the public client, and the
-package ``mcp``.
+May import: ``crdtsync.mcp.answers``, ``crdtsync.mcp.session``, ``crdtsync.context``, ``crdtsync.coordination``, the
+public client, and the package ``mcp``.
 """

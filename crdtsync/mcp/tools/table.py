@@ -28,11 +28,10 @@ class Tool:
     @property
     def annotations(self) -> ToolAnnotations:
         """What a client may tell its user, or decide by: whether to ask before it calls."""
+        if not self.writes:  # what it would destroy or repeat means nothing then
+            return ToolAnnotations(read_only_hint=True, open_world_hint=False)
         return ToolAnnotations(
-            read_only_hint=not self.writes,
-            destructive_hint=self.destroys,
-            idempotent_hint=self.repeatable or not self.writes,
-            open_world_hint=False,
+            destructive_hint=self.destroys, idempotent_hint=self.repeatable or None, open_world_hint=False
         )
 
 
