@@ -15,6 +15,7 @@ Two hosts that run one thread at once write checkpoints with ids of their own, s
 Modules:
 
 - ``async_saver``, ``saver``: the checkpointer
+- ``in_threads``: the coroutines of the blocking one
 - ``checkpoints``: which keys a checkpoint is made of
 - ``records``: bytes of any length as keys, and whether they are whole
 - ``store``: the store

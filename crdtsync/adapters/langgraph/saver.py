@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from langgraph.checkpoint.base import BaseCheckpointSaver, get_checkpoint_id
+from langgraph.checkpoint.base import get_checkpoint_id
 
 from crdtsync.adapters.langgraph.checkpoints import (
     CHECKPOINTS,
@@ -24,6 +24,7 @@ from crdtsync.adapters.langgraph.checkpoints import (
     next_version,
     place_of,
 )
+from crdtsync.adapters.langgraph.in_threads import CallsInThreads
 from crdtsync.adapters.langgraph.records import DamagedCheckpoint, Write, changes
 from crdtsync.client import Client
 from crdtsync.errors import VersionMismatch
@@ -38,7 +39,7 @@ log = logging.getLogger(__name__)
 PAGE = 16  # checkpoints that are fetched at once
 
 
-class CrdtSaver(BaseCheckpointSaver[str]):
+class CrdtSaver(CallsInThreads):
     """Keeps the checkpoints of a graph on this host's disk and on every other host.
 
     ``client`` is a client, or the path of a daemon's socket (None: the usual one). All keys begin with ``prefix``. A

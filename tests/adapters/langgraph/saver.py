@@ -40,29 +40,6 @@ def saver(state: Client) -> CrdtSaver:
     return CrdtSaver(state)
 
 
-class OnThreads(AsyncCrdtSaver):
-    """The blocking checkpointer behind the names that the suite calls."""
-
-    def __init__(self, saver: CrdtSaver) -> None:
-        super().__init__(SOCKET)
-        self.saver = saver
-
-    async def alist(self, *args: Any, **options: Any) -> AsyncGenerator[Any, None]:
-        for found in self.saver.list(*args, **options):
-            yield found
-
-
-for method in ("get_tuple", "put", "put_writes", "delete_thread", "delete_for_runs", "copy_thread", "prune"):
-
-    def call(method: str) -> Any:
-        async def wait(self: OnThreads, *args: Any, **options: Any) -> Any:
-            return getattr(self.saver, method)(*args, **options)
-
-        return wait
-
-    setattr(OnThreads, f"a{method}", call(method))
-
-
 def conforms(report: CapabilityReport) -> None:
     failed = [failure for result in report.results.values() for failure in result.failures]
     assert failed == []
@@ -81,10 +58,10 @@ def test_the_asyncio_one_conforms(state: Client) -> None:
 
 def test_the_blocking_one_conforms(state: Client) -> None:
     @checkpointer_test(name="CrdtSaver")
-    async def made() -> AsyncGenerator[OnThreads, None]:
+    async def made() -> AsyncGenerator[CrdtSaver, None]:
         with CrdtSaver(SOCKET) as saver:
             saver._client.delete_prefix("langgraph/")
-            yield OnThreads(saver)
+            yield saver
 
     conforms(asyncio.run(validate(made)))
 
