@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from crdtsync.client.streams.changes_state import Changes
     from crdtsync.client.streams.resolver_state import Conflict
     from crdtsync.client.values.listing import Listing
-    from crdtsync.client.values.results import Entry, Event, Field, LogItem, Member, Schema, TextUpdate
+    from crdtsync.client.values.results import Entry, Event, Field, LogItem, Member, Purge, Schema, TextUpdate
     from crdtsync.client.values.write_result import Written
 
 _MODULES = {
@@ -83,6 +83,7 @@ _MODULES = {
     "PastValue": "operations.history",
     "Removal": "operations.history",
     "Resolver": "blocking.resolver",
+    "Purge": "values.results",
     "Schema": "values.results",
     "Session": "blocking.client",
     "Space": "operations.spaces",
@@ -117,6 +118,7 @@ __all__ = [
     "Member",
     "Mirror",
     "PastValue",
+    "Purge",
     "Removal",
     "Resolver",
     "Schema",

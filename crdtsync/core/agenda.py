@@ -35,12 +35,13 @@ class Part(IntEnum):
     REQUESTS = 0
     EXPIRY = 1
     ARCHIVES = 2
-    TEXTS = 3
-    SNAPSHOTS = 4
-    RECORDS = 5
-    RESOLVERS = 6
-    RETENTION = 7
-    PEERS = 8
+    PURGES = 3
+    TEXTS = 4
+    SNAPSHOTS = 5
+    RECORDS = 6
+    RESOLVERS = 7
+    RETENTION = 8
+    PEERS = 9
 
 
 PARTS = tuple(Part)

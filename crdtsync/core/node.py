@@ -22,6 +22,7 @@ from crdtsync.core.agents.host_requests import Service, serve
 from crdtsync.core.alarm_catalogue import DISK_FILLING, NO_SPACE
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.background.expiry_reaper import Reaper
+from crdtsync.core.background.purging import Purger
 from crdtsync.core.background.retention_caps import DEFAULT_CAPS, Caps
 from crdtsync.core.background.text_maintenance import TextKeeper
 from crdtsync.core.background.trimming import Retention
@@ -118,6 +119,7 @@ class Node:
         self.replicas: dict[str, Replica] = {}
         self.cluster = Cluster(self)
         self.reaper = Reaper(self)
+        self.purger = Purger(self)
         self._texts: dict[str, TextKeeper] = {}
         self._load()
         self.retention = Retention(storage, caps, now.mono_s)
@@ -222,6 +224,7 @@ class Node:
         self._applied.pop(replica.name, None)
         self._restless.discard(replica.name)
         self.reaper.closed(replica)
+        self.purger.closed(replica.name)
 
     @property
     def ledger(self) -> Ledger:
@@ -459,6 +462,8 @@ class Node:
             self.reaper.run()
         if agenda.takes(Part.ARCHIVES, now_s):
             self.spaces.archives.run()
+        if agenda.takes(Part.PURGES, now_s):
+            self.purger.run()
         if agenda.takes(Part.TEXTS, now_s):
             for name in sorted(self._restless):
                 own = self._texts[name].keep(self.now_ms, not self.read_only)
@@ -494,6 +499,8 @@ class Node:
             if reranked:
                 watches.retell(name, reranked, is_lagging=False)
             self.resolvers.notify(name, applied)
+            if replica.purges.is_noted:
+                self.agenda.now(Part.PURGES)
         self.retention.touched(self._applied, self._ledger.batch, self.now_s)
         self.agenda.at(Part.RETENTION, self.retention.due_s)
 
@@ -557,6 +564,7 @@ class Node:
         self.agenda.all_now()
         self._load()
         self.retention.failed(self.now_s)
+        self.purger.reload()
         error = to_wire(refusal)
         replies = [
             reply if reply.stands else Reply(reply.conn, reply.request, frame(pack([reply.request, 1, error])))
@@ -617,6 +625,7 @@ class Node:
             Part.REQUESTS: lambda: self.now_s if len(self.desk.long_reads) else self.desk.waits.deadline_s(),
             Part.EXPIRY: self.reaper.deadline_s,
             Part.ARCHIVES: lambda: None if self.read_only else self.spaces.archives.due_s,
+            Part.PURGES: self.purger.deadline_s,
             Part.TEXTS: self._texts_due_s,
             Part.SNAPSHOTS: self.sync.transfers.taker.check_due_s,
             Part.RESOLVERS: self.resolvers.deadline_s,

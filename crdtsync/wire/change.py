@@ -20,7 +20,7 @@ and ignored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from hashlib import blake2b
 from typing import Any, NamedTuple, cast
@@ -231,6 +231,20 @@ class Codec:
             if op.value_hash is not None:
                 state.update(op.value_hash)
         return state.digest()
+
+
+def redacted(change: Change, is_meant: Callable[[str], bool]) -> bytes | None:
+    """The body of a change with the hash alone of each value that it writes to these keys; None: it writes none."""
+    header, *values = unpack(change.body)
+    at, count = -1, 0
+    for op in change.ops:
+        if op.value_hash is None:
+            continue
+        at += 1
+        if type(values[at]) is bytes and is_meant(op.key):
+            values[at] = [op.value_hash]
+            count += 1
+    return pack([header, *values]) if count else None
 
 
 def flat_removes(removes: tuple[Dot, ...] | RemoveRange) -> object:

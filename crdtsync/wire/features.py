@@ -15,8 +15,10 @@ FEATURES: Mapping[str, Mapping[str, frozenset[str]]] = {
         ("get", "entry", "get_many", "log", "members", "fields", "scan", "text_read"), frozenset({"at"})
     ),
     "field_absent": {"merge": frozenset({"if_field_absent"})},
+    "history_cap": {"schema_set": frozenset({"history"})},
     "listing": {"scan": frozenset({"reverse", "delimiter", "where_meta"}), "get_many": frozenset()},
     "log_elements": {"append": frozenset({"ttl", "confidence", "meta"}), "remove": frozenset()},
+    "purge": {"purge": frozenset(), "purges": frozenset()},
     "touch": {"touch": frozenset()},
 }
 """By feature, of requests those arguments that came with it; none: the request itself did. An argument that an older

@@ -1,4 +1,4 @@
-"""Schemas as requests: what is declared for the keys of a pattern."""
+"""Schemas and purges as requests: what is declared of the keys of a pattern."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crdtsync.client.values.write_result import Written
 if TYPE_CHECKING:
     from crdtsync.client.protocol.steps import Call
     from crdtsync.client.session.request_context import Arguments, Context
-    from crdtsync.client.values.results import Schema
+    from crdtsync.client.values.results import Purge, Schema
 
 
 def schema_set(
@@ -48,3 +48,22 @@ def schemas(context: Context, choice: Arguments, after: str | None, timeout_s: f
         return Listing(map(schema_from_wire, reply["items"]), reply["token"])
 
     return context.read_call("schemas", choice, after, timeout_s, learn)
+
+
+def purge(context: Context, pattern: str) -> Write[Written]:
+    """Have every host forget what the keys of a pattern hold and held."""
+
+    def learn(reply: Any, token: str, _: bool) -> Written:
+        return Written(token, pattern, {name: reply[name] for name in ("removed", "more", "nodes") if name in reply})
+
+    return Write(context, "purge", {"pattern": pattern}, learn)
+
+
+def purges(context: Context, pattern: str | None, after: str | None, timeout_s: float) -> Call[Listing[Purge]]:
+    """The purges of a space, or that of a pattern."""
+    from crdtsync.client.values.results import purge_from_wire
+
+    def learn(reply: Any) -> Listing[Purge]:
+        return Listing(map(purge_from_wire, reply["items"]), reply["token"])
+
+    return context.read_call("purges", {} if pattern is None else {"pattern": pattern}, after, timeout_s, learn)

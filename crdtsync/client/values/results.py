@@ -66,6 +66,30 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True)
+class Purge:
+    """One purge: of which keys, by whom, and what became of it on this host.
+
+    ``done``: the host stores nothing of it any more. Then ``values`` says how many values of the past went here,
+    ``changes`` how many changes of the log lost a value, and ``texts`` how many texts went; before that they are None.
+    """
+
+    pattern: str
+    dot: str
+    agent: str | None
+    node: str | None
+    time: datetime | None
+    done: bool
+    values: int | None
+    changes: int | None
+    texts: int | None
+
+
+def purge_from_wire(fields: Fields) -> Purge:
+    """The purge that the daemon describes with ``fields``."""
+    return Purge(**{**{name: fields[name] for name in Purge.__slots__}, "time": moment(fields.get("time"))})
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """One event of a watch; see docs/reference/agent-protocol.md for the meaning of each ``event``.
 

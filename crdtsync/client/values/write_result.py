@@ -77,6 +77,16 @@ class Written(str):
         return bool(self._reply.get("existed"))
 
     @property
+    def removed(self) -> int:
+        """For a purge: how many keys it removed at once."""
+        return int(self._reply.get("removed") or 0)
+
+    @property
+    def more(self) -> bool:
+        """For a purge: whether it goes on with other keys in the background."""
+        return bool(self._reply.get("more"))
+
+    @property
     def resolved(self) -> int:
         """For a resolution: how many concurrent values it settled."""
         return int(self._reply.get("resolved") or 0)

@@ -121,11 +121,3 @@ class Shown:
     def __init__(self, replica: Replica, result: object) -> None:
         self.replica = replica
         self.result = result
-
-
-def without_replaced(result: dict[str, Any]) -> dict[str, Any]:
-    """A write's reply, or a batch's, without the values that it replaced or took along."""
-    shorter = {name: value for name, value in result.items() if name not in ("replaced", "lost")}
-    if "results" in shorter:
-        shorter["results"] = [without_replaced(part) for part in shorter["results"]]
-    return shorter

@@ -9,7 +9,7 @@ from typing import Any
 from crdtsync.causality import VersionVector, Writer, covers
 from crdtsync.core.access.revocation import Changes
 from crdtsync.core.agents.bound_keys import BoundKeys
-from crdtsync.core.agents.connection import Agent, Host, Reply, Shown, User, without_replaced
+from crdtsync.core.agents.connection import Agent, Host, Reply, Shown, User
 from crdtsync.core.agents.fast_get import read_plainly
 from crdtsync.core.agents.fast_set import write_plainly
 from crdtsync.core.agents.host_requests import SERVICE_OPERATIONS
@@ -19,7 +19,7 @@ from crdtsync.core.agents.space_requests import find_replica, space_requests
 from crdtsync.core.agents.watch_requests import WatchRequests
 from crdtsync.core.agents.write_requests import WriteRequests
 from crdtsync.core.identity import Identity
-from crdtsync.core.kinds.arguments import Arguments, timeout_ms
+from crdtsync.core.kinds.arguments import Arguments, timeout_ms, without_replaced
 from crdtsync.core.reads.as_of import AsOfRead
 from crdtsync.core.reads.history_scan import scan_of
 from crdtsync.core.reads.operations import READS, Reader

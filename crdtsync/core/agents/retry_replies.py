@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crdtsync.core.agents.connection import without_replaced
+from crdtsync.core.kinds.arguments import without_replaced
 from crdtsync.core.storage.interface import OutcomeRow, Storage
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.codec import pack, unpack

@@ -178,6 +178,10 @@ class Retention:
         self._history_rows += len(batch.removed_rows) + len(batch.removals)
         self.due_s = min(self.due_s, max(now_s, self._last_s + CHECK_INTERVAL_S))
 
+    def recount(self, replica: Replica) -> None:
+        """Rows have gone that nobody here has counted off."""
+        self._of_patterns.pop(replica.id, None)
+
     def failed(self, now_s: float) -> None:
         """The commit did not happen, and memory has been read anew: begin again, but not at once."""
         self.due_s = now_s + CHECK_INTERVAL_S

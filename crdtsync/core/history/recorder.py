@@ -11,7 +11,7 @@ the history of the key before: so the recorder keeps what was removed lately in 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -235,6 +235,11 @@ class HistoryRecorder:
         if self.unsaved and not self._replica.storage.has_backlog:
             later = {key: [row for row in rows if row.position > self._committed] for key, rows in self.unsaved.items()}
             self.unsaved = {key: rows for key, rows in later.items() if rows}
+
+    def forget(self, is_meant: Callable[[str], bool], is_covered: Callable[[Dot], bool]) -> None:
+        """Tell no longer, out of memory, what these keys held under these dots."""
+        for key in filter(is_meant, [*self.unsaved]):
+            self.unsaved[key] = [row for row in self.unsaved[key] if not is_covered(row.entry.dot)]
 
     # -- for readers -------------------------------------------------------------------------------------------
 

@@ -60,3 +60,11 @@ def timeout_ms(args: Arguments) -> int:
     if type(given) is not int or not 0 <= given <= TIMEOUT_MS_MAX:
         raise InvalidRequest("timeout must be a whole number of milliseconds, up to 24 h")
     return given
+
+
+def without_replaced(result: Result) -> Result:
+    """A write's reply, or a batch's, without the values that it replaced or took along."""
+    shorter = {name: value for name, value in result.items() if name not in ("replaced", "lost")}
+    if "results" in shorter:
+        shorter["results"] = [without_replaced(part) for part in shorter["results"]]
+    return shorter

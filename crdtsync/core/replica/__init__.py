@@ -19,6 +19,7 @@ Modules:
 - ``change_draft``: one change in the making, and what its author had seen
 - ``write_operations``: the table of all write operations
 - ``resolve``: one value in place of all siblings
+- ``purges``: what is to be gone for good, on every host: the request, and the records of it
 - ``schema_operations``: set and show the schemas of a space
 - ``reader_view``: what a plain read hands over of a key's values, by its read policy
 - ``put_register``: the change that is made most (one register, one value), applied in one go

@@ -19,6 +19,7 @@ from crdtsync.core.crdt.schemas import Schemas
 from crdtsync.core.history.arrival_log import Arrivals
 from crdtsync.core.history.checkpoints import Checkpoints
 from crdtsync.core.history.recorder import NOTHING_SEEN, HistoryRecorder, seen_by
+from crdtsync.core.replica.purges import Purges
 from crdtsync.core.replica.snapshot import ReadDocument, Snapshot
 from crdtsync.core.replica.snapshot_staging import Staging
 from crdtsync.core.storage.interface import ChangeRow, EntryRow, MendedValue, SpaceRow, Storage
@@ -87,6 +88,7 @@ class Replica:
         self.hashes: dict[Writer, bytes] = {}
         self.entries = Entries()
         self.schemas = Schemas(self.entries)
+        self.purges = Purges(self.entries)
         self.gate = CausalGate()
         self.arrivals = Arrivals()
         self.clock = HybridClock()
@@ -125,7 +127,7 @@ class Replica:
             self.hashes[writer] = change_hash
         self.origins = {writer: (node, name) for writer, node, name in self.storage.origins(self.id)}
         stored = list(self.storage.entries(self.id, self.values.stand_in))
-        self.schemas.note_entries(stored)
+        self.note_reserved(stored)
         markers = [entry for entry in stored if entry.kind == Kind.TEXT]
         self.entries.load(stored)
         self.texts.load(markers)
@@ -135,6 +137,11 @@ class Replica:
             self.since_own = set(self.vector)
         else:
             self.since_own = {w for w, _ in self.storage.heads_after(self.id, row.own_position) if w != self.writer}
+
+    def note_reserved(self, entries: Sequence[Entry]) -> None:
+        """Entries have come or gone, not by changes: what reserved keys declare may be another."""
+        self.schemas.note_entries(entries)
+        self.purges.note_entries(entries)
 
     @property
     def frontier(self) -> Frontier:
@@ -394,6 +401,7 @@ class Replica:
         self.texts.note_markers(entry, removed, position, dot, change.agent)
         if op.key[0] == "_":
             self.schemas.note(op.key)
+            self.purges.note(op.key)
         return Effect(op, entry, removed)
 
     def _put(self, change: Change, op: Op, gone: Entry | None, position: int, now_ms: int) -> Effect:

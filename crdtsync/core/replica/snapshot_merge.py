@@ -73,7 +73,7 @@ def merge_snapshot(replica: Replica, taken: Taking, now_ms: int) -> Merged:
     replica.entries.exchange(found.gone, found.incoming, found.digest, found.whole)
     replica.texts.note_merged_markers(found.come, found.gone)
     texts = replica.texts.unite()
-    replica.schemas.note_entries((*found.come, *found.gone))
+    replica.note_reserved((*found.come, *found.gone))
     _advance_heads(replica, taken, advanced)
     if advanced:
         replica.past.cut(replica.vector, now_ms)  # what removed the entries that went is not known

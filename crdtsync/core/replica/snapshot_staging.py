@@ -36,6 +36,11 @@ class Staging:
         self._held_bytes = 0
         self._is_stored = False  # whether something of it is, or may be, on disk
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether something is staged."""
+        return self._is_stored or bool(self._held)
+
     def stage(self, row: SnapshotPartRow, entries: list[Entry]) -> None:
         """Keep a part until all have come, and of its entries those that may become live."""
         self._held.append((row, entries))

@@ -198,12 +198,21 @@ class HistoryTrim(NamedTuple):
 
 class HistoryDrop(NamedTuple):
     """Drop from history these dead entries, by the numbers of their rows, and removals, each by the log position of its
-    change and the number of its operation.
+    change and the number of its operation. ``is_purge``: without a trace.
     """
 
     space: int
     rows: tuple[int, ...]
     removals: tuple[tuple[int, int], ...]
+    is_purge: bool = False
+
+
+class Redaction(NamedTuple):
+    """The change at a position of the log has this body from now on, which lacks values that are purged."""
+
+    space: int
+    position: int
+    body: bytes
 
 
 class SnapshotPartRow(NamedTuple):
@@ -314,6 +323,7 @@ class ScannedRow(NamedTuple):
     fate: int | None = None
     value: bytes | None = None
     seen: bytes | None = None
+    size_bytes: int = 0
 
 
 class DeadMark(NamedTuple):
@@ -410,8 +420,8 @@ class Batch:
         "adoptions", "archive_purges", "archives", "changes", "clocks", "document_drops", "document_states",
         "document_trims", "document_updates", "entries", "floors", "heads", "history_drops", "history_floors",
         "history_trims", "log_trims", "mended_values", "metas", "origins", "outcomes", "own_changes", "peers",
-        "removals", "removed_rows", "retired_writers", "snapshot_drops", "snapshot_parts", "spaces", "staged_drops",
-        "writers",
+        "redactions", "removals", "removed_rows", "reply_redactions", "retired_writers", "scrubs", "snapshot_drops",
+        "snapshot_parts", "spaces", "staged_drops", "writers",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -436,6 +446,9 @@ class Batch:
         self.log_trims: list[LogTrim] = []
         self.history_trims: list[HistoryTrim] = []
         self.history_drops: list[HistoryDrop] = []
+        self.redactions: list[Redaction] = []
+        self.reply_redactions: list[tuple[int, bytes]] = []  # replies kept for retries: by number, without a value
+        self.scrubs: list[int] = []  # spaces of which something was purged: the files are to tell nothing of it
         self.snapshot_parts: list[SnapshotPartRow] = []
         self.snapshot_drops: list[
             int
@@ -447,6 +460,12 @@ class Batch:
         self.mended_values: list[MendedValue] = []
         self.metas: list[tuple[str, bytes | None]] = []  # what the node keeps for itself, by name; None: no longer
         self.own_changes = 0
+
+    @property
+    def is_purge(self) -> bool:
+        """Whether what it deletes must not be found in what the files have left of it."""
+        is_purge = any(drop.is_purge for drop in self.history_drops)
+        return is_purge or bool(self.redactions or self.reply_redactions or self.scrubs)
 
     def entry_rows(self) -> int:
         """How many rows there are of entries, of marks on them, and of who removed them."""
@@ -469,6 +488,11 @@ def pack_vector(vector: VersionVector) -> bytes:
 def history_floor_name(space: int, pattern: str) -> str:
     """Under which name a node keeps where the history of a pattern's keys begins, if that is later than of others."""
     return f"history_floor/{space}/{pattern}"
+
+
+def purge_done_name(space: int, pattern: str) -> str:
+    """Under which name a node keeps that it has done its part of a purge."""
+    return f"purged/{space}/{pattern}"
 
 
 class Storage(Protocol):
@@ -581,6 +605,10 @@ class Storage(Protocol):
         while. Until then what reads dead entries does not find all of them.
         """
 
+    @property
+    def has_old_rows(self) -> bool:
+        """Whether dead entries of an older format are still on their way to the others."""
+
     def scan_dead(self, space: int, after: DeadPlace, *, is_lost: bool, rows_max: int) -> list[ScannedRow]:
         """Dead entries of all keys after a place, by key and time of writing; or only the lost."""
 
@@ -609,6 +637,9 @@ class Storage(Protocol):
 
     def outcome(self, client: bytes, number: int) -> bytes | None:
         """The stored reply to a client's write."""
+
+    def outcomes_after(self, number: int, rows_max: int) -> list[tuple[int, bytes]]:
+        """The stored replies to writes after one of them, each with its number, in order."""
 
     def peers(self) -> list[PeerRow]:
         """Every node ever met."""

@@ -113,7 +113,7 @@ def _store(replica: Replica, taken: Taking, lost: list[Entry], states: list[tupl
     replica.staging.adopt(taken, lost)
     replica.entries.exchange([], Incoming(lost), digest)
     replica.texts.note_merged_markers(lost, [])
-    replica.schemas.note_entries(lost)
+    replica.note_reserved(lost)
 
 
 def remove(replica: Replica, entries: Iterable[tuple[str, Dot]], now_ms: int) -> Merged:
@@ -124,5 +124,5 @@ def remove(replica: Replica, entries: Iterable[tuple[str, Dot]], now_ms: int) ->
     if gone:
         replica.past.record_removed_elsewhere(gone, replica.advance_position(), now_ms)
         replica.texts.note_merged_markers([], gone)
-        replica.schemas.note_entries(gone)
+        replica.note_reserved(gone)
     return Merged(set(), [], gone, [], kept=True)

@@ -89,9 +89,13 @@ class TextEdits:
                 continue
             if document is None or document[:2] == (change.writer, change.seq):
                 continue
-            if document not in self._skipped and not self._documents.exists(document):
-                return document
+            if document in self._skipped or self._documents.exists(document) or self._is_purged(op.key, document):
+                continue
+            return document
         return None
+
+    def _is_purged(self, key: str, document: Dot) -> bool:
+        return self._replica.purges.covers(key, document)
 
     def skip_document(self, document: Dot) -> None:
         """Nobody has what came before the edits of this document: from now on they are skipped."""
@@ -111,6 +115,8 @@ class TextEdits:
         except InvalidEncoding:
             return pack(list(dot))  # purged, or from a careless author: there is nothing to apply
         document = named or dot
+        if named is not None and self._is_purged(op.key, named) and not self._documents.exists(named):
+            return pack(list(document))  # an edit by somebody who did not know; it goes with the next look at the purge
         try:
             if not own:  # own edits have been tried before
                 self._documents.apply(document, update)
@@ -251,13 +257,17 @@ class TextEdits:
             batch.document_trims.append(DocumentTrim(replica.id, *dot, 0, replica.position))
         return True
 
-    def drop(self, dot: Dot) -> None:
-        """A document that nobody names goes from memory, and from disk with the commit under way."""
+    def drop(self, dot: Dot) -> bool:
+        """A document that nobody names goes from memory, and from disk with the commit under way; False: not while it
+        has something that is not on disk.
+        """
         batch, space = self._ledger.batch, self._replica.id
         is_touched = any(row[:4] == (space, *dot) for row in batch.document_updates)
-        if not is_touched and not self._documents.is_dirty(dot):
-            self._documents.drop(dot)
-            batch.document_drops.append(DocumentDrop(space, *dot))
+        if is_touched or self._documents.is_dirty(dot):
+            return False
+        self._documents.drop(dot)
+        batch.document_drops.append(DocumentDrop(space, *dot))
+        return True
 
 
 def _is_edit_of(op: Op, document: Dot) -> bool:

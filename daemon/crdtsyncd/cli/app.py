@@ -31,6 +31,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "resolve": "conflicts.conflicts:resolve",
         "history": "conflicts.history:history",
         "schema": "conflicts.schema:schema",
+        "purge": "conflicts.purge:purge",
         "resolver": "conflicts.resolver:resolver",
     },
     "Counters, sets, maps": {

@@ -99,7 +99,10 @@ class Housekeeping:
             if has_sums:
                 await self._sleep(SUM_INTERVAL_S)
                 continue
-            await self._sleep(RELEASE_INTERVAL_S if self._bring_old_over() or self._release_space() else INTERVAL_S)
+            has_more = self._bring_old_over() or self._release_space()
+            if not has_more and self._house.store.is_wiping_due and not self._house.is_over:
+                await self._checkpoints.wipe()
+            await self._sleep(RELEASE_INTERVAL_S if has_more else INTERVAL_S)
 
     async def _sleep(self, delay_s: float) -> None:
         """Tells how late things are, also when there are no turns."""

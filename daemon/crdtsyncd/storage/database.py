@@ -24,6 +24,7 @@ from crdtsyncd.storage.journal.quarantine import Quarantine, RowsRefused, is_of_
 from crdtsyncd.storage.old_history import bring_over, is_there
 from crdtsyncd.storage.open_database import (
     ENDINGS,
+    SECURE_DELETE,
     abandon,
     can_shrink,
     check_header,
@@ -48,6 +49,8 @@ from crdtsync.errors import NoSpace, StorageError
 
 DATABASE_NAME = "crdtsync.db"
 JOURNAL_NAME = f"{DATABASE_NAME}{JOURNAL_ENDING}"
+_WIPING = "wiping"
+"""Of the row in `meta` that says that a purge has left something in the files, see :meth:`Store.wipe`."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 _TORN = (
@@ -89,6 +92,7 @@ class Store(Upkeep):
         self._is_broken = False
         self.is_behind = False  # whether what was read from here before is ahead of the tables, after a RowsRefused
         self.is_given_up = False  # whether somebody had this start go on without acknowledged commits
+        self.is_wiping_due = False  # whether :meth:`wipe` has something to do
         self._is_shown = False  # whether a transaction is open that brings the pending rows in and cannot be committed
         with ExitStack() as undo:
             self._lock = lock(data_dir)
@@ -102,6 +106,7 @@ class Store(Upkeep):
                 self.quarantine = Quarantine(self._connection)
                 self._load_journal()
                 self._bring_in_what_was_left()
+                self.is_wiping_due = self.meta(_WIPING) is not None
                 self.database = self._meta_or("database", entropy(16))
                 self.node = (self.meta("node") or self._meta_or("node", node().encode())).decode()
                 self.cluster = self._first_cluster(cluster)
@@ -217,6 +222,17 @@ class Store(Upkeep):
         """To the tables, after what is in the journal; ``era``: a new one begins."""
         self._settle()
         db = self._connection
+        if batch.is_purge:
+            db.execute("PRAGMA secure_delete = ON")
+        try:
+            self._write_rows(batch, era)
+        finally:
+            if batch.is_purge:
+                db.execute(f"PRAGMA secure_delete = {SECURE_DELETE}")
+        self.is_wiping_due |= bool(batch.scrubs)
+
+    def _write_rows(self, batch: Batch, era: bytes | None) -> None:
+        db = self._connection
         db.execute("BEGIN IMMEDIATE")
         if not self._may_resume:  # never again: without the mark, a later start could not tell
             db.execute("DELETE FROM own_writers")
@@ -224,6 +240,8 @@ class Store(Upkeep):
         self._write_in(batch)
         if era is not None:
             db.execute("INSERT OR REPLACE INTO meta VALUES ('era', ?)", (era,))
+        if batch.scrubs:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, x'')", (_WIPING,))
         db.execute("COMMIT")
 
     def _begin_journal(self) -> None:
@@ -231,6 +249,24 @@ class Store(Upkeep):
         self._hide()
         self._settle()
         self._journal.begin(self._entropy(GENERATION_BYTES))
+
+    def wipe(self) -> None:
+        """Leave nothing in the journal and the write-ahead log of what a purge has deleted from the tables.
+
+        Takes the longer, the more stands in the write-ahead log. Where somebody reads it, it is due still.
+
+        :raises StorageError: the disk failed, as in :meth:`commit`.
+        """
+        if self._is_shown or self._backlog.count or not self.settle():
+            return
+
+        def make_anew() -> None:
+            self._connection.execute("DELETE FROM meta WHERE name = ?", (_WIPING,))
+            self._journal.begin(self._entropy(GENERATION_BYTES), is_wiped=True)
+
+        self._if_there_is_room(make_anew)
+        self.truncate()
+        self.is_wiping_due = self.wal_bytes() > 0 or self.meta(_WIPING) is not None
 
     # -- from the journal into the tables ------------------------------------------------------------------------
 
@@ -325,6 +361,7 @@ class Store(Upkeep):
     def _write_in(self, batch: Batch) -> None:
         write_batch(self._connection, batch, self._backlog)
         self._outcomes.write(batch.outcomes)
+        self._outcomes.redact(batch.reply_redactions)
 
     def _count(self) -> None:
         """A transaction may have been rolled back: look at what is counted in memory."""

@@ -23,6 +23,8 @@ WAL_CHECKPOINT_BYTES = 4 * 1024 * 1024
 WAL_EXTENSION_FREE_BYTES_MIN = 256 * 1024 * 1024
 """With less room than this on its disk the write-ahead log is not made longer ahead of time."""
 BUSY_TIMEOUT_MS = 2000
+SECURE_DELETE = "FAST"
+"""What goes out of a page is overwritten there, where that page is written anyway; all else only by a purge."""
 
 ENDINGS = ("", "-wal", "-shm", JOURNAL_ENDING)
 """Of the names of the files that a database is: its own, those that SQLite keeps beside it, and the journal's."""
@@ -90,6 +92,7 @@ def set_up(db: sqlite3.Connection) -> None:
         "synchronous = FULL",
         "wal_autocheckpoint = 0",
         "temp_store = MEMORY",
+        f"secure_delete = {SECURE_DELETE}",
         "cache_size = -16384",
         f"busy_timeout = {BUSY_TIMEOUT_MS}",
         f"journal_size_limit = {WAL_CHECKPOINT_BYTES}",  # begun anew, the WAL is cut to this: larger means more in it

@@ -502,12 +502,17 @@ class Reads:
             for at in self._all_dead()
         )
 
+    @property
+    def has_old_rows(self) -> bool:
+        return self._has_old_history
+
     def scan_dead(self, space: int, after: DeadPlace, *, is_lost: bool, rows_max: int) -> list[ScannedRow]:
         found = []
         for at in self._all_dead():
             rows = self._dead_db.execute(
                 f"SELECT {at.row} AS id, e.key, e.hlc, e.writer, e.seq, e.n, e.kind, e.sub, e.attrs, e.agent, e.fate, "
-                f"{at.short_value}, e.seen FROM {at.table} e INDEXED BY {at.lost if is_lost else at.by_key} "
+                f"{at.short_value}, e.seen, {at.size_bytes} "
+                f"FROM {at.table} e INDEXED BY {at.lost if is_lost else at.by_key} "
                 f"WHERE e.space = ? AND e.position IS NOT NULL {'AND e.fate = 2 ' if is_lost else ''}"
                 f"AND (e.key, e.hlc, {at.row}) > (?, ?, ?) ORDER BY e.key, e.hlc, id LIMIT ?",
                 (space, *after, rows_max),
@@ -608,6 +613,10 @@ class Reads:
         )
         return row[0] if row else None
 
+    def outcomes_after(self, number: int, rows_max: int) -> list[tuple[int, bytes]]:
+        rows = self._db.execute("SELECT id, reply FROM outcomes WHERE id > ? ORDER BY id LIMIT ?", (number, rows_max))
+        return [(int(row), bytes(reply)) for row, reply in rows.fetchall()]
+
     def peers(self) -> list[PeerRow]:
         return typed(PeerRow, self._db.execute("SELECT node, name, last_seen_ms FROM peers"))
 
@@ -698,12 +707,12 @@ _NIL = pack(None)
 
 
 def _scanned_row(row: tuple[Any, ...]) -> ScannedRow:
-    number, key, hlc, writer, seq, n, kind, sub, attrs, agent, fate, value, seen = row
+    number, key, hlc, writer, seq, n, kind, sub, attrs, agent, fate, value, seen, size_bytes = row
     order = (int.from_bytes(hlc, "big"), writer, seq, n)
     is_edit = rules_of(kind).written.is_edit and writing_operation(kind, sub, unpack(attrs) if attrs else None).is_edit
     if not is_edit:
-        return ScannedRow(number, key, order, is_edit=False)
-    return ScannedRow(number, key, order, True, agent, fate, value, seen)
+        return ScannedRow(number, key, order, is_edit=False, size_bytes=size_bytes)
+    return ScannedRow(number, key, order, True, agent, fate, value, seen, size_bytes)
 
 
 def _place(before: Order | None) -> tuple[str, tuple[object, ...]]:

@@ -49,6 +49,14 @@ class Outcomes:
         if rows:
             self._prune(rows[-1].time_ms, PRUNED_MAX + len(rows))
 
+    def redact(self, rows: Sequence[tuple[int, bytes]]) -> None:
+        """Put shorter replies in the place of some, by their numbers. In the caller's transaction."""
+        for number, reply in rows:
+            found = self._db.execute("SELECT LENGTH(reply) FROM outcomes WHERE id = ?", (number,)).fetchone()
+            if found is not None:
+                self._db.execute("UPDATE outcomes SET reply = ? WHERE id = ?", (reply, number))
+                self.size_bytes += len(reply) - found[0]
+
     def _prune(self, now_ms: int, rows_max: int) -> None:
         oldest = self._db.execute(  # what a flipped bit has made no number is old
             "SELECT id, IFNULL(LENGTH(reply), 0), IIF(TYPEOF(time_ms) = 'integer', time_ms, 0) FROM outcomes "

@@ -30,6 +30,7 @@ class Upkeep(Reads):
     _checkpointer: sqlite3.Connection
     _is_broken: bool
     _can_shrink: bool
+    is_wiping_due: bool
     work: Callable[[str], AbstractContextManager[None]]
 
     def settle(self) -> bool:
@@ -113,7 +114,8 @@ class Upkeep(Reads):
         if self._journal.pending:
             return False  # no room: a transaction may be open, which this would commit
         free, pages = (self._one(f"PRAGMA {name}", ())[0] for name in ("freelist_count", "page_count"))
-        if not self._can_shrink or free <= FREE_PAGES_MIN + (pages - free) // 4:
+        kept = 0 if self.is_wiping_due else FREE_PAGES_MIN + (pages - free) // 4
+        if not self._can_shrink or free <= kept:
             return False
         try:
             # execute() would stop after the first page: it takes a statement without columns to be done

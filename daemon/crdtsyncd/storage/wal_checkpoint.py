@@ -66,6 +66,27 @@ class Checkpoints:
         if self._checkpoint is not None:
             await asyncio.wait([self._checkpoint])
 
+    async def wipe(self) -> None:
+        """Leave nothing in the logs of what a purge has deleted."""
+        await self.ended()
+        if self._checkpoint is None:
+            self._checkpoint = asyncio.create_task(self._wipe())
+            await self.ended()
+
+    async def _wipe(self) -> None:
+        store = self._owner.store
+        try:
+            await asyncio.to_thread(store.checkpoint)
+            with store.work("checkpoint"):
+                if not self._owner.is_over:
+                    store.wipe()
+        except StorageError as error:
+            self._owner.fail(error)
+        except RowsRefused as error:
+            self._owner.recover_rows(error)
+        finally:
+            self._checkpoint = None
+
     def mind_wal(self) -> None:
         """Begin a checkpoint of the write-ahead log if it has become large."""
         store = self._owner.store

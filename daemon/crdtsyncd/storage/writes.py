@@ -27,9 +27,11 @@ from crdtsync.core.storage.interface import (
     HistoryDrop,
     HistoryTrim,
     LogTrim,
+    Redaction,
     RemovalRow,
     RemovedRow,
     history_floor_name,
+    purge_done_name,
 )
 
 # What a row takes on disk, about: what varies, and a figure measured for the rest and its place in the indexes.
@@ -229,8 +231,8 @@ class _Writing:
             self.db.execute(_ADOPT_ENTRIES, (space, first, last, -space))
         for archive in self.batch.archives:
             self.db.execute("DELETE FROM spaces WHERE id = ?", (archive.space,))
-            floors = history_floor_name(archive.space, "")
-            self.db.execute("DELETE FROM meta WHERE SUBSTR(name, 1, ?) = ?", (len(floors), floors))
+            for prefix in (history_floor_name(archive.space, ""), purge_done_name(archive.space, "")):
+                self.db.execute("DELETE FROM meta WHERE SUBSTR(name, 1, ?) = ?", (len(prefix), prefix))
             self.db.execute("INSERT INTO archives VALUES (?, ?, ?, ?, ?, ?, ?)", archive)
         for purge in self.batch.archive_purges:
             self._purge(purge)
@@ -276,6 +278,8 @@ class _Writing:
         return len(gone) if len(gone) == len(found) else rows_max
 
     def trim(self) -> None:
+        for redaction in self.batch.redactions:
+            self._redact(redaction)
         for log_trim in self.batch.log_trims:
             self._trim_log(log_trim)
         for history_trim in self.batch.history_trims:
@@ -284,6 +288,15 @@ class _Writing:
             self._drop_history(history_drop)
         for document_trim in self.batch.document_trims:
             self._trim_document(document_trim)
+
+    def _redact(self, redaction: Redaction) -> None:
+        """Put a change's new body in its place; what the log has trimmed meanwhile stays away."""
+        space, position, body = redaction
+        where = "WHERE position = ? AND +space = ?"
+        before = self._number(f"SELECT LENGTH(body) FROM changes {where}", (position, space))
+        if before:
+            self.db.execute(f"UPDATE changes SET body = ? {where}", (body, position, space))
+            self.sizes[space][_BYTES] += len(body) - before
 
     def _trim_log(self, trim: LogTrim) -> None:
         space, position, time_ms = trim

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from crdtsync.client.session.request_context import WriteConcern
     from crdtsync.client.values.durations import Seconds
     from crdtsync.client.values.listing import Listing
-    from crdtsync.client.values.results import Schema
+    from crdtsync.client.values.results import Purge, Schema
     from crdtsync.client.values.write_result import Written
 
 
@@ -71,3 +71,26 @@ class SchemaMethods(Methods):
         choice: dict[str, object] = {"pattern" if exact else "key": key}
         found = self.run(schemas.schemas(self._operations, choice, after, timeout_s), timeout_s)
         return found[0] if found else None
+
+    def purge(self, pattern: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
+        """Delete what the keys of ``pattern`` hold, and have every host forget all that they ever held; the token.
+
+        On return this host has the order on disk, and readers see no value any more. Then each host takes the values
+        out of its history, log, texts and replies kept for retries, and wipes its files: :meth:`purges` says when this
+        host is done. A host that is away does so when it is back. What others write at the same time stays.
+
+        Kept are the names of keys, who wrote when, and a hash of each value; not reached are backups, what agents hold,
+        and what a disk keeps of overwritten blocks.
+
+        :param pattern: a key, or with ``*`` for one part and ``**`` for any number of parts.
+        :raises InvalidRequest: the pattern is not one.
+        :raises NotAllowed: the agent has no ``admin`` on all these keys.
+        """
+        return self._write(schemas.purge(self._operations, pattern), w, timeout)
+
+    def purges(
+        self, pattern: str | None = None, *, after: str | None = None, timeout: Seconds | None = None
+    ) -> Listing[Purge]:
+        """The purges of the space, by pattern, or that of ``pattern`` alone, and what became of each on this host."""
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return self.run(schemas.purges(self._operations, pattern, after, timeout_s), timeout_s)

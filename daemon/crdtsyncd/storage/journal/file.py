@@ -141,6 +141,14 @@ class JournalFile:
         self._mark, self._keyed = generation[:_MARK_BYTES], _keyed_by(generation)
         self._place, self.last, self._may_start_over = RECORDS_AT, 0, False
 
+    def remove(self) -> None:
+        """Remove it; the database has been told that it is not needed.
+
+        :raises OSError: it cannot be.
+        """
+        self.close()
+        self.path.unlink(missing_ok=True)
+
     def _is_whole(self) -> bool:
         """Whether all its blocks are there: it is not new, nor cut off, nor a copy with holes."""
         try:

@@ -109,8 +109,9 @@ class Journal:
 
     # -- adding --------------------------------------------------------------------------------------------------------
 
-    def begin(self, generation: bytes) -> None:
-        """Get ready, in a ``generation`` of its own, when nothing is pending. Flushes the tables.
+    def begin(self, generation: bytes, *, is_wiped: bool = False) -> None:
+        """Get ready, in a ``generation`` of its own, when nothing is pending. Flushes the tables. ``is_wiped``: in a
+        file of zeros.
 
         :raises sqlite3.Error: as for any commit.
         :raises OSError: there is no room for the file, or the disk failed.
@@ -118,6 +119,8 @@ class Journal:
         assert not self.pending
         if self._state is not None and not self._state.is_closed:
             self._say(self._state._replace(is_closed=True))
+        if is_wiped:
+            self._file.remove()
         self._file.begin(generation, b"" if self._state is None else self._state.generation)
         self._say(State(generation, 0, is_closed=False))
         self._newest = 0

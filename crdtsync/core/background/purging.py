@@ -1,0 +1,276 @@
+"""Does this node's part of every purge: nothing that it stores tells what was purged.
+
+The record of a purge names a pattern and a version vector (:mod:`crdtsync.core.replica.purges`). What the keys of the
+pattern held below that vector stands in many places, and each is gone through in slices, in this order:
+
+1. *live*: the purge removed what its author's node held, but of many keys only the first; that node removes the rest
+   by further changes, and the others wait for these. Edits of a purged text that came at the same time stand on what is
+   to go: whichever node meets them removes them too.
+2. *history*: rows of what is dead go, and history says of these keys that it is not complete.
+3. *log*: changes stay, since the hashes of others build on them and hosts that catch up want them whole; but of each
+   purged value only its hash stays, which :mod:`crdtsync.wire.change` has a place for.
+4. *replies* that are kept for retries no longer tell what a write replaced.
+5. *texts*: documents that only purged edits named go. They go last, since the log tells their names.
+
+A snapshot that is being taken may bring what is purged; it is waited for, since what it brings in vain is dropped with
+it. At the end what SQLite and the journal have left of it in their files is wiped. Then it is noted as done; whatever
+ends the process before that has it begin again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from crdtsync.causality import Dot
+from crdtsync.core.identity import OWN_AGENT
+from crdtsync.core.kinds.arguments import without_replaced
+from crdtsync.core.replica.purges import Purge, matching, outcome_of
+from crdtsync.core.storage.interface import DeadPlace, HistoryDrop, Redaction, Storage, purge_done_name
+from crdtsync.core.text.marker import check_marker, named_document
+from crdtsync.errors import InvalidEncoding
+from crdtsync.wire.change import Change, Kind, Op, redacted
+from crdtsync.wire.codec import pack, unpack
+
+if TYPE_CHECKING:
+    from crdtsync.core.background.trimming import Retention
+    from crdtsync.core.replica.replica import Applied, Replica
+    from crdtsync.core.storage.write_batch import Ledger
+
+SLICE_INTERVAL_S = 0.01
+WAIT_S = 1.0
+TAKEOVER_S = 60.0
+"""So long a node waits for the author's node to remove what lives, before it does so itself."""
+TRANSFER_S_MAX = 600.0
+"""So long a snapshot that this node gives away is waited for; whoever takes longer to take it gets no purged value."""
+SLICE_ROWS = 256
+SLICE_BYTES = 256 * 1024
+"""Of the log, of which each change that may be concerned has to be read."""
+SLICE_VALUES_BYTES = 1024 * 1024
+"""Of history, or one row."""
+SLICE_KEYS = 1024
+SLICE_REMOVED = 100
+"""Values that a change removes: their rows come into their tables with the commit."""
+SLICE_TEXTS = 32
+
+
+class Host(Protocol):
+    """What the purger needs of its node."""
+
+    now_ms: int
+    now_s: float
+    read_only: str
+    replicas: dict[str, Replica]
+    storage: Storage
+
+    @property
+    def ledger(self) -> Ledger:
+        """The commit under way."""
+
+    @property
+    def retention(self) -> Retention:
+        """What trims."""
+
+    def applied(self, replica: Replica, changes: list[Applied]) -> None:
+        """Changes have been applied in memory."""
+
+
+class Work:
+    """One purge under way: ``step`` is what its next slice does, and counts what went."""
+
+    def __init__(self, host: Host, replica: Replica, purge: Purge) -> None:
+        self.purge = purge
+        self.step: Callable[[], float | None] = self._remove_living
+        self._host = host
+        self._replica = replica
+        self._began_s = host.now_s
+        self._key = ""
+        self._is_waiting = False
+        self._place = DeadPlace(purge.pattern.prefix, b"", 0)
+        self._position = 0
+        self._reply = 0
+        self._documents: dict[Dot, None] = {}
+        self._literal = purge.pattern.prefix.encode()
+        self.values = self.changes = self.texts = 0
+
+    def _is_meant(self, key: str) -> bool:
+        return self.purge.pattern.matches(key)
+
+    # -- the slices, each of which returns how long to wait for the next, or None at the end ------------------------
+
+    def _remove_living(self) -> float | None:
+        replica, host, purge = self._replica, self._host, self.purge
+        keys, last = matching(replica.entries, purge.pattern, self._key, SLICE_KEYS)
+        is_author = replica.is_own(purge.entry.dot.writer)
+        takes_over = is_author or host.now_s - self._began_s > TAKEOVER_S
+        ops: list[Op] = []
+        removed = 0
+        for key in keys:
+            covered, late = [], []
+            for entry in replica.entries.held(key):
+                if purge.covers(entry.dot):
+                    covered.append(entry.dot)
+                elif entry.kind == Kind.TEXT and purge.covers(named_document(entry.value)):
+                    late.append(entry.dot)
+            self._is_waiting |= bool(covered) and not takes_over
+            gone = [*(covered if takes_over else ()), *late][:SLICE_REMOVED]
+            if gone:
+                kind = replica.entries.held(key)[-1].kind
+                ops.append(Op(key, None, kind, None, None, tuple(gone), None))
+                removed += len(gone)
+            if removed >= SLICE_REMOVED:
+                last = self._key  # from there once more
+                break
+        if ops:
+            host.applied(replica, [replica.commit(ops, OWN_AGENT, None, host.now_ms)])
+            self._key = last or ""
+            return SLICE_INTERVAL_S
+        if last is not None:
+            self._key = last
+        elif self._is_waiting:
+            self._key, self._is_waiting = "", False
+            return WAIT_S
+        else:
+            self.step = self._drop_history
+        return SLICE_INTERVAL_S
+
+    def _drop_history(self) -> float | None:
+        replica = self._replica
+        if replica.pins and self._host.now_s - self._began_s < TRANSFER_S_MAX:
+            return WAIT_S  # a snapshot on its way reads what it gives from disk
+        rows = self._host.storage.scan_dead(replica.id, self._place, is_lost=False, rows_max=SLICE_ROWS)
+        gone: list[int] = []
+        is_over = len(rows) < SLICE_ROWS
+        size_bytes = 0
+        for row in rows:
+            if not row.key.startswith(self.purge.pattern.prefix):
+                is_over = True
+                break
+            size_bytes += row.size_bytes
+            if gone and size_bytes > SLICE_VALUES_BYTES:
+                is_over = False
+                break
+            self._place = DeadPlace(row.key, row.order[0].to_bytes(8, "big"), row.id)
+            _, writer, seq, n = row.order
+            if self._is_meant(row.key) and self.purge.covers(Dot(writer, seq, n)):  # type: ignore[arg-type]
+                gone.append(row.id)
+                if row.is_edit:
+                    self._documents[named_document(row.value)] = None
+        if gone:
+            if not self.values:
+                replica.past.cut_pattern(self.purge.pattern.text, replica.vector, self._host.now_ms)
+            self.values += len(gone)
+            self._host.ledger.batch.history_drops.append(HistoryDrop(replica.id, tuple(gone), (), is_purge=True))
+        if is_over:
+            self._host.retention.recount(replica)
+            replica.past.forget(self._is_meant, self.purge.covers)
+            self.step = self._redact_log
+        return SLICE_INTERVAL_S
+
+    def _redact_log(self) -> float | None:
+        replica = self._replica
+        rows = self._host.storage.log(replica.id, self._position, SLICE_BYTES, SLICE_ROWS)
+        for row in rows:
+            self._position = row.position
+            if row.seq > self.purge.vector.get(row.writer, 0) or self._literal not in row.body:
+                continue
+            change = replica.codec.decode(row.body)
+            body = redacted(change, self._is_meant)
+            if body is not None:
+                self.changes += 1
+                self._host.ledger.batch.redactions.append(Redaction(replica.id, row.position, body))
+                self._note_documents(change)
+        if not rows:
+            self.step = self._redact_replies
+        return SLICE_INTERVAL_S
+
+    def _note_documents(self, change: Change) -> None:
+        for n, op in enumerate(change.ops):
+            if op.kind == Kind.TEXT and op.value is not None and self._is_meant(op.key):
+                try:
+                    named, _ = check_marker(unpack(op.value))
+                except InvalidEncoding:
+                    continue
+                self._documents[named or Dot(change.writer, change.seq, n)] = None
+
+    def _redact_replies(self) -> float | None:
+        rows = self._host.storage.outcomes_after(self._reply, SLICE_ROWS)
+        for number, reply in rows:
+            self._reply = number
+            told = unpack(reply)
+            without = pack(without_replaced(told))
+            if without != reply:
+                self._host.ledger.batch.reply_redactions.append((number, without))
+        if not rows:
+            self.step = self._drop_texts
+        return SLICE_INTERVAL_S
+
+    def _drop_texts(self) -> float | None:
+        replica = self._replica
+        if replica.staging.is_under_way:
+            return WAIT_S
+        for document in [*self._documents][:SLICE_TEXTS]:
+            if not replica.documents.is_named(document) and replica.documents.exists(document):
+                if not replica.texts.drop(document):
+                    return WAIT_S
+                self.texts += 1
+            del self._documents[document]
+        self._host.ledger.batch.scrubs.append(replica.id)
+        if self._documents:
+            return SLICE_INTERVAL_S
+        counts = self.values, self.changes, self.texts
+        batch, pattern = self._host.ledger.batch, self.purge.pattern
+        batch.metas.append((purge_done_name(replica.id, pattern.text), pack([self.purge.mark, *counts])))
+        values, changes, texts = counts
+        replica.alarms.journal(
+            "purged", space=replica.name, pattern=pattern.text, values=values, changes=changes, texts=texts
+        )
+        return None
+
+
+class Purger:
+    """Of one node. :meth:`run` is called when :meth:`deadline_s` has come, and when a purge has been noted."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._works: dict[tuple[str, str], tuple[float, Work]] = {}
+
+    def reload(self) -> None:
+        """Memory has been read anew: whatever is not done is noted again."""
+        self._works.clear()
+
+    def closed(self, name: str) -> None:
+        """A space is no longer here."""
+        self._works = {place: work for place, work in self._works.items() if place[0] != name}
+
+    def has_noted(self, replicas: Mapping[str, Replica]) -> bool:
+        """Whether there are purges that have not been looked at."""
+        return any(replica.purges.is_noted for replica in replicas.values())
+
+    def run(self) -> None:
+        """Begin what is new, and do a slice of what is due."""
+        host = self._host
+        for name, replica in host.replicas.items():
+            for purge in replica.purges.take_noted() if replica.purges.is_noted else ():
+                if outcome_of(host.storage.meta(purge_done_name(replica.id, purge.pattern.text)), purge) is None:
+                    # not before the commit under way is on disk
+                    due_s = host.now_s + SLICE_INTERVAL_S
+                    self._works[name, purge.pattern.text] = due_s, Work(host, replica, purge)
+        if host.read_only or not self._works:
+            return
+        if host.storage.has_backlog or host.storage.has_old_rows:  # not everything is where it is looked for
+            later_s = host.now_s + WAIT_S
+            self._works = {place: (max(due_s, later_s), work) for place, (due_s, work) in self._works.items()}
+            return
+        place, (due_s, work) = min(self._works.items(), key=lambda item: (item[1][0], item[0]))
+        if due_s <= host.now_s:
+            wait_s = work.step()
+            del self._works[place]
+            if wait_s is not None:
+                self._works[place] = host.now_s + wait_s, work
+
+    def deadline_s(self) -> float | None:
+        """When :meth:`run` has something to do, on the monotonic clock; None: nothing is under way."""
+        if self._host.read_only or not self._works:
+            return None
+        return min(due_s for due_s, _ in self._works.values())
