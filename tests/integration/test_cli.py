@@ -509,6 +509,8 @@ def fill(client: Client, other: Client) -> None:
         with client.batch() as batch:
             for number in range(start, start + 600):
                 batch.append("log", {"n": number})
+    client.append("said", 1)
+    client.append("said", 2, ttl=3600, confidence=0.5, meta={"why": "test"})
     client.text("text").set("hällo 😀\n")
     for start in range(0, 2400, 800):
         with client.batch() as batch:
@@ -531,10 +533,27 @@ def test_an_export_is_restored_elsewhere(crdtsync: Shell, daemon: Daemon, make_d
     fill(daemon.client("a"), daemon.client("b"))
     there = Shell(make_daemon().socket, tmp_path)
     (tmp_path / "all").write_text(crdtsync.ok("export"))
-    assert there.ok("import", "all") == "2,405 created"
+    assert there.ok("import", "all") == "2,406 created"
     assert exported(there) == exported(crdtsync)
-    assert there.ok("import", "-", stdin=(tmp_path / "all").read_bytes()) == "2,405 unchanged"
+    assert there.ok("import", "-", stdin=(tmp_path / "all").read_bytes()) == "2,406 unchanged"
     assert there.ok("export", "r/").count("\n") == 2
+    (said,) = there.json("export", "said")
+    assert said["elements"] == [{}, {"ttl": 3600, "confidence": 0.5, "meta": {"why": "test"}}]
+
+
+def test_elements_of_a_log_that_do_not_fit_its_values_are_refused(crdtsync: Shell) -> None:
+    line = '{"key": "log", "kind": "log", "value": [1, 2], "elements": [{}]}'
+    assert "as many objects" in crdtsync("import", "-", stdin=line.encode()).err
+    line = '{"key": "log", "kind": "log", "value": [1], "elements": [{"ttl": -1}]}'
+    assert '"ttl" must be seconds' in crdtsync("import", "-", stdin=line.encode()).err
+    assert crdtsync.ok("ls") == ""
+
+
+def test_a_pattern_has_no_history_and_is_told_what_to_give(crdtsync: Shell) -> None:
+    crdtsync.ok("set", "a/b", "1")
+    done = crdtsync("history", "a/**")
+    assert (done.status, "for all keys below give 'a/'" in done.err) == (1, True)
+    assert "for all keys give none" in crdtsync("history", "**").err
 
 
 CONFLICTING = """\

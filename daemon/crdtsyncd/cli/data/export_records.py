@@ -1,17 +1,19 @@
 """One key as one line of an export: what is written, and what is accepted of it.
 
 ``{"key", "kind": "register", "value", "confidence", "meta", "ttl", "siblings"}``; the value of a counter is a number,
-of a set and of a log a list, of a map an object, of a text a string. A map's siblings name their ``field``. What an
-import cannot set, such as author and time, is there for people to read.
+of a set and of a log a list, of a map an object, of a text a string. A map's siblings name their ``field``. What was
+said of the elements of a log stands in ``elements``, an object for each. What an import cannot set, such as author and
+time, is there for people to read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from crdtsyncd.cli.data.kinds import (
+    ELEMENTS,
     INFORMATION,
     KEY_BYTES_MAX,
     KINDS,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from crdtsyncd.cli.data.json_values import Value
     from crdtsyncd.cli.data.ndjson import Line
 
-    from crdtsync.client import Entry, Session
+    from crdtsync.client import Entry, LogItem, Session
 
 TEXT_PART_CHARS = 128 * 1024
 """Of a text that is too long for one edit, what is written at a time: a text as a whole has no limit."""
@@ -67,13 +69,25 @@ class Record:
         return fingerprint(self.kind, [variant.content for variant in self.variants])
 
 
-def exported(entry: Entry) -> str:
-    """The line for a key."""
+def exported(entry: Entry, elements: Iterable[LogItem] = ()) -> str:
+    """The line for a key; ``elements``: those of a log, in the place of what the entry shows of them."""
     fields: dict[str, object] = {"key": entry.key, "kind": entry.kind, **_details(entry)}
+    if entry.kind == "log":
+        fields |= _elements(elements)
     siblings = [sibling for sibling in entry.siblings if sibling.kind == entry.kind]
     if siblings and KINDS[entry.kind].has_siblings:
         fields["siblings"] = [_details(sibling) for sibling in siblings]
     return output.record(fields)
+
+
+def _elements(items: Iterable[LogItem]) -> dict[str, object]:
+    values: list[Value] = []
+    said: list[Value] = []
+    for item in items:
+        values.append(item.value)
+        given = {name: getattr(item, name) for name in OPTIONS}
+        said.append({name: option for name, option in given.items() if option is not None})
+    return {"value": values, ELEMENTS: said} if any(said) else {"value": values}
 
 
 def left_out(entry: Entry) -> list[Entry]:
@@ -83,7 +97,8 @@ def left_out(entry: Entry) -> list[Entry]:
 
 
 def _details(entry: Entry) -> dict[str, object]:
-    given = {name: getattr(entry, name) for name in (*OPTIONS, *INFORMATION)}
+    options = OPTIONS if entry.kind == "register" else ()  # of others they are of one part, the newest
+    given = {name: getattr(entry, name) for name in (*options, *INFORMATION)}
     present = {name: option for name, option in given.items() if option is not None}
     if entry.time is not None:
         present["time"] = rfc3339(entry.time)
@@ -104,6 +119,7 @@ _CHECKS: Mapping[str, tuple[str, Callable[[Value], bool]]] = {
     "meta": ("an object", lambda value: isinstance(value, dict)),
     "ttl": ("seconds, more than 0", lambda value: _is_number(value) and value > 0),
     "siblings": ("a list of objects", lambda value: isinstance(value, list) and all(type(v) is dict for v in value)),
+    ELEMENTS: ("a list of objects", lambda value: isinstance(value, list) and all(type(v) is dict for v in value)),
     "field": (
         f"a string of 1 to {KEY_BYTES_MAX} bytes without control characters",
         lambda value: isinstance(value, str) and is_field(value),
@@ -135,7 +151,12 @@ def record_of(line: Line) -> Record:
 def _variants(line: Line, kind: str, fields: dict[str, Value]) -> tuple[Variant, ...]:
     shape = KINDS[kind].shape
     if shape is Shape.LIST:
-        return tuple(Variant(element) for element in fields["value"])
+        said = fields.get(ELEMENTS) or [{}] * len(fields["value"])
+        if len(said) != len(fields["value"]):
+            raise line.wrong(f'"{ELEMENTS}" must have as many objects as "value" has elements')
+        for options in said:
+            _check_fields(line, {"value": None, **options}, ("value", *OPTIONS))
+        return tuple(Variant(value, dict(options)) for value, options in zip(fields["value"], said, strict=True))
     siblings = fields.get("siblings", [])
     if shape is Shape.FIELDS:
         for sibling in siblings:
@@ -192,4 +213,4 @@ def line_of(client: Session, listed: Entry) -> str | None:
         if sibling.kind == entry.kind:
             why = "resolve it with --merge first to have both"
         output.warning(f"a sibling of {entry.key} was left out: {why}")
-    return exported(entry)
+    return exported(entry, client.log_items(entry.key) if entry.kind == "log" else ())

@@ -46,6 +46,8 @@ SEEN_NOTHING = "?"
 """What a write has seen when it shall supersede nothing of what the key holds."""
 OPTIONS = ("confidence", "meta", "ttl")
 INFORMATION = ("agent", "node", "time")
+ELEMENTS = "elements"
+"""Of a log: what was said of each of its elements."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
@@ -310,12 +312,13 @@ _MAP = Kind(
 
 
 def _appends(record: Record) -> list[Write]:
-    return [Write("append", {"key": record.key, "value": variant.value}) for variant in record.variants]
+    return [Write("append", {"key": record.key, "value": v.value, **v.options}) for v in record.variants]
 
 
 _LOG = Kind(
     "a list",
     lambda value: isinstance(value, list),
+    (*INFORMATION, ELEMENTS),
     shape=Shape.LIST,
     is_ordered=True,
     create=_appends,

@@ -72,9 +72,20 @@ def history(settings: Settings, key: str, count: int | None, is_prefix: bool, lo
     elif found:
         _show(found, is_prefix)
     if not found and not is_prefix and not lost:
-        raise absent(f"{key!r} has no history here" + ("" if found.is_complete else f" since {_since(found)}"))
+        since = "" if found.is_complete else f" since {_since(found)}"
+        raise absent(f"{key!r} has no history here{since}{_instead(key)}")
     if not settings.json:
         _note(found, lost)
+
+
+def _instead(key: str) -> str:
+    """What to give instead of a pattern, which is a key here."""
+    parts = key.split("/")
+    wild = next((at for at, part in enumerate(parts) if part in ("*", "**")), None)
+    if wild is None:
+        return ""
+    prefix = "".join(f"{part}/" for part in parts[:wild])
+    return f": it is taken for a key; for all keys below give {prefix!r}" if prefix else ": for all keys give none"
 
 
 def fields_of(value: PastValue) -> dict[str, object]:
