@@ -40,11 +40,17 @@ SMALL: dict[str, tuple[str, int]] = {
 JOURNAL_BYTES = 8 * 1024
 """Of the journal's file, in every such world: it is used again and again."""
 
+MEMORY_BYTES = 0
+"""Of a value that stays in memory, likewise: nearly all are read from disk, or through a cache of so many bytes."""
+CACHE_BYTES = 1000
+
 
 def make_small(rng: Random) -> ExitStack:
     """Make about half of the limits small, until the result is closed."""
     undo = ExitStack()
     undo.enter_context(mock.patch("crdtsyncd.storage.journal.file.FILE_BYTES", JOURNAL_BYTES))
+    undo.enter_context(mock.patch("crdtsync.core.storage.long_values.MEMORY_BYTES_MAX", MEMORY_BYTES))
+    undo.enter_context(mock.patch("crdtsync.core.storage.long_values.CACHE_BYTES_MAX", CACHE_BYTES))
     for path, value in SMALL.values():
         if rng.random() < 0.5:
             module, _, name = path.rpartition(".")

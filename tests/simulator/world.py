@@ -27,6 +27,7 @@ from crdtsync.core.interface import Event, Now, PeerClosed, PeerFrame, PeerOpene
 from crdtsync.core.node import Node
 from crdtsync.core.replica.snapshot import Taking
 from crdtsync.core.replica.snapshot_merge import merge_snapshot
+from crdtsync.core.storage import long_values
 from crdtsync.core.storage.interface import Batch
 from crdtsync.errors import NoSpace
 from crdtsync.wire.change import Codec
@@ -155,7 +156,8 @@ class World:
             host.store.node, host.name, LOOPBACK_CLUSTER, host.store.database, "0", 0, host.store.incarnation
         )
         caps = self.caps or Caps()
-        host.node = Node(identity, host.store, Random(self.random.getrandbits(64)), _no_log, self.now(host), caps)
+        random, now, cache_bytes = Random(self.random.getrandbits(64)), self.now(host), long_values.CACHE_BYTES_MAX
+        host.node = Node(identity, host.store, random, _no_log, now, caps, cache_bytes_max=cache_bytes)
         host.node.sync.comparer.is_on = False
         flushing.watch_flushes(host)
         images.settle_torn(self, host)

@@ -23,7 +23,7 @@ from crdtsync.core.replica.purges import Purges
 from crdtsync.core.replica.snapshot import ReadDocument, Snapshot
 from crdtsync.core.replica.snapshot_staging import Staging
 from crdtsync.core.storage.interface import ChangeRow, EntryRow, MendedValue, SpaceRow, Storage
-from crdtsync.core.storage.long_values import MEMORY_BYTES_MAX, LongValues, ValueCache
+from crdtsync.core.storage.long_values import LongValues, ValueCache
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.text.apply_edits import TextEdits
 from crdtsync.core.text.document_cache import Documents
@@ -420,7 +420,7 @@ class Replica:
         else:
             self.entries.put_in_place(gone, entry)
             seen, removed = self.past.replaced(change, dot, gone, position, now_ms), [gone]
-        if len(op.value or b"") > MEMORY_BYTES_MAX:
+        if len(op.value or b"") > self.values.memory_bytes_max:
             ledger.note_long(self.values, entry)
         row = (
             ledger.row, self.id, *dot, op.key, op.sub, _REGISTER, change.hlc, change.agent, op.value, hashed, None, seen

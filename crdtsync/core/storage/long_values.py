@@ -97,6 +97,7 @@ class LongValues:
     ) -> None:
         self.damaged: set[Dot] = set()
         """Those that were read and cannot be."""
+        self.memory_bytes_max = MEMORY_BYTES_MAX
         self._cache = cache
         self._read = read
         self._read_many = read_many
@@ -115,7 +116,7 @@ class LongValues:
 
     def let_go(self, entry: Entry) -> None:
         """An entry is on disk: drop its value from memory if it is long; for a while the cache has it."""
-        if entry.is_on_disk or entry.size_bytes <= MEMORY_BYTES_MAX or entry.kind == _TEXT:
+        if entry.is_on_disk or entry.size_bytes <= self.memory_bytes_max or entry.kind == _TEXT:
             return
         value = entry.value
         assert value is not None

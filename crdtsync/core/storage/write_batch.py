@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.storage.interface import NOTHING, Batch
-from crdtsync.core.storage.long_values import MEMORY_BYTES_MAX, LongValues
+from crdtsync.core.storage.long_values import LongValues
 
 
 class Ledger:
@@ -21,7 +21,7 @@ class Ledger:
 
     def note_long(self, values: LongValues, entry: Entry) -> None:
         """The batch writes an entry: if its value is long, memory lets go of it once it is committed."""
-        if entry.size_bytes > MEMORY_BYTES_MAX:
+        if entry.size_bytes > values.memory_bytes_max:
             self._long.append((values, entry))
 
     def committed(self) -> None:

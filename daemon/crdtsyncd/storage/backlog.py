@@ -55,7 +55,7 @@ class Backlog:
         self._db = db
         self.count = 0
         self._seen: dict[int, bytes | None] = {}
-        self._long: dict[int, int] = {}  # in which record an entry with a long value is
+        self._records: dict[int, int] = {}  # in which one an entry is
         self.look()
 
     def look(self) -> None:
@@ -74,7 +74,7 @@ class Backlog:
                 put = self._db.execute("INSERT INTO backlog (rows) VALUES (?)", (_packed(at, record),))
                 self.count += 1
                 if at == _ENTRIES:
-                    self._long.update((row[0], put.lastrowid or 0) for row in record if _is_long(row[_VALUE]))
+                    self._records.update((row[0], put.lastrowid or 0) for row in record)
         self._seen.update((row.row, row.seen) for row in batch.entries)
 
     def take(self) -> tuple[int, Batch]:
@@ -108,16 +108,16 @@ class Backlog:
         return self._seen.get(row)
 
     def value(self, row: int) -> bytes | None:
-        """The long value of an entry that is among them; None: it is not."""
+        """The value of an entry that is among them; None: it is not."""
         self._forget_if_empty()
-        found = self._db.execute("SELECT rows FROM backlog WHERE id = ?", (self._long.get(row, 0),)).fetchone()
+        found = self._db.execute("SELECT rows FROM backlog WHERE id = ?", (self._records.get(row, 0),)).fetchone()
         _, rows = (_ENTRIES, ()) if found is None else _unpacked(found[0])
         return next((self._with_value(each, {})[_VALUE] for each in rows if each[0] == row), None)
 
     def _forget_if_empty(self) -> None:
         if not self.count:
             self._seen.clear()
-            self._long.clear()
+            self._records.clear()
 
     def _with_value(self, row: tuple[Any, ...], bodies: dict[int, bytes]) -> tuple[Any, ...]:
         places = [at for at, field in enumerate(row) if type(field) is InChange]
@@ -182,10 +182,6 @@ def _packed(at: int, rows: list[Any]) -> bytes:
 
 def _unpacked(packed: bytes) -> Any:  # which table, and its rows
     return msgpack.unpackb(packed, use_list=False, ext_hook=_unpacked_place)
-
-
-def _is_long(value: bytes | InChange | None) -> bool:
-    return type(value) is InChange or (type(value) is bytes and len(value) > INLINE_BYTES_MAX)
 
 
 def _packed_place(value: InChange) -> msgpack.ExtType:

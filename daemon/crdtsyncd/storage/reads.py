@@ -209,13 +209,14 @@ class Reads:
             f"SELECT {_LIVE}, {_LONG_BYTES} FROM entries e WHERE e.space = ? AND e.position IS NULL ORDER BY e.row",
             (space,),
         )
-        agents: dict[str, str] = {}  # one string for all that an agent wrote
+        same: dict[Any, Any] = {}  # one string for all that an agent wrote, and one number for all of a writer
         of_length = stand_in or _unread
-        named, make_dot, number_of = agents.setdefault, Dot._make, int.from_bytes
+        one, make_dot, number_of = same.setdefault, Dot._make, int.from_bytes
         try:
             entries = [  # as `_entry`, in half the time: all that there is passes here while agents wait
                 Entry(
-                    number, make_dot((writer, seq, n)), key, sub, kind, number_of(hlc, "big"), named(agent, agent),
+                    number, make_dot((one(writer, writer), seq, n)), key, sub, kind, number_of(hlc, "big"),
+                    one(agent, agent),
                     value if long_bytes is None else of_length(long_bytes), value_hash,
                     None if attrs is None else unpack(attrs),
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from crdtsyncd.storage.database import Store
 
 from crdtsync.core.interface import Ready
+from crdtsync.core.storage.long_values import ValueCache
 from tests.simulator.faults.planting import Patches, fault
 from tests.simulator.hosts import Host
 from tests.simulator.kinds import REGISTERS
@@ -56,3 +57,10 @@ def replies_before_the_disk(patch: Patches):
         self.dispatch(host, ready._replace(sends=[], peer_closes=[], agent_closes=[]))
 
     patch.setattr(World, "dispatch_uncommitted", reply_anyway)
+
+
+@fault("the value")
+def values_of_another_row(patch: Patches):
+    """The cache of long values hands out what was written before."""
+    get = ValueCache.get
+    patch.setattr(ValueCache, "get", lambda self, row: get(self, row - 1) or get(self, row))
