@@ -49,7 +49,9 @@ if TYPE_CHECKING:
     from crdtsync.client.blocking.watch import Watch
     from crdtsync.client.mirror.view import View
     from crdtsync.client.operations.batch import Batch
+    from crdtsync.client.operations.checkpoints import Checkpoint
     from crdtsync.client.operations.history import History, PastValue, Removal
+    from crdtsync.client.operations.restore import Difference, Restored
     from crdtsync.client.operations.spaces import Archive, Dropped, Space
     from crdtsync.client.streams.changes_state import Changes
     from crdtsync.client.streams.resolver_state import Conflict
@@ -68,8 +70,10 @@ _MODULES = {
     "AsyncWatch": "aio.watch",
     "Batch": "operations.batch",
     "Changes": "streams.changes_state",
+    "Checkpoint": "operations.checkpoints",
     "Client": "blocking.client",
     "Conflict": "streams.resolver_state",
+    "Difference": "operations.restore",
     "Dropped": "operations.spaces",
     "Editor": "blocking.editor",
     "Entry": "values.results",
@@ -84,6 +88,7 @@ _MODULES = {
     "Removal": "operations.history",
     "Resolver": "blocking.resolver",
     "Purge": "values.results",
+    "Restored": "operations.restore",
     "Schema": "values.results",
     "Session": "blocking.client",
     "Space": "operations.spaces",
@@ -105,8 +110,10 @@ __all__ = [
     "AsyncWatch",
     "Batch",
     "Changes",
+    "Checkpoint",
     "Client",
     "Conflict",
+    "Difference",
     "Dropped",
     "Editor",
     "Entry",
@@ -121,6 +128,7 @@ __all__ = [
     "Purge",
     "Removal",
     "Resolver",
+    "Restored",
     "Schema",
     "Session",
     "Space",

@@ -85,6 +85,17 @@ CERTIFICATE_EXPIRES = _alarm(
     invite of any member: the node stays who it is and keeps its data.""",
     remedy="while connected, crdtsync cluster rotate-key; else crdtsync cluster join INVITE",
 )
+CHECKPOINT_LOST = _alarm(
+    "checkpoint_lost",
+    WARNING,
+    means="""this node let go of a checkpoint that somebody wants to keep: since it was made, so much was overwritten
+    and deleted that the past of the space takes over four times `history_bytes_max`. The checkpoint can no longer be
+    read or restored here. The alarm is raised with the first such checkpoint of a space.""",
+    do="""`crdtsync checkpoint list` on the other nodes shows where it is whole: restore it there, or export from it.
+    Delete checkpoints that are no longer wanted, give others an end (`--keep`), or raise `history_bytes_max`. The alarm
+    stays until a restart.""",
+    remedy="restore it on a node where crdtsync checkpoint list shows it whole; delete old ones, or give them --keep",
+)
 CLOCK_AHEAD = _alarm(
     "clock_ahead",
     WARNING,

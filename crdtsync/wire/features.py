@@ -14,6 +14,7 @@ FEATURES: Mapping[str, Mapping[str, frozenset[str]]] = {
     "as_of": dict.fromkeys(
         ("get", "entry", "get_many", "log", "members", "fields", "scan", "text_read"), frozenset({"at"})
     ),
+    "checkpoints": {"checkpoint_set": frozenset(), "checkpoints": frozenset(), "restore": frozenset()},
     "field_absent": {"merge": frozenset({"if_field_absent"})},
     "history_cap": {"schema_set": frozenset({"history"})},
     "listing": {"scan": frozenset({"reverse", "delimiter", "where_meta"}), "get_many": frozenset()},

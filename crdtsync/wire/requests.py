@@ -113,6 +113,7 @@ REQUESTS: Mapping[str, Request] = {
     "scan": _read("prefix start limit values entries conflicts reverse delimiter where_meta at", On.PREFIX),
     "history": _read("key prefix before limit lost", On.KEY_OR_PREFIX),
     "schemas": _read("pattern key", On.SOME),
+    "checkpoints": _read("name", On.SOME),
     "purges": _read("pattern", On.SOME),
     # writes
     "set": _write("key value ttl confidence meta seen strict"),
@@ -132,6 +133,8 @@ REQUESTS: Mapping[str, Request] = {
     "text_compact": _write("key seen"),
     "batch": _write("ops", On.PARTS),
     "schema_set": _request(Form.WRITE, Right.ADMIN, On.PATTERN, "pattern policy refuse_lower remove history"),
+    "checkpoint_set": _request(Form.WRITE, Right.WRITE, On.SOME, "name note prefixes ttl remove"),
+    "restore": _request(Form.WRITE, Right.WRITE, On.SOME, "at prefix start seen undo dry_run"),
     "purge": _request(Form.WRITE, Right.ADMIN, On.PATTERN, "pattern"),
     # following
     "watch": _request(Form.STANDING, Right.READ, On.PREFIX, "prefix after events_max states"),

@@ -34,6 +34,7 @@ PAGES = [
         "reference/configuration.md",
         "how-to/coding-agents.md",
         "how-to/feed-models.md",
+        "how-to/go-back.md",
         "how-to/run.md",
         "how-to/rights.md",
         "how-to/take-a-session-along.md",

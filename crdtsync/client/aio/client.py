@@ -8,6 +8,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from crdtsync.client.aio.connection import AsyncConnection
 from crdtsync.client.aio.methods.access import AsyncAccessMethods
+from crdtsync.client.aio.methods.checkpoints import AsyncCheckpointMethods
 from crdtsync.client.aio.methods.cluster import AsyncClusterMethods
 from crdtsync.client.aio.methods.coordination import AsyncCoordinationMethods
 from crdtsync.client.aio.methods.daemon import AsyncDaemonMethods
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 class AsyncSession(
     AsyncAccessMethods,
+    AsyncCheckpointMethods,
     AsyncClusterMethods,
     AsyncCoordinationMethods,
     AsyncDaemonMethods,

@@ -18,6 +18,8 @@ Modules:
 - ``conflict_answer``: what a resolver answers, as a write
 - ``history``: what was written, and what became of it
 - ``explain``: why a node has of a key what it has
+- ``checkpoints``: points of the past with a name
+- ``restore``: what differs between two points, and going back to one
 - ``schemas``, ``spaces``, ``cluster``: requests about these
 - ``agent_keys``: keys of agents, made by the one who will keep them
 - ``backup_file``: the file that a backup is; the command ``restore`` reads it too

@@ -6,6 +6,8 @@ from datetime import datetime
 
 from crdtsync.errors import InvalidRequest
 
+CHECKPOINT = "checkpoint:"
+"""What the name of a checkpoint begins with where a token may stand in its place."""
 Point = str | datetime
 """A token, ``checkpoint:NAME``, or a time with its time zone: what this node showed then."""
 

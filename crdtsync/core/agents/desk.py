@@ -279,15 +279,16 @@ class Desk:
         limit = self.host.guard.limit_of(agent, replica.name)
         reader = Reader(replica, self.storage, self.host.now_ms, replica.node_of, limit)
         if name == "history" and "prefix" in args:
-            return self._read_long(agent, request, scan_of(reader, args))
+            return self.read_long(agent, request, scan_of(reader, args))
         if "at" in args:
-            return self._read_long(agent, request, AsOfRead(replica, self.storage, name, args, limit))
+            return self.read_long(agent, request, AsOfRead(replica, self.storage, name, args, limit))
         try:
             return Shown(replica, READS[name](reader, args))
         except Unresolved as refusal:
             raise shown_at(replica, refusal) from None
 
-    def _read_long(self, agent: Agent, request: int, read: LongRead) -> object:
+    def read_long(self, agent: Agent, request: int, read: LongRead) -> object:
+        """Answer a read that takes more than one turn when it is done."""
         if not self.long_reads.add(agent.conn, request, read):
             raise too_many_waits()
         return LATER
@@ -295,7 +296,7 @@ class Desk:
     def _answer_long(self, conn: int, request: int, result: object) -> None:
         if isinstance(result, CrdtSyncError):
             self.fail(conn, request, result)
-        else:
+        elif result is not LATER:
             self.answer(conn, request, result)
 
     def _wait(self, agent: Agent, request: int, args: Arguments) -> object:

@@ -9,6 +9,7 @@ from crdtsync.core.agents.retry_replies import Outcomes
 from crdtsync.core.agents.space_requests import writable
 from crdtsync.core.crdt.read_context import NotYet
 from crdtsync.core.kinds.arguments import Arguments, timeout_ms
+from crdtsync.core.reads.as_of import RestoreRead
 from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.waiting.missing_changes import is_known_elsewhere
@@ -19,12 +20,14 @@ from crdtsync.core.waiting.write_concern import check_possible, is_alone
 from crdtsync.errors import CrdtSyncError, InvalidRequest, NoSpace
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import check_agent_name
+from crdtsync.wire.requests import Right
 from crdtsync.wire.tokens import decode_token, encode_token
 
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
     from crdtsync.core.agents.desk import Desk
     from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.replica.restore import Past
 
 
 class WriteRequests:
@@ -50,6 +53,8 @@ class WriteRequests:
         self._check_concern(agent, replica, args)
         if self._host.read_only:
             raise NoSpace(self._host.read_only)
+        if name == "restore":
+            return self._restore(agent, request, author, replica, args, number)
         try:
             result = self._commit(agent, author, replica, name, args, number)
         except CrdtSyncError as error:
@@ -80,10 +85,35 @@ class WriteRequests:
         if self._desk.waits.is_full(agent.conn):
             raise too_many_waits()
 
+    def _restore(
+        self, agent: Agent, request: int, author: str, replica: Replica, args: Arguments, number: int
+    ) -> object:
+        """Find out what was there, then write it."""
+
+        def may_write(key: str) -> bool:
+            return agent.everywhere >= Right.WRITE or self._host.guard.grant(agent, replica.name).on(key) >= Right.WRITE
+
+        def then(here: Replica, past: Past) -> object:
+            if self._host.read_only:
+                raise NoSpace(self._host.read_only)
+            result = self._commit(agent, author, here, "restore", args, number, past)
+            return self._concern(agent, request, here, args, result)
+
+        read = RestoreRead(replica, self._desk.storage, args, may_write, then)
+        return self._desk.read_long(agent, request, read)
+
     def _commit(
-        self, agent: Agent, author: str, replica: Replica, name: str, args: Arguments, number: int
+        self,
+        agent: Agent,
+        author: str,
+        replica: Replica,
+        name: str,
+        args: Arguments,
+        number: int,
+        past: Past | None = None,
     ) -> dict[str, Any]:
         draft = Draft(replica, self._host.now_ms, replica.node_of)
+        draft.past = past
         draft.own = self._outcomes.versions(agent.client, args.get("follows"))
         draft.is_limited = not self._host.guard.sees_all_of(agent, replica.name)
         result = WRITES[name](draft, args)

@@ -52,6 +52,8 @@ CHANGE_HASHES_MAX = 262_144
 CHANGE_HASH_AGE_MS_MAX = 30 * 24 * 3600 * 1000
 HISTORY_CAPS_MAX = 2
 """While keys with a history cap of their own have more than that, the others keep up to so many times the space's."""
+CHECKPOINT_CAPS = 4
+"""Checkpoints hold the past, with the documents of texts, up to so many times the cap of history."""
 PINNED_CAPS = 2
 """Snapshots in transfer hold the log up to so many times its cap."""
 
@@ -213,6 +215,9 @@ class Retention:
                 continue
             replica.past.let_go()
             stats = self._storage.log_stats(replica.id)
+            # before the log is trimmed, which says where their cuts stand
+            held_bytes = stats["history_bytes"] + stats["document_bytes"]
+            replica.checkpoints.find_pins(held_bytes, CHECKPOINT_CAPS * self.caps.history_bytes_max)
             more = self._trim_log(replica, batch, stats["log_bytes"], now_ms, slice_rows)
             more |= self._trim_pasts(replica, batch, stats["history_bytes"], now_ms, history_rows)
             more |= self._trim_documents(replica, batch)
@@ -270,8 +275,11 @@ class Retention:
         """The plan, and the rows that it is about."""
         dead = self._storage.oldest_dead(replica.id, rows_max)
         removals = self._storage.oldest_removals(replica.id, rows_max)
-        if replica.pins and size_bytes <= PINNED_CAPS * self.caps.history_bytes_max:
-            pin = min(replica.pins)  # values that were alive at that snapshot are read when their part is made
+        is_pinned = size_bytes <= PINNED_CAPS * self.caps.history_bytes_max
+        # values that were alive at that snapshot are read when their part is made
+        snapshots = replica.pins if is_pinned else set[int]()
+        pin = min([*snapshots, *replica.checkpoints.pins], default=None)
+        if pin is not None:
             dead = [row for row in dead if row.position <= pin]
             removals = [row for row in removals if row.position <= pin]
         return history_due(dead, removals, size_bytes, self.caps, now_ms, rows_max), dead
@@ -283,15 +291,15 @@ class Retention:
             if at.trimmed_position == replica.trimmed_position:
                 return False
             at.trimmed_position = replica.trimmed_position
-        pin = min(replica.pins, default=None)
+        pin = min([*replica.pins, *replica.checkpoints.pins], default=None)
         states = 0
         spans = self._storage.document_spans(replica.id, at.after, SLICE_DOCUMENTS_MAX)
         for span in spans:
             at.after = span.dot
             if not replica.documents.is_named(span.dot):  # deleted: kept for late edits as long as the log tells of it
-                if span.last <= replica.trimmed_position and pin is None:
+                if span.last <= replica.trimmed_position and (pin is None or span.last <= pin):
                     replica.texts.drop(span.dot)
-                elif span.last <= replica.trimmed_position:
+                elif span.last <= replica.trimmed_position and replica.pins:
                     at.trimmed_position = 0  # another round, when no snapshot is in transfer
                 continue
             plan = document_due(replica.id, span, replica.trimmed_position, pin)
@@ -306,4 +314,4 @@ class Retention:
         if len(spans) == SLICE_DOCUMENTS_MAX:
             return True
         at.after = None
-        return not at.trimmed_position and pin is None
+        return not at.trimmed_position and not replica.pins

@@ -15,14 +15,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, Writer, covers, flatten, hlc_ms
+from crdtsync.core.alarm_catalogue import CHECKPOINT_LOST
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.storage.interface import pack_vector
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import is_name, shown
+from crdtsync.wire.tokens import encode_dot
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from crdtsync.core.replica.replica import Replica
 
 CHECKPOINT_PREFIX = "_checkpoint/"
@@ -30,6 +33,10 @@ AT_CHECKPOINT = "checkpoint:"
 """What a name begins with where a token or a time may stand in its place."""
 CHECKPOINTS_MAX = 100
 """Checkpoints of a space when one more is made; merging takes what others have made."""
+
+
+_LOST = -1
+"""Where the cut of a checkpoint stands that this node has let go."""
 
 
 class Checkpoint(NamedTuple):
@@ -68,7 +75,7 @@ def packed_record(replica: Replica, note: str, prefixes: list[str]) -> bytes:
         {
             "cut": flatten(replica.vector),
             "digest": entries.digest.to_bytes(16, "big"),
-            "keys": entries.key_count,
+            "keys": entries.key_count - sum(1 for _ in entries.keys("_", hidden=True)),
             "note": note,
             "prefixes": prefixes,
         }
@@ -93,12 +100,23 @@ class Checkpoints:
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
+        self.pins: list[int] = []
+        """Up to where in the log the cuts of checkpoints reach: what died behind the first is kept."""
+        self.held_bytes = 0
+        """What the past of the space took when it was last looked at, and how much checkpoints may hold back."""
+        self.bytes_max = 1
+        self._keys: set[str] = set()
         self._positions: dict[Dot, int] | None = None
+
+    def note(self, keys: Iterable[str]) -> None:
+        """The entries of these keys, or of some of them, have changed."""
+        for key in keys:
+            if key.startswith(CHECKPOINT_PREFIX):
+                (self._keys.add if self._replica.entries.held(key) else self._keys.discard)(key)
 
     def all(self) -> list[Checkpoint]:
         """All of them, the oldest first; those of one name that were made at once, too."""
-        entries = self._replica.entries
-        held = [entry for key in entries.keys(CHECKPOINT_PREFIX) for entry in entries.held(key)]
+        held = [entry for key in self._keys for entry in self._replica.entries.held(key)]
         records = [record for entry in held if entry.kind == Kind.REGISTER and (record := record_of(entry))]
         return sorted(records, key=lambda record: record.entry.order)
 
@@ -125,36 +143,54 @@ class Checkpoints:
 
     # -- where their cuts stand in the log -----------------------------------------------------------------------
 
-    def pins(self) -> dict[Dot, int]:
-        """By the dot of its record, up to where in the log each checkpoint holds everything. What died behind that is
-        kept for it. Found out once, while the log still reaches back to it, and kept on disk.
+    def find_pins(self, held_bytes: int, bytes_max: int) -> None:
+        """Find out where the cuts of new checkpoints stand, while the log reaches back to them, and keep that on disk.
+
+        If the past takes ``held_bytes``, more than ``bytes_max``, the oldest checkpoint is let go here, with an alarm.
         """
-        replica = self._replica
-        known = self._known()
+        self.held_bytes, self.bytes_max = held_bytes, bytes_max
+        replica, known = self._replica, self._known()
         records = {record.entry.dot: record for record in self.all()}
-        durable = replica.durable_vector()
-        for dot in known.keys() - records.keys():
+        if not records and not known:
+            return
+        for dot in [dot for dot in known if dot not in records]:
             del known[dot]
             replica.ledger.batch.metas.append((self._meta(dot), None))
         for dot, record in records.items():
-            if dot in known or not (covers(record.vector, replica.floor) and covers(durable, record.vector)):
-                continue
-            known[dot] = replica.storage.position_missing(replica.id, record.vector, durable)
-            replica.ledger.batch.metas.append((self._meta(dot), pack([*dot, known[dot], pack_vector(record.vector)])))
-        return known
+            if dot not in known and covers(record.vector, replica.floor):
+                durable = replica.durable_vector()
+                self._note(dot, replica.storage.position_missing(replica.id, record.vector, durable))
+        pinned = {dot: position for dot, position in known.items() if position != _LOST}
+        if pinned and held_bytes > bytes_max:
+            oldest = min(pinned, key=lambda dot: pinned[dot])
+            del pinned[oldest]
+            self._let_go(records[oldest])
+        self.pins = sorted(pinned.values())
 
     def position_of(self, vector: VersionVector) -> int:
         """The same of a vector that the log does not reach back to; 0: nobody knows."""
         known = self._known()
-        places = [known[r.entry.dot] for r in self.all() if r.entry.dot in known and r.vector == vector]
-        return max(places, default=0)
+        return max((known.get(record.entry.dot, 0) for record in self.all() if record.vector == vector), default=0)
+
+    def _let_go(self, record: Checkpoint) -> None:
+        self._note(record.entry.dot, _LOST)
+        self._replica.alarms.raise_once(
+            CHECKPOINT_LOST,
+            self._replica.name,
+            f"space {self._replica.name}: this node could not keep what the checkpoint {record.name} holds: the past "
+            f"of the space takes over {self.bytes_max:,} bytes",
+            (record.name,),
+        )
+
+    def _note(self, dot: Dot, position: int) -> None:
+        self._known()[dot] = position
+        self._replica.ledger.batch.metas.append((self._meta(dot), pack([*dot, position])))
 
     def _known(self) -> dict[Dot, int]:
         if self._positions is None:
             rows = map(unpack, self._replica.storage.metas(self._meta(None)))
-            self._positions = {Dot(Writer(row[0]), row[1], row[2]): row[3] for row in rows}
+            self._positions = {Dot(Writer(writer), seq, n): position for writer, seq, n, position in rows}
         return self._positions
 
     def _meta(self, dot: Dot | None) -> str:
-        name = "" if dot is None else f"{dot.writer}.{dot.seq}.{dot.n}"
-        return f"checkpoint/{self._replica.id}/{name}"
+        return f"checkpoint/{self._replica.id}/" + ("" if dot is None else encode_dot(dot))

@@ -9,13 +9,14 @@ All of that may be much to look at, so it goes by slices, with other requests be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from itertools import islice
 from math import inf
+from types import NoneType
 from typing import Any, NamedTuple
 
-from crdtsync.causality import HLC_MAX, Dot, Writer, covers
+from crdtsync.causality import HLC_MAX, Dot, covers
 from crdtsync.core.access.rules import Grant
 from crdtsync.core.crdt.entries import Entries, Entry, Incoming, covered_by
 from crdtsync.core.history.checkpoints import AT_CHECKPOINT, check_name
@@ -23,6 +24,7 @@ from crdtsync.core.history.cuts import Closing, Cut, check_told, cut_at_time, cu
 from crdtsync.core.reads.operations import READS, Reader
 from crdtsync.core.reads.pages import PAGE_BYTES_MAX, PAGE_ROWS_MAX
 from crdtsync.core.replica.replica import Replica
+from crdtsync.core.replica.restore import KEYS_MAX, Past
 from crdtsync.core.storage.interface import DeadMark, DeadPlace, Storage
 from crdtsync.core.text.apply_edits import TAKEN_IN
 from crdtsync.core.text.document_cache import Documents
@@ -46,18 +48,17 @@ BEHIND_ALL = b"\xff" * 9
 """A time behind all times of a key."""
 
 
-class AsOfRead:
-    """One such read: the request ``name`` with ``args``."""
+class PastRead:
+    """Collects what is wanted of the past, for those who make something of it."""
 
     def __init__(
-        self, replica: Replica, storage: Storage, name: str, args: Mapping[str, Any], rights: Grant | None
+        self, replica: Replica, storage: Storage, args: Mapping[str, Any], wanted: Wanted, rights: Grant | None
     ) -> None:
         self.rights = rights
         self._storage = storage
-        self._name = name
         self._args = args
         self._at = check_at(args.get("at"))
-        self._wanted = _wanted_by(name, args)
+        self._wanted = wanted
         self.begin(replica)
 
     def begin(self, replica: Replica) -> None:
@@ -106,18 +107,80 @@ class AsOfRead:
 
     def answer(self, now_ms: int) -> object:
         """The reply."""
+        raise NotImplementedError
+
+    def _past(self, now_ms: int) -> tuple[Replica, Cut, str | None]:
+        """What was found, as a replica that shows it, and up to which key it is complete."""
         if isinstance(self._at, int) and self._at > now_ms:
             raise InvalidRequest("this time has not come yet: nobody knows what will be there")
         assert self.cut is not None
         assert self._collected is not None
         self._check_told(self.cut)
         past = past_replica(self.replica, self._storage, self.cut, self._collected.entries())
-        reader = Reader(past, self._storage, min(self.cut.time_ms, now_ms), past.node_of, self.rights)
+        return past, self.cut, self._collected.complete_to
+
+
+class AsOfRead(PastRead):
+    """The request ``name``, answered as of a point of the past."""
+
+    def __init__(
+        self, replica: Replica, storage: Storage, name: str, args: Mapping[str, Any], rights: Grant | None
+    ) -> None:
+        self._name = name
+        super().__init__(replica, storage, args, _wanted_by(name, args), rights)
+
+    def answer(self, now_ms: int) -> object:
+        """The reply."""
+        past, cut, end = self._past(now_ms)
+        reader = Reader(past, self._storage, min(cut.time_ms, now_ms), past.node_of, self.rights)
         answer = READS[self._name](reader, self._args)
-        end = self._collected.complete_to
         if end is not None and isinstance(answer, dict) and not answer["more"]:
             answer |= {"more": True, "next": end}
         return answer
+
+
+class RestoreRead(PastRead):
+    """Collects what some keys were, for a restore, and hands it to ``then``, whose result is the reply."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        storage: Storage,
+        args: Mapping[str, Any],
+        may_write: Callable[[str], bool],
+        then: Callable[[Replica, Past], object],
+    ) -> None:
+        self._may_write = may_write
+        self._then = then
+        start, self._undoes = args.get("start", ""), args.get("undo")
+        if type(start) is not str or type(self._undoes) not in (str, NoneType):
+            raise InvalidRequest("start must be a string, and undo the name of an agent")
+        super().__init__(
+            replica, storage, args, Wanted(None, check_prefix(args.get("prefix", "")), start, KEYS_MAX + 1), None
+        )
+
+    def begin(self, replica: Replica) -> None:
+        """Begin, or begin again with a replica that was read anew."""
+        super().begin(replica)
+        seen = self._args.get("seen")
+        self._seen = dict(replica.vector) if seen is None else vector_in(replica, seen)
+
+    def _check_told(self, cut: Cut) -> None:
+        """Keys of which less is known are left alone, one by one."""
+        if not covers(cut.vector, self.replica.past.floor):
+            raise too_old(self.replica, "this point")
+
+    def answer(self, now_ms: int) -> object:
+        """Restore, and reply."""
+        replica, (past, cut, end) = self.replica, self._past(now_ms)
+
+        def is_known(key: str) -> bool:
+            return all(covers(cut.vector, floor) for floor, _ in replica.past.floors(key))
+
+        wanted = self._wanted
+        return self._then(
+            replica, Past(past, wanted.prefix, wanted.start, end, self._seen, self._may_write, is_known, self._undoes)
+        )
 
 
 def check_at(at: object) -> int | str:
@@ -214,11 +277,10 @@ class Collecting:
             return True
         key = self._keys[0]
         self._take_living(key)
-        rows = self._storage.dead_marks(self._replica.id, self._place, SLICE_ROWS)
-        own = [row for row in rows if row.key == key]
-        self._take_dead(own)
-        if len(own) == SLICE_ROWS:
-            self._place = _behind(own[-1])
+        marks, last = self._storage.dead_marks(self._replica.id, self._place, self._cut.after, SLICE_ROWS, key)
+        self._take_dead(marks)
+        if last is not None:
+            self._place = last
             return False
         self._keys = self._keys[1:]
         self._place = DeadPlace(self._keys[0], b"", 0) if self._keys else self._place
@@ -231,22 +293,23 @@ class Collecting:
         replica, prefix = self._replica, self._wanted.prefix
         rows_max = WINDOW_ROWS if self._wanted.has_values else SLICE_ROWS
         living = [*islice(replica.entries.keys(prefix, self._live_after, hidden=True), rows_max)]
-        rows = self._storage.dead_marks(replica.id, self._place, rows_max)
-        dead = [row for row in rows if row.key.startswith(prefix)]
+        marks, last = self._storage.dead_marks(replica.id, self._place, self._cut.after, rows_max)
+        if last is not None and not last.key.startswith(prefix):
+            last = None
         ends = living[-1:] if len(living) == rows_max else []
-        ends += [dead[-1].key] if len(dead) == rows_max else []
+        ends += [] if last is None else [last.key]
         end = min(ends, default=None)
         for key in living:
             if end is None or key <= end:
                 self._take_living(key)
         self._take_unsaved(end)
-        self._take_dead([row for row in dead if end is None or row.key <= end])
+        self._take_dead([mark for mark in marks if mark.key.startswith(prefix) and (end is None or mark.key <= end)])
         if end is None:
             self.complete_to = None
             return True
-        is_within_key = len(dead) == rows_max and dead[-1].key == end
+        is_within_key = last is not None and last.key == end
         self._live_after = end
-        self._place = _behind(dead[-1]) if is_within_key else DeadPlace(end, BEHIND_ALL, 0)
+        self._place = last if last is not None and is_within_key else DeadPlace(end, BEHIND_ALL, 0)
         if is_within_key or not self._is_enough():
             return False
         self.complete_to = end
@@ -271,18 +334,15 @@ class Collecting:
         rows = self._replica.past.unsaved.get(key, ())
         self._take([row.entry for row in rows if row.position > self._cut.after and self._cut.has(*row.entry.dot[:2])])
 
-    def _take_dead(self, rows: list[DeadMark]) -> None:
-        """Of these rows what died after the cut, by no removal that is in it."""
-        cut = self._cut
-        ids = [
-            row.id
-            for row in rows
-            if row.position > cut.after and row.is_known and cut.has(Writer(row.order[1]), row.order[2])
-        ]
+    def _take_dead(self, marks: list[DeadMark]) -> None:
+        """Those that are in the cut, of entries that died behind it. A snapshot does not tell what removed an entry:
+        that is in every cut that can be told.
+        """
+        ids = [mark.id for mark in marks if self._cut.has(mark.writer, mark.seq)]
         bytes_max = PAST_BYTES_MAX if self._wanted.has_values else 0
         for start in range(0, len(ids), IDS_AT_ONCE_MAX):
             some = self._storage.dead_by_id(ids[start : start + IDS_AT_ONCE_MAX], bytes_max)
-            self._take([row.entry for row in some])
+            self._take([row.entry for row in some if row.removal or self._storage.has_removals(row.position)])
             if bytes_max and self._size_bytes > PAST_BYTES_MAX:
                 raise TooLarge(
                     f"what is gone since takes more than {PAST_BYTES_MAX:,} bytes: read less at once, by a longer "
@@ -295,14 +355,10 @@ class Collecting:
             if entry.dot in held or self._is_removed(entry):
                 continue
             self._found.setdefault(entry.key, held)[entry.dot] = entry
-            self._size_bytes += len(entry.value or b"")
+            self._size_bytes += entry.size_bytes
 
     def _is_removed(self, entry: Entry) -> bool:
         return any(covered_by([entry], removes) for removes in self._removed.get(entry.key, ()))
-
-
-def _behind(row: DeadMark) -> DeadPlace:
-    return DeadPlace(row.key, row.order[0].to_bytes(8, "big"), row.id)
 
 
 # -- the past as a replica ---------------------------------------------------------------------------------------

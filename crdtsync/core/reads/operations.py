@@ -24,6 +24,7 @@ from crdtsync.core.kinds.values import (
 )
 from crdtsync.core.reads.listing import get_many, scan
 from crdtsync.core.reads.pages import PAGE_BYTES_MAX, page_limit
+from crdtsync.core.replica.checkpoint_operations import checkpoints
 from crdtsync.core.replica.purges import purges
 from crdtsync.core.replica.reader_view import check_settled, flat, handed_over, value_handed_over
 from crdtsync.core.replica.replica import Replica
@@ -318,6 +319,7 @@ READS: dict[str, Callable[[Reader, Arguments], object]] = {
     **{rules.paged.request: partial(_paged, kind, rules.paged) for kind, rules in KINDS.items() if rules.paged},
     "history": _history,
     "schemas": schemas,
+    "checkpoints": checkpoints,
     "purges": purges,
     "text_read": _text_read,
     "text_updates": _text_updates,

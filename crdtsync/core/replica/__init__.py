@@ -19,6 +19,8 @@ Modules:
 - ``change_draft``: one change in the making, and what its author had seen
 - ``write_operations``: the table of all write operations
 - ``resolve``: one value in place of all siblings
+- ``restore``: makes of keys what they were at a point of the past
+- ``checkpoint_operations``: requests about checkpoints
 - ``purges``: what is to be gone for good, on every host: the request, and the records of it
 - ``schema_operations``: set and show the schemas of a space
 - ``reader_view``: what a plain read hands over of a key's values, by its read policy

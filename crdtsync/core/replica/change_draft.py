@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot, Writer, merge, vector_of
 from crdtsync.core.crdt import read_context
@@ -22,6 +23,9 @@ from crdtsync.wire.codec import unpack
 from crdtsync.wire.tokens import Version, decode_version, encode_version, joined
 from crdtsync.wire.yjs.validator import UpdateSummary
 
+if TYPE_CHECKING:
+    from crdtsync.core.replica.restore import Past
+
 REPLACED_BYTES_MAX = 256 * 1024
 """So many bytes of what a batch replaces are told in its reply, which is kept on disk for a retry; of one write all."""
 OWN_DOTS_MAX = 256
@@ -36,6 +40,7 @@ class Draft:
         self.now_ms = now_ms
         self.node_of = node_of
         self.own: Mapping[str, Version] = {}  # by key: what earlier writes of this session left that it has not read
+        self.past: Past | None = None  # what a restore goes back to
         self.is_limited = False  # whether its author may not read everything in the space
         self.ops: list[Op] = []
         self._keys: dict[str, KeyEntries] = {}

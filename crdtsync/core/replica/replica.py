@@ -129,8 +129,10 @@ class Replica:
         stored = list(self.storage.entries(self.id, self.values.stand_in))
         self.note_reserved(stored)
         markers = [entry for entry in stored if entry.kind == Kind.TEXT]
+        reserved = [entry.key for entry in stored if entry.key[0] == "_"]
         self.entries.load(stored)
         self.texts.load(markers)
+        self.checkpoints.note(reserved)
         self.schemas.take_retold()  # nobody has been told anything yet
         self.clock.last = row.hlc  # not the entries': a clock from far ahead is applied and not taken over
         if self.writer is None:
@@ -142,6 +144,7 @@ class Replica:
         """Entries have come or gone, not by changes: what reserved keys declare may be another."""
         self.schemas.note_entries(entries)
         self.purges.note_entries(entries)
+        self.checkpoints.note(entry.key for entry in entries)
 
     @property
     def frontier(self) -> Frontier:
@@ -401,6 +404,7 @@ class Replica:
         self.texts.note_markers(entry, removed, position, dot, change.agent)
         if op.key[0] == "_":
             self.schemas.note(op.key)
+            self.checkpoints.note((op.key,))
             self.purges.note(op.key)
         return Effect(op, entry, removed)
 

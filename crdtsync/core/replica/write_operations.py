@@ -9,8 +9,10 @@ from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import Write
 from crdtsync.core.kinds.registry import KINDS
 from crdtsync.core.replica.change_draft import Draft
+from crdtsync.core.replica.checkpoint_operations import checkpoint_set
 from crdtsync.core.replica.purges import purge
 from crdtsync.core.replica.resolve import resolve
+from crdtsync.core.replica.restore import restore
 from crdtsync.core.replica.schema_operations import schema_set
 from crdtsync.errors import CrdtSyncError, InvalidRequest, TooLarge
 from crdtsync.wire.change import Op
@@ -81,6 +83,8 @@ WRITES: dict[str, Write] = {
     "delete": _delete,
     "resolve": resolve,
     "schema_set": schema_set,
+    "restore": restore,
+    "checkpoint_set": checkpoint_set,
     "purge": purge,
     "batch": _batch,
     **{name: write for rules in KINDS.values() for name, write in rules.writes.items()},

@@ -327,15 +327,13 @@ class ScannedRow(NamedTuple):
 
 
 class DeadMark(NamedTuple):
-    """A dead entry as the reader of an older cut looks at it. ``position`` is that of the change that removed it;
-    ``is_known``: that stands among the removals.
-    """
+    """A dead entry as the reader of an older cut looks at it: the number of its row, its key and its dot."""
 
     id: int
     key: str
-    order: Order
-    position: int
-    is_known: bool
+    writer: Writer
+    seq: int
+    n: int
 
 
 class PastRemoval(NamedTuple):
@@ -614,8 +612,15 @@ class Storage(Protocol):
 
     # -- for older cuts ----------------------------------------------------------------------------------------
 
-    def dead_marks(self, space: int, after: DeadPlace, rows_max: int) -> list[DeadMark]:
-        """Dead entries of all keys after a place, by key and time of writing."""
+    def dead_marks(
+        self, space: int, after: DeadPlace, position: int, rows_max: int, key: str | None = None
+    ) -> tuple[list[DeadMark], DeadPlace | None]:
+        """Those that died behind a position, of so many dead entries after a place, by key and time of writing; of all
+        keys, or of one. And where the last of these stands, if there may be more.
+        """
+
+    def has_removals(self, position: int) -> bool:
+        """Whether the change at a position is known to have removed something."""
 
     def removals(self, after: tuple[int, int], to: int, rows_max: int) -> list[PastRemoval]:
         """Removals of all spaces after a position and id, up to a position, in this order."""

@@ -34,6 +34,10 @@ SECTIONS: dict[str, dict[str, str]] = {
         "purge": "conflicts.purge:purge",
         "resolver": "conflicts.resolver:resolver",
     },
+    "The past": {
+        "checkpoint": "time.checkpoints:checkpoint",
+        "undo": "time.restore:undo",
+    },
     "Counters, sets, maps": {
         "incr": "kinds.counters:incr",
         "reset": "kinds.counters:reset",

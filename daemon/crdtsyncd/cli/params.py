@@ -92,6 +92,18 @@ class AtPoint(click.ParamType):  # type: ignore[type-arg]  # generic since click
             )
 
 
+class NamedAtPoint(AtPoint):
+    """The same, or the bare name of a checkpoint."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str | datetime:
+        """As of :class:`AtPoint`; what is nothing else is a name."""
+        word = str(value)
+        try:
+            return super().convert(word, param, ctx)
+        except click.UsageError:
+            return word
+
+
 class InputFile(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
     """A file to read as bytes, ``-`` for stdin."""
 
@@ -249,6 +261,7 @@ class Confidence(click.ParamType):  # type: ignore[type-arg]  # generic since cl
 
 DURATION = Duration()
 AT = AtPoint()
+NAMED_AT = NamedAtPoint()
 TTL = Duration(_TTL_MAX_S, f"{_TTL_MAX_S * 1000:.0f}ms, some {_TTL_MAX_S / _YEAR_S:,.0f} years")
 TAKEOVER = Duration(_TAKEOVER_MAX_S, "1h")
 CONFIDENCE = Confidence()

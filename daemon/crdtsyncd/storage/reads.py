@@ -523,23 +523,25 @@ class Reads:
 
     # -- older cuts --------------------------------------------------------------------------------------------
 
-    def dead_marks(self, space: int, after: DeadPlace, rows_max: int) -> list[DeadMark]:
+    def dead_marks(
+        self, space: int, after: DeadPlace, position: int, rows_max: int, key: str | None = None
+    ) -> tuple[list[DeadMark], DeadPlace | None]:
         found = []
         for at in self._all_dead():
             rows = self._dead_db.execute(
-                f"SELECT {at.row} AS id, e.key, e.hlc, e.writer, e.seq, e.n, e.position, "
-                "EXISTS (SELECT 1 FROM removals r WHERE r.position = e.position) "
+                f"SELECT e.key, e.hlc, {at.row} AS id, e.writer, e.seq, e.n, e.position "
                 f"FROM {at.table} e INDEXED BY {at.by_key} WHERE e.space = ? AND e.position IS NOT NULL "
-                f"AND (e.key, e.hlc, {at.row}) > (?, ?, ?) ORDER BY e.key, e.hlc, id LIMIT ?",
-                (space, *after, rows_max),
+                f"{'' if key is None else 'AND e.key = ? '}AND (e.key, e.hlc, {at.row}) > (?, ?, ?) "
+                "ORDER BY e.key, e.hlc, id LIMIT ?",
+                (space, *(() if key is None else (key,)), *after, rows_max),
             )
-            found.append(
-                [
-                    DeadMark(number, key, (int.from_bytes(hlc, "big"), *dot), position, bool(is_known))
-                    for number, key, hlc, *dot, position, is_known in rows
-                ]
-            )
-        return [*islice(merge_sorted(*found, key=_scan_place), rows_max)]
+            found.append(rows.fetchall())
+        looked_at = found[0] if len(found) == 1 else [*islice(merge_sorted(*found), rows_max)]
+        marks = [DeadMark(number, key, *dot) for key, _, number, *dot, died in looked_at if died > position]
+        return marks, DeadPlace(*looked_at[-1][:3]) if len(looked_at) == rows_max else None
+
+    def has_removals(self, position: int) -> bool:
+        return self._one("SELECT 1 FROM removals WHERE position = ? LIMIT 1", (position,)) is not None
 
     def removals(self, after: tuple[int, int], to: int, rows_max: int) -> list[PastRemoval]:
         rows = self._dead_db.execute(
@@ -668,7 +670,7 @@ def _trim_place(row: OldDead) -> tuple[int, int]:
     return row.position, row.id
 
 
-def _scan_place(row: ScannedRow | DeadMark) -> tuple[str, int, int]:
+def _scan_place(row: ScannedRow) -> tuple[str, int, int]:
     return row.key, row.order[0], row.id
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tests.simulator.faults import (
     clusters,
+    cuts,
     kinds,
     machines,
     past,
@@ -19,7 +20,7 @@ from tests.simulator.faults import (
 from tests.simulator.faults.known import KNOWN
 from tests.simulator.faults.planting import FAULTS, SEEDS_MAX, Caught, Fault, catch, judge_of
 
-_PLACES = (sessions, replication, storage, machines, snapshots, kinds, past, watching, clusters, short)
+_PLACES = (sessions, replication, storage, machines, snapshots, kinds, past, cuts, watching, clusters, short)
 
 
 def seeds_of(fault: Fault, count: int = SEEDS_MAX, is_hinted: bool = True) -> list[int]:

@@ -13,6 +13,7 @@ from unittest import mock
 from crdtsync.core.agents.desk import Desk
 from crdtsync.core.watch.change_watch import ChangeWatches
 from tests.simulator.clusters.player import plan_cluster
+from tests.simulator.cuts import run_cuts
 from tests.simulator.histories import run_history
 from tests.simulator.model import Broken
 
@@ -116,6 +117,17 @@ def cluster_fault(says: str, breaks: str = "") -> Callable[[Plant], Plant]:
     return register
 
 
+def cut_fault(says: str, breaks: str = "") -> Callable[[Plant], Plant]:
+    """The same for one that the histories whose past is read are to find."""
+
+    def register(plant: Plant) -> Plant:
+        fault(says, breaks)(plant)
+        FAULTS[-1] = FAULTS[-1]._replace(how={}, play=run_cuts)
+        return plant
+
+    return register
+
+
 def _play_cluster(seed: int) -> None:
     plan_cluster(seed, CLUSTER_STEPS).play()
 
@@ -161,6 +173,7 @@ _JUDGES = (
     (r"lists the rules|with level|where it held", "rights"),
     (r"^a mirror|^a watcher|a mirror at|a watcher at", "watchers and mirrors"),
     (r"session", "session guarantees"),
+    (r"as of a|the checkpoint|a restore", "reads of the past against what was shown"),
     (r"causal past|after number|shows change", "causal order"),
     (r"do not come to rest", "convergence"),
     (r"has another|still holds|has other entries", "convergence"),

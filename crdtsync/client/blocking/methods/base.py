@@ -78,9 +78,10 @@ class Methods:
 
     def _as_of(self, at: Point | None) -> Operations:
         """The plans of this session, or of one that reads the past and remembers nothing of it."""
-        if at is None:
-            return self._operations
-        return Operations({**self._overrides, "at": point_argument(at)}, self._operations.horizon)
+        return self._operations if at is None else self._at(point_argument(at))
+
+    def _at(self, at: str | int) -> Operations:
+        return Operations({**self._overrides, "at": at}, self._operations.horizon)
 
     def _call(self, call: Call[T], deadline: float) -> T:
         """A plan of one request, for which there is no more to do than this."""

@@ -15,6 +15,7 @@ Rooms, by subject:
 - ``keys``: values by key: set, get, del, ls, update, edit, export, import, batch, wait, watch
 - ``kinds``: counters, logs, maps, sets, texts
 - ``conflicts``: conflicts, resolve, history, resolver, schema, purge
+- ``time``: checkpoint, undo
 - ``together``: claim, release, claims, task, tasks, work, on, ask, asks, answer, who
 - ``context``: view, search, context, tokens, mcp, session
 - ``cluster``: cluster, space, agent, access

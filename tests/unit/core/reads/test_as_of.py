@@ -2,98 +2,24 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
 
 from crdtsync.core.background.retention_caps import Caps
 from crdtsync.core.reads import as_of
-from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.codec import unpack
 from tests.fleet.agent import Agent, Refusal
 from tests.fleet.editor import Editor
 from tests.fleet.fleet import fleet_of
-
-KEYS = ("a", "b", "c/1", "c/2", "counter", "log", "map", "set", "text")
-TURNS_MAX = 500
+from tests.simulator.cuts import patiently, run_cuts
 
 
-def patiently(session: Agent, operation: str, **args: Any) -> Any:
-    """The answer to a request that takes more than one turn."""
-    request = session.send(operation, **args)
-    for _ in range(TURNS_MAX):
-        session.machine.turn()
-        if request in session.replies:
-            return session.result(request)
-    raise AssertionError(f"{operation} is not answered")
-
-
-def shown(session: Agent, at: object = None, **args: Any) -> list[Any]:
-    """All that a node shows, with authors and siblings."""
-    point = {} if at is None else {"at": at}
-    page = patiently(session, "scan", values=True, entries=True, **point, **args)
-    assert not page["more"]
-    return [{name: field for name, field in item.items() if name != "policy"} for item in page["items"]]
-
-
-def write_something(session: Agent, random: Random) -> Any:
-    key = random.choice(KEYS)
-    number = random.randrange(1000)
-    if key == "text" and number > 200:
-        editor = Editor(session.machine, "text", session.name)
-        length = len(editor.read()) if isinstance(session.get(key), str) else None
-        if length is not None or session.get(key) is None:
-            return editor.edit(random.randint(0, length or 0), length or 0, str(number))
-    if key == "counter":
-        return session.do("reset", key=key) if number < 100 else session.do("incr", key=key, by=number)
-    if key == "log":
-        return session.do("trim", key=key, keep=2) if number < 200 else session.append(key, number)
-    if key == "set":
-        return session.do("discard" if number < 400 else "add", key=key, value=pack(number % 5))
-    if key == "map":
-        if number < 300:
-            return session.do("drop", key=key, field=f"f{number % 3}")
-        return session.do("merge", key=key, fields={f"f{number % 3}": pack(number)})
-    if number < 200:
-        return session.delete(key)
-    current = session.ask("get", key=key)
-    seen = {"seen": current["version"]} if current and number < 600 else {}
-    return session.set(key, number, **seen)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_every_token_shows_on_every_node_what_its_author_was_shown(seed, monkeypatch):
+@pytest.mark.parametrize("seed", range(8))
+def test_what_was_shown_is_shown_again_kept_and_restored(seed, monkeypatch):
     monkeypatch.setattr(as_of, "WINDOW_ROWS", 3)
     monkeypatch.setattr(as_of, "SLICE_ROWS", 3)
-    random = Random(seed)
-    with fleet_of("a", "b", "c") as fleet:
-        agents = {name: fleet[name].agent(f"agent-{name}") for name in "abc"}
-        wires = [fleet.link("a", "b"), fleet.link("b", "c")]
-        seen: list[tuple[str, list[Any]]] = []
-        times: list[tuple[str, int, list[Any]]] = []
-        for _ in range(60):
-            name = random.choice("abc")
-            if random.random() < 0.1 and wires:
-                wires.pop(random.randrange(len(wires))).close("cut")
-            elif random.random() < 0.1 and not wires:
-                wires = [fleet.link("a", "b"), fleet.link("b", "c")]
-            if random.random() < 0.5:
-                fleet.sync()
-            fleet.pass_time(0.1)
-            token = write_something(agents[name], random)["token"]
-            seen.append((token, shown(agents[name])))
-            times.append((name, fleet.now.wall_ms, seen[-1][1]))
-            fleet.pass_time(0.01)
-        for wire in wires:
-            wire.close("cut")
-        fleet.link("a", "b")
-        fleet.link("b", "c")
-        fleet.run(10, step_s=1)
-        for agent in agents.values():
-            for token, state in seen:
-                assert shown(agent, token) == state
-        for name, time_ms, state in times:
-            assert shown(agents[name], time_ms) == state
+    run_cuts(seed)
 
 
 def test_the_token_of_a_read_and_one_key_at_a_time(pair):

@@ -1,0 +1,142 @@
+"""What the asyncio client does with checkpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crdtsync.client.aio.methods.base import AsyncMethods
+from crdtsync.client.protocol.steps import limit_s
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from crdtsync.client.operations.checkpoints import Checkpoint
+    from crdtsync.client.operations.restore import Difference, Restored
+    from crdtsync.client.session.request_context import WriteConcern
+    from crdtsync.client.values.durations import Seconds
+    from crdtsync.client.values.listing import Listing
+    from crdtsync.client.values.points import Point
+    from crdtsync.client.values.write_result import Written
+
+
+class AsyncCheckpointMethods(AsyncMethods):
+    """The part of a session that names points of the space's past, to which it can go back."""
+
+    async def checkpoint(
+        self,
+        name: str,
+        *,
+        prefix: str | Iterable[str] | None = None,
+        note: str = "",
+        keep: Seconds | None = None,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
+        """Name what this daemon holds now, to read it (``at="checkpoint:NAME"``) and restore it later; the token.
+
+        It costs one small write, however large the space is, and is on disk on return. Every node that has applied it
+        keeps what it holds, until it is deleted.
+
+        :param prefix: what is restored if the restore does not say: keys that begin so; a list for several.
+        :param note: why it was made, at most 1,000 characters.
+        :param keep: delete it after this time.
+        :raises VersionMismatch: there is one of that name.
+        :raises QuotaExceeded: the space has 100, or what they hold back takes four times the cap of history.
+        """
+        from crdtsync.client.operations.checkpoints import checkpoint
+
+        return await self._write(checkpoint(self._operations, name, prefix, note, keep), w, timeout)
+
+    async def checkpoints(self, *, timeout: Seconds | None = None) -> Listing[Checkpoint]:
+        """The checkpoints of the space, the oldest first."""
+        from crdtsync.client.operations.checkpoints import checkpoints
+
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(checkpoints(self._operations, timeout_s), timeout_s)
+
+    async def delete_checkpoint(self, name: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> bool:
+        """Delete a checkpoint, so that nodes need not keep what it holds any longer; whether it was there."""
+        from crdtsync.client.operations.checkpoints import delete_checkpoint
+
+        return await self._write(delete_checkpoint(self._operations, name), w, timeout)
+
+    # -- going back ------------------------------------------------------------------------------------------
+
+    async def diff(
+        self, before: Point, after: Point | None = None, *, prefix: str = "", timeout: Seconds | None = None
+    ) -> list[Difference]:
+        """The keys that say something else at ``after`` (now, if not given) than at ``before``, in order.
+
+        A point is the name of a checkpoint, a token or a ``datetime``, as for :meth:`get`.
+
+        :raises TooOld: a point lies before the history that this node keeps.
+        """
+        from crdtsync.client.operations.restore import diff, named_point
+
+        timeout_s = limit_s(timeout, self.timeout_s)
+        until = named_point(after) if after is not None else await self.run(self._operations.now(timeout_s), timeout_s)
+        plan = diff(self._at(named_point(before)), self._at(until), prefix, timeout_s)
+        return await self.run(plan, timeout_s)
+
+    async def restore(
+        self,
+        point: Point,
+        *,
+        prefix: str | Iterable[str] | None = None,
+        dry_run: bool = False,
+        progress: Callable[[int], object] | None = None,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Restored:
+        """Write what was there at a point of the past: the name of a checkpoint, a token or a ``datetime``.
+
+        It removes what came later and brings back what was overwritten or deleted, of all kinds. It is a write like any
+        other, on disk on return: it supersedes what was there when it began, and what others write meanwhile lives on
+        beside it, as a sibling. Up to 1,000 keys are one change. Where there are more it is several: if it is cut off,
+        do it again, and it goes on with what is left. ``timeout`` is for each change.
+
+        :param prefix: only keys that begin so, or with one of these; if not given, those of the checkpoint.
+        :param dry_run: write nothing, and say what would be done.
+        :param progress: is called after each change with the number of its keys.
+        :raises TooOld: the point lies before the history that this node keeps.
+        """
+        return await self._go_back(point, None, prefix, dry_run, progress, w, timeout)
+
+    async def undo(
+        self,
+        agent: str,
+        since: Point,
+        *,
+        prefix: str | Iterable[str] | None = None,
+        dry_run: bool = False,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Restored:
+        """Take back what one agent has done since a point, key by key, where nobody else has written since.
+
+        The other keys that it has written are ``left`` alone, each with who else wrote it. Otherwise as
+        :meth:`restore`.
+        """
+        return await self._go_back(since, agent, prefix, dry_run, None, w, timeout)
+
+    async def _go_back(
+        self,
+        point: Point,
+        agent: str | None,
+        prefix: str | Iterable[str] | None,
+        dry_run: bool,
+        progress: Callable[[int], object] | None,
+        w: WriteConcern,
+        timeout: Seconds | None,
+    ) -> Restored:
+        from crdtsync.client.operations.restore import named_point, prefixes_of, restore
+
+        timeout_s, at = limit_s(timeout, self.timeout_s), named_point(point)
+        if prefix is None:
+            prefixes = await self.run(prefixes_of(self._operations, at, timeout_s), timeout_s)
+        else:
+            prefixes = [prefix] if isinstance(prefix, str) else list(prefix)
+        plan = restore(
+            self._operations, at, prefixes, undo=agent, dry_run=dry_run, w=w, timeout_s=timeout_s, progress=progress
+        )
+        return await self.run(plan, timeout_s)

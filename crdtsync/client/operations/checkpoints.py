@@ -1,0 +1,79 @@
+"""Checkpoints as requests: points of a space's past with a name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.client.session.request_context import Write
+from crdtsync.client.values.durations import Seconds, milliseconds, seconds
+from crdtsync.client.values.listing import Listing
+from crdtsync.client.values.results import moment
+from crdtsync.client.values.write_result import Written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from crdtsync.client.protocol.steps import Call
+    from crdtsync.client.session.request_context import Arguments, Context
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint. ``keys``: how many the whole space had; ``cut``: a token of what it holds, for ``at``.
+
+    ``whole``: whether this node can show all of it. ``ttl``: in seconds from its making, if it has an end.
+    """
+
+    name: str
+    note: str
+    prefixes: list[str]
+    keys: int
+    cut: str
+    whole: bool
+    dot: str
+    agent: str | None
+    node: str | None
+    time: datetime | None
+    ttl: float | None
+
+
+def checkpoint(
+    context: Context, name: str, prefixes: str | Iterable[str] | None, note: str, keep: Seconds | None
+) -> Write[Written]:
+    """Make one."""
+    arguments: Arguments = {"name": name}
+    if prefixes is not None:
+        arguments["prefixes"] = [prefixes] if isinstance(prefixes, str) else list(prefixes)
+    if note:
+        arguments["note"] = note
+    if keep is not None:
+        arguments["ttl"] = milliseconds(seconds(keep, "keep"))
+
+    def learn(reply: Any, token: str, _: bool) -> Written:
+        return Written(token, name, {"nodes": reply["nodes"]} if "nodes" in reply else {})
+
+    return Write(context, "checkpoint_set", arguments, learn)
+
+
+def delete_checkpoint(context: Context, name: str) -> Write[bool]:
+    """Delete one; whether it was there."""
+    return Write(
+        context, "checkpoint_set", {"name": name, "remove": True}, lambda reply, _token, _: bool(reply["existed"])
+    )
+
+
+def checkpoints(context: Context, timeout_s: float) -> Call[Listing[Checkpoint]]:
+    """All of them."""
+
+    def learn(reply: Any) -> Listing[Checkpoint]:
+        return Listing(map(_from_wire, reply["items"]), reply["token"])
+
+    return context.read_call("checkpoints", {}, None, timeout_s, learn)
+
+
+def _from_wire(fields: dict[str, Any]) -> Checkpoint:
+    ttl = fields.get("ttl")
+    known = {name: fields[name] for name in Checkpoint.__dataclass_fields__ if name not in ("time", "ttl")}
+    return Checkpoint(**known, time=moment(fields.get("time")), ttl=None if ttl is None else ttl / 1000)

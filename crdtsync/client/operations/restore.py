@@ -1,0 +1,122 @@
+"""Going back: what differs between two points of a space, restoring one of them, undoing what one agent did.
+
+A restore is one request for up to 1,000 keys, and each is one change; the daemon works out what has to be written. All
+of them supersede what was there when the first began.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.client.operations.listings import Selection
+from crdtsync.client.protocol.steps import Compute
+from crdtsync.client.session.request_context import Write
+from crdtsync.client.values.points import CHECKPOINT, Point, point_argument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from crdtsync.client.operations.keys import Operations
+    from crdtsync.client.protocol.steps import Steps
+    from crdtsync.client.session.request_context import Arguments, WriteConcern
+    from crdtsync.client.values.results import Entry
+
+
+@dataclass(slots=True)
+class Restored:
+    """What a restore did, or would do: keys to which it wrote (``restored``), or from which it only took (``removed``);
+    keys that it ``left`` alone, each with why. ``token``: of the last change.
+    """
+
+    restored: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One key that differs: its entry at the one point and at the other, None where it was absent."""
+
+    key: str
+    before: Entry | None
+    after: Entry | None
+
+
+def restore(
+    operations: Operations,
+    at: str | int,
+    prefixes: Iterable[str],
+    *,
+    undo: str | None,
+    dry_run: bool,
+    w: WriteConcern,
+    timeout_s: float,
+    progress: Callable[[int], object] | None,
+) -> Steps[Restored]:
+    """Restore the keys that begin with one of these prefixes; ``undo``: only what this agent has done since."""
+    done = Restored()
+    seen: str | None = None
+    for prefix in prefixes:
+        start: str | None = None
+        while True:
+            arguments: Arguments = {"at": at, "prefix": prefix}
+            arguments |= {} if start is None else {"start": start}
+            arguments |= {} if seen is None else {"seen": seen}
+            arguments |= {} if undo is None else {"undo": undo}
+            arguments |= {"dry_run": True} if dry_run else {}
+            write = Write(operations, "restore", arguments, lambda reply, token, _: (reply, token), waits=True)
+            reply, token = yield operations.send(write, w, timeout_s)
+            for key, what in reply["items"]:
+                (done.restored if what == "restored" else done.removed).append(key)
+            done.left.update(reply["left"])
+            done.token, seen, start = token, reply["seen"], reply["next"]
+            yield Compute(progress or _nothing, len(reply["items"]))
+            if start is None:
+                break
+    return done
+
+
+def prefixes_of(operations: Operations, at: str | int, timeout_s: float) -> Steps[list[str]]:
+    """What a point is about, if it is a checkpoint that says so; else all keys."""
+    if isinstance(at, str) and at.startswith(CHECKPOINT):
+        reply = yield operations.read_call("checkpoints", {"name": at.removeprefix(CHECKPOINT)}, None, timeout_s)
+        return reply["items"][0]["prefixes"] or [""]
+    return [""]
+
+
+def named_point(point: Point) -> str | int:
+    """A point, which may be named by the bare name of a checkpoint."""
+    if isinstance(point, str) and not point.startswith((CHECKPOINT, "c1.")):
+        return CHECKPOINT + point
+    return point_argument(point)
+
+
+def diff(before: Operations, after: Operations, prefix: str, timeout_s: float) -> Steps[list[Difference]]:
+    """The keys that differ, in order. Both are read as of a point: a large value is read once more, by itself."""
+    selection = Selection(prefix)
+    old = {entry.key: entry for entry in (yield from before.entries(selection, None, timeout_s, values=True))}
+    new = {entry.key: entry for entry in (yield from after.entries(selection, None, timeout_s, values=True))}
+    found: list[Difference] = []
+    for key in sorted(old.keys() | new.keys()):
+        ours, theirs = old.get(key), new.get(key)
+        if ours is not None and theirs is not None and ours.version == theirs.version:
+            continue
+        if ours is not None and ours.value is None and ours.kind != "register":
+            ours = yield before.entry(key, None, timeout_s)
+        if theirs is not None and theirs.value is None and theirs.kind != "register":
+            theirs = yield after.entry(key, None, timeout_s)
+        if _said(ours) != _said(theirs):
+            found.append(Difference(key, ours, theirs))
+    return found
+
+
+def _said(entry: Entry | None) -> Any:  # Any: values
+    if entry is None:
+        return None
+    return entry.kind, [(one.field, one.value) for one in (entry, *entry.siblings)]
+
+
+def _nothing(_count: int) -> None:
+    return None

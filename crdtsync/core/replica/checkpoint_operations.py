@@ -1,0 +1,94 @@
+"""Requests that make, show and delete the checkpoints of a space."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crdtsync.core.history.checkpoints import (
+    CHECKPOINT_PREFIX,
+    CHECKPOINTS_MAX,
+    Checkpoint,
+    check_name,
+    packed_record,
+)
+from crdtsync.core.kinds.arguments import Arguments, Result, attributes
+from crdtsync.errors import InvalidRequest, QuotaExceeded, VersionMismatch
+from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.limits import check_prefix
+from crdtsync.wire.tokens import encode_dot, encode_token
+
+if TYPE_CHECKING:
+    from crdtsync.core.reads.operations import Reader
+    from crdtsync.core.replica.change_draft import Draft
+
+NOTE_CHARS_MAX = 1000
+PREFIXES_MAX = 100
+
+
+def checkpoint_set(draft: Draft, args: Arguments) -> Result:
+    """The request ``checkpoint_set``: make a checkpoint of what this node holds, or, with ``remove``, delete one.
+
+    What the same batch has written before is not in it.
+
+    :raises VersionMismatch: there is one of that name.
+    :raises QuotaExceeded: there are as many as may be, or what they hold back is as much as may be.
+    """
+    name = check_name(args.get("name"))
+    key = CHECKPOINT_PREFIX + name
+    held = draft.held(key)
+    if args.get("remove"):
+        if held:
+            draft.add(Op(key, None, Kind.REGISTER, None, None, tuple(entry.dot for entry in held), None))
+        return {"existed": bool(held)}
+    if held:
+        raise VersionMismatch(f"there is a checkpoint {name} already: delete it first, or choose another name", key=key)
+    checkpoints = draft.replica.checkpoints
+    if len(checkpoints.all()) >= CHECKPOINTS_MAX:
+        raise QuotaExceeded(f"the space has {CHECKPOINTS_MAX} checkpoints already: delete some first")
+    if checkpoints.held_bytes >= checkpoints.bytes_max:
+        raise QuotaExceeded(
+            f"the past of the space takes {checkpoints.held_bytes:,} bytes on this node, and its checkpoints may hold "
+            f"back {checkpoints.bytes_max:,}: delete old ones first"
+        )
+    value = packed_record(draft.replica, *_said(args))
+    draft.add(Op(key, None, Kind.REGISTER, value, value_hash(value), (), attributes({"ttl": args.get("ttl")})))
+    return {"existed": False}
+
+
+def _said(args: Arguments) -> tuple[str, list[str]]:
+    note, prefixes = args.get("note", ""), args.get("prefixes", [])
+    if type(note) is not str or len(note) > NOTE_CHARS_MAX:
+        raise InvalidRequest(f"note must be a string of at most {NOTE_CHARS_MAX:,} characters")
+    if type(prefixes) is not list or len(prefixes) > PREFIXES_MAX:
+        raise InvalidRequest(f"prefixes must be a list of at most {PREFIXES_MAX} prefixes")
+    return note, [check_prefix(prefix) for prefix in prefixes]
+
+
+def checkpoints(reader: Reader, args: Arguments) -> object:
+    """The request ``checkpoints``: all of them, the oldest first, or that of a ``name``."""
+    name = args.get("name")
+    known = reader.replica.checkpoints
+    found = known.all() if name is None else [known.get(check_name(name))]
+    return {
+        "items": [_described(reader, record) for record in found if not record.entry.is_expired(reader.now_ms)],
+        "held_bytes": known.held_bytes if found else 0,
+        "bytes_max": known.bytes_max,
+        "token": reader.token(),
+    }
+
+
+def _described(reader: Reader, record: Checkpoint) -> Result:
+    replica, entry = reader.replica, record.entry
+    return {
+        "name": record.name,
+        "note": record.note,
+        "prefixes": list(record.prefixes),
+        "keys": record.keys,
+        "cut": encode_token([(replica.name, replica.epoch, record.vector)]),
+        "whole": replica.checkpoints.is_whole(record),
+        "dot": encode_dot(entry.dot),
+        "agent": entry.agent,
+        "node": reader.node_of(entry.dot.writer),
+        "time": record.time_ms,
+        "ttl": (entry.attrs or {}).get("ttl"),
+    }

@@ -1,0 +1,307 @@
+"""Restoring keys: a new write that makes of what is there now what was there at a point of the past.
+
+Ann's checkpoint holds ``plan`` = 1 and the log ``findings`` = [x]. Since then an agent has set ``plan`` to 2, appended
+y, and made ``draft``. The restore writes 1 over 2, removes y, and deletes ``draft``. It is a write like any other: it
+stands in history, has an author, and can be undone by restoring a later point.
+
+The rules:
+
+- It supersedes what was there when it began (``seen``), and nothing newer: what others write meanwhile stays beside it.
+- What says the same already is left as it is. So a restore that was cut off is simply done again.
+- A log keeps its order: from the first element on that differs, what follows is written anew.
+- Counters count on under their names, with one reset that takes off what was counted beyond the value then. So two
+  restores at once of 10 to 7 give 7, and not 4.
+- A text is edited to what it was, by an edit that two hosts make alike. One that is gone is made anew.
+- Values whose time to live is over are not brought back; others live as long as they would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from crdtsync.causality import Dot, VersionVector
+from crdtsync.core.crdt.entries import Entry, summary_of
+from crdtsync.core.kinds.arguments import Arguments, Result
+from crdtsync.core.kinds.base import Copied
+from crdtsync.core.kinds.counter import RESET, Tally, name_of
+from crdtsync.core.kinds.operations import RESOLVED_ATTR
+from crdtsync.core.text.family import LINEAGE, families
+from crdtsync.core.text.join import text_op
+from crdtsync.core.text.yjs_library import NO_CHANGE, fresh_updates
+from crdtsync.differences import edits
+from crdtsync.errors import CrdtSyncError, InvalidRequest, TooLarge
+from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.codec import pack
+from crdtsync.wire.limits import CHANGE_BYTES_MAX, CHANGE_OPS_MAX, NAMED_DOTS_MAX
+from crdtsync.wire.tokens import encode_token
+
+if TYPE_CHECKING:
+    from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.replica.replica import Replica
+
+KEYS_MAX = 1000
+"""Keys that one request looks at."""
+TEXTS_MAX = 16
+"""Texts that it compares: each may have to be read from disk."""
+ROWS_MAX = 500
+"""Values of a key that were written since, where only one agent's are to be taken back."""
+BYTES_MAX = CHANGE_BYTES_MAX // 2
+"""So many bytes of values it writes, or one key's."""
+
+
+class Past(NamedTuple):
+    """What a space held: ``replica`` shows it, in all keys up to ``complete_to`` (None: in all that were asked for).
+
+    ``prefix`` and ``start``: of which keys. ``seen``: what there was when the restore began. ``may_write`` says which
+    keys its author may write, ``is_known`` of which the past is told.
+    """
+
+    replica: Replica
+    prefix: str
+    start: str
+    complete_to: str | None
+    seen: VersionVector
+    may_write: Callable[[str], bool]
+    is_known: Callable[[str], bool]
+    undoes: str | None
+    """Only what this agent has done since, where nobody else has written since."""
+
+
+def restore(draft: Draft, args: Arguments) -> Result:
+    """The request ``restore``: some keys, as one change; ``next`` is where the next request begins."""
+    past = draft.past
+    if past is None:
+        raise InvalidRequest("a restore cannot be part of a batch: it is one change, or several, by itself")
+    items: list[list[str]] = []
+    left: list[list[str]] = []
+    texts = size_bytes = 0
+    last: str | None = None
+    keys = _keys(draft.replica, past)
+    is_cut = len(keys) > KEYS_MAX or past.complete_to is not None
+    for key in keys[:KEYS_MAX]:
+        if len(draft.ops) == CHANGE_OPS_MAX or size_bytes > BYTES_MAX or texts >= TEXTS_MAX:
+            is_cut = True
+            break
+        was, held = past.replica.entries.live(key, draft.now_ms), _seen_of(draft, past, key)
+        if past.undoes is not None and not _has_done(draft, past, key, was, past.undoes):
+            last = key
+            continue
+        texts += any(entry.kind == Kind.TEXT for entry in (*was, *held))
+        try:
+            ops = _ops(draft, past, key, was, held)
+        except CrdtSyncError as error:
+            left.append([key, error.message])
+            last = key
+            continue
+        if len(draft.ops) + len(ops) > CHANGE_OPS_MAX:
+            if draft.ops:
+                is_cut = True
+                break
+            left.append([key, f"it takes {len(ops):,} operations; at most {CHANGE_OPS_MAX:,} fit into one change"])
+            last = key
+            continue
+        for op in ops:
+            draft.ops.append(op)
+            size_bytes += len(op.value or b"")
+        if ops:
+            items.append([key, "restored" if any(op.value is not None for op in ops) else "removed"])
+        last = key
+    else:
+        last = past.complete_to if len(keys) <= KEYS_MAX else last
+    if args.get("dry_run"):
+        draft.ops.clear()
+    seen = encode_token([(draft.replica.name, draft.replica.epoch, past.seen)])
+    return {"items": items, "left": left, "next": last if is_cut else None, "seen": seen}
+
+
+def _keys(replica: Replica, past: Past) -> list[str]:
+    """Those that are there or were, in order; one more than are looked at, if there are more."""
+    found: set[str] = set()
+    for entries in (replica.entries, past.replica.entries):
+        for count, key in enumerate(entries.keys(past.prefix, past.start)):
+            if count > KEYS_MAX or (past.complete_to is not None and key > past.complete_to):
+                break
+            if key[0] != "_":
+                found.add(key)
+    return sorted(found)[: KEYS_MAX + 1]
+
+
+def _seen_of(draft: Draft, past: Past, key: str) -> list[Entry]:
+    return [entry for entry in draft.held(key) if entry.dot.seq <= past.seen.get(entry.dot.writer, 0)]
+
+
+def _ops(draft: Draft, past: Past, key: str, was: list[Entry], held: list[Entry]) -> list[Op]:
+    """What makes of the entries that are held those that were; none if they say the same."""
+    if {entry.dot for entry in was} == {entry.dot for entry in held}:
+        return []
+    if not past.is_known(key):
+        raise InvalidRequest("its schema keeps less history than that")
+    if not past.may_write(key):
+        raise InvalidRequest("who restores may not write it")
+    if past.undoes is not None:
+        _check_alone(draft, past, key, was, past.undoes)
+    found: list[Op] = []
+    gone: list[Entry] = []
+    for kind in sorted({entry.kind for entry in (*was, *held)}):
+        make = _OF_KIND.get(kind, _of_values)
+        here = make(draft, past, [e for e in was if e.kind == kind], [e for e in held if e.kind == kind])
+        found += here.ops
+        gone += here.gone
+    dots = [entry.dot for entry in gone]
+    removals = [
+        Op(key, None, gone[0].kind, None, None, tuple(dots[start : start + NAMED_DOTS_MAX]), None)
+        for start in range(0, len(dots), NAMED_DOTS_MAX)
+    ]
+    if len(removals) == 1 and found and not found[0].removes:
+        return [found[0]._replace(removes=removals[0].removes), *found[1:]]
+    return [*removals, *found]
+
+
+# -- undoing what one agent did ----------------------------------------------------------------------------------
+
+
+def _since(draft: Draft, past: Past, key: str, was: list[Entry]) -> list[str | None]:
+    """Who has written or removed something of a key since then; None: somebody, but nobody knows who.
+
+    :raises TooLarge: so much that it cannot be looked through.
+    """
+    replica, cut = draft.replica, past.replica.vector
+    rows = replica.storage.dead(replica.id, key, None, is_lost=False, rows_max=ROWS_MAX)
+    if len(rows) == ROWS_MAX:
+        raise TooLarge("too much has been written to it since")
+    gone = {row.entry.dot: row for row in (*rows, *replica.past.unsaved.get(key, ()))}
+    written = [*(row.entry for row in gone.values()), *replica.entries.held(key)]
+    found: list[str | None] = [entry.agent for entry in written if entry.dot.seq > cut.get(entry.dot.writer, 0)]
+    for entry in was:
+        row = gone.get(entry.dot)
+        if row is not None:
+            found.append(row.removal.agent if row.removal else None)
+    return found
+
+
+def _has_done(draft: Draft, past: Past, key: str, was: list[Entry], agent: str) -> bool:
+    try:
+        return agent in _since(draft, past, key, was)
+    except TooLarge:
+        return True
+
+
+def _check_alone(draft: Draft, past: Past, key: str, was: list[Entry], agent: str) -> None:
+    others = sorted({other or "somebody" for other in _since(draft, past, key, was)} - {agent})
+    if others:
+        raise InvalidRequest(f"{' and '.join(others)} wrote it too since then")
+
+
+class _Made(NamedTuple):
+    """Operations that write, and entries that go."""
+
+    ops: list[Op]
+    gone: list[Entry]
+
+
+def _content(entry: Entry) -> tuple[str | None, bytes, bytes]:
+    """Equal for two entries that say the same."""
+    said = {name: value for name, value in (entry.attrs or {}).items() if name in ("confidence", "meta")}
+    return entry.sub, entry.value_hash, pack(sorted(said.items()))
+
+
+def _of_values(draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
+    """Registers, fields of maps, elements of sets: each stands for itself."""
+    left = [*held]
+    missing: list[Entry] = []
+    for entry in was:
+        same = next((other for other in left if _content(other) == _content(entry)), None)
+        if same is None:
+            missing.append(entry)
+        else:
+            left.remove(same)
+    return _Made(_written(draft, missing), left)
+
+
+def _of_log(draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
+    """The elements up to the first that differs stay."""
+    same = 0
+    while same < min(len(was), len(held)) and _content(was[same]) == _content(held[same]):
+        same += 1
+    return _Made(_written(draft, was[same:]), [*held[same:]])
+
+
+def _of_counter(_draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
+    """Names that are gone come back, and one reset takes off what was counted beyond the value then."""
+    if not was:
+        return _Made([], [*held])
+    then, now = summary_of(Tally, was), summary_of(Tally, held)
+    if held and then.value == now.value:
+        return _Made([], [])
+    key = was[0].key
+    names = {name_of(entry) for entry in held if entry.sub != RESET}
+    back = [entry for entry in was if entry.sub != RESET and name_of(entry) not in names]
+    ops = [_op(key, entry.kind, Copied(name_of(entry), entry.value or b"", None)) for entry in back]
+    record: dict[str, list[int]] = {}
+    for name in sorted(names | {name_of(entry) for entry in back}):
+        totals = [max(pair) for pair in zip(now.total(name), then.total(name), strict=True)]
+        taken = [total - net for total, net in zip(totals, then.net(name), strict=True)]
+        if any(taken):
+            record[name] = taken
+    resets = [entry for entry in held if entry.sub == RESET]
+    if record:
+        ops.append(_op(key, Kind.COUNTER, Copied(RESET, pack(record), None)))
+    return _Made(ops, resets)
+
+
+def _of_text(draft: Draft, past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
+    """A text that is still there is edited; one that is gone is made anew."""
+    ops: list[Op] = []
+    here = families(held)
+    lost: list[tuple[Dot, str]] = []
+    for family in families(was):
+        content = past.replica.documents.get(family.current).read()
+        same = next((other for other in here if family.current in other.members), None)
+        if same is None:
+            lost.append((family.current, content))
+            continue
+        here.remove(same)
+        document = draft.replica.documents.get(same.current)
+        update = document.edited(edits(document.read(), content))
+        if update != NO_CHANGE:
+            markers = [entry.dot for entry in same.entries if entry.sub != LINEAGE]
+            ops.append(text_op(was[0].key, None, document.dot, update, markers))
+    for document_lost, content in lost:
+        same = next((other for other in here if draft.replica.documents.get(other.current).read() == content), None)
+        if same is None:
+            ops.append(_fresh_text(was[0].key, content, document_lost))
+        else:
+            here.remove(same)
+    return _Made(ops, [entry for family in here for entry in family.entries])
+
+
+def _fresh_text(key: str, content: str, document: Dot) -> Op:
+    """A new document.
+
+    :raises TooLarge: it does not fit into one edit.
+    """
+    (update,) = fresh_updates(content, pack([key, *document]), len(content) + 1)
+    return text_op(key, None, None, update, ())
+
+
+def _written(draft: Draft, entries: Sequence[Entry]) -> list[Op]:
+    return [_op(entry.key, entry.kind, _copied(entry, draft.now_ms)) for entry in entries]
+
+
+def _copied(entry: Entry, now_ms: int) -> Copied:
+    if entry.value is None:
+        raise InvalidRequest("a value of it was purged, or cannot be read on this node any more")
+    attrs = {name: value for name, value in (entry.attrs or {}).items() if name != RESOLVED_ATTR}
+    expires_ms = entry.expires_ms()
+    if expires_ms is not None:
+        attrs["ttl"] = expires_ms - now_ms
+    return Copied(entry.sub, entry.value, attrs or None)
+
+
+def _op(key: str, kind: int, copied: Copied) -> Op:
+    return Op(key, copied.sub, kind, copied.value, value_hash(copied.value), (), copied.attrs)
+
+
+_Make = Callable[["Draft", Past, Sequence[Entry], Sequence[Entry]], _Made]
+_OF_KIND: dict[int, _Make] = {Kind.LOG: _of_log, Kind.COUNTER: _of_counter, Kind.TEXT: _of_text}

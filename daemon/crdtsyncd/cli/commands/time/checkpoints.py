@@ -1,0 +1,141 @@
+"""``checkpoint``: points of a space's past with a name."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.commands.time.restore import diff, restore
+from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.errors import absent
+from crdtsyncd.cli.params import KEY, TEXT, TTL
+from crdtsyncd.cli.shared_options import concern_option
+from crdtsyncd.cli.show import output
+
+if TYPE_CHECKING:
+    from crdtsyncd.cli.params import WriteConcernValue
+
+    from crdtsync.client.operations.checkpoints import Checkpoint
+
+
+@click.group("checkpoint", cls=StateGroup, no_args_is_help=False)
+def checkpoint() -> None:
+    """Name points of the past, and go back to them."""
+
+
+@state_command("create")
+@click.argument("name", type=TEXT)
+@click.option(
+    "--prefix", "prefixes", metavar="P", type=KEY, multiple=True, help="Restore these keys, if not told more."
+)
+@click.option("--note", metavar="TEXT", type=TEXT, default="", help="Why it is made.")
+@click.option("--keep", metavar="DURATION", type=TTL, help="Delete it after this time, such as 7d.")
+@concern_option
+@pass_settings
+def create(
+    settings: Settings,
+    name: str,
+    prefixes: tuple[str, ...],
+    note: str,
+    keep: float | None,
+    w: WriteConcernValue | None,
+) -> None:
+    """Name what this node holds now, and print the token.
+
+    It is one small write, however large the space is. Every node keeps what the checkpoint holds, also what is
+    overwritten or deleted later, until it is deleted. Read it with --at checkpoint:NAME.
+
+    \b
+    Examples:
+      crdtsync checkpoint create before-refactor --note 'critic is let loose'
+      crdtsync checkpoint create nightly --prefix plan/ --keep 7d
+    """
+    with connect(settings) as client:
+        token = client.checkpoint(name, prefix=prefixes or None, note=note, keep=keep, w=w)
+    output.result(settings, token, {"token": token, "nodes": token.nodes})
+
+
+@state_command("list")
+@pass_settings
+def list_(settings: Settings) -> None:
+    """List the checkpoints, the oldest first.
+
+    Of one that this node does not hold as a whole, HERE is "no": ask on another node. With --json each is an object on
+    a line.
+    """
+    with connect(settings) as client:
+        found = client.checkpoints()
+    if settings.json:
+        for each in found:
+            output.line(output.record(asdict(each)))
+    elif found:
+        _print(found)
+    else:
+        output.line("no checkpoints")
+
+
+@state_command("show")
+@click.argument("name", type=TEXT)
+@pass_settings
+def show(settings: Settings, name: str) -> None:
+    """Show all that is known of a checkpoint."""
+    with connect(settings) as client:
+        found = [each for each in client.checkpoints() if each.name == name]
+    if not found:
+        raise absent(f"there is no checkpoint {name!r}")
+    for each in found:
+        fields = asdict(each)
+        if settings.json:
+            output.line(output.record(fields))
+            continue
+        for field in ("name", "note", "prefixes", "keys", "agent", "node", "time", "ttl", "whole", "cut"):
+            output.line(f"{field}: {_shown(fields[field])}")
+
+
+@state_command("delete")
+@click.argument("name", type=TEXT)
+@concern_option
+@pass_settings
+def delete(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
+    """Delete a checkpoint, and print the token.
+
+    Nodes need not keep what it holds any longer. If there is none, the exit status is 1.
+    """
+    with connect(settings) as client:
+        if not client.delete_checkpoint(name, w=w):
+            raise absent(f"there is no checkpoint {name!r}")
+        output.result(settings, client.last_token or "", {"token": client.last_token})
+
+
+def _shown(field: Any) -> str:  # Any: as the fields have it
+    from datetime import datetime
+
+    from crdtsyncd.wording import rfc3339
+
+    if isinstance(field, datetime):
+        return rfc3339(field)
+    if isinstance(field, bool):
+        return "yes" if field else "no"
+    return ", ".join(field) if isinstance(field, list) else "" if field is None else str(field)
+
+
+def _print(found: list[Checkpoint]) -> None:
+    from crdtsyncd.cli.show.tables import Column, show_table
+    from crdtsyncd.wording import ago, rfc3339
+
+    columns = (
+        Column("NAME", lambda row: row["name"], folds=True),
+        Column("KEYS", lambda row: str(row["keys"])),
+        Column("AGENT", lambda row: row["agent"] or ""),
+        Column("NODE", lambda row: row["node"] or ""),
+        Column("MADE", lambda row: ago(rfc3339(row["time"]) if row["time"] else None)),
+        Column("HERE", lambda row: "whole" if row["whole"] else "no"),
+        Column("NOTE", lambda row: row["note"], folds=True),
+    )
+    show_table(columns, [asdict(each) for each in found])
+
+
+for command in (create, list_, show, diff, restore, delete):
+    checkpoint.add_command(command)

@@ -1,0 +1,237 @@
+"""A restore makes of the keys what they were, and takes nothing from those who write meanwhile."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from crdtsync.core.replica import restore as restoring
+from crdtsync.wire.codec import pack, unpack
+from tests.fleet.agent import Refusal
+from tests.fleet.editor import Editor
+from tests.fleet.fleet import fleet_of
+from tests.simulator.cuts import patiently, restore, said, write_something
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_all_kinds_are_as_they_were(seed):
+    random = Random(seed)
+    with fleet_of("a", "b", linked=True) as fleet:
+        agents = [fleet[name].agent(f"agent-{name}") for name in "ab"]
+
+        def play(count: int) -> None:
+            for _ in range(count):
+                fleet.pass_time(0.1)
+                write_something(random.choice(agents), random)
+                if random.random() < 0.6:
+                    fleet.sync()
+            fleet.sync()
+
+        play(40)
+        agents[0].do("checkpoint_set", name="before")
+        before = said(agents[0])
+        play(40)
+        later = said(agents[1])
+        token = patiently(agents[1], "scan")["token"]
+        restore(agents[1])
+        fleet.sync()
+        for agent in agents:
+            assert said(agent) == before
+        position = fleet["b"].replica.position
+        (again,) = restore(agents[1])
+        assert (again["items"], fleet["b"].replica.position) == ([], position)
+        restore(agents[0], at=token)  # a restore is a write like any other, and can be undone
+        assert said(agents[0]) == later
+
+
+def test_what_others_write_meanwhile_stays_beside_it(pair):
+    ann, bob = pair["a"].agent("ann"), pair["b"].agent("bob")
+    ann.set("k", "old")
+    ann.do("checkpoint_set", name="before")
+    ann.set("k", "ruined")
+    ann.set("new", 1)
+    pair.sync()
+    pair.wires[0].close("cut")
+    bob.set("k", "meanwhile", seen=bob.version("k"))
+    bob.set("new", 2, seen=bob.version("new"))
+    restore(ann)
+    assert ann.values("k") == ["old"]
+    assert ann.values("new") == []
+    pair.link("a", "b")
+    pair.sync()
+    for agent in (ann, bob):
+        assert sorted(agent.values("k")) == ["meanwhile", "old"]
+        assert agent.values("new") == [2]
+
+
+def test_two_restores_at_once_of_a_counter_and_a_text_count_once(pair):
+    ann, bob = pair["a"].agent("ann"), pair["b"].agent("bob")
+    editor = Editor(pair["a"], "t", "ann")
+    editor.append("as it was")
+    ann.do("incr", key="n", by=7)
+    ann.do("checkpoint_set", name="before")
+    ann.do("incr", key="n", by=3)
+    editor.edit(0, 2, "ruined")
+    pair.sync()
+    pair.wires[0].close("cut")
+    restore(ann)
+    restore(bob)
+    bob.do("incr", key="n", by=100)
+    pair.link("a", "b")
+    pair.sync()
+    for agent in (ann, bob):
+        assert agent.get("n") == 107
+        assert agent.get("t") == "as it was"
+
+
+def test_what_was_deleted_comes_back_also_texts_and_counters(pair):
+    ann, bob = pair["a"].agent("ann"), pair["b"].agent("bob")
+    Editor(pair["a"], "t", "ann").append("as it was")
+    for n in range(3):
+        ann.append("log", n)
+    bob.do("incr", key="n", by=7)
+    pair.sync()
+    ann.do("checkpoint_set", name="before")
+    for key in ("t", "log", "n"):
+        ann.delete(key)
+    pair.sync()
+    restore(bob)
+    pair.sync()
+    assert (ann.get("t"), ann.get("log"), ann.get("n")) == ("as it was", [0, 1, 2], 7)
+
+
+def test_a_log_keeps_its_order(node):
+    ann = node.agent("ann")
+    for n in range(5):
+        ann.append("log", n)
+    ann.do("checkpoint_set", name="before")
+    dots = [item[1] for item in ann.ask("log", key="log")["items"]]
+    ann.do("remove", key="log", dot=dots[2])
+    ann.append("log", "more")
+    restore(ann)
+    assert ann.get("log") == [0, 1, 2, 3, 4]
+    assert [item[1] for item in ann.ask("log", key="log")["items"]][:2] == dots[:2]
+
+
+def test_only_what_a_prefix_names_and_nothing_where_it_is_only_asked(node):
+    ann = node.agent("ann")
+    ann.do("checkpoint_set", name="before")
+    ann.set("plan/a", 1)
+    ann.set("other", 1)
+    position = node.replica.position
+    (answer,) = restore(ann, prefix="plan/", dry_run=True)
+    assert (answer["items"], node.replica.position) == ([["plan/a", "removed"]], position)
+    restore(ann, prefix="plan/")
+    assert (ann.get("plan/a"), ann.get("other")) == (None, 1)
+
+
+def test_many_keys_go_in_several_changes_and_a_cut_restore_is_done_again(node, monkeypatch):
+    monkeypatch.setattr(restoring, "KEYS_MAX", 10)
+    ann = node.agent("ann")
+    for n in range(25):
+        ann.set(f"k{n:02}", n)
+    ann.do("checkpoint_set", name="before")
+    for n in range(25):
+        ann.set(f"k{n:02}", "ruined")
+    for n in range(25, 40):
+        ann.set(f"k{n:02}", "new")
+    ann.number += 1
+    patiently(ann, "restore", n=ann.number, at="checkpoint:before")  # and then its author is gone
+    answers = restore(ann)
+    assert sum(len(answer["items"]) for answer in answers) == 30
+    assert len(answers) == 4
+    assert said(ann) == {f"k{n:02}": ("register", [repr(n)]) for n in range(25)}
+
+
+def test_values_with_a_time_to_live_come_back_for_what_is_left_of_it(node):
+    ann = node.agent("ann")
+    ann.set("short", 1, ttl=5_000)
+    ann.set("long", 1, ttl=60_000)
+    ann.do("checkpoint_set", name="before")
+    ann.set("short", 2)
+    ann.set("long", 2)
+    node.fleet.run(20, step_s=1)
+    restore(ann)
+    assert (ann.get("short"), ann.get("long")) == (None, 1)
+    node.fleet.run(50, step_s=1)
+    assert ann.get("long") is None
+
+
+def test_keys_with_less_history_are_left_alone_and_told(node):
+    ann = node.agent("ann")
+    ann.do("schema_set", pattern="beat/*", policy="lww", history=False)
+    ann.set("beat/a", 1)
+    ann.set("plan", 1)
+    ann.do("checkpoint_set", name="before")
+    ann.set("beat/a", 2)
+    ann.set("plan", 2)
+    node.fleet.run(5)
+    (answer,) = restore(ann)
+    assert answer["left"] == [["beat/a", "its schema keeps less history than that"]]
+    assert (ann.get("beat/a"), ann.get("plan")) == (2, 1)
+
+
+def test_long_values_come_back_from_disk(node):
+    ann = node.agent("ann")
+    values = {f"k{n}": str(n) * 50_000 for n in range(5)}
+    for key, value in values.items():
+        ann.set(key, value)
+    ann.do("checkpoint_set", name="before")
+    for key in values:
+        ann.set(key, "ruined" * 10_000)
+    node.restart()
+    ann = node.agent("ann")
+    page = patiently(ann, "scan", values=True, at="checkpoint:before")
+    assert {key: unpack(value) for key, _, value, *_ in page["items"]} == values
+    restore(ann)
+    assert {key: ann.get(key) for key in values} == values
+
+
+def test_siblings_come_back_as_siblings(pair):
+    ann, bob = pair["a"].agent("ann"), pair["b"].agent("bob")
+    pair.wires[0].close("cut")
+    ann.set("k", 1)
+    bob.set("k", 2)
+    pair.link("a", "b")
+    pair.sync()
+    ann.do("checkpoint_set", name="before")
+    ann.do("resolve", key="k", value=pack(3))
+    restore(ann)
+    assert sorted(ann.values("k")) == [1, 2]
+
+
+def test_it_is_no_part_of_a_batch(node):
+    with pytest.raises(Refusal, match="cannot be part of a batch"):
+        node.agent("ann").do("batch", ops=[["restore", {"at": 0}]])
+
+
+def test_what_one_agent_did_is_undone_where_nobody_else_wrote_since(pair):
+    ann, bad, bob = pair["a"].agent("ann"), pair["a"].agent("bad"), pair["b"].agent("bob")
+    for key in ("ruined", "deleted", "built-on", "bobs", "untouched"):
+        ann.set(key, "ann's")
+    ann.append("log", 1)
+    pair.sync()
+    since = patiently(ann, "scan")["token"]
+    bad.set("ruined", 1, seen=bad.version("ruined"))
+    bad.set("ruined", 2)
+    bad.delete("deleted")
+    bad.set("new", 1)
+    bad.append("log", 2)
+    bad.set("built-on", "bad's", seen=bad.version("built-on"))
+    pair.sync()
+    bob.set("built-on", "bob's", seen=bob.version("built-on"))
+    bob.set("bobs", "bob's", seen=bob.version("bobs"))
+    pair.sync()
+    for agent in (bob, ann):
+        (answer,) = restore(agent, at=since, undo="bad", dry_run=agent is bob)
+        assert answer["items"] == [
+            ["deleted", "restored"], ["log", "removed"], ["new", "removed"], ["ruined", "restored"]
+        ]  # fmt: skip
+        assert answer["left"] == [["built-on", "bob wrote it too since then"]]
+    pair.sync()
+    values = {key: bob.get(key) for key in ("ruined", "deleted", "new", "log", "built-on", "bobs", "untouched")}
+    assert values == {
+        "ruined": "ann's", "deleted": "ann's", "new": None, "log": [1], "built-on": "bob's", "bobs": "bob's",
+        "untouched": "ann's",
+    }  # fmt: skip
