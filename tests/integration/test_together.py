@@ -133,6 +133,7 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
     assert shell("answer", "deploy", "maybe").status == 4
     shell.ok("answer", "deploy", "yes", "--note", "it works")
     assert shell("answer", "deploy", "no").status == 1
+    assert [shell.ok(name) for name in ("asks", "claims", "tasks")] == ["no questions", "no claims", "no tasks"]
     assert shell.ok("ask", "deploy", "Ship it?") == "yes"
     assert json.loads(shell.ok("asks", "--all", "--json"))["answers"][0]["note"] == "it works"
     with daemon.client("ann").present(role="critic", status="reading"):

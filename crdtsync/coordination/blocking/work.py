@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 LOST_RACE_S = 0.05
 """So long at most a worker waits after somebody else was faster, so that it sees what that one took."""
 
+LOOK_S = 10.0
+"""How soon an idle worker notices that its client is closed."""
 ELSEWHERE_S = 1.0
 """How often it looks at what its tasks come after and its pattern does not match."""
 
@@ -116,8 +118,9 @@ class Worker:
                 due_s = self._board.due_in_s(*_now())
                 if due_s is None and drain:
                     break
+                longest_s = ELSEWHERE_S if is_waiting else LOOK_S
                 if due_s != 0.0:
-                    woken(self._wake, min(ELSEWHERE_S, due_s or ELSEWHERE_S) if is_waiting else due_s)
+                    woken(self._wake, longest_s if due_s is None else min(longest_s, due_s))
                 for mirror in (tasks, claims):
                     if mirror.error is not None:
                         raise mirror.error

@@ -62,6 +62,9 @@ def asks(settings: Settings, prefix: str, answered: bool) -> None:
         for row in found:
             output.line(output.record(row))
         return
+    if not found:
+        output.line("no questions")
+        return
     columns = (
         Column("KEY", lambda row: row["key"]),
         Column("QUESTION", lambda row: row["question"], folds=True),

@@ -109,6 +109,9 @@ def claims(settings: Settings, prefix: str) -> None:
         for one in found:
             output.line(output.record(_fields(one)))
         return
+    if not found:
+        output.line("no claims")
+        return
     columns = (
         Column("KEY", lambda row: row["key"], folds=True),
         Column("AGENT", lambda row: row["agent"]),

@@ -127,6 +127,9 @@ def tasks(settings: Settings, prefix: str, state: str | None) -> None:
         for one in chosen:
             output.line(output.record(_fields(one, blocked_by(one, found))))
         return
+    if not chosen:
+        output.line("no tasks")
+        return
     columns = (
         Column("TASK", lambda row: row["key"], folds=True),
         Column("STATE", lambda row: row["state"]),
