@@ -97,7 +97,10 @@ class AsyncCrdtSaver(CallsInThreads):
             return newest
         key = self._layout.key(CHECKPOINTS, *place, wanted)
         stored = await self._read([key])
-        return (await self._load(self._layout.record(self.serde, key, stored))) if key in stored else None
+        if key not in stored:
+            return None
+        record = self._layout.record(self.serde, key, stored)
+        return await self._load(record, await self._values([record]))
 
     async def alist(
         self,
@@ -114,16 +117,13 @@ class AsyncCrdtSaver(CallsInThreads):
         if limit is not None and limit <= 0:
             return
         async for page in self._pages(config, before, limit):
-            stored = await self._read(page)
-            for key in page:
+            records = await self._records(page, filter or {})
+            values = await self._values(records)  # of all at once: most have most of them in common
+            for record in records:
                 try:
-                    record = self._layout.record(self.serde, key, stored)
-                    if not all(record.metadata.get(name) == value for name, value in (filter or {}).items()):
-                        continue
-                    found = await self._load(record)
+                    found = await self._load(record, values)
                 except DamagedCheckpoint as damage:
-                    if await self._client.get(key) is not None:  # else somebody has removed it just now
-                        log.warning("a checkpoint is not whole, the one before it is used: %s", damage)
+                    await self._skip(record.key, damage)
                     continue
                 yield found
                 left = None if left is None else left - 1
@@ -165,14 +165,36 @@ class AsyncCrdtSaver(CallsInThreads):
         parts = self._layout.part_keys(stored)
         return {**stored, **(await self._client.get_many(parts))} if parts else dict(stored)
 
-    async def _load(self, record: Record) -> CheckpointTuple:
+    async def _records(self, keys: Iterable[str], wanted: Mapping[str, Any]) -> Sequence[Record]:
+        """The checkpoints at these keys whose metadata has what is wanted."""
+        stored = await self._read(keys)
+        records = []
+        for key in keys:
+            try:
+                record = self._layout.record(self.serde, key, stored)
+            except DamagedCheckpoint as damage:
+                await self._skip(key, damage)
+            else:
+                if all(record.metadata.get(name) == value for name, value in wanted.items()):
+                    records.append(record)
+        return records
+
+    async def _skip(self, key: str, damage: DamagedCheckpoint) -> None:
+        if await self._client.get(key) is not None:  # else somebody has removed it just now
+            log.warning("a checkpoint is not whole, the one before it is used: %s", damage)
+
+    async def _values(self, records: Iterable[Record]) -> dict[str, Any]:
+        """What is stored of the channels of these checkpoints."""
+        keys = {key for record in records for key in self._layout.value_keys(record).values()}
+        return await self._read(sorted(keys))
+
+    async def _load(self, record: Record, stored: Mapping[str, Any]) -> CheckpointTuple:
         """A checkpoint with the values of its channels and what tasks have written since."""
         keys = self._layout.value_keys(record)
-        stored = await self._read(keys.values()) if keys else {}
         values = {channel: self._layout.loads(self.serde, key, stored) for channel, key in keys.items()}
         written = await self._client.items(self._layout.below(WRITES, record.thread, record.namespace, record.id))
-        stored = await self._with_parts(dict(written))
-        pending = self._layout.pending(self.serde, [key for key, _ in written], stored)
+        written_parts = await self._with_parts(dict(written))
+        pending = self._layout.pending(self.serde, [key for key, _ in written], written_parts)
         return self._layout.tuple_of(record, values, pending)
 
     # -- writes -------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ is never seen before those that its author had made, so whoever finds a head fin
 from __future__ import annotations
 
 import zlib
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -44,7 +45,7 @@ class Keys:
 
     def key(self, kind: str, *names: str) -> str:
         """The key of these names."""
-        return "/".join([self._prefix, kind, *(quote(name, safe=":|") or "@" for name in names)])
+        return "/".join([self._prefix, kind, *map(quoted, names)])
 
     def below(self, kind: str, *names: str) -> str:
         """What all keys below these names begin with."""
@@ -54,6 +55,12 @@ class Keys:
         """The names that a key was made of."""
         parts = key[len(self._prefix) + 1 :].split("/")[1:]
         return ["" if part == "@" else unquote(part) for part in parts]
+
+
+@lru_cache(maxsize=10_000)  # listing 100 checkpoints with 100 channels each names 10,000 values
+def quoted(name: str) -> str:
+    """A name as a part of a key."""
+    return quote(name, safe=":|") or "@"
 
 
 def pack(

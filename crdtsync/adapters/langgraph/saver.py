@@ -97,7 +97,10 @@ class CrdtSaver(CallsInThreads):
             return newest
         key = self._layout.key(CHECKPOINTS, *place, wanted)
         stored = self._read([key])
-        return (self._load(self._layout.record(self.serde, key, stored))) if key in stored else None
+        if key not in stored:
+            return None
+        record = self._layout.record(self.serde, key, stored)
+        return self._load(record, self._values([record]))
 
     def list(
         self,
@@ -114,16 +117,13 @@ class CrdtSaver(CallsInThreads):
         if limit is not None and limit <= 0:
             return
         for page in self._pages(config, before, limit):
-            stored = self._read(page)
-            for key in page:
+            records = self._records(page, filter or {})
+            values = self._values(records)  # of all at once: most have most of them in common
+            for record in records:
                 try:
-                    record = self._layout.record(self.serde, key, stored)
-                    if not all(record.metadata.get(name) == value for name, value in (filter or {}).items()):
-                        continue
-                    found = self._load(record)
+                    found = self._load(record, values)
                 except DamagedCheckpoint as damage:
-                    if self._client.get(key) is not None:  # else somebody has removed it just now
-                        log.warning("a checkpoint is not whole, the one before it is used: %s", damage)
+                    self._skip(record.key, damage)
                     continue
                 yield found
                 left = None if left is None else left - 1
@@ -165,14 +165,36 @@ class CrdtSaver(CallsInThreads):
         parts = self._layout.part_keys(stored)
         return {**stored, **(self._client.get_many(parts))} if parts else dict(stored)
 
-    def _load(self, record: Record) -> CheckpointTuple:
+    def _records(self, keys: Iterable[str], wanted: Mapping[str, Any]) -> Sequence[Record]:
+        """The checkpoints at these keys whose metadata has what is wanted."""
+        stored = self._read(keys)
+        records = []
+        for key in keys:
+            try:
+                record = self._layout.record(self.serde, key, stored)
+            except DamagedCheckpoint as damage:
+                self._skip(key, damage)
+            else:
+                if all(record.metadata.get(name) == value for name, value in wanted.items()):
+                    records.append(record)
+        return records
+
+    def _skip(self, key: str, damage: DamagedCheckpoint) -> None:
+        if self._client.get(key) is not None:  # else somebody has removed it just now
+            log.warning("a checkpoint is not whole, the one before it is used: %s", damage)
+
+    def _values(self, records: Iterable[Record]) -> dict[str, Any]:
+        """What is stored of the channels of these checkpoints."""
+        keys = {key for record in records for key in self._layout.value_keys(record).values()}
+        return self._read(sorted(keys))
+
+    def _load(self, record: Record, stored: Mapping[str, Any]) -> CheckpointTuple:
         """A checkpoint with the values of its channels and what threads have written since."""
         keys = self._layout.value_keys(record)
-        stored = self._read(keys.values()) if keys else {}
         values = {channel: self._layout.loads(self.serde, key, stored) for channel, key in keys.items()}
         written = self._client.items(self._layout.below(WRITES, record.thread, record.namespace, record.id))
-        stored = self._with_parts(dict(written))
-        pending = self._layout.pending(self.serde, [key for key, _ in written], stored)
+        written_parts = self._with_parts(dict(written))
+        pending = self._layout.pending(self.serde, [key for key, _ in written], written_parts)
         return self._layout.tuple_of(record, values, pending)
 
     # -- writes -------------------------------------------------------------------------------------------------
