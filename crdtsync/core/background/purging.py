@@ -48,6 +48,8 @@ SLICE_BYTES = 256 * 1024
 """Of the log, of which each change that may be concerned has to be read."""
 SLICE_VALUES_BYTES = 1024 * 1024
 """Of history, or one row."""
+SLICE_REPLIES = 32
+"""Of up to 16 KiB each."""
 SLICE_KEYS = 1024
 SLICE_REMOVED = 100
 """Values that a change removes: their rows come into their tables with the commit."""
@@ -194,7 +196,7 @@ class Work:
                 self._documents[named or Dot(change.writer, change.seq, n)] = None
 
     def _redact_replies(self) -> float | None:
-        rows = self._host.storage.outcomes_after(self._reply, SLICE_ROWS)
+        rows = self._host.storage.outcomes_after(self._reply, SLICE_REPLIES)
         for number, reply in rows:
             self._reply = number
             told = unpack(reply)

@@ -36,7 +36,7 @@ PURGES_MAX = 4096
 """Purges that a space remembers, for hosts that are away: with one more its author's node forgets the oldest."""
 REMOVED_MAX = 100
 """Keys that are removed with the purge itself; the rest follows by slices."""
-LOOKED_AT_MAX = 4096
+LOOKED_AT_MAX = 2048
 """Keys looked at for that."""
 
 
