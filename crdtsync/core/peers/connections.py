@@ -76,10 +76,13 @@ class Contacts:
             self.tell_links()
 
     def forget(self, node: str) -> None:
-        """Know a node no longer; one that is connected stays until that ends."""
+        """Know a node no longer; one that is connected stays until that ends. Whether it had answered at an address is
+        forgotten too: whoever is there counts where all nodes must have something, as after a start.
+        """
         peer = self.peers.get(node)
         if peer is not None and peer.link is None:
             del self.peers[node]
+            self.dials |= {url: replace(dial, node="") for url, dial in self.dials.items() if dial.node == node}
             self._alarms.clear(CLOCK_AHEAD, node)
             self._outbox.seen.pop(node, None)
             self._outbox.met.append(PeerRow(node, peer.name, FORGOTTEN_MS))
