@@ -90,6 +90,6 @@ def find(agent: str | None, session: str | None) -> Local:
     if not there:
         where = ", ".join(str(one.root()) for one in chosen)
         what = "no session" if session is None else f"no session {session}"
-        raise InvalidRequest(f"there is {what} below {where}: give the id that the agent shows, or --agent")
+        raise InvalidRequest(f"there is {what} below {where}: give the id that the agent shows")
     one, path = max(there, key=lambda pair: pair[1].stat().st_mtime_ns)
     return Local(one, one.session_of(path), path)

@@ -151,7 +151,7 @@ def handover(
         fields = {field.name: getattr(done, field.name) for field in dataclasses.fields(done)}
         output.line(output.record({**fields, "saved": done.saved.id, "rewritten": _paths(done.rewritten)}))
         return
-    output.line(f"{done.path}: {_STATES[done.state]}{_NOT_WRITTEN if dry_run else ''}, {done.turns} turns")
+    output.line(f"{done.path}: {_state(done.state, dry_run=dry_run)}, {_turns(done.turns)}")
     _print_paths(done.rewritten)
     for loss in done.lost:
         output.line(f"not carried: {loss}")
@@ -172,7 +172,7 @@ def ls(settings: Settings) -> None:
     with connect(settings) as client:
         for saved in Sessions(client).ls():
             time = rfc3339(saved.time) if saved.time else "-"
-            said = f"{saved.id}  {saved.agent}  {time}  {saved.user}@{saved.host}  {saved.turns} turns  {saved.title}"
+            said = f"{saved.id}  {saved.agent}  {time}  {saved.user}@{saved.host}  {_turns(saved.turns)}  {saved.title}"
             output.line(output.record(_fields(saved)) if settings.json else said)
 
 
@@ -248,7 +248,7 @@ def _print_loaded(settings: Settings, loaded: Loaded, *, dry_run: bool) -> None:
         output.line(output.record({**fields, "files": loaded.files, **more}))
         return
     for path, state in loaded.files.items():
-        output.line(f"{path}: {_STATES[state]}{_NOT_WRITTEN if dry_run else ''}")
+        output.line(f"{path}: {_state(state, dry_run=dry_run)}")
     _print_paths(loaded.rewritten)
     if loaded.redacted:
         output.line(f"secrets that are marks now: {_counts(loaded.redacted)}")
@@ -272,7 +272,14 @@ def _print_paths(rewritten: Mapping[tuple[str, str], int]) -> None:
         output.line(f"  {old} → {new} ({times}×)")
 
 
-_NOT_WRITTEN = " (not written: --dry-run)"
+def _state(state: str, *, dry_run: bool) -> str:
+    return f"{_STATES[state]}{' (not written: --dry-run)' if dry_run and state in ('new', 'grown') else ''}"
+
+
+def _turns(count: int) -> str:
+    return f"{count:,} turn{'' if count == 1 else 's'}"
+
+
 _STATES = {"new": "new", "same": "is there already", "grown": "gone on with", "ahead": "has more than was saved"}
 
 
