@@ -194,6 +194,7 @@ def run(shell: Shell, words: str) -> tuple[int, str]:
 def test_every_page_with_commands_is_run_somewhere() -> None:
     """Here, or in the test that is named."""
     elsewhere = {
+        "docs/how-to/coding-agents.md": "cli, coding_agents, mcp",
         "docs/how-to/run.md": "boot, startup, cli",
         "docs/how-to/take-a-session-along.md": "cli, sessions_of_agents",
     }
