@@ -201,8 +201,12 @@ def _require(line: Line, fields: dict[str, Value], name: str) -> None:
 
 
 def line_of(client: Session, listed: Entry) -> str | None:
-    """What is printed of a key; None if it has gone meanwhile."""
-    entry = listed if listed.kind == "register" else whole_entry(client, listed.key)
+    """What is printed of a key; None if it has gone meanwhile.
+
+    :raises DamagedValue: the disk has spoilt it: a listing shows null then, as for what is null.
+    """
+    is_whole = listed.kind == "register" and None not in (listed.value, *(one.value for one in listed.siblings))
+    entry = listed if is_whole else whole_entry(client, listed.key)
     if entry is None:
         return None  # deleted since it was listed
     if entry.kind not in KINDS:
