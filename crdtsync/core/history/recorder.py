@@ -125,6 +125,8 @@ class HistoryRecorder:
         """Operation ``n`` of a change has removed these entries, and names perhaps others that were gone already."""
         batch, op = self._ledger.batch, change.ops[n]
         operation = operation_of(op).name
+        for entry in removed:
+            self._replica.values.died(entry)
         if removed:
             reasons = removal_reasons(
                 change,
@@ -187,6 +189,7 @@ class HistoryRecorder:
         the one that the key held. Returns what :func:`seen_by` says of it.
         """
         batch, op = self._ledger.batch, change.ops[0]
+        self._replica.values.died(gone)
         hlc, agent, removes = change.hlc, change.agent, pack([*gone.dot])
         reason = RemovalReason.LOST if op.blind and not self.is_same_author(gone, change) else RemovalReason.REPLACED
         removal = new_row(Removal, (dot, hlc, agent, _SET))

@@ -123,6 +123,11 @@ class LongValues:
         self._cache.put(entry.row, value)
         entry.leave_on_disk(self.stand_in(len(value)))
 
+    def died(self, entry: Entry) -> None:
+        """An entry is alive no more: its value makes room in the cache for others."""
+        if entry.is_on_disk:
+            self._cache.drop(entry.row)
+
     def fetch(self, entries: Sequence[Entry]) -> None:
         """Whoever calls this will ask for all of these values, which are many: read at once those that are not here."""
         if len(entries) < FETCHED_MIN or sum(entry.size_bytes for entry in entries) > self._cache.bytes_max // 2:

@@ -106,6 +106,18 @@ def test_memory_lets_go_of_a_long_value_once_it_is_on_disk(fleet: Fleet) -> None
     assert fleet["a"].node.value_cache.size_bytes == 0  # a start reads none of them
 
 
+def test_what_was_overwritten_makes_room_in_the_cache(fleet: Fleet) -> None:
+    ann, cache = fleet["a"].agent(), fleet["a"].node.value_cache
+    for n in range(20):
+        ann.set("k", [n, LONG])
+        ann.do("add", key="set", value=pack([n, LONG]))
+        if n:
+            ann.do("discard", key="set", value=pack([n - 1, LONG]))
+    assert cache.size_bytes < 3 * (len(LONG) + 10 + ROW_BYTES)
+    history = ann.ask("history", key="k")["items"]
+    assert [line["value"] for line in history] == [pack([n, LONG]) for n in reversed(range(20))]
+
+
 def test_a_value_is_read_wherever_it_is(fleet: Fleet) -> None:
     """In the journal, in the backlog, in the tables; of a batch with as many rows, and of one with large values."""
     host = fleet["a"]
