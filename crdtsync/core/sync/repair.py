@@ -123,6 +123,7 @@ def remove(replica: Replica, entries: Iterable[tuple[str, Dot]], now_ms: int) ->
         gone += replica.entries.remove(key, (dot,))
     if gone:
         replica.past.record_removed_elsewhere(gone, replica.advance_position(), now_ms)
+        replica.past.cut(replica.vector, now_ms)  # what removed them is not known
         replica.texts.note_merged_markers([], gone)
         replica.note_reserved(gone)
     return Merged(set(), [], gone, [], kept=True)

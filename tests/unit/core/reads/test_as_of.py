@@ -8,6 +8,7 @@ import pytest
 
 from crdtsync.core.background.retention_caps import Caps
 from crdtsync.core.reads import as_of
+from crdtsync.core.sync import repair
 from crdtsync.wire.codec import unpack
 from tests.fleet.agent import Agent, Refusal
 from tests.fleet.editor import Editor
@@ -178,3 +179,15 @@ def test_keys_with_a_history_cap_of_their_own_are_refused_alone(node):
     for request in ({"operation": "get", "key": "beat/a"}, {"operation": "scan", "prefix": ""}):
         with pytest.raises(Refusal, match="too_old"):
             patiently(ann, at=token, **request)
+
+
+def test_what_a_comparison_took_away_makes_older_points_too_old(node):
+    """By which removal it went is not known here: nobody can say whether that is in a point from before."""
+    ann = node.agent("ann")
+    token = ann.set("k", 1)["token"]
+    ann.set("other", 1)
+    repair.remove(node.replica, [("k", node.replica.entries.held("k")[0].dot)], node.now.wall_ms)
+    node.turn()
+    with pytest.raises(Refusal, match="too_old"):
+        patiently(ann, "get", key="k", at=token)
+    assert patiently(ann, "get", key="k", at=ann.set("other", 2)["token"]) is None
