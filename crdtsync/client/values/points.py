@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from math import floor
 
 from crdtsync.errors import InvalidRequest
 
@@ -20,7 +21,7 @@ def point_argument(point: Point) -> str | int:
     if isinstance(point, datetime):
         if point.tzinfo is None:
             raise InvalidRequest(f"the time {point} has no time zone: give one, such as datetime.now(UTC)")
-        return round(point.timestamp() * 1000)
+        return floor(point.timestamp() * 1000)  # not after now, if it is that
     if not isinstance(point, str):
         raise InvalidRequest(
             f"a point of the past is a token, checkpoint:NAME or a datetime, not a {type(point).__name__}"
