@@ -103,6 +103,7 @@ def probes(prefix: str, token: str) -> Iterator[Probe]:
     yield Probe("get", READ, "whole", {"key": f"_schema/{prefix}*"})
     yield Probe("schemas", READ, "some", {})
     yield Probe("schemas", READ, "some", key)
+    yield Probe("purges", READ, "some", {})
     yield Probe("wait", READ, "some", {"token": token})
     value = {**key, "value": packed("x"), "n": 1}
     for name in ("set", "append", "add", "discard"):
@@ -120,6 +121,7 @@ def probes(prefix: str, token: str) -> Iterator[Probe]:
     yield Probe("batch", WRITE, "key", {"ops": [["set", {**key, "value": packed(1)}]], "n": 1})
     yield Probe("batch", ADMIN, "key", {"ops": [["schema_set", {"pattern": f"{prefix}*", "policy": "min"}]], "n": 1})
     yield Probe("schema_set", ADMIN, "key", {"pattern": f"{prefix}**", "policy": "max", "n": 1})
+    yield Probe("purge", ADMIN, "key", {"pattern": f"{prefix}nothing/**", "n": 1})
     yield Probe("resolver", WRITE, "key", {"pattern": f"{prefix}*"})
     for name in ("access_grant", "access_revoke"):
         yield Probe(name, ADMIN, "key", {"pattern": f"{prefix}**", "who": "uid:4999", "right": "read"})
