@@ -193,6 +193,8 @@ LARGEST: dict[str, list[Callable[[RawAgent], object]]] = {
     "trim": [writes("trim", key="log/2", keep=0)],
     "delete": [writes("delete", key=key) for key in ("log", "set", "map", "value")],
     "schema_set": [writes("schema_set", pattern="p/**", policy="all")],
+    "purge": [writes("purge", pattern=pattern) for pattern in ("short/**", "log/**", "**")],
+    "purges": [calls("purges")],
     "watch": [watch],
     "wait": [lambda agent: agent.call("wait", token=agent.write("set", key="k", value=1)["token"], w=2)],
     "explain": [calls("explain", key="value"), calls("explain", key="log")],
