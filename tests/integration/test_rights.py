@@ -123,6 +123,10 @@ def probes(prefix: str, token: str) -> Iterator[Probe]:
     yield Probe("schema_set", ADMIN, "key", {"pattern": f"{prefix}**", "policy": "max", "n": 1})
     yield Probe("purge", ADMIN, "key", {"pattern": f"{prefix}nothing/**", "n": 1})
     yield Probe("resolver", WRITE, "key", {"pattern": f"{prefix}*"})
+    yield Probe("bind", WRITE, "key", key)
+    yield Probe("checkpoints", READ, "some", {})
+    yield Probe("checkpoint_set", WRITE, "some", {"name": "probe", "n": 1})
+    yield Probe("restore", WRITE, "some", {"at": token, "dry_run": True, "n": 1})
     for name in ("access_grant", "access_revoke"):
         yield Probe(name, ADMIN, "key", {"pattern": f"{prefix}**", "who": "uid:4999", "right": "read"})
 

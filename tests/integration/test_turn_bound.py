@@ -30,10 +30,13 @@ TURN_CPU_MS_MAX = 50.0
 LONGER_MS: Mapping[str, float] = {
     "batch": 100.0,
     "merge": 100.0,
+    "restore": 250.0,
     "lists in each other": 150.0,
     "maps in each other": 300.0,
 }
-"""What is known to take longer: 1,000 operations of 4 MB are one change and one turn; a value is looked at whole."""
+"""What is known to take longer: 1,000 operations of 4 MB are one change and one turn, and so is what a restore brings
+back; a value is looked at whole.
+"""
 STANDARD_MS = 10.0
 """What :func:`standard_work` takes on a machine that is fast enough for the bounds."""
 WAIT_S_MAX = 2.0
@@ -178,6 +181,8 @@ LARGEST: dict[str, list[Callable[[RawAgent], object]]] = {
     "scan": [calls("scan", prefix=prefix, limit=PAGE, values=True) for prefix in ("keys/", "values/", "short/")],
     "history": [calls("history", key="value"), calls("history", prefix=""), calls("history", key="log/2")],
     "schemas": [calls("schemas")],
+    "checkpoint_set": [writes("checkpoint_set", name="before")],
+    "checkpoints": [calls("checkpoints")],
     "set": [writes("set", key="value", value=VALUE)],
     "append": [writes("append", key="log", value=VALUE)],
     "add": [writes("add", key="set", value=VALUE)],
@@ -193,6 +198,9 @@ LARGEST: dict[str, list[Callable[[RawAgent], object]]] = {
     "trim": [writes("trim", key="log/2", keep=0)],
     "delete": [writes("delete", key=key) for key in ("log", "set", "map", "value")],
     "schema_set": [writes("schema_set", pattern="p/**", policy="all")],
+    "restore": [
+        writes("restore", at="checkpoint:before", prefix=prefix) for prefix in ("keys/", "short/", "values/", "log")
+    ],
     "purge": [writes("purge", pattern=pattern) for pattern in ("short/**", "log/**", "**")],
     "purges": [calls("purges")],
     "watch": [watch],
