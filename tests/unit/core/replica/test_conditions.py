@@ -154,3 +154,29 @@ def test_a_dot_that_nobody_has_ends_a_resolution_at_once(pair):
         with pytest.raises(Refusal, match="no node is known that does") as refusal:
             ann.result(request)
         assert refusal.value.code == "version_mismatch"
+
+
+def test_beside_a_condition_what_is_given_as_seen_is_what_is_replaced(node):
+    """The condition is about the whole key, and its author knows it as it is; it says which of its values it read."""
+    ann = node.agent()
+    ann.set("k", 1)
+    read = ann.ask("get", key="k")["version"]
+    node.agent().set("k", 2, seen="?")
+    both = ann.ask("entry", key="k")["version"]
+    assert ann.set("k", 3, if_version=both, seen=read)["siblings"] == 1
+    assert sorted(ann.values("k")) == [2, 3]
+
+
+def test_a_strict_write_counts_what_it_names_and_not_what_it_follows(node):
+    ann = node.agent()
+    ann.set("k", 1)
+    read = ann.ask("get", key="k")["version"]
+    first = ann.write("set", key="k", value=pack(2), seen=read)
+    follows = {"k": [ann.number, 0]}
+    strict = ann.write("set", key="k", value=pack(3), seen=read, strict=True, follows=follows)
+    node.turn()
+    assert (ann.result(first)["siblings"], ann.result(strict)["siblings"]) == (0, 1)
+    assert sorted(ann.values("k")) == [2, 3]
+    third = ann.write("set", key="k", value=pack(4), seen=read, follows={"k": [ann.number, 0]})
+    node.turn()
+    assert ann.result(third)["siblings"] == 1  # what the newest of them left counts, where nothing speaks against it

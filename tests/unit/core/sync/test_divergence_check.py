@@ -13,9 +13,13 @@ from crdtsync.core.sync.text_repair import held_elsewhere, united
 from crdtsync.core.text.marker import named_document
 from crdtsync.core.text.yjs_library import text_in
 from crdtsync.wire.change import Kind
+from crdtsync.wire.peer.changes import Want
+from crdtsync.wire.peer.comparing import Digests
+from crdtsync.wire.peer.messages import FEATURES
 from tests.fleet.fleet import Fleet
 from tests.fleet.host import Host
 from tests.fleet.snapshots import events, trim
+from tests.fleet.stranger import Stranger
 
 
 def lose(machine: Host, key: str) -> None:
@@ -359,3 +363,16 @@ def test_a_text_that_cannot_be_united_keeps_no_node_from_catching_up(pair: Fleet
     for machine in (a, b):
         found = [machine.replica.documents.get(document).read() for document in documents(machine)]
         assert sorted(found) == ["what was written", "what was writtenxyz"]
+
+
+def test_a_digest_is_told_once(node: Host) -> None:
+    """Whoever asks again and again for what it has is not told again and again."""
+    node.agent().set("k", 1)
+    stranger = Stranger(node, features=sorted(FEATURES))
+    heard = []
+    for _ in range(3):
+        replica = node.replica
+        stranger.say(Want("default", 0, replica.frontier))
+        node.fleet.pass_time(QUIET_S + 1)
+        heard += stranger.heard(Digests)
+    assert [message.space for message in heard if message.space == "default"] == ["default"]

@@ -181,6 +181,18 @@ def test_a_peer_that_mends_a_difference_is_believed_little(held: Fleet, count: i
     assert b.replica.entries.count == 3 * KEYS - (count if count == 3 else 0)
 
 
+def test_little_that_is_mended_adds_up(held: Fleet):
+    """One that says of a few entries at a time that they were removed is believed until they are many."""
+    b = held["b"]
+    renegade = Renegade(b)
+    renegade.say(Digests("default", 0, cut_of(b.replica.vector), b"other", b""))
+    for _ in range(3 * KEYS):
+        gone = [(entry.key, entry.dot) for entry in b.replica.entries.all()][:3]
+        renegade.say(Removed("default", 0, gone))
+        b.turn()
+    assert b.replica.entries.count > 3 * KEYS // 2 - 3
+
+
 def test_an_honest_clean_up_is_merged_without_a_word(held: Fleet):
     """b was away while a removed most: c confirms it."""
     a = held["a"]
