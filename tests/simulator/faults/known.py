@@ -4,6 +4,8 @@
 """
 
 KNOWN: dict[str, int] = {
+    "a_backlog_is_forgotten_with_its_process": 1,
+    "a_disk_that_went_back_is_the_same_to_its_clients": 114,
     "a_new_document_begins_without_late_edits": 118,
     "a_new_schema_is_not_told": 2,
     "a_removal_can_be_taken_back": 21,
@@ -69,6 +71,7 @@ KNOWN: dict[str, int] = {
     "snapshot_drops_what_its_frontier_does_not_cover": 0,
     "snapshot_keeps_what_its_frontier_covers": 0,
     "texts_stay_open": 0,
+    "the_dead_are_not_waited_for": 2,
     "the_journal_is_not_read_at_the_start": 2,
     "the_last_to_come_is_taken_for_the_winner": 60,
     "the_newest_is_crowded_out": 1,

@@ -52,6 +52,12 @@ def a_writer_goes_on_after_its_disk_went_back(patch: Patches):
     patch.setattr(Mark, "allows", lambda self, era, own_changes: True)
 
 
+@fault("for the second time", keys=REGISTERS, is_troubled=True)
+def a_disk_that_went_back_is_the_same_to_its_clients(patch: Patches):
+    """They ask again for what it no longer knows, although it was done and others have it."""
+    patch.setattr(Store, "incarnation", property(lambda self: self.database))
+
+
 @fault("ought to hold", is_troubled=True)
 def the_journal_is_not_read_at_the_start(patch: Patches):
     """What was committed and not yet in the tables is lost with a kill."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from crdtsyncd.storage import backlog, writes
+from crdtsyncd.storage.backlog import Backlog
 from crdtsyncd.storage.database import Store
 
 from crdtsync.core.interface import Ready
@@ -64,3 +66,23 @@ def values_of_another_row(patch: Patches):
     """The cache of long values hands out what was written before."""
     get = ValueCache.get
     patch.setattr(ValueCache, "get", lambda self, row: get(self, row - 1) or get(self, row))
+
+
+def large_commits(patch: Patches) -> None:
+    """Most commits are large, so that their rows come to their tables in slices."""
+    patch.setattr(writes, "DIRECT_ROWS_MAX", 1)
+    patch.setattr(backlog, "SLICE_ROWS", 1)
+
+
+@fault("ought to")
+def a_backlog_is_forgotten_with_its_process(patch: Patches):
+    """Rows of a large commit that were not in their tables when the process ended never come there."""
+    large_commits(patch)
+    patch.setattr(Backlog, "look", lambda self: setattr(self, "count", 0))
+
+
+@fault("tells")
+def the_dead_are_not_waited_for(patch: Patches):
+    """History is read while deaths are on their way to their rows."""
+    large_commits(patch)
+    patch.setattr(Store, "has_backlog", property(lambda self: False))

@@ -13,11 +13,11 @@ from crdtsync.core.sync.acks import cut_of
 from crdtsync.core.sync.snapshot_check import ANSWERS_S, DOUBTED_S, TAKEN_AWAY_MIN
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import CLUSTER_SPACE
-from crdtsync.wire.peer.comparing import Digests, Removed
+from crdtsync.wire.peer.comparing import Digests, Removed, Sampled
 from crdtsync.wire.peer.snapshot import WriterRow
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
-from tests.fleet.renegade import Renegade, put
+from tests.fleet.renegade import SNAPSHOT, Renegade, put
 from tests.fleet.snapshots import agree, fill, state, trim
 
 KEYS = TAKEN_AWAY_MIN + 4
@@ -152,6 +152,18 @@ def test_with_nobody_to_ask_it_is_merged_at_once_and_said(held: Fleet):
     b.turn()
     assert b.replica.entries.count == 0
     assert "stranger sent took away" in messages(b)["taken_away"]
+
+
+def test_nobody_confirms_what_it_was_not_asked(held: Fleet):
+    """a is asked, and does not answer; the giver answers in its place, and that the state is right."""
+    b = held["b"]
+    renegade = Renegade(b)
+    renegade.snapshot("default", [*renegade.heads("default"), own(renegade)], [])
+    renegade.say(Sampled("default", 0, SNAPSHOT, True, 0, False))
+    held.pass_time(ANSWERS_S + 1)
+    b.turn()
+    assert b.replica.entries.count == 0
+    assert "no other node confirmed it" in messages(b)["taken_away"]
 
 
 def test_little_at_a_time_adds_up(held: Fleet):
