@@ -376,10 +376,9 @@ TAKEN_AWAY = _alarm(
     means="""this node was behind and took a peer's state, which took away much of what this node held: over 1,000
     values, or half. No other node confirmed that. So it is after a clean-up in a cluster of two; it is
     also what a faulty or hostile peer would do.""",
-    do="""if nobody has removed those values on purpose, `crdtsync history PREFIX` shows them as long as the
-    [history](../explanation/consistency.md#history) reaches. Write back what matters. The alarm ends with the next
-    start of the daemon.""",
-    remedy="if nobody removed those values on purpose: crdtsync history PREFIX shows them, write back what matters",
+    do="""if nobody has removed those values on purpose, `crdtsync bring-back` writes them anew; it has a week for that.
+    `crdtsync history PREFIX` shows them. The alarm ends with the next start of the daemon.""",
+    remedy="if nobody removed those values on purpose: crdtsync bring-back writes them anew",
 )
 TTL_LENGTHENED = _alarm(
     "ttl_lengthened",

@@ -14,6 +14,7 @@ FEATURES: Mapping[str, Mapping[str, frozenset[str]]] = {
     "as_of": dict.fromkeys(
         ("get", "entry", "get_many", "log", "members", "fields", "scan", "text_read"), frozenset({"at"})
     ),
+    "bring_back": {"bring_back": frozenset()},
     "checkpoints": {"checkpoint_set": frozenset(), "checkpoints": frozenset(), "restore": frozenset()},
     "field_absent": {"merge": frozenset({"if_field_absent"})},
     "history_cap": {"schema_set": frozenset({"history"})},

@@ -132,6 +132,7 @@ REQUESTS: Mapping[str, Request] = {
     "text_apply": _write("key document update"),
     "text_compact": _write("key seen"),
     "batch": _write("ops", On.PARTS),
+    "bring_back": _request(Form.WRITE, Right.HOST, On.HOST),
     "schema_set": _request(Form.WRITE, Right.ADMIN, On.PATTERN, "pattern policy refuse_lower remove history"),
     "checkpoint_set": _request(Form.WRITE, Right.WRITE, On.SOME, "name note prefixes ttl remove"),
     "restore": _request(Form.WRITE, Right.WRITE, On.SOME, "at prefix start seen undo dry_run"),

@@ -179,3 +179,10 @@ def test_an_empty_state_takes_no_member_away_and_nothing_in_silence(daemon: Daem
     messages = {alarm["code"]: alarm["message"] for alarm in daemon.status()["alarms"]}
     assert "the state that host-r sent took away 20 values" in messages["taken_away"]
     renegade.close()
+    daemon.kill()
+    daemon.start()
+    shell = Shell(daemon.socket, tmp_path)
+    assert shell("bring-back").out == "20 values brought back, 0 left\n"
+    assert shell("bring-back", "--json").out == '{"written": 0, "left": 0}\n'
+    with daemon.client() as client:
+        assert [client.get(f"k/{n:02}") for n in range(20)] == [*range(20)]

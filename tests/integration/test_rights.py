@@ -148,6 +148,7 @@ def probes_of_a_space(space: str) -> Iterator[Probe]:
         yield Probe(name, HOST, "host", {})
     for name in ("agent_create", "agent_revoke", "access_quota"):
         yield Probe(name, HOST, "host", {"name": "somebody", "who": "uid:4999"})
+    yield Probe("bring_back", HOST, "host", {"n": 1})
     yield Probe("space_create", ADMIN, "default", {"name": "default"})
     for name in ("space_list", "agent_list", "access_list", "cluster_members", "status"):
         yield Probe(name, 0, "own", {"all": True, "reserved": True})

@@ -195,6 +195,7 @@ LARGEST: dict[str, list[Callable[[RawAgent], object]]] = {
     "touch": [writes("touch", key="value", ttl=10**9)],
     "remove": [remove],
     "batch": [remove_many, overwrite, delete_keys, delete_values, count_up],
+    "bring_back": [writes("bring_back")],
     "trim": [writes("trim", key="log/2", keep=0)],
     "delete": [writes("delete", key=key) for key in ("log", "set", "map", "value")],
     "schema_set": [writes("schema_set", pattern="p/**", policy="all")],

@@ -201,6 +201,16 @@ class Listings(Context):
                 count += yield from self._delete_rows(page["items"], w, timeout_s)
         return count
 
+    def bring_back(self, w: WriteConcern, timeout_s: float) -> Steps[tuple[int, int]]:
+        """Write anew what snapshots took away, part by part: how many values, and how many were left."""
+        written = left = 0
+        more = True
+        while more:
+            part = Write(self, "bring_back", {}, lambda reply, _token, _is_batched: reply, waits=True)
+            reply = yield from self.send(part, w, timeout_s)
+            written, left, more = written + reply["written"], left + reply["left"], reply["more"]
+        return written, left
+
     def _delete_rows(self, rows: list[Any], w: WriteConcern, timeout_s: float) -> Steps[int]:
         deletions = [writes.delete(self, key, version) for key, _, _, version, _ in rows]
 

@@ -214,6 +214,7 @@ class Retention:
             if replica is None:
                 continue
             replica.past.let_go()
+            replica.past.taken_away.let_old_ones_go(now_ms)
             stats = self._storage.log_stats(replica.id)
             # before the log is trimmed, which says where their cuts stand
             held_bytes = stats["history_bytes"] + stats["document_bytes"]
@@ -248,7 +249,8 @@ class Retention:
         of_patterns = self._of_patterns.get(replica.id)
         if of_patterns is None:
             of_patterns = self._of_patterns[replica.id] = PatternTrimming(self._storage)
-        if not replica.pins and size_bytes <= HISTORY_CAPS_MAX * self.caps.history_bytes_max:
+        pins = [*replica.pins, *replica.past.taken_away.before()]
+        if not pins and size_bytes <= HISTORY_CAPS_MAX * self.caps.history_bytes_max:
             before = len(batch.history_drops)
             more = of_patterns.run(replica, batch, now_ms)
             if more or len(batch.history_drops) > before:
@@ -277,7 +279,7 @@ class Retention:
         removals = self._storage.oldest_removals(replica.id, rows_max)
         is_pinned = size_bytes <= PINNED_CAPS * self.caps.history_bytes_max
         # values that were alive at that snapshot are read when their part is made
-        snapshots = replica.pins if is_pinned else set[int]()
+        snapshots = [*replica.pins, *replica.past.taken_away.before()] if is_pinned else []
         pin = min([*snapshots, *replica.checkpoints.pins], default=None)
         if pin is not None:
             dead = [row for row in dead if row.position <= pin]

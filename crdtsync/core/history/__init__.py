@@ -12,6 +12,7 @@ Where to begin:
 - ``query``: answers the request ``history`` for one key, page by page, from memory and from disk;
 - ``cuts``: what a space held at a point of its past, and which point a token or a time names;
 - ``checkpoints``: points with a name, which nodes keep;
+- ``taken_away``: what a snapshot took away with nobody to confirm it, kept for a while;
 - ``arrival_log``: over which peer each change came, and when; in memory alone.
 
 What kinds differ in (which earlier values live on in a new one, what a line shows) stands in the rules of each kind,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crdtsync.causality import Dot, VersionVector, covers, merge
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.history.removal_reason import RemovalReason, has_resolution, removal_reasons, with_lost
+from crdtsync.core.history.taken_away import Pins
 from crdtsync.core.kinds.operations import TRIM
 from crdtsync.core.kinds.registry import operation_of
 from crdtsync.core.storage.interface import (
@@ -118,6 +119,7 @@ class HistoryRecorder:
         self._replica = replica
         self._ledger = ledger
         self._of_patterns = {floor.pattern.text: floor for floor in _stored_floors(replica)}
+        self.taken_away = Pins(replica, ledger)
 
     # -- while changes are applied -----------------------------------------------------------------------------
 

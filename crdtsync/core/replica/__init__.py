@@ -18,6 +18,7 @@ Modules:
 - ``replica``: the state of one space in memory; applying changes; forks; writers
 - ``change_draft``: one change in the making, and what its author had seen
 - ``write_operations``: the table of all write operations
+- ``bring_back``: writing anew what a snapshot took away
 - ``resolve``: one value in place of all siblings
 - ``restore``: makes of keys what they were at a point of the past
 - ``checkpoint_operations``: requests about checkpoints

@@ -38,6 +38,8 @@ class Merged(NamedTuple):
     kept: bool
     texts: Collection[str] = ()
     """Keys of which nothing has changed but the text."""
+    position: int = 0
+    """The place in the log at which the entries went."""
 
     def keys(self) -> set[str]:
         """The keys that it changed."""
@@ -83,7 +85,7 @@ def merge_snapshot(replica: Replica, taken: Taking, now_ms: int) -> Merged:
         body for w in sorted(advanced) for body in replica.gate.release(w, replica.vector[w])
     ]
     applied, kept = replica.take_in(waiting[::-1], now_ms, asked=None)
-    return Merged(advanced, found.come, found.gone, applied, kept, texts)
+    return Merged(advanced, found.come, found.gone, applied, kept, texts, position)
 
 
 def _absorb_documents(replica: Replica, taken: Taking) -> list[tuple[Dot, bytes]]:

@@ -8,6 +8,7 @@ from crdtsync.core.crdt.read_context import NotYet, removals
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import Write
 from crdtsync.core.kinds.registry import KINDS
+from crdtsync.core.replica.bring_back import bring_back
 from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.replica.checkpoint_operations import checkpoint_set
 from crdtsync.core.replica.purges import purge
@@ -50,7 +51,7 @@ def _batched(draft: Draft, item: object, index: int, of_batch: Mapping[str, obje
     done where its author did not mean it.
     """
     match item:
-        case [str(name), dict(arguments)] if name != "batch" and name in WRITES:
+        case [str(name), dict(arguments)] if name in WRITES and name not in ALONE:
             try:
                 for what, wanted in of_batch.items():
                     if what in arguments and arguments[what] != wanted:
@@ -65,7 +66,7 @@ def _batched(draft: Draft, item: object, index: int, of_batch: Mapping[str, obje
     raise _of_batch(
         InvalidRequest(
             "each item of a batch is [operation, arguments], "
-            f"the operation one of {', '.join(sorted(WRITES))} but not batch"
+            f"the operation one of {', '.join(sorted({*WRITES} - ALONE))}"
         ),
         index,
         shown(item[0]) if isinstance(item, list) and item else "",
@@ -87,5 +88,9 @@ WRITES: dict[str, Write] = {
     "checkpoint_set": checkpoint_set,
     "purge": purge,
     "batch": _batch,
+    "bring_back": bring_back,
     **{name: write for rules in KINDS.values() for name, write in rules.writes.items()},
 }
+
+ALONE = frozenset({"batch", "bring_back"})
+"""Those that are no part of a batch."""

@@ -483,6 +483,11 @@ def pack_vector(vector: VersionVector) -> bytes:
     return pack(flatten(vector))
 
 
+def taken_away_name(space: int, position: int | None) -> str:
+    """Under which name a node keeps that something was taken away at this place of the log; None: how all begin."""
+    return f"taken_away/{space}/{'' if position is None else f'{position:020}'}"
+
+
 def history_floor_name(space: int, pattern: str) -> str:
     """Under which name a node keeps where the history of a pattern's keys begins, if that is later than of others."""
     return f"history_floor/{space}/{pattern}"

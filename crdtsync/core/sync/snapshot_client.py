@@ -336,22 +336,23 @@ class Taker:
             self._refuse(space, receipt, error, now_s)
             return None
         self._merged(receipt, merged, now_s)
-        self._tell_taken_away(receipt, check, merged, now_s)
+        self._tell_taken_away(receipt, check, merged, now_s, now_ms)
         return merged
 
-    def _tell_taken_away(self, receipt: Receipt, check: Check, merged: Merged, now_s: float) -> None:
+    def _tell_taken_away(self, receipt: Receipt, check: Check, merged: Merged, now_s: float, now_ms: int) -> None:
         space, gone = receipt.replica.name, len(merged.gone)
         self._checks.merged(space, receipt.node, gone, now_s)
         self._alarms.clear(SNAPSHOT_DOUBTED, space)
         if not (check.is_much and gone) or (check.is_confirmed and not check.doubted_by):
             return
+        receipt.replica.past.taken_away.add(merged.position, now_ms)
         keys = {entry.key for entry in merged.gone}
         self._alarms.set(
             TAKEN_AWAY,
             space,
             f"space {space}: the state that {self._name_of(receipt.node)} sent took away {gone:,} values that this "
-            f"node had, of {len(keys):,} keys, and no other node confirmed it: if that was not meant, crdtsync history "
-            "shows them",
+            f"node had, of {len(keys):,} keys, and no other node confirmed it: if that was not meant, "
+            f"crdtsync bring-back --space {space} writes them anew",
         )
 
     def _name_of(self, node: str) -> str:

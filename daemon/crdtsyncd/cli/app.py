@@ -30,6 +30,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "conflicts": "conflicts.conflicts:conflicts",
         "resolve": "conflicts.conflicts:resolve",
         "history": "conflicts.history:history",
+        "bring-back": "conflicts.bring_back:bring_back",
         "schema": "conflicts.schema:schema",
         "purge": "conflicts.purge:purge",
         "resolver": "conflicts.resolver:resolver",

@@ -32,6 +32,7 @@ from crdtsync.core.storage.interface import (
     RemovedRow,
     history_floor_name,
     purge_done_name,
+    taken_away_name,
 )
 
 # What a row takes on disk, about: what varies, and a figure measured for the rest and its place in the indexes.
@@ -231,7 +232,8 @@ class _Writing:
             self.db.execute(_ADOPT_ENTRIES, (space, first, last, -space))
         for archive in self.batch.archives:
             self.db.execute("DELETE FROM spaces WHERE id = ?", (archive.space,))
-            for prefix in (history_floor_name(archive.space, ""), purge_done_name(archive.space, "")):
+            names = [history_floor_name(archive.space, ""), purge_done_name(archive.space, "")]
+            for prefix in (*names, taken_away_name(archive.space, None)):
                 self.db.execute("DELETE FROM meta WHERE SUBSTR(name, 1, ?) = ?", (len(prefix), prefix))
             self.db.execute("INSERT INTO archives VALUES (?, ?, ?, ?, ?, ?, ?)", archive)
         for purge in self.batch.archive_purges:

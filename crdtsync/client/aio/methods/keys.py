@@ -302,6 +302,16 @@ class AsyncKeyMethods(AsyncMethods):
         timeout_s = limit_s(timeout, self.timeout_s)
         return await self.run(self._operations.delete_prefix(prefix, w, timeout_s), timeout_s)
 
+    async def bring_back(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> tuple[int, int]:
+        """Write anew what snapshots took away of this space that no other node confirmed (alarm ``taken_away``).
+
+        Returns how many values were written, and how many were left: texts, and what has been written again since or
+        has expired. A value stands beside what was written to its key meanwhile. Only the host's operators may do this.
+        Up to 500 values are one change; what is cut off goes on with the next call. ``timeout`` is for each change.
+        """
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(self._operations.bring_back(w, timeout_s), timeout_s)
+
     async def touch(
         self,
         key: str,

@@ -87,7 +87,7 @@ TABLE: Mapping[str, Row] = {
     "status": own(reserved=True),
     **dict.fromkeys(("agent_create", "agent_revoke", "access_quota"), own(name="x", who="uid:1")),
     **dict.fromkeys(("cluster_init", "cluster_invite", "cluster_join", "cluster_remove"), own()),
-    **dict.fromkeys(("cluster_rotate_key", "backup", "forget_peer"), own()),
+    **dict.fromkeys(("cluster_rotate_key", "backup", "forget_peer", "bring_back"), own()),
 }
 
 GROUP_MEMBER = User(1001, (1001,))

@@ -9,6 +9,7 @@ Modules:
 
 - ``conflicts``: ``conflicts``, ``resolve``
 - ``history``: what was written, by whom, having seen what, and what became of it
+- ``bring_back``: values that a snapshot took away
 - ``resolver``: a command that is asked about conflicts as they come, until Ctrl-C
 - ``purge``: keys, and all that they ever held, gone on every host
 - ``schema``: how the keys of a pattern are read

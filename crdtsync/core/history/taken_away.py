@@ -1,0 +1,77 @@
+"""What snapshots took away with nobody to confirm it: kept for a week, so that it can be brought back.
+
+An example. Host-b was behind and took the state of host-a, in which 300 keys were missing. No other node was there to
+ask, so host-b merged it: in a cluster of two it would otherwise wait for good. If host-a was right, these values are
+dead. If its disk was faulty, or somebody hostile ran it, they have to come back: so host-b pins the place in the log
+at which they died. History does not drop what died there or later, while it has no more than twice its cap
+(:data:`crdtsync.core.background.trimming.PINNED_CAPS`), and ``bring_back`` writes it anew, from one key to the next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from crdtsync.core.storage.interface import DeadPlace, taken_away_name
+from crdtsync.wire.codec import pack, unpack
+
+if TYPE_CHECKING:
+    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.storage.write_batch import Ledger
+
+PIN_MS = 7 * 24 * 3600 * 1000
+"""How long it is kept."""
+PINS_MAX = 8
+"""Of one space; the oldest goes."""
+
+
+class Pin(NamedTuple):
+    """What died at ``position``, until when it is kept, and after which place it is yet to be brought back."""
+
+    position: int
+    until_ms: int
+    place: DeadPlace
+
+
+class Pins:
+    """Of one replica, the oldest first."""
+
+    def __init__(self, replica: Replica, ledger: Ledger) -> None:
+        self._replica = replica
+        self._ledger = ledger
+        self._pins: dict[int, Pin] = {}
+        for packed in replica.storage.metas(taken_away_name(replica.id, None)):
+            position, until_ms, *place = unpack(packed)
+            self._pins[position] = Pin(position, until_ms, DeadPlace(*place))
+
+    def add(self, position: int, now_ms: int) -> None:
+        """What died at this place of the log was taken away."""
+        self._put(Pin(position, now_ms + PIN_MS, DeadPlace("", b"", 0)))
+        for oldest in sorted(self._pins)[:-PINS_MAX]:
+            self.let_go(oldest)
+
+    def advance(self, pin: Pin, place: DeadPlace) -> None:
+        """It has been brought back up to this place."""
+        self._put(pin._replace(place=place))
+
+    def let_go(self, position: int) -> None:
+        """It is kept no longer than the rest of history."""
+        del self._pins[position]
+        self._ledger.batch.metas.append((taken_away_name(self._replica.id, position), None))
+
+    def let_old_ones_go(self, now_ms: int) -> None:
+        """Those whose time is over."""
+        for pin in [pin for pin in self._pins.values() if pin.until_ms <= now_ms]:
+            self.let_go(pin.position)
+
+    def oldest(self) -> Pin | None:
+        """What was taken away first."""
+        return self._pins[min(self._pins)] if self._pins else None
+
+    def before(self) -> list[int]:
+        """The places of the log after which history is to be kept."""
+        return [position - 1 for position in self._pins]
+
+    def _put(self, pin: Pin) -> None:
+        self._pins[pin.position] = pin
+        packed = pack([pin.position, pin.until_ms, *pin.place])
+        self._ledger.batch.metas.append((taken_away_name(self._replica.id, pin.position), packed))
