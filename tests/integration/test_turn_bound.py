@@ -29,7 +29,7 @@ pytestmark = pytest.mark.integration
 TURN_CPU_MS_MAX = 50.0
 LONGER_MS: Mapping[str, float] = {
     "batch": 100.0,
-    "merge": 100.0,
+    "merge": 75.0,
     "restore": 250.0,
     "lists in each other": 150.0,
     "maps in each other": 300.0,

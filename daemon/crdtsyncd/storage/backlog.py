@@ -24,6 +24,7 @@ import msgpack
 from crdtsyncd.storage.schema import INLINE_BYTES_MAX
 
 from crdtsync.core.storage.interface import Batch, ChangeRow, EntryRow, RemovalRow, RemovedRow
+from crdtsync.wire.codec import pack
 
 SLICE_ROWS = 256
 """So many rows a record: to bring them in takes 2 to 8 ms, measured."""
@@ -36,6 +37,8 @@ _ROWS: tuple[tuple[str, Any], ...] = (
 """In the order in which they are brought in: a removal is not to be there before the marks that it made."""
 _ENTRIES, _MARKS = 0, 1
 _VALUE = EntryRow._fields.index("value")
+PREFIX_BYTES = 32
+"""Of a long value, by which it is found in its change."""
 _IN_CHANGE = 1
 
 
@@ -144,7 +147,7 @@ def _without_values(
             continue
         if change.position != position:
             position, place = change.position, 0
-        place = change.body.find(value, place)  # they stand there in the order of the operations
+        place = _find(change.body, value, place)  # they stand there in the order of the operations
         if place < 0:
             yield row
             continue
@@ -152,11 +155,18 @@ def _without_values(
         place += len(value)
 
 
+def _find(body: bytes, value: bytes, start: int) -> int:
+    """As ``body.find(value, start)``, which takes 13 µs for a value of 4 KB that is there at once: a tenth of that."""
+    place = body.find(value[:PREFIX_BYTES], start)
+    return place if place < 0 or body.startswith(value, place) else body.find(value, start)
+
+
 def _records(rows: list[Any]) -> Iterator[list[Any]]:
     record: list[Any] = []
     size_bytes = 0
     for row in rows:
-        row_bytes = sum([_weight(field) for field in row])
+        row_bytes = sum([len(field) for field in row if type(field) is bytes])
+        row_bytes += sum([field.size_bytes for field in row if type(field) is InChange])
         if record and (len(record) == SLICE_ROWS or size_bytes + row_bytes > SLICE_BYTES):
             yield record
             record, size_bytes = [], 0
@@ -171,10 +181,6 @@ def _marks(rows: list[RemovedRow]) -> list[Any]:
     return [(death, [row for row, *_ in some]) for death, some in groupby(rows, itemgetter(slice(1, None)))]
 
 
-def _weight(field: object) -> int:
-    return len(field) if isinstance(field, bytes) else field.size_bytes if isinstance(field, InChange) else 0
-
-
 def _packed(at: int, rows: list[Any]) -> bytes:
     packed: bytes = msgpack.packb((at, rows), default=_packed_place)
     return packed
@@ -185,7 +191,7 @@ def _unpacked(packed: bytes) -> Any:  # which table, and its rows
 
 
 def _packed_place(value: InChange) -> msgpack.ExtType:
-    return msgpack.ExtType(_IN_CHANGE, msgpack.packb((value.position, value.start, value.size_bytes)))
+    return msgpack.ExtType(_IN_CHANGE, pack([value.position, value.start, value.size_bytes]))
 
 
 def _unpacked_place(code: int, data: bytes) -> object:

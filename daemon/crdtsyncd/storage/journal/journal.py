@@ -291,7 +291,7 @@ def journal_misfit(database: Path) -> str:
 
 def packed(batch: Batch) -> bytes | None:
     """A batch as one row; None if it is no such batch: it is large, or does more than add what writes add."""
-    if any(_others_of(batch)):
+    if any(_others_of(batch)) or sum([len(row.body) for row in batch.changes]) > BATCH_BYTES_MAX:
         return None
     rows: bytes = _pack(_rows_of(batch))
     return rows if len(rows) <= BATCH_BYTES_MAX else None
