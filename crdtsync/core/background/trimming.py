@@ -299,7 +299,7 @@ class Retention:
         for span in spans:
             at.after = span.dot
             if not replica.documents.is_named(span.dot):  # deleted: kept for late edits as long as the log tells of it
-                if span.last <= replica.trimmed_position and (pin is None or span.last <= pin):
+                if span.last <= replica.trimmed_position and not replica.pins and (pin is None or span.last <= pin):
                     replica.texts.drop(span.dot)
                 elif span.last <= replica.trimmed_position and replica.pins:
                     at.trimmed_position = 0  # another round, when no snapshot is in transfer

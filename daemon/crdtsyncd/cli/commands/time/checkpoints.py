@@ -64,6 +64,10 @@ def list_(settings: Settings) -> None:
 
     Of one that this node does not hold as a whole, HERE is "no": ask on another node. With --json each is an object on
     a line.
+
+    \b
+    Example:
+      crdtsync checkpoint list
     """
     with connect(settings) as client:
         found = client.checkpoints()
@@ -80,7 +84,12 @@ def list_(settings: Settings) -> None:
 @click.argument("name", type=TEXT)
 @pass_settings
 def show(settings: Settings, name: str) -> None:
-    """Show all that is known of a checkpoint."""
+    """Show all that is known of a checkpoint.
+
+    \b
+    Example:
+      crdtsync checkpoint show before-refactor
+    """
     with connect(settings) as client:
         found = [each for each in client.checkpoints() if each.name == name]
     if not found:
@@ -102,6 +111,10 @@ def delete(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
     """Delete a checkpoint, and print the token.
 
     Nodes need not keep what it holds any longer. If there is none, the exit status is 1.
+
+    \b
+    Example:
+      crdtsync checkpoint delete before-refactor
     """
     with connect(settings) as client:
         if not client.delete_checkpoint(name, w=w):

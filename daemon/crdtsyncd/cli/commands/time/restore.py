@@ -94,10 +94,10 @@ def undo(
     dry_run: bool,
     w: WriteConcernValue | None,
 ) -> None:
-    """Take back what one agent did, where nobody else has written since.
+    """Take back what one agent did.
 
     Each key that the agent has written or deleted since then becomes what it was; those that somebody else has written
-    too are left alone ("!"), and it says who did.
+    since are left alone ("!"), and it says who did.
 
     \b
     Example:
