@@ -72,10 +72,9 @@ def test_a_slow_disk_shows_in_the_stage_that_waits_for_it(daemon: Daemon) -> Non
 
 
 def test_a_batch_at_its_largest_names_itself_and_its_agent(make_daemon: Any) -> None:
-    """On a fast machine it may take no 50 ms: so 5 count as slow here."""
-    daemon = make_daemon(
-        program=f"from crdtsyncd.telemetry import turn_times; turn_times.SLOW_TURN_S = 0.005; {PROGRAM}"
-    )
+    """On a fast machine it takes no 50 ms, and a page of a listing none: so 1 ms counts as slow here."""
+    small = "turn_times.SLOW_TURN_S = 0.001; slow_turns.LINES_PER_MINUTE_MAX = 10**6"
+    daemon = make_daemon(program=f"from crdtsyncd.telemetry import slow_turns, turn_times; {small}; {PROGRAM}")
     with daemon.client("hasty") as client:
         with client.batch() as batch:
             for number in range(1000):
