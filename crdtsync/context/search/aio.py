@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from asyncio import to_thread
+from asyncio import sleep, to_thread
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -14,8 +15,8 @@ from crdtsync.client import AsyncClient, AsyncSession, Changes, Entry
 from crdtsync.context.search.index import Found, Index, Wanted
 from crdtsync.errors import CrdtSyncError, InvalidRequest, TooOld, UnknownSpace
 
-_PAGE_KEYS = 1_000
-_TRIES = 10
+_PAGE_KEYS = 100  # of 1 MiB each at most
+_LOOK_AGAIN_S = 0.1
 
 
 class AsyncSearch:
@@ -62,10 +63,10 @@ class AsyncSearch:
 
     async def _found(self, wanted: Wanted) -> list[Found]:
         index = self._index = self._index or await self._opened()
-        for _ in range(_TRIES):
+        while True:
             if await self._catch_up(index):
-                break
-        return await to_thread(index.search, wanted)
+                return await to_thread(index.search, wanted)
+            await sleep(_LOOK_AGAIN_S)  # another process is at it
 
     async def _opened(self) -> Index:
         status = await self._session.status()
@@ -74,7 +75,7 @@ class AsyncSearch:
         return Index(self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.db")
 
     async def _catch_up(self, index: Index) -> bool:
-        """Bring the index up to date; False: somebody else has done so meanwhile, from where it was."""
+        """Bring the index up to date; False: somebody else is at it, or has done so meanwhile."""
         before = await to_thread(index.token)
         try:
             changes = await self._session.changes(after=before)
@@ -82,21 +83,29 @@ class AsyncSearch:
             changes = await self._session.changes()
         if changes.token == before:
             return True
-        entries = await self._entries(changes)
-        return await to_thread(index.update, before, changes.token, entries, changes.gone, changes.is_all)
+        builder = await to_thread(index.begin, before, changes.gone, anew=changes.is_all)
+        if builder is None:
+            return False
+        async for entries in self._pages(changes):
+            if not await to_thread(index.add, builder, entries):
+                return False
+        return await to_thread(index.end, builder, changes.token)
 
-    async def _entries(self, changes: Changes) -> list[Entry]:
+    async def _pages(self, changes: Changes) -> AsyncIterator[list[Entry]]:
+        """What has changed, so much at a time as fits into memory whatever the space holds."""
         if len(changes.changed) < _PAGE_KEYS and not changes.is_all:
-            found = [await self._session.entry(key) for key in changes.changed]
-            return [await self._whole(entry) for entry in found if entry is not None]
+            for key in changes.changed:
+                entry = await self._session.entry(key)
+                if entry is not None:
+                    yield [await self._whole(entry)]
+            return
         wanted = set(changes.changed)
-        entries: list[Entry] = []
         start: str | None = None
         while True:
             page = await self._session.entries("", start=start, limit=_PAGE_KEYS)
-            entries += [await self._whole(entry) for entry in page if changes.is_all or entry.key in wanted]
+            yield [await self._whole(entry) for entry in page if changes.is_all or entry.key in wanted]
             if len(page) < _PAGE_KEYS:
-                return entries
+                return
             start = page[-1].key
 
     async def _whole(self, entry: Entry) -> Entry:

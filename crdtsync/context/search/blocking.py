@@ -7,16 +7,18 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from time import sleep
 
 from crdtsync.client import Changes, Client, Entry, Session
 from crdtsync.context.search.index import Found, Index, Wanted
 from crdtsync.errors import CrdtSyncError, InvalidRequest, TooOld, UnknownSpace
 
-_PAGE_KEYS = 1_000
-_TRIES = 10
+_PAGE_KEYS = 100  # of 1 MiB each at most
+_LOOK_AGAIN_S = 0.1
 
 
 class Search:
@@ -63,10 +65,10 @@ class Search:
 
     def _found(self, wanted: Wanted) -> list[Found]:
         index = self._index = self._index or self._opened()
-        for _ in range(_TRIES):
+        while True:
             if self._catch_up(index):
-                break
-        return index.search(wanted)
+                return index.search(wanted)
+            sleep(_LOOK_AGAIN_S)  # another process is at it
 
     def _opened(self) -> Index:
         status = self._session.status()
@@ -75,7 +77,7 @@ class Search:
         return Index(self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.db")
 
     def _catch_up(self, index: Index) -> bool:
-        """Bring the index up to date; False: somebody else has done so meanwhile, from where it was."""
+        """Bring the index up to date; False: somebody else is at it, or has done so meanwhile."""
         before = index.token()
         try:
             changes = self._session.changes(after=before)
@@ -83,21 +85,29 @@ class Search:
             changes = self._session.changes()
         if changes.token == before:
             return True
-        entries = self._entries(changes)
-        return index.update(before, changes.token, entries, changes.gone, changes.is_all)
+        builder = index.begin(before, changes.gone, anew=changes.is_all)
+        if builder is None:
+            return False
+        for entries in self._pages(changes):
+            if not index.add(builder, entries):
+                return False
+        return index.end(builder, changes.token)
 
-    def _entries(self, changes: Changes) -> list[Entry]:
+    def _pages(self, changes: Changes) -> Iterator[list[Entry]]:
+        """What has changed, so much at a time as fits into memory whatever the space holds."""
         if len(changes.changed) < _PAGE_KEYS and not changes.is_all:
-            found = [self._session.entry(key) for key in changes.changed]
-            return [self._whole(entry) for entry in found if entry is not None]
+            for key in changes.changed:
+                entry = self._session.entry(key)
+                if entry is not None:
+                    yield [self._whole(entry)]
+            return
         wanted = set(changes.changed)
-        entries: list[Entry] = []
         start: str | None = None
         while True:
             page = self._session.entries("", start=start, limit=_PAGE_KEYS)
-            entries += [self._whole(entry) for entry in page if changes.is_all or entry.key in wanted]
+            yield [self._whole(entry) for entry in page if changes.is_all or entry.key in wanted]
             if len(page) < _PAGE_KEYS:
-                return entries
+                return
             start = page[-1].key
 
     def _whole(self, entry: Entry) -> Entry:

@@ -1,18 +1,21 @@
 """The file of an index: passages, and their words in SQLite's full-text search (FTS5).
 
-Several processes use it at once. Who brings it up to date says which state it began with; if somebody else was
-faster, nothing is changed, and it looks again.
+Several processes use it at once. One of them brings it up to date, page by page, since what a space holds may not fit
+into memory; the others wait for it. If it is killed meanwhile, the state that the index is of is what it was, or none,
+and the next one begins there.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from crdtsync.context.search.passages import passages, terms
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _BUSY_S = 30.0
+_DEAD_S = 10.0
+"""Who has put nothing in for so long has been killed."""
 _TERMS_MAX = 64  # of a query
 _KEY_WEIGHT, _TEXT_WEIGHT = 2.0, 1.0
 _SNIPPET_CHARS = 240
@@ -31,8 +36,8 @@ _SNIPPET_CHARS = 240
 _TABLES = f"""
 PRAGMA journal_mode = WAL;
 BEGIN IMMEDIATE;
-CREATE TABLE state (token TEXT);
-INSERT INTO state VALUES (NULL);
+CREATE TABLE state (token TEXT, builder TEXT, beat_s REAL);
+INSERT INTO state VALUES (NULL, NULL, 0);
 CREATE TABLE passages (
     id INTEGER PRIMARY KEY, key TEXT NOT NULL, kind TEXT NOT NULL, agent TEXT, time_ms INTEGER NOT NULL,
     text TEXT NOT NULL
@@ -83,27 +88,44 @@ class Index:
             (token,) = db.execute("SELECT token FROM state").fetchone()
         return None if token is None else str(token)
 
-    def update(self, before: str | None, token: str, entries: Sequence[Entry], gone: Iterable[str], all_: bool) -> bool:
-        """Bring it from the state ``before`` to ``token``; False: somebody else has, and nothing is changed.
+    def begin(self, before: str | None, gone: Iterable[str], *, anew: bool) -> str | None:
+        """Begin to bring it up to date from the state ``before``, and take out the keys that are ``gone``.
 
-        ``all_``: ``entries`` are all that there is.
+        Returns a name for :meth:`add` and :meth:`end`; None: somebody else is at it, or has done it. ``anew``: it is
+        emptied first.
         """
-        with self._open() as db:
-            db.execute("BEGIN IMMEDIATE")
-            if db.execute("SELECT token FROM state").fetchone()[0] != before:
-                db.execute("ROLLBACK")
-                return False
-            if all_:
+        with self._changing() as db:
+            token, builder, beat_s = db.execute("SELECT token, builder, beat_s FROM state").fetchone()
+            if token != before or (builder is not None and abs(time.time() - beat_s) < _DEAD_S):
+                return None
+            name = token_hex(8)
+            if anew:
                 db.execute("DELETE FROM words")
                 db.execute("DELETE FROM passages")
-            else:
-                for key in (*gone, *(entry.key for entry in entries)):
-                    _remove(db, key)
+            for key in gone:
+                _remove(db, key)
+            db.execute("UPDATE state SET token = ?, builder = ?", (None if anew else token, name))
+            _beat(db)
+            return name
+
+    def add(self, builder: str, entries: Iterable[Entry]) -> bool:
+        """Put in entries, in the place of what was there of their keys; False: somebody else is at it by now."""
+        with self._changing() as db:
+            if db.execute("SELECT builder FROM state").fetchone()[0] != builder:
+                return False
             for entry in entries:
+                _remove(db, entry.key)
                 _add(db, entry)
-            db.execute("UPDATE state SET token = ?", (token,))
-            db.execute("COMMIT")
-        return True
+            _beat(db)
+            return True
+
+    def end(self, builder: str, token: str) -> bool:
+        """From now on it is of the state ``token``; False as of :meth:`add`."""
+        with self._changing() as db:
+            changed = db.execute(
+                "UPDATE state SET token = ?, builder = NULL WHERE builder = ?", (token, builder)
+            ).rowcount
+            return changed == 1
 
     def search(self, wanted: Wanted) -> list[Found]:
         """The best passage of each of the best keys, best first; equal ones by key."""
@@ -121,9 +143,16 @@ class Index:
         best: dict[str, Found] = {}
         for key, kind, agent, time_ms, text, rank in rows:
             if key not in best and len(best) < wanted.limit:
-                time = datetime.fromtimestamp(time_ms / 1000, UTC) if time_ms else None
-                best[key] = Found(key, kind, agent, time, snippet(text, asked), -rank)
+                written = datetime.fromtimestamp(time_ms / 1000, UTC) if time_ms else None
+                best[key] = Found(key, kind, agent, written, snippet(text, asked), -rank)
         return list(best.values())
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        with self._open() as db:
+            db.execute("BEGIN IMMEDIATE")
+            yield db
+            db.execute("COMMIT")  # what raises before is rolled back as it is closed
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -197,6 +226,10 @@ def _add(db: sqlite3.Connection, entry: Entry) -> None:
             (entry.key, entry.kind, entry.agent, time_ms, text),
         ).lastrowid
         db.execute("INSERT INTO words (rowid, key, text) VALUES (?, ?, ?)", (row, key, " ".join(terms(text))))
+
+
+def _beat(db: sqlite3.Connection) -> None:
+    db.execute("UPDATE state SET beat_s = ?", (time.time(),))
 
 
 def _remove(db: sqlite3.Connection, key: str) -> None:

@@ -33,8 +33,21 @@ def index(tmp_path: Path) -> Index:
         entry("notes/jp", "東京の倉庫でディスクがいっぱい"),
         entry("notes/de", "Größe und Maß"),
     ]
-    assert made.update(None, "c1.1", entries, [], True)
+    assert update(made, None, "c1.1", entries, anew=True)
     return made
+
+
+def update(
+    index: Index,
+    before: str | None,
+    token: str,
+    entries: list[Entry],
+    gone: tuple[str, ...] = (),
+    *,
+    anew: bool = False,
+) -> bool:
+    builder = index.begin(before, gone, anew=anew)
+    return builder is not None and index.add(builder, entries) and index.end(builder, token)
 
 
 def keys(index: Index, query: str, **where: Any) -> list[str]:
@@ -72,7 +85,7 @@ def test_a_passage_tells_who_wrote_it_and_shows_the_words(index: Index) -> None:
 
 
 def test_what_changed_takes_the_place_of_what_was(index: Index) -> None:
-    assert index.update("c1.1", "c1.2", [entry("findings/disk", "mended")], ["notes/de"], False)
+    assert update(index, "c1.1", "c1.2", [entry("findings/disk", "mended")], ("notes/de",))
     assert keys(index, "full") == keys(index, "größe") == []
     assert keys(index, "mended") == ["findings/disk"]
     assert index.token() == "c1.2"
@@ -80,9 +93,24 @@ def test_what_changed_takes_the_place_of_what_was(index: Index) -> None:
 
 def test_who_began_with_an_older_state_changes_nothing(index: Index) -> None:
     other = Index(index.path)
-    assert other.update("c1.1", "c1.2", [entry("a", "first")], [], False)
-    assert not index.update("c1.1", "c1.3", [entry("a", "second")], [], False)
+    assert update(other, "c1.1", "c1.2", [entry("a", "first")])
+    assert not update(index, "c1.1", "c1.3", [entry("a", "second")])
     assert (index.token(), keys(index, "first second")) == ("c1.2", ["a"])
+
+
+def test_one_is_at_it_at_a_time_and_who_was_killed_is_followed(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = index.begin("c1.1", ["notes/de"], anew=False)
+    assert killed is not None
+    assert index.begin("c1.1", [], anew=False) is None
+    monkeypatch.setattr("crdtsync.context.search.index._DEAD_S", -1)
+    following = index.begin("c1.1", [], anew=True)
+    assert following is not None
+    assert not index.add(killed, [entry("late", "word")])
+    assert not index.end(killed, "c1.2")
+    assert index.token() is None
+    assert index.add(following, [entry("a", "word")])
+    assert index.end(following, "c1.2")
+    assert (index.token(), keys(index, "word late disk")) == ("c1.2", ["a"])
 
 
 @pytest.mark.parametrize("damage", [b"not a database at all" * 100, b"SQLite format 3\0" + b"\xff" * 5000])
@@ -93,7 +121,7 @@ def test_a_damaged_index_is_made_anew(index: Index, damage: bytes) -> None:
     with suppress(sqlite3.DatabaseError):
         index.token()
     assert index.token() is None
-    assert index.update(None, "c1.1", [entry("a", "word")], [], True)
+    assert update(index, None, "c1.1", [entry("a", "word")], anew=True)
     assert keys(index, "word") == ["a"]
 
 
