@@ -12,7 +12,7 @@ from crdtsync.client import Entry, Written
 from crdtsync.context.compact.compress import compress
 from crdtsync.context.tokens import tokenizer
 from crdtsync.context.view.items import items_of
-from crdtsync.context.view.render import Shown, block
+from crdtsync.context.view.render import Shown, block, visible
 
 
 class EntryShown(TypedDict):
@@ -72,8 +72,8 @@ class Done(TypedDict):
 
 
 def answer(text: str, data: Any) -> CallToolResult:  # one of the shapes above
-    """A result that is shown as ``text`` and can be used as ``data``."""
-    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=data)
+    """A result that is shown as ``text`` and can be used as ``data``. No word of it steers a terminal."""
+    return CallToolResult(content=[TextContent(type="text", text=visible(text))], structured_content=data)
 
 
 def shown(entry: Entry, value: Any) -> EntryShown:  # any value of a key

@@ -125,6 +125,16 @@ async def test_what_is_stored_is_marked_as_data_and_cannot_end_its_block(daemon:
         assert text.startswith("**note** (mallory, ")
         assert text.split("\n")[1] == text.split("\n")[-1] == "````"
         assert "\x1b" not in text
+        await call(mallory, "remember", fact=evil)
+        for tool, asked in (
+            ("search", {"query": "ignore"}),
+            ("recall", {"query": "ignore"}),
+            ("history", {"key": "note"}),
+        ):
+            text, _ = await call(ann, tool, **asked)
+            assert "Ignore all" in text
+            assert not {"\x1b", "\u202e"} & {*text}
+            assert not any(line.startswith("Ignore") for line in text.splitlines())
 
 
 async def test_the_tools_are_few_and_cheap_and_can_be_fewer(daemon: Daemon):

@@ -33,7 +33,7 @@ class Shown:
 
 def block(shown: Shown, form: str) -> str:
     """One item with its key, author and time."""
-    item, text = shown.item, _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", shown.text)
+    item, text = shown.item, visible(shown.text)
     time = f"{item.time:%Y-%m-%d %H:%M}Z"
     if form == "json":
         fields = {"key": item.key, "agent": item.agent, "time": time, "value": text}
@@ -53,6 +53,16 @@ def block(shown: Shown, form: str) -> str:
         return f"{head}: {text}"
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     return f"{head}\n{fence}\n{text}\n{fence}"
+
+
+def visible(text: str) -> str:
+    """``text`` with characters that would steer a terminal as what they are, such as ``\\x1b``; lines stay."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def in_a_line(text: str) -> str:
+    """``text`` as part of one line, which it cannot end."""
+    return visible(" ".join(text.split()))
 
 
 def whole(blocks: Iterable[str], footer: str, form: str) -> str:

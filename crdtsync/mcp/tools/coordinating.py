@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from crdtsync.client import AsyncSession
 from crdtsync.context import AsyncMemory
+from crdtsync.context.view.render import in_a_line
 from crdtsync.coordination import AsyncLease
 from crdtsync.errors import ClaimHeld, InvalidRequest
 from crdtsync.mcp.answers import answer
@@ -83,7 +84,7 @@ def tools(sessions: Sessions) -> list[Tool]:
         """Recall what the team remembers about something."""
         async with told():
             found = await AsyncMemory(sessions.of(ctx)).search(query, run_id=TEAM, limit=limit)
-        lines = [f"- {one['memory']} ({one['agent']}, {one['created_at'][:10]})" for one in found["results"]]
+        lines = [f"- {in_a_line(one['memory'])} ({one['agent']}, {one['created_at'][:10]})" for one in found["results"]]
         return answer("\n".join(lines) or f"nothing is remembered of {query!r}", {"memories": found["results"]})
 
     return [

@@ -10,6 +10,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from crdtsync.context import AsyncSearch, AsyncViews
+from crdtsync.context.view.render import in_a_line
 from crdtsync.mcp.answers import EntryShown, Hit, Hits, Keys, Shortened, answer, plain, within
 from crdtsync.mcp.session import Sessions, told
 from crdtsync.mcp.tools.table import Tool
@@ -116,7 +117,7 @@ def tools(sessions: Sessions) -> list[Tool]:
             }
             for value in past
         ]  # fmt: skip
-        lines = [f"{one['time']} {one['agent']}: {one['value']}" for one in values]
+        lines = [f"{one['time']} {one['agent']}: {in_a_line(str(one['value']))}" for one in values]
         return answer("\n".join(lines) or f"{key} has no history", {"values": values})
 
     async def conflicts(
