@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_WORD = re.compile(r"\w+", re.UNICODE)
-_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
+WORD = re.compile(r"\w+", re.UNICODE)
+PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
 _TELLING = re.compile(
     r"\b(error|errors|exception|fail(ed|ure|s)?|fatal|panic|critical|traceback|refused|denied|timeout|timed out"
     r"|warn(ing)?"
@@ -90,9 +90,9 @@ _COMMON = frozenset(
 def words(text: str) -> set[str]:
     """The words of ``text`` in lower case; names in code also by their parts: ``readFile`` is read, file, readfile."""
     found: set[str] = set()
-    for word in _WORD.findall(text):
+    for word in WORD.findall(text):
         found.add(word.lower())
-        parts = _PARTS.findall(word)
+        parts = PARTS.findall(word)
         if len(parts) > 1:
             found.update(part.lower() for part in parts)
     return found

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
 from crdtsync.client import Entry
+from crdtsync.context.compact.words import PARTS, WORD
 from crdtsync.context.view.items import text_of
 
 PASSAGE_CHARS = 1_000
@@ -15,8 +16,6 @@ PASSAGES_MAX = 4_000
 """Of one key, so many are looked through: of a value of 1 MiB all, of a longer log or text the newest."""
 
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
-_WORD = re.compile(r"\w+")
-_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
 _WORD_CHARS_MAX = 64
 
 
@@ -40,11 +39,11 @@ def terms(text: str) -> list[str]:
 
 
 def _terms(text: str) -> Iterator[str]:
-    for match in _WORD.finditer(text):
+    for match in WORD.finditer(text):
         word = match[0]
         if word.isascii() or not _CJK.search(word):
             yield word[:_WORD_CHARS_MAX].lower()
-            parts = islice(_PARTS.finditer(word), 2 * _WORD_CHARS_MAX)
+            parts = islice(PARTS.finditer(word), 2 * _WORD_CHARS_MAX)
             names = [part[0][:_WORD_CHARS_MAX].lower() for part in parts]
             if len(names) > 1:
                 yield from names
