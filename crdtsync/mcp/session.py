@@ -51,6 +51,11 @@ class Sessions:
         caller = (context.headers or {}).get(SESSION_HEADER, "")  # over stdin there is one client
         return self._session(caller, context.session.client_params)
 
+    @staticmethod
+    def ends_with_server(context: Context[Any, Any]) -> bool:
+        """Whether the caller is the one client of this process. Over HTTP nobody tells that a caller has gone."""
+        return SESSION_HEADER not in (context.headers or {})
+
     def some(self) -> AsyncSession:
         """A session for what a client asks without saying who it is: names to choose from, and the whole state."""
         return self._session(_NOBODY, None)

@@ -292,6 +292,10 @@ async def test_over_http_agents_show_a_token_and_pages_are_refused(daemon: Daemo
         status, answer = await to_thread(ann.post, "tools/call", asked)
         assert answer["result"]["structuredContent"]["done"] == "wrote plan/goal."
         assert daemon.client("bob").get("plan/goal") == "ship"
+        status, answer = await to_thread(ann.post, "tools/call", {"name": "claim", "arguments": {"key": "task/1"}})
+        assert answer["result"]["structuredContent"]["held"]
+        assert "for 15 minutes" in answer["result"]["content"][0]["text"]
+        assert [claim.key for claim in daemon.client("bob").claims()] == ["task/1"]
         for headers, wanted in (
             ({"Authorization": "Bearer wrong"}, 401), ({"Authorization": ""}, 401),
             ({"Host": "evil.example"}, 421), ({"Origin": "http://evil.example"}, 403),

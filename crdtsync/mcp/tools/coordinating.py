@@ -21,6 +21,8 @@ from crdtsync.mcp.tools.table import Tool
 TEAM = "team"
 """Whose memory it is: that of all agents in the space."""
 _CLAIMS_MAX = 100
+_ALONE_S = 900
+"""A claim of a caller whose end nobody notices."""
 
 
 class Claimed(TypedDict):
@@ -42,7 +44,7 @@ def tools(sessions: Sessions) -> list[Tool]:
 
     async def claim(ctx: Context, key: str) -> Annotated[CallToolResult, Claimed]:
         """Claim a task or a file before you work on it, so that no other agent does. You hold it until you release it
-        or end.
+        or end, or as long as the answer says.
         """
         async with told():
             session = sessions.of(ctx)
@@ -56,10 +58,12 @@ def tools(sessions: Sessions) -> list[Tool]:
                 message = f"{_CLAIMS_MAX} claims are held by agents of this server: release some first"
                 raise InvalidRequest(message)
             try:
-                leases[place] = await session.claim(key, ttl=60).acquire()
+                stays = sessions.ends_with_server(ctx)
+                leases[place] = await session.claim(key, ttl=60 if stays else _ALONE_S, keep=stays).acquire()
             except ClaimHeld as error:
                 return answer(error.message, {"held": False, "by": error.agent})
-        return answer(f"You hold {key}.", {"held": True, "by": session.agent})
+        how_long = "" if stays else f" for {_ALONE_S // 60} minutes; then claim it again"
+        return answer(f"You hold {key}{how_long}.", {"held": True, "by": session.agent})
 
     async def release(ctx: Context, key: str) -> Annotated[CallToolResult, Claimed]:
         """Give back what you have claimed."""
