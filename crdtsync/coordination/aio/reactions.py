@@ -44,16 +44,16 @@ class AsyncReaction:
         self._role = role
         self._ttl = ttl
         self._own = own
-        self._is_stopped = False
+        self.is_stopped = False
         self.handled = 0
 
     def stop(self) -> None:
         """:meth:`run` returns when the event under way is handled. From anywhere."""
-        self._is_stopped = True
+        self.is_stopped = True
 
     async def run(self) -> None:
         """React until :meth:`stop`. What the handler raises ends it; that event comes again in the next run."""
-        while not self._is_stopped:
+        while not self.is_stopped:
             lease = AsyncLease(self._state, REACTIONS + self._role, self._ttl, LOOK_S, True, None)
             try:
                 await lease.acquire()
@@ -71,7 +71,7 @@ class AsyncReaction:
             token = await self._state.now()
             await self._state.set(path, token)
         async with self._state.watch(self._prefix, after=token) as events:
-            while lease.is_held and not self._is_stopped:
+            while lease.is_held and not self.is_stopped:
                 try:
                     event = await events.next(timeout=LOOK_S)
                 except Timeout:

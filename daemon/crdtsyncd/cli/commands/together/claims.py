@@ -51,16 +51,24 @@ def claim(settings: Settings, key: str, command: tuple[str, ...], ttl: float, is
 
 def _under_claim(client: Client, key: str, command: tuple[str, ...], ttl: float, wait: bool | float) -> int:
     running: list[Child] = []
+    received: list[int] = []
 
     def lost() -> None:
         for child in running:
             child.end()
 
+    def pass_on(number: int) -> None:
+        received.append(number)
+        for child in running:
+            child.process.send_signal(number)
+
     with client.claim(key, ttl=ttl, wait=wait, on_lost=lost) as lease:
         _warn_of_silence(lease)
+        on_signals(pass_on)  # before there is a child, which would otherwise outlive this process
         child = Child(command, {"CRDTSYNC_CLAIM": key, "CRDTSYNC_FENCE": str(lease.fence)})
         running.append(child)
-        on_signals(child.process.send_signal)
+        for number in received:
+            child.process.send_signal(number)
         if not lease.is_held:  # lost before there was anything to end
             lost()
         return child.wait()

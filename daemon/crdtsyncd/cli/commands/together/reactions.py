@@ -37,6 +37,8 @@ def on(settings: Settings, pattern: str, command: tuple[str, ...], role: str, tt
     def handle(event: Event) -> None:
         child = Child(command, {}, f"{output.record(output.event_fields(event))}\n".encode())
         running[:] = [child]
+        if reaction.is_stopped:  # told to end before it was the one that runs
+            child.end()
         status = child.wait()
         running.clear()
         output.whole(child.output)

@@ -205,6 +205,8 @@ def work(
         child = Child(command, {"CRDTSYNC_TASK": job.key}, f"{output.record(given)}\n".encode())
         with lock:
             running.add(child)
+        if is_ending:  # told to end before it was among those that run
+            child.end()
         job.lease.on_lost = child.end
         try:
             status = child.wait(limit)
@@ -215,8 +217,10 @@ def work(
         return _result(child.output)
 
     workers: list[Worker] = []
+    is_ending: list[int] = []
 
-    def end(_: int) -> None:
+    def end(number: int) -> None:
+        is_ending.append(number)
         for worker in workers:
             worker.stop()
         for child in list(running):
