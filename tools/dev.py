@@ -214,7 +214,10 @@ def test(arguments: list[str]) -> NoReturn:
 
 def soak(arguments: list[str]) -> NoReturn:
     """Run the tests that take minutes or more; arguments go to pytest."""
-    _replace(["python", "-m", "pytest", "-m", "soak", "--timeout=0", *arguments], directory=ROOT)
+    _replace(
+        ["python", "-m", "pytest", "-m", "soak", "--timeout=0", "-o", "faulthandler_timeout=0", *arguments],
+        directory=ROOT,
+    )
 
 
 def nemesis(arguments: list[str]) -> NoReturn:
