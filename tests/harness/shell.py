@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple, Self
@@ -87,9 +88,10 @@ class Running:
 
     def __init__(self, command: list[str], environment: dict[str, str], directory: Path) -> None:
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=directory
-        )
-        self._timer = threading.Timer(TIMEOUT_S, self.process.kill)  # a line that never comes must not hang the test
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=directory,
+            start_new_session=True,
+        )  # fmt: skip
+        self._timer = threading.Timer(TIMEOUT_S, self._kill)  # a line that never comes must not hang the test
         self._timer.start()
 
     def __enter__(self) -> Self:
@@ -97,9 +99,13 @@ class Running:
 
     def __exit__(self, *_: object) -> None:
         self._timer.cancel()
-        if self.process.poll() is None:
-            self.process.kill()
+        self._kill()
         self.process.communicate()
+
+    def _kill(self) -> None:
+        """It and what it started, which may outlive it and hold its output open."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def line(self) -> str:
         """The next line of its stdout."""

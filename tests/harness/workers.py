@@ -1,17 +1,43 @@
-"""What tests run in processes of their own: importable there, with one argument."""
+"""What tests run beside themselves, in threads, or in processes of their own: importable there, with one argument.
+
+A test that fails does not wait for its threads. An executor of the standard library does: a test whose thread waits
+for what never comes then hangs for good, instead of failing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import TypeVar
+from threading import Thread
+from typing import ParamSpec, TypeVar
 
 from crdtsync import Client
 
 A = TypeVar("A")
+P = ParamSpec("P")
 R = TypeVar("R")
 WORK_TIMEOUT_S = 60.0
+
+
+def beside(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+    """Run ``work`` in a thread of its own; the future has its result, or what it raised."""
+    outcome: Future[R] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - who asks for the result gets it
+            outcome.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return outcome
+
+
+def in_threads(work: Callable[[A], R], arguments: Iterable[A]) -> list[R]:
+    """The results of ``work`` on each argument, each in a thread of its own, all at once."""
+    outcomes = [beside(work, argument) for argument in arguments]
+    return [outcome.result() for outcome in outcomes]
 
 
 def in_processes(work: Callable[[A], R], arguments: Sequence[A]) -> list[R]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.harness import Cluster, Daemon, wait_until_equal
 from tests.harness.shell import Shell
-from tests.harness.workers import appends, in_processes
+from tests.harness.workers import appends, in_processes, in_threads
 
 pytestmark = pytest.mark.integration
 
@@ -47,7 +46,10 @@ def test_the_elements_of_two_cut_off_hosts_are_all_kept_in_one_order(pair: Clust
 
 def test_the_command_line_prints_each_length_once(daemon: Daemon, tmp_path: Path) -> None:
     shell = Shell(daemon.socket, tmp_path)
-    with ThreadPoolExecutor(8) as pool:
-        printed = list(pool.map(lambda n: shell.ok("append", "log", json.dumps(n)), range(24)))
+    printed = [
+        length
+        for start in range(0, 24, 8)
+        for length in in_threads(lambda n: shell.ok("append", "log", json.dumps(n)), range(start, start + 8))
+    ]
     assert sorted(map(int, printed)) == list(range(1, 25))
     assert sorted(map(int, shell.ok("log", "log").split())) == list(range(24))

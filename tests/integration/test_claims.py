@@ -6,9 +6,7 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -19,7 +17,8 @@ from crdtsync import AsyncClient, Client
 from crdtsync.coordination import Lease
 from crdtsync.errors import ClaimHeld, ClaimLost, InvalidRequest
 from tests.harness import Cluster, Daemon, wait_until
-from tests.harness.shell import PROGRAM, Shell
+from tests.harness.shell import Running, Shell
+from tests.harness.workers import in_threads
 
 pytestmark = pytest.mark.integration
 
@@ -39,8 +38,8 @@ def test_of_many_agents_of_one_host_one_holds_it_and_its_fence_grows(daemon: Dae
     fences = []
     clients = [daemon.client(f"agent-{n}") for n in range(6)]
     for _ in range(4):
-        with ThreadPoolExecutor(6) as pool:
-            leases = [lease for lease in pool.map(lambda state: tried(state, "task/1"), clients) if lease is not None]
+        tries = in_threads(lambda state: tried(state, "task/1"), clients)
+        leases = [lease for lease in tries if lease is not None]
         assert len(leases) <= 1
         for lease in leases:
             fences.append(lease.fence)
@@ -73,8 +72,7 @@ def test_of_two_hosts_that_see_each_other_never_two_hold_it(pair: Cluster):
                 assert lease.is_confirmed
                 inside.discard(n)
 
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
+    in_threads(work, range(4))
     assert (crossings, len(fences)) == (0, 36)
     assert fences == sorted(set(fences))
 
@@ -101,40 +99,32 @@ def test_after_a_cut_one_owner_is_left_everywhere_and_the_other_is_told_at_once(
         lease.__exit__(None, None, None)
 
 
-def holder(daemon: Daemon, key: str, ttl: float) -> subprocess.Popen[str]:
+def holder(daemon: Daemon, key: str, ttl: float) -> Running:
     """A process of its own that holds a key until it is ended."""
     program = (
         "from crdtsync import Client\nimport time\n"
         f"with Client({str(daemon.socket)!r}, agent='holder') as state, state.claim({key!r}, ttl={ttl}):\n"
         "    print('held', flush=True)\n    time.sleep(600)\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
-    return process
+    return Running([sys.executable, "-c", program], dict(os.environ), daemon.base)
 
 
 def test_what_a_killed_agent_held_is_free_at_once_on_every_host(pair: Cluster):
-    process = holder(pair[0], "task/1", 3600)
-    wait_until(lambda: owners(pair[1]) == [("task/1", "holder")])
-    process.kill()
-    process.communicate()
+    with holder(pair[0], "task/1", 3600):
+        wait_until(lambda: owners(pair[1]) == [("task/1", "holder")])
     with pair[1].client("next").claim("task/1", ttl=3600, wait=20) as lease:
         assert lease.is_held
 
 
 def test_what_a_stopped_agent_or_a_dead_host_held_is_free_when_its_time_is_over(pair: Cluster):
     """The agent's connection stands, and its daemon runs: only its time says that it is gone."""
-    process = holder(pair[0], "task/1", 2)
-    try:
-        os.kill(process.pid, signal.SIGSTOP)
+    with holder(pair[0], "task/1", 2) as held_by:
+        assert held_by.line() == "held\n"
+        held_by.process.send_signal(signal.SIGSTOP)
         with pair[1].client("next").claim("task/1", ttl=60, wait=60) as lease:
-            os.kill(process.pid, signal.SIGCONT)
+            held_by.process.send_signal(signal.SIGCONT)
             wait_until(lambda: owners(pair[0]) == [("task/1", "next")])
             lease.check()
-    finally:
-        process.kill()
-        process.communicate()
     held = pair[0].client("gone").claim("task/2", ttl=2).acquire()
     wait_until(lambda: owners(pair[1]) == [("task/2", "gone")])
     pair[0].kill()
@@ -182,12 +172,9 @@ async def test_the_same_for_asyncio(daemon: Daemon):
 
 def test_a_command_runs_under_its_claim_and_is_ended_when_that_is_lost(pair: Cluster, tmp_path: Path):
     shell = Shell(pair[0].socket, tmp_path)
-    command = [*PROGRAM, "claim", "job", "--agent", "ann", "--", "sh", "-c", "echo $CRDTSYNC_FENCE; exec sleep 600"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=shell.environment
-    ) as run:
-        assert run.stdout is not None
-        fence = int(run.stdout.readline())
+    command = ["claim", "job", "--agent", "ann", "--", "sh", "-c", "echo $CRDTSYNC_FENCE; exec sleep 600"]
+    with shell.start(*command) as run:
+        fence = int(run.line())
         boss = pair[1].client("boss")
         wait_until(lambda: [claim.fence for claim in boss.claims()] == [fence])
         refused = shell("claim", "job")
@@ -196,14 +183,13 @@ def test_a_command_runs_under_its_claim_and_is_ended_when_that_is_lost(pair: Clu
         )  # fmt: skip
         assert json.loads(shell.ok("claims", "--json"))["agent"] == "ann"
         assert boss.release("job", fence=fence)
-        _, said = run.communicate()
-    assert (run.returncode, said) == (1, "crdtsync: the claim on 'job' is lost: the key was freed\n")
+        _, said = run.process.communicate()
+    assert (run.process.returncode, said) == (1, b"crdtsync: the claim on 'job' is lost: the key was freed\n")
     assert shell("claim", "job", "--", "sh", "-c", "exit 7").status == 7
     assert shell("claim", "job", "--", "no-such-command").status == 127
     assert shell("release", "job").status == 1
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=shell.environment) as run:
-        assert run.stdout is not None
-        run.stdout.readline()
-        run.send_signal(signal.SIGTERM)
-        assert run.wait() == 128 + signal.SIGTERM
+    with shell.start(*command) as run:
+        run.line()
+        run.process.send_signal(signal.SIGTERM)
+        assert run.process.wait() == 128 + signal.SIGTERM
     assert owners(pair[0]) == []

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from crdtsync.wire.tokens import encode_token
 from tests.harness import Cluster, Daemon
 from tests.harness.cluster import wait_until, wait_until_equal
 from tests.harness.shell import PROGRAM, TIMEOUT_S, Shell
+from tests.harness.workers import in_threads
 
 pytestmark = pytest.mark.integration
 
@@ -230,8 +230,7 @@ def test_updates_of_many_at_once_lose_nothing(crdtsync: Shell) -> None:
     def increment(_: int) -> str:
         return crdtsync.ok("update", "count", "--attempts", "1000", "--", "sh", "-c", "read n; echo $((n + 1))")
 
-    with ThreadPoolExecutor(4) as pool:
-        tokens = set(pool.map(increment, range(16)))
+    tokens = {token for start in range(0, 16, 4) for token in in_threads(increment, range(start, start + 4))}
     assert crdtsync.ok("get", "count", "--siblings") == "16"
     assert len(tokens) == 16
 

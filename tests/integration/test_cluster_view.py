@@ -21,6 +21,7 @@ from crdtsyncd.devfleet.observer import Record
 from crdtsyncd.devfleet.process import Member
 
 from crdtsync import Client
+from tests.harness.shell import Running
 
 WAIT_S = 60.0
 CLUSTER = [sys.executable, "-m", "crdtsyncd.devfleet"]
@@ -104,16 +105,14 @@ def test_a_write_on_one_node_is_read_on_another_and_a_killed_daemon_comes_back_w
 
 @pytest.mark.integration
 @pytest.mark.parametrize("after_s", [0.05, 0.1, 0.2, 0.3, 0.5])
-def test_an_interrupt_is_quiet_however_early_it_comes(after_s: float):
+def test_an_interrupt_is_quiet_however_early_it_comes(after_s: float, tmp_path: Path):
     # Not with -m: what is interrupted before this program begins is Python itself.
     program = [sys.executable, "-c", "from crdtsyncd.devfleet.__main__ import main; print(flush=True); main()"]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with Running(program, dict(os.environ), tmp_path) as run:
+        run.line()
         time.sleep(after_s)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=WAIT_S)
-    assert (process.returncode in (0, 130), err) == (True, b"")
+        status, err = run.interrupt()
+    assert (status in (0, 130), err) == (True, "")
 
 
 @pytest.mark.integration

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from crdtsync.errors import InvalidRequest, VersionMismatch
 from tests.harness import Cluster, Daemon, wait_until_equal
 from tests.harness.cluster import healed
 from tests.harness.shell import Shell
+from tests.harness.workers import in_threads
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -41,8 +41,7 @@ def test_what_two_cut_off_hosts_write_is_all_there_after_they_heal(parted: Clust
             client.add("set", ["both", n])
             client.merge("map", {f"{number}/{n}": n})
 
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(write, range(2)))
+    in_threads(write, range(2))
     one, two = healed(parted)
     for key, length in (("log", 2 * count), ("set", 3 * count), ("map", 2 * count)):
         assert len(one.get(key)) == length, key

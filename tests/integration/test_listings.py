@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from crdtsync import Client
 from crdtsync.client import Event, Listing, Watch
 from tests.harness import Daemon
+from tests.harness.workers import beside
 
 pytestmark = pytest.mark.integration
 
@@ -30,14 +30,13 @@ def test_a_watch_goes_on_where_a_read_ended(daemon: Daemon) -> None:
         for number in range(total):
             client.append("log", f"{agent}{number}")
 
-    with ThreadPoolExecutor(2) as pool:
-        writing = [pool.submit(write, agent) for agent in "ab"]
-        while not (read := reader.log_items("log")):
-            pass
-        watch = reader.watch("log", after=read.token, timeout=60)
-        came = next_events(watch, 2 * total - len(read))
-        for each in writing:
-            each.result()
+    writing = [beside(write, agent) for agent in "ab"]
+    while not (read := reader.log_items("log")):
+        pass
+    watch = reader.watch("log", after=read.token, timeout=60)
+    came = next_events(watch, 2 * total - len(read))
+    for each in writing:
+        each.result()
     seen = [item.value for item in read] + [event.value for event in came]
     assert seen == reader.log("log")
     assert [item.dot for item in read] + [event.dot for event in came] == [i.dot for i in reader.log_items("log")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.shell import Running
 from tests.load.plants import PLANTS
 from tests.load.run import Scale, run
 
@@ -61,12 +63,11 @@ def test_a_load_that_is_stopped_leaves_nothing_behind() -> None:
     place = Path(tempfile.mkdtemp(prefix="csl", dir="/tmp"))
     words = ["--agents", "0", "--silent", "0", "--large", "100000", "--samples", "1"]
     command = [sys.executable, "-u", "-c", STORY, str(place), *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("nothing yet")
+    with Running(command, dict(os.environ), Path.cwd()) as run:
+        assert run.line().startswith("nothing yet")
         assert len(list(place.iterdir())) == 2
-        process.send_signal(signal.SIGTERM)
-        _, complained = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM, complained
-    assert complained == "stopped by SIGTERM; what ran has been ended\n"
+        run.process.send_signal(signal.SIGTERM)
+        _, complained = run.process.communicate(timeout=60)
+    assert run.process.returncode == 128 + signal.SIGTERM, complained
+    assert complained == b"stopped by SIGTERM; what ran has been ended\n"
     place.rmdir()  # as nothing is in it

@@ -6,7 +6,6 @@ import os
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from threading import Event, Thread
@@ -24,6 +23,7 @@ from crdtsync.wire.peer.messages import FEATURES, MESSAGES
 from crdtsync.wire.requests import REQUESTS
 from tests.harness import Daemon, RawError
 from tests.harness.users import ForeignAgent, User, connect_as
+from tests.harness.workers import in_threads
 from tests.harness.worst import WORST, Maker, worst_requests
 from tests.integration.test_peer_abuse import Stranger
 from tests.integration.witness import rss_bytes, undisturbed
@@ -95,9 +95,10 @@ def test_who_is_no_member_is_held_to_16_kib(name: str) -> None:
         daemon = stack.enter_context(Daemon("host-a", insecure_loopback=False))
         daemon.client().cluster_init()
         witness = stack.enter_context(undisturbed(daemon))
-        with grows_little(daemon, 24 * MIB), ThreadPoolExecutor(16) as crowd:
-            for connection in crowd.map(partial(begin_message, daemon, name), range(64)):
-                stack.enter_context(connection)
+        with grows_little(daemon, 24 * MIB):
+            for start in range(0, 64, 16):
+                for connection in in_threads(partial(begin_message, daemon, name), range(start, start + 16)):
+                    stack.enter_context(connection)
             witness.works()
         assert any("16,384 bytes before" in event["reason"] for event in daemon.log_events("peer_refused"))
 

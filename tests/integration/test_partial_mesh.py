@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from crdtsync import Client
 from tests.harness.cluster import wait_until
 from tests.harness.daemon import CHANGED, PROGRAM, Daemon
+from tests.harness.workers import in_threads
 
 pytestmark = pytest.mark.integration
 NODES = 8
@@ -33,12 +33,11 @@ def daemons() -> Iterator[list[Daemon]]:
             where: dict[str, Any] = {"listen": []} if number == NODES - 1 else {}
             where["full_mesh_nodes_max"] = 4
             made.append(Daemon(f"host-{number}", start=False, program=SMALL_MESH, insecure_loopback=False, **where))
-        with ThreadPoolExecutor(NODES) as pool:
-            list(pool.map(Daemon.start, made))
-            client = made[0].client()
-            client.cluster_init()
-            invite = client.cluster_invite(uses=NODES, local=True)["invite"]
-            list(pool.map(lambda daemon: daemon.client().cluster_join(invite), made[1:]))
+        in_threads(Daemon.start, made)
+        client = made[0].client()
+        client.cluster_init()
+        invite = client.cluster_invite(uses=NODES, local=True)["invite"]
+        in_threads(lambda daemon: daemon.client().cluster_join(invite), made[1:])
         yield made
     finally:
         for daemon in made:

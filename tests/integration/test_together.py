@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,8 @@ from crdtsync import AsyncClient, Client
 from crdtsync.client import Event
 from crdtsync.errors import InvalidRequest, Timeout, Unresolved, VersionMismatch
 from tests.harness import Cluster, Daemon, wait_until
-from tests.harness.shell import PROGRAM, Shell
+from tests.harness.shell import Running, Shell
+from tests.harness.workers import beside
 
 pytestmark = pytest.mark.integration
 
@@ -30,10 +30,9 @@ def test_a_question_is_answered_on_another_host_and_outlives_its_asker(pair: Clu
         person.answer("deploy", "maybe")
     with pytest.raises(InvalidRequest, match="nobody asks 'depoly'"):
         person.answer("depoly", "yes")
-    with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(asker.ask, "deploy")
-        person.answer("deploy", "yes", note="the tests pass")
-        assert answer.result() == "yes"
+    answer = beside(asker.ask, "deploy")
+    person.answer("deploy", "yes", note="the tests pass")
+    assert answer.result() == "yes"
     with pytest.raises(VersionMismatch):
         person.answer("deploy", "no")
     assert person.asks() == []
@@ -68,7 +67,7 @@ def shown(state: Client) -> set[tuple[str, str, str | None, str, tuple[str, ...]
     return {(one.agent, one.node, one.role, one.status, one.claims) for one in state.who() if one.is_shown}
 
 
-def test_who_is_here_is_seen_on_every_host_and_gone_with_its_connection(pair: Cluster):
+def test_who_is_here_is_seen_on_every_host_and_gone_with_its_connection(pair: Cluster, tmp_path: Path):
     looker = pair[0].client("looker")
     assert ("looker", False) in {(one.agent, one.is_shown) for one in looker.who()}
     program = (
@@ -77,15 +76,13 @@ def test_who_is_here_is_seen_on_every_host_and_gone_with_its_connection(pair: Cl
         "    state.present(role='critic', status='reading')\n    state.claim('task/1').acquire()\n"
         "    print(flush=True)\n    time.sleep(600)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as ann:
-        assert ann.stdout is not None
-        ann.stdout.readline()
+    with Running([sys.executable, "-c", program], dict(os.environ), tmp_path) as ann:
+        ann.line()
         wait_until(lambda: shown(looker) == {("ann", "host-b", "critic", "reading", ("task/1",))})
         with pair[1].client("bob").present(role="coder") as card:
             card.update(status="testing")
             wait_until(lambda: ("bob", "host-b", "coder", "testing", ()) in shown(looker))
         wait_until(lambda: len(shown(looker)) == 1)
-        ann.kill()
     wait_until(lambda: shown(looker) == set())
     pair[1].client("carl").present()
     wait_until(lambda: len(shown(looker)) == 1)
@@ -100,23 +97,22 @@ def test_a_reaction_handles_each_change_once_in_the_fleet_and_goes_on_elsewhere(
     def handle(event: Event) -> None:
         handled.append(event.value)
 
-    reactions = [daemon.client("analyst").on("findings/**", handle, role="analyst", ttl=2) for daemon in pair]
-    with ThreadPoolExecutor(2) as pool:
-        runs = [pool.submit(reaction.run) for reaction in reactions]
-        wait_until(lambda: writer.get("progress/analyst"))
-        for n in range(5):
-            writer.set(f"findings/{n}", n)
-        wait_until(lambda: handled == [0, 1, 2, 3, 4])
-        active = next(n for n, reaction in enumerate(reactions) if reaction.handled)
-        reactions[active].stop()
-        runs[active].result()
-        writer.set("findings/5", 5)
-        writer.set("other", 6)
-        pair[0].client("analyst").set("findings/6", "by itself")
-        writer.set("findings/7", 7)
-        wait_until(lambda: handled == [0, 1, 2, 3, 4, 5, 7])
-        reactions[1 - active].stop()
-        runs[1 - active].result()
+    reactions = [daemon.client("analyst").on("findings/**", handle, role="analyst") for daemon in pair]
+    runs = [beside(reaction.run) for reaction in reactions]
+    wait_until(lambda: writer.get("progress/analyst"))
+    for n in range(5):
+        writer.set(f"findings/{n}", n)
+    wait_until(lambda: handled == [0, 1, 2, 3, 4])
+    active = next(n for n, reaction in enumerate(reactions) if reaction.handled)
+    reactions[active].stop()
+    runs[active].result()
+    writer.set("findings/5", 5)
+    writer.set("other", 6)
+    pair[0].client("analyst").set("findings/6", "by itself")
+    writer.set("findings/7", 7)
+    wait_until(lambda: handled == [0, 1, 2, 3, 4, 5, 7])
+    reactions[1 - active].stop()
+    runs[1 - active].result()
 
     def fail(event: Event) -> None:
         raise LookupError(event.key)
@@ -142,14 +138,12 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
             for row in map(json.loads, shell.ok("who", "--json").splitlines())
         )
         assert "critic" in shell.ok("who")
-    command = [*PROGRAM, "on", "findings/*", "--role", "r", "--", "sh", "-c", 'grep -o \'"key": "[^"]*"\'']
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=shell.environment) as run:
-        assert run.stdout is not None
+    with shell.start("on", "findings/*", "--role", "r", "--", "sh", "-c", 'grep -o \'"key": "[^"]*"\'') as run:
         wait_until(lambda: daemon.client("writer").get("progress/r"))
         daemon.client("writer").set("findings/1", 1)
-        assert run.stdout.readline() == '"key": "findings/1"\n'
-        run.send_signal(signal.SIGTERM)
-        assert run.wait() == 0
+        assert run.line() == '"key": "findings/1"\n'
+        run.process.send_signal(signal.SIGTERM)
+        assert run.process.wait() == 0
 
 
 async def test_the_same_for_asyncio(daemon: Daemon):

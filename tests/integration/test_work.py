@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
 import sys
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ from crdtsync import AsyncClient, Client
 from crdtsync.coordination import AsyncJob, Job, Task
 from crdtsync.errors import InvalidRequest, VersionMismatch
 from tests.harness import Cluster, Daemon, wait_until
-from tests.harness.shell import PROGRAM, Shell
+from tests.harness.shell import Running, Shell
+from tests.harness.workers import beside, in_threads
 
 pytestmark = pytest.mark.integration
 
@@ -46,8 +46,7 @@ def test_workers_of_two_hosts_do_each_task_once(pair: Cluster):
         with Client(daemon.socket, agent="worker", after=token) as state:
             return state.work("tasks/**", square).run(drain=True)
 
-    with ThreadPoolExecutor(4) as pool:
-        counts = list(pool.map(work, [*pair, *pair]))
+    counts = in_threads(work, [*pair, *pair])
     assert sum(counts) == 40
     assert set(begun.values()) == {1}
     found = boss.tasks("tasks/")
@@ -94,7 +93,7 @@ def test_order_roles_and_dependencies(daemon: Daemon):
         state.put_task("tasks/none", attempts=0)
 
 
-def test_the_task_of_a_worker_that_dies_is_taken_up_by_another(pair: Cluster):
+def test_the_task_of_a_worker_that_dies_is_taken_up_by_another(pair: Cluster, tmp_path: Path):
     boss = pair[0].client("boss")
     boss.put_task("tasks/1")
     program = (
@@ -102,16 +101,14 @@ def test_the_task_of_a_worker_that_dies_is_taken_up_by_another(pair: Cluster):
         f"with Client({str(pair[0].socket)!r}, agent='mortal') as state:\n"
         "    state.work('tasks/**', lambda job: (print(job.key, flush=True), time.sleep(600))).run()\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as mortal:
-        assert mortal.stdout is not None
-        assert mortal.stdout.readline() == "tasks/1\n"
+    with Running([sys.executable, "-c", program], dict(os.environ), tmp_path) as mortal:
+        assert mortal.line() == "tasks/1\n"
         survivor = pair[1].client("survivor")
         wait_until(lambda: states(survivor) == {"tasks/1": "claimed"})
         worker = survivor.work("tasks/**", lambda job: job.attempt, ttl=30)
-        with ThreadPoolExecutor(1) as pool:
-            working = pool.submit(worker.run, drain=True)
-            mortal.kill()
-            assert working.result() == 1
+        working = beside(worker.run, drain=True)
+        mortal.process.kill()
+        assert working.result() == 1
     found = one(survivor, "tasks/1")
     assert (found.result, found.attempts, found.vanished) == (2, 2, 1)
 
@@ -154,14 +151,11 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
     limited = shell.ok("work", "tasks/2", "--drain", "--limit", "200ms", "--", "sleep", "600")
     assert limited == "tasks/2: took too long"
     shell.ok("task", "retry", "tasks/2")
-    with subprocess.Popen(
-        [*PROGRAM, "work", "tasks/**", "--", "sh", "-c", "echo begun >&2; exec sleep 600"],
-        stderr=subprocess.PIPE, text=True, env=shell.environment,
-    ) as run:  # fmt: skip
-        assert run.stderr is not None
-        assert run.stderr.readline() == "begun\n"
-        run.send_signal(signal.SIGTERM)
-        assert run.wait() == 0
+    with shell.start("work", "tasks/**", "--", "sh", "-c", "echo begun >&2; exec sleep 600") as run:
+        assert run.process.stderr is not None
+        assert run.process.stderr.readline() == b"begun\n"
+        run.process.send_signal(signal.SIGTERM)
+        assert run.process.wait() == 0
     assert [task.state for task in daemon.client("ann").tasks("tasks/2")] == ["failed"]
 
 

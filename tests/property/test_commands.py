@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.harness.shell import Running
 from tests.simulator.__main__ import main
 from tests.simulator.faults import FAULTS, chosen_by, names
 
@@ -31,15 +34,12 @@ sys.exit(run_until_stopped(main))
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_command_that_is_stopped_cleans_up_undisturbed_and_says_one_line(number: signal.Signals) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", STORY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "runs\n"
-        process.send_signal(number)
-        said, complained = process.communicate(timeout=60)
-    assert (said, process.returncode) == ("cleaned up\n", 128 + number)
-    assert complained == f"stopped by {number.name}; what ran has been ended\n"
+    with Running([sys.executable, "-c", STORY], dict(os.environ), Path.cwd()) as run:
+        assert run.line() == "runs\n"
+        run.process.send_signal(number)
+        said, complained = run.process.communicate(timeout=60)
+    assert (said, run.process.returncode) == (b"cleaned up\n", 128 + number)
+    assert complained.decode() == f"stopped by {number.name}; what ran has been ended\n"
 
 
 @pytest.mark.parametrize(
