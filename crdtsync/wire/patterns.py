@@ -101,6 +101,22 @@ def check_pattern(text: object) -> Pattern:
     return Pattern(text, parts, _prefix(parts, literals), is_exact)
 
 
+def check_new_pattern(text: object) -> Pattern:
+    """The pattern that an agent asks for.
+
+    None that ends with ``/``: it would match one key alone, and whoever asks for ``plan/`` means what is below it.
+
+    :raises InvalidRequest: what is wrong with it.
+    """
+    pattern = check_pattern(text)
+    if pattern.text.endswith("/"):
+        raise InvalidRequest(
+            f"{shown(pattern.text)} is the beginning of keys, and here a pattern is meant: "
+            f"give {shown(pattern.text + ANY_PARTS)}"
+        )
+    return pattern
+
+
 def most_specific(patterns: Iterable[Pattern], key: str) -> Pattern | None:
     """Of the patterns that match ``key`` the most specific one, the same on every node; None if none does."""
     return min((pattern for pattern in patterns if pattern.matches(key)), key=lambda found: found.rank, default=None)

@@ -178,11 +178,46 @@ async def test_under_asyncio_a_watch_without_a_snapshot_begins_when_it_is_entere
         lambda client: client.watch("plan/**", timeout=10).next(),
         lambda client: client.mirror("plan/**").__enter__(),
         lambda client: client.history(prefix="plan/**"),
+        lambda client: client.claims("plan/**"),
+        lambda client: client.tasks("plan/**"),
+        lambda client: client.asks("plan/**"),
     ],
 )
 def test_patterns_are_no_prefixes_anywhere(client: Client, ask: Callable[[Client], object]) -> None:
-    with pytest.raises(InvalidRequest, match="is a pattern"):
+    with pytest.raises(InvalidRequest, match=r"^'[a-z/]*\*+' is a pattern"):
         ask(client)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.work("plan/", print),
+        lambda client: client.on("plan/", print, role="critic"),
+        lambda client: client.resolver("plan/", max).__enter__(),
+        lambda client: client.purge("plan/"),
+        lambda client: client.schema_set("plan/", "lww"),
+        lambda client: client.access_grant("agent:critic", "read", "plan/"),
+    ],
+)
+def test_prefixes_are_no_patterns_anywhere(client: Client, ask: Callable[[Client], object]) -> None:
+    with pytest.raises(InvalidRequest, match=r"here a pattern is meant: give 'plan/\*\*'"):
+        ask(client)
+
+
+def test_a_value_stands_beside_others_if_its_author_says_so(client: Client, other: Client) -> None:
+    """As on a blackboard, where whoever is less sure takes nothing away."""
+    client.schema_set("board/**", "confidence")
+    client.set("board/cause", "disk", confidence=0.9)
+    other.set("board/cause", "moon", confidence=0.1, seen="?")
+    entry = client.entry("board/cause")
+    assert entry is not None
+    assert (entry.value, [one.value for one in entry.siblings]) == ("disk", ["moon"])
+    wrongs: tuple[object, ...] = ([], 0, b"v")
+    for wrong in wrongs:
+        with pytest.raises(InvalidRequest, match="seen must be"):
+            other.set("board/cause", "sun", seen=wrong)  # type: ignore[arg-type]
+        with pytest.raises(InvalidRequest, match="seen must be"):
+            other.delete("board/cause", seen=wrong)  # type: ignore[arg-type]
 
 
 def test_all_of_it_on_the_command_line(crdtsync: Shell) -> None:

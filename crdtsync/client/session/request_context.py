@@ -123,6 +123,7 @@ class Context:
 
         A condition is itself a statement of what was seen, so it stands in for what the session remembers.
         """
+        _check_seen(seen)
         informed = if_version is not None or if_absent
         if informed:
             add_conditions(arguments, if_version, if_absent)
@@ -143,6 +144,7 @@ class Context:
 
         :raises StaleRead: the session read the key, and no longer remembers at which version.
         """
+        _check_seen(seen)
         if isinstance(seen, str):
             arguments["seen"] = seen
             arguments["strict"] = True
@@ -287,6 +289,13 @@ def add_conditions(arguments: Arguments, if_version: str | None, if_absent: bool
     if if_absent:
         arguments["if_absent"] = True
     return if_version is not None
+
+
+def _check_seen(seen: Seen) -> None:
+    if not (seen is None or seen is ... or isinstance(seen, str)):
+        raise InvalidRequest(
+            'seen must be a version, "?" (nothing, so that what is there lives on) or None (write blind)'
+        )
 
 
 def seen_or(seen: Seen, if_version: str | None) -> Seen:

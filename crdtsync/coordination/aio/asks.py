@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client import Entry
+from crdtsync.client.values.patterns import check_prefix
 from crdtsync.coordination.questions import (
     ANSWER_KEPT_S,
     ANSWERS,
@@ -92,7 +93,7 @@ async def answer(state: AsyncSession, name: str, value: Any, note: str, *, settl
 async def asks(state: AsyncSession, prefix: str, *, answered: bool) -> list[Question]:
     """The questions that wait, or all of them."""
     session = state.session()
-    found = await session.entries(ASKS + prefix)
+    found = await session.entries(ASKS + check_prefix(prefix))
     answers: dict[str, Entry] = {
         entry.key.removeprefix(ANSWERS): entry for entry in await session.entries(ANSWERS + prefix)
     }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from crdtsync.client import Entry
+from crdtsync.client.values.patterns import check_prefix
 from crdtsync.coordination.background.aio import AsyncBackground, call
 from crdtsync.coordination.claim_record import (
     ASK,
@@ -289,7 +290,7 @@ class AsyncLease:
 
 async def claims(state: AsyncSession, prefix: str = "") -> list[Claim]:
     """The claims on keys that start with ``prefix``, by key."""
-    entries = await state.session().entries(PREFIX + prefix)
+    entries = await state.session().entries(PREFIX + check_prefix(prefix))
     return [claim for entry in entries if (claim := listed(entry)) is not None]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from crdtsync.client import Event
-from crdtsync.client.values.patterns import check_pattern
+from crdtsync.client.values.patterns import check_new_pattern
 from crdtsync.coordination.aio.claims import AsyncLease
 from crdtsync.coordination.background.aio import call
 from crdtsync.errors import ClaimHeld, Timeout
@@ -37,7 +37,7 @@ class AsyncReaction:
         ttl: float,
         own: bool,
     ) -> None:
-        self._pattern = check_pattern(pattern)
+        self._pattern = check_new_pattern(pattern)
         self._prefix = pattern if self._pattern.is_exact else self._pattern.prefix
         self._state = state.session()
         self._handler = handler

@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client import Entry
-from crdtsync.client.values.patterns import check_pattern
+from crdtsync.client.values.patterns import check_new_pattern
 from crdtsync.coordination.aio.claims import AsyncLease
 from crdtsync.coordination.background.aio import call, wake_up, woken
 from crdtsync.coordination.claim_record import PREFIX, Patience, claims_in
@@ -76,7 +76,7 @@ class AsyncWorker:
         role: str | None,
         ttl: float,
     ) -> None:
-        self._pattern = check_pattern(pattern)
+        self._pattern = check_new_pattern(pattern)
         self._prefix = pattern if self._pattern.is_exact else self._pattern.prefix
         self._state = state.session()
         self._handler = handler

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client import Entry
+from crdtsync.client.values.patterns import check_prefix
 from crdtsync.coordination.questions import (
     ANSWER_KEPT_S,
     ANSWERS,
@@ -94,7 +95,7 @@ def answer(state: Session, name: str, value: Any, note: str, *, settle: bool) ->
 def asks(state: Session, prefix: str, *, answered: bool) -> list[Question]:
     """The questions that wait, or all of them."""
     session = state.session()
-    found = session.entries(ASKS + prefix)
+    found = session.entries(ASKS + check_prefix(prefix))
     answers: dict[str, Entry] = {entry.key.removeprefix(ANSWERS): entry for entry in session.entries(ANSWERS + prefix)}
     questions = [question_in(entry, answers.get(entry.key.removeprefix(ASKS))) for entry in found]
     return [one for one in questions if one is not None and (answered or one.is_open)]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from crdtsync.client import Entry
+from crdtsync.client.values.patterns import check_prefix
 from crdtsync.coordination.background.blocking import Background, call
 from crdtsync.coordination.claim_record import (
     ASK,
@@ -291,7 +292,7 @@ class Lease:
 
 def claims(state: Session, prefix: str = "") -> list[Claim]:
     """The claims on keys that start with ``prefix``, by key."""
-    entries = state.session().entries(PREFIX + prefix)
+    entries = state.session().entries(PREFIX + check_prefix(prefix))
     return [claim for entry in entries if (claim := listed(entry)) is not None]
 
 

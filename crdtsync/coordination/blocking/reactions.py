@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from crdtsync.client import Event
-from crdtsync.client.values.patterns import check_pattern
+from crdtsync.client.values.patterns import check_new_pattern
 from crdtsync.coordination.background.blocking import call
 from crdtsync.coordination.blocking.claims import Lease
 from crdtsync.errors import ClaimHeld, Timeout
@@ -39,7 +39,7 @@ class Reaction:
         ttl: float,
         own: bool,
     ) -> None:
-        self._pattern = check_pattern(pattern)
+        self._pattern = check_new_pattern(pattern)
         self._prefix = pattern if self._pattern.is_exact else self._pattern.prefix
         self._state = state.session()
         self._handler = handler

@@ -29,7 +29,7 @@ from crdtsync.core.kinds.arguments import Arguments
 from crdtsync.errors import InvalidRequest, QuotaExceeded
 from crdtsync.wire.agent_keys import HASH_BYTES, SECRET_BYTES, encode_agent_key, hash_of_secret
 from crdtsync.wire.limits import CLUSTER_SPACE, KEY_BYTES_MAX, check_name, is_name, is_space_name, key_fault, shown
-from crdtsync.wire.patterns import check_pattern
+from crdtsync.wire.patterns import check_new_pattern, check_pattern
 from crdtsync.wire.tokens import encode_token
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ class AccessDesk:
         before = self._guard.rules.record(space, who, text)
         if before is not None and before.right >= right:
             return self._answer(space, who, text, is_changed=False)
+        check_new_pattern(text)
         self._compactor.check_room(ACCESS, rule_name(space, who, text))
         return self._put(agent, space, who, text, before, right)
 

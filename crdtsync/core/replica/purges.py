@@ -24,7 +24,7 @@ from crdtsync.errors import InvalidEncoding, InvalidRequest
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_BYTES_MAX, key_fault, shown
-from crdtsync.wire.patterns import Pattern, check_pattern
+from crdtsync.wire.patterns import Pattern, check_new_pattern, check_pattern
 from crdtsync.wire.tokens import encode_dot
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _purge_of(key: str, held: Iterable[Entry]) -> Purge | None:
 
 def purge(draft: Draft, args: Arguments) -> Result:
     """The request ``purge``: remove what the keys of a pattern hold, and have every host forget it."""
-    pattern = check_pattern(args.get("pattern"))
+    pattern = check_new_pattern(args.get("pattern"))
     record = PURGE_PREFIX + pattern.text
     if key_fault(record) is not None:
         raise InvalidRequest(

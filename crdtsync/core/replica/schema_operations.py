@@ -12,7 +12,7 @@ from crdtsync.errors import InvalidRequest, QuotaExceeded
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import KEY_BYTES_MAX, key_fault, shown
-from crdtsync.wire.patterns import check_pattern
+from crdtsync.wire.patterns import check_new_pattern, check_pattern
 from crdtsync.wire.tokens import encode_dot
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def schema_set(draft: Draft, args: Arguments) -> Result:
         return result
     if before is None and len(draft.replica.schemas) >= SCHEMAS_MAX:
         raise QuotaExceeded(f"the space has {SCHEMAS_MAX:,} schemas already: use patterns that match more keys")
+    check_new_pattern(pattern)
     plain = {**({} if before is None else before.plain), **_declared(args)}
     if plain["history"] is True:
         del plain["history"]

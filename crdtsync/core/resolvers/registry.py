@@ -26,7 +26,7 @@ from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.resolvers.conflict_queue import START_GRACE_S, Docket
 from crdtsync.errors import InvalidRequest, QuotaExceeded
 from crdtsync.wire.limits import shown
-from crdtsync.wire.patterns import Pattern, check_pattern
+from crdtsync.wire.patterns import Pattern, check_new_pattern
 from crdtsync.wire.peer.resolvers import (
     RESOLVER_TAKEOVER_MS_MAX,
     RESOLVERS_KEYS_MAX,
@@ -139,7 +139,7 @@ class Registry:
 
     def register(self, agent: Agent, request: int, replica: Replica, args: Arguments) -> dict[str, Any]:
         """The request ``resolver``: conflicts of matching keys come as its events from now on."""
-        pattern = check_pattern(args.get("pattern"))
+        pattern = check_new_pattern(args.get("pattern"))
         takeover_ms = args.get("takeover", RESOLVER_TAKEOVER_MS)
         if type(takeover_ms) is not int or not 1 <= takeover_ms <= RESOLVER_TAKEOVER_MS_MAX:
             raise InvalidRequest(
