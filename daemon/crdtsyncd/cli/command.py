@@ -129,18 +129,33 @@ def _write_options(ctx: click.Context, formatter: click.HelpFormatter, params: S
 
 MEANT = {
     "cat": "crdtsync get",
+    "cluster list": "crdtsync cluster members",
+    "cluster ls": "crdtsync cluster members",
     "delete": "crdtsync del",
     "help": "crdtsync --help, crdtsync COMMAND --help",
+    "info": "crdtsync status",
     "init": "crdtsync cluster init",
     "invite": "crdtsync cluster invite",
     "join": "crdtsync cluster join",
     "keys": "crdtsync ls",
     "list": "crdtsync ls",
+    "lock": "crdtsync claim",
+    "nodes": "crdtsync peers, crdtsync cluster members",
     "put": "crdtsync set",
     "read": "crdtsync get",
     "rm": "crdtsync del",
+    "schema list": "crdtsync schema show",
+    "schema ls": "crdtsync schema show",
+    "service logs": "journalctl --unit crdtsyncd",
+    "service restart": "systemctl restart crdtsyncd",
+    "service start": "systemctl start crdtsyncd",
+    "service stop": "systemctl stop crdtsyncd.socket crdtsyncd.service",
+    "subscribe": "crdtsync watch",
     "tail": "crdtsync log KEY -f, crdtsync watch",
+    "task list": "crdtsync tasks",
+    "task ls": "crdtsync tasks",
     "unset": "crdtsync del",
+    "version": "crdtsync --version",
     "write": "crdtsync set",
 }
 """What others call a command, and what it is called here."""
@@ -172,8 +187,9 @@ class StateGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def _hint(self, ctx: click.Context, word: str, names: Sequence[str]) -> str:
-        if ctx.parent is None and word in MEANT:
-            return f" (that is {MEANT[word]})"
+        meant = MEANT.get(word if ctx.parent is None else f"{ctx.info_name} {word}")
+        if meant is not None:
+            return f" (that is {meant})"
         from difflib import get_close_matches
 
         near = get_close_matches(word, [name for name in names if name not in DESTRUCTIVE])
