@@ -16,6 +16,7 @@ is a piece without a line end; when the line is complete, that is another piece,
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ from crdtsync.errors import InvalidEncoding
 PIECE_BYTES_MAX = 512 * 1024
 BATCH_BYTES_MAX = 1024 * 1024
 BATCH_PIECES_MAX = 500
+PACKED_OVER_BYTES = 512
+PACKED = 1
+"""How a long piece is stored: packed by zlib."""
 START = b""
 _DIGEST_BYTES = 12
 
@@ -40,7 +44,13 @@ class Piece:
     content: bytes
 
     def plain(self) -> list[Any]:
-        """As it is stored: text where it is text, for readers and searches."""
+        """As it is stored: a short one as text where it is text, for readers and searches; a long one packed (zlib),
+        where that makes it shorter.
+        """
+        if len(self.content) > PACKED_OVER_BYTES:
+            packed = zlib.compress(self.content)
+            if len(packed) < len(self.content):
+                return [self.after, packed, PACKED]
         try:
             return [self.after, self.content.decode()]
         except UnicodeDecodeError:
@@ -135,4 +145,17 @@ def _from_plain(value: Any) -> Piece | None:
             return piece(after, content.encode("utf-8", "surrogatepass"))
         case [bytes(after), bytes(content)]:
             return piece(after, content)
+        case [bytes(after), bytes(packed), int(way)] if way == PACKED:
+            content_ = _unpacked(packed)
+            return None if content_ is None else piece(after, content_)
     return None
+
+
+def _unpacked(packed: bytes) -> bytes | None:
+    """None: that was not packed here; nothing that somebody else puts there takes more memory than a piece."""
+    unpacker = zlib.decompressobj()
+    try:
+        content = unpacker.decompress(packed, PIECE_BYTES_MAX)
+    except zlib.error:
+        return None
+    return content if unpacker.eof else None

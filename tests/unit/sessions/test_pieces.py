@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtsync.sessions.saved.pieces import PIECE_BYTES_MAX, Tree, batches, chain, lines_of
+from crdtsync.sessions.saved.pieces import PACKED, PIECE_BYTES_MAX, Tree, batches, chain, lines_of
 from tests.examples import examples
 
 lines = st.lists(st.binary(max_size=12).map(lambda line: line.replace(b"\n", b"") + b"\n"), max_size=12)
@@ -33,12 +35,16 @@ def test_a_long_line_goes_in_parts_and_comes_back_whole():
     content = [b"x" * (2 * PIECE_BYTES_MAX + 7) + b"\n", b"\xff torn"]
     pieces = list(chain(content))
     assert len(pieces) == 4
+    assert len(pieces[0].plain()[1]) < 1000
+    assert pieces[-1].plain() == [pieces[-2].digest, content[1]]
     assert list(lines_of(Tree([piece.plain() for piece in pieces]).file())) == content
     assert [len(portion) for portion in batches(pieces)] == [2, 2]
 
 
 def test_what_others_put_into_the_log_is_passed_over():
-    log = [3, ["x"], {"a": 1}, *stored([b"a\n"]), [b"?", 4]]
+    bomb = zlib.compress(bytes(PIECE_BYTES_MAX + 1))
+    torn = zlib.compress(b"x" * 1000)[:-4]
+    log = [3, ["x"], {"a": 1}, *stored([b"a\n"]), [b"?", 4], [b"", bomb, PACKED], [b"", torn, PACKED], [b"", b"", 2]]
     assert list(lines_of(Tree(log).file())) == [b"a\n"]
 
 
