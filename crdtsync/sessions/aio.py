@@ -8,14 +8,24 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 from crdtsync.client import AsyncClient, AsyncSession
-from crdtsync.errors import InvalidRequest
+from crdtsync.errors import InvalidRequest, Refused
 from crdtsync.sessions import handing_over, local
 from crdtsync.sessions.agents.places import check_id, find
+from crdtsync.sessions.conversation.choose import named, numbers
 from crdtsync.sessions.conversation.record import Conversation
 from crdtsync.sessions.handing_over import HandedOver, HandoverOptions
 from crdtsync.sessions.local import Loaded, LoadOptions, Reading, SaveResult
 from crdtsync.sessions.moving.paths import parsed
-from crdtsync.sessions.saved.header import HEADERS, MAIN, Saved, SavedFile, header_key, is_header, lines_key
+from crdtsync.sessions.saved.header import (
+    HEADERS,
+    MAIN,
+    Saved,
+    SavedFile,
+    excluded_key,
+    header_key,
+    is_header,
+    lines_key,
+)
 from crdtsync.sessions.saved.pieces import START, Piece, Tree, batches, lines_of
 
 
@@ -112,6 +122,7 @@ class AsyncSessions:
         cwd: str | os.PathLike[str] | None = None,
         maps: Iterable[str] = (),
         patterns: str | os.PathLike[str] | None = None,
+        whole: bool = False,
         dry_run: bool = False,
     ) -> Loaded:
         """Put a saved session where its agent on this machine looks for it, to be resumed in ``cwd``.
@@ -119,9 +130,15 @@ class AsyncSessions:
         Without ``cwd`` that is the directory it was in, under this user's home. Paths in the lines are rewritten: of
         the home, of ``cwd``, and by ``maps``, which are words ``OLD=NEW``. What is there and begins as the saved
         session is gone on with; nothing is overwritten. ``dry_run`` only says what would be done. Files are flushed on
-        return. Raises :class:`~crdtsync.errors.Refused` where another file is in the way, or a process uses it.
+        return. Raises :class:`~crdtsync.errors.Refused` where another file is in the way, or a process uses it, and
+        where turns are excluded, unless it is to be the ``whole`` session.
         """
         saved = await self.get(session)
+        if not whole and (excluded := await self.excluded(saved.id)):
+            raise Refused(
+                f"turns {named(excluded)} of session {saved.id} are excluded: crdtsync session branch {saved.id} goes "
+                f"on without them, and with --whole it is loaded as it was saved"
+            )
         trees = {name: await self._tree(saved.id, name) for name in saved.files}
         needed = [await self.load(one, cwd=cwd, maps=maps, patterns=patterns, dry_run=dry_run) for one in saved.needs]
         files = {name: tree.file() for name, tree in trees.items()}
@@ -158,9 +175,81 @@ class AsyncSessions:
         :class:`~crdtsync.errors.InvalidRequest` if there is nothing to hand over, or the newest turn is over budget.
         """
         saved = await self.get(session)
+        if to == saved.agent:
+            message = f"session {saved.id} is one of {to} already: crdtsync session load {saved.id}"
+            raise InvalidRequest(f"{message}, or branch it")
+        return await self._hand_over(saved, to, cwd, maps, budget_tokens, thinking=thinking, dry_run=dry_run)
+
+    async def branch(
+        self,
+        session: str,
+        *,
+        at: int | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        maps: Iterable[str] = (),
+        dry_run: bool = False,
+    ) -> HandedOver:
+        """Make a new session of the same agent, with what was said up to the end of turn ``at``, or all of it.
+
+        Excluded turns are left out. The saved session and the agent's own files stay as they are. Everything else is
+        as of :meth:`handover`.
+        """
+        saved = await self.get(session)
+        return await self._hand_over(saved, saved.agent, cwd, maps, None, at=at, dry_run=dry_run)
+
+    async def excluded(self, session: str) -> list[int]:
+        """The turns that are left out when the session is handed over, branched or told in short; sorted."""
+        saved = await self.get(session)
+        return sorted(one for one in await self._client.members(excluded_key(saved.id)) if type(one) is int)
+
+    async def exclude(self, session: str, turns: str) -> list[int]:
+        """Leave ``turns`` (``3``, or ``3-5``) out from now on; what is left out then. Nothing is deleted.
+
+        Durable on this host on return. Turns have the numbers that :func:`crdtsync session show` prints.
+        """
+        saved = await self.get(session)
+        found, count = numbers(turns), len((await self.conversation(saved.id)).turns()) - 1
+        if not found or found[0] < 1 or found[-1] > count:
+            raise InvalidRequest(f"the session has the turns 1 to {count:,}, not {turns}")
+        async with self._client.batch() as batch:
+            for number in found:
+                batch.add(excluded_key(saved.id), number)
+        return await self.excluded(saved.id)
+
+    async def include(self, session: str, turns: str) -> list[int]:
+        """Take ``turns`` in again; what is still left out. Durable on this host on return."""
+        saved = await self.get(session)
+        there = set(await self.excluded(saved.id)).intersection(numbers(turns))
+        async with self._client.batch() as batch:
+            for number in sorted(there):
+                batch.discard(excluded_key(saved.id), number)
+        return await self.excluded(saved.id)
+
+    async def brief(self, session: str, *, budget_tokens: int = 2000, model: str | None = None) -> str:
+        """The session in short, as Markdown of at most ``budget_tokens``: goal, where it stands, decisions, rejected
+        ways, open ends, files; each with its turn. It needs ``pip install 'crdtsync[context]'``.
+        """
+        saved = await self.get(session)
+        left = await self.excluded(saved.id)
+        found = await self.conversation(saved.id)
+        return await to_thread(handing_over.in_short, saved, found, left, budget_tokens, model)
+
+    async def _hand_over(
+        self,
+        saved: Saved,
+        to: str,
+        cwd: str | os.PathLike[str] | None,
+        maps: Iterable[str],
+        budget_tokens: int | None,
+        *,
+        at: int | None = None,
+        thinking: bool = True,
+        dry_run: bool,
+    ) -> HandedOver:
         lines, parents = await self._main_lines(saved)
+        excluded = tuple(await self.excluded(saved.id))
         directory = None if cwd is None else os.fspath(cwd)
-        options = HandoverOptions(to, directory, parsed(maps), budget_tokens, thinking, dry_run)
+        options = HandoverOptions(to, directory, parsed(maps), budget_tokens, thinking, dry_run, at, excluded)
         return await to_thread(handing_over.hand_over, saved, lines, parents, options)
 
     async def _main_lines(self, saved: Saved) -> tuple[list[bytes], dict[str, list[bytes]]]:
@@ -179,6 +268,7 @@ class AsyncSessions:
         """Delete a saved session from the shared state; whether it was there. The agent's own files stay."""
         check_id(session)
         await self._client.delete_prefix(lines_key(session, ""))
+        await self._client.delete(excluded_key(session))
         return bool(await self._client.delete(header_key(session)))
 
     async def _tree(self, session: str, name: str) -> Tree:

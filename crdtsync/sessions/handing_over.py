@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +11,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from crdtsync.errors import InvalidRequest
 from crdtsync.sessions.agents.places import Agent, agent_named
+from crdtsync.sessions.conversation import choose
 from crdtsync.sessions.conversation.note import losses, written
 from crdtsync.sessions.conversation.reading import claude_code as from_claude_code
 from crdtsync.sessions.conversation.reading import codex as from_codex
@@ -37,6 +38,8 @@ class HandoverOptions:
     budget_tokens: int | None = None
     thinking: bool = True
     dry_run: bool = False
+    at: int | None = None
+    excluded: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +74,20 @@ def conversation(saved: Saved, lines: list[bytes], parents: Mapping[str, list[by
 def hand_over(
     saved: Saved, lines: list[bytes], parents: Mapping[str, list[bytes]], options: HandoverOptions
 ) -> HandedOver:
-    """Write the session as one of the other agent."""
+    """Write the session, or a part of it, as a new one of the agent ``options.to``."""
     agent = agent_named(options.to)
-    if options.to == saved.agent:
-        raise InvalidRequest(f"session {saved.id} is one of {agent.title} already: crdtsync session load {saved.id}")
     mapped, cwd = path_map(saved, options.cwd, options.maps)
     found = conversation(
         saved, list(mapped.lines(lines)), {name: list(mapped.lines(of)) for name, of in parents.items()}
     )
+    found = choose.kept(found, options.excluded, options.at)
     if not found.items:
         raise InvalidRequest(f"session {saved.id} has nothing in it that can be handed over")
     found = _within(found, saved, options, cwd)
     # The same state of the same session gives the same file: who repeats the command makes no second one.
     identity = f"crdtsync/{saved.id}/{options.to}/{cwd}/{options.budget_tokens}/{options.thinking}/{len(lines)}"
+    if options.at is not None or options.excluded:
+        identity += f"/{options.at}/{choose.named(options.excluded)}"
     time = (saved.time or datetime(2000, 1, 1, tzinfo=UTC)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     head = Head(str(uuid5(NAMESPACE_URL, identity)), cwd, time, written(found, saved, options.to, cwd))
     writer = to_claude_code if options.to == CLAUDE_CODE else to_codex
@@ -95,6 +99,16 @@ def hand_over(
     turns = len(found.turns()) - 1
     return HandedOver(saved, options.to, head.id, cwd, command, str(path), made.state, turns, losses(found),
                       dict(mapped.rewritten))  # fmt: skip
+
+
+def in_short(
+    saved: Saved, found: Conversation, excluded: Collection[int], budget_tokens: int, model: str | None
+) -> str:
+    """The session in at most ``budget_tokens``, without the excluded turns."""
+    from crdtsync.sessions.conversation.brief import brief  # noqa: PLC0415  # counting needs an extra
+
+    original = f"crdtsync session show {saved.id} --turns N"
+    return brief(found, excluded, budget_tokens, model or MODELS[saved.agent], original)
 
 
 def _within(found: Conversation, saved: Saved, options: HandoverOptions, cwd: str) -> Conversation:

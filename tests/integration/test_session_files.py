@@ -222,6 +222,39 @@ def test_nothing_else_is_overwritten(daemon: Daemon, ann: Home):
     assert sessions.load(CLAUDE_ID).files[str(ann.claude)] == "ahead"
 
 
+def test_a_branch_goes_on_from_a_turn_without_the_excluded_ones(daemon: Daemon, ann: Home):
+    with ann.claude.open("ab") as file:
+        for number, text in ((4, "use tabs"), (5, "now the tests")):
+            message = {"role": "user", "content": text}
+            file.write(line(type="user", uuid=f"u{number}", parentUuid=f"u{number - 1}", message=message))
+    sessions = Sessions(daemon.client("ann"))
+    sessions.save(CLAUDE_ID)
+    early = sessions.branch(CLAUDE_ID, at=1)
+    assert (early.turns, early.state, early.to) == (1, "new", "claude-code")
+    assert early.command == f"cd {ann.work} && claude --resume {early.id}"
+    told = Path(early.path).read_text()
+    assert "fix the parser" in told
+    assert "use tabs" not in told
+    assert sessions.exclude(CLAUDE_ID, "2") == [2]
+    with pytest.raises(Refused, match=f"turns 2 of session {CLAUDE_ID} are excluded"):
+        sessions.load(CLAUDE_ID)
+    assert sessions.load(CLAUDE_ID, whole=True).files[str(ann.claude)] == "same"
+    for done in (sessions.branch(CLAUDE_ID), sessions.handover(CLAUDE_ID, to="codex")):
+        told = Path(done.path).read_text()
+        assert "now the tests" in told
+        assert "use tabs" not in told
+        assert "1 × turn 2: it is excluded" in done.lost
+    assert "use tabs" not in sessions.brief(CLAUDE_ID)
+    assert sessions.exclude(CLAUDE_ID, "1-3") == [1, 2, 3]
+    assert sessions.include(CLAUDE_ID, "2-3") == [1]
+    for wrong in ("0", "4", "3-2"):
+        with pytest.raises(InvalidRequest, match="the session has the turns 1 to 3"):
+            sessions.exclude(CLAUDE_ID, wrong)
+    assert Path(sessions.save(Path(early.path).stem).saved.place).name == Path(early.path).name
+    sessions.drop(CLAUDE_ID)
+    assert daemon.client().keys("sessions.excluded/") == []
+
+
 def test_a_fork_of_codex_takes_its_parent_along(daemon: Daemon, ann: Home):
     sessions = Sessions(daemon.client("ann"))
     child = CODEX_ID[:-1] + "3"
@@ -294,5 +327,12 @@ def test_the_command_line(daemon: Daemon, ann: Home, bob: Home, tmp_path: Path):
     assert "not there" in run("session", "handover", CLAUDE_ID, "--to", "codex", "--map", f"{ann.path}=/nowhere").err
     assert "→ Bash" in run("session", "show", CLAUDE_ID, "--turns", "1").out
     assert run("session", "show", CLAUDE_ID, "--turns", "x").status == 4
+    assert run("session", "exclude", CLAUDE_ID, "1").out == "excluded: 1\n"
+    assert "branch" in run("session", "load", CLAUDE_ID).err
+    assert "turn 1 (excluded)" in run("session", "show", CLAUDE_ID).out
+    assert run("session", "include", CLAUDE_ID, "1").out == "excluded: nothing\n"
+    branched = run("session", "branch", CLAUDE_ID, "--at", "1", "--in", str(elsewhere)).out
+    assert "claude --resume" in branched.splitlines()[-1]
+    assert "- turn 1: fix the parser" in run("session", "brief", CLAUDE_ID, "--budget", "200").out
     assert run("session", "drop", CLAUDE_ID).status == 0
     assert run("session", "load", CLAUDE_ID).status == 4

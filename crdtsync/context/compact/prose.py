@@ -32,19 +32,24 @@ def chosen(paragraph: str, level: int, query: str | None) -> str:
     """The sentences of ``paragraph`` that stay at ``level``; a short one stays whole, and so does one sentence."""
     if level == 0 or (len(paragraph) <= _SHORT and level < 3):
         return paragraph
-    sentences = [found[0] for found in _SENTENCE.finditer(paragraph)]
-    if len(sentences) < 2:
+    found = sentences(paragraph)
+    if len(found) < 2:
         return paragraph
-    counted = Counter(word for sentence in sentences for word in content_words(sentence))
+    counted = Counter(word for sentence in found for word in content_words(sentence))
     asked = content_words(query or "")
-    scores = [_score(sentence, i, counted, asked) for i, sentence in enumerate(sentences)]
+    scores = [_score(sentence, i, counted, asked) for i, sentence in enumerate(found)]
     room, kept = len(paragraph) * _KEEP[level], set[int]()
-    for i in sorted(range(len(sentences)), key=lambda i: (-scores[i], i)):
-        must = level < 3 and (is_solid(sentences[i]) or is_telling(sentences[i]))
-        if must or not kept or room >= len(sentences[i]):
+    for i in sorted(range(len(found)), key=lambda i: (-scores[i], i)):
+        must = level < 3 and (is_solid(found[i]) or is_telling(found[i]))
+        if must or not kept or room >= len(found[i]):
             kept.add(i)
-            room -= len(sentences[i])
-    return " ".join(sentences[i].strip() for i in sorted(kept)).strip()
+            room -= len(found[i])
+    return " ".join(found[i].strip() for i in sorted(kept)).strip()
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of ``text``, and lines that are none."""
+    return [found[0] for found in _SENTENCE.finditer(text)]
 
 
 def _score(sentence: str, place: int, counted: Counter[str], asked: set[str]) -> float:

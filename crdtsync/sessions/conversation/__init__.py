@@ -14,7 +14,9 @@ Modules and rooms:
 - ``reading``: ``claude_code`` and ``codex``: lines into a conversation
 - ``writing``: ``claude_code`` and ``codex``: a conversation into lines
 - ``tools``: names of tools of one agent that another has under its own
+- ``choose``: some turns of it
 - ``fit``: a conversation within a budget of tokens
+- ``brief``: a conversation in short, for whoever takes over
 - ``note``: what the next model is told before it
 - ``show``: a conversation for people
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from crdtsync.errors import InvalidRequest
+from crdtsync.sessions.conversation.choose import numbers
 from crdtsync.sessions.conversation.record import (
     ASSISTANT,
     USER,
@@ -21,25 +21,14 @@ from crdtsync.sessions.conversation.record import (
 _TITLES = {USER: "User", ASSISTANT: "Agent"}
 
 
-def shown(conversation: Conversation, turns: str | None = None) -> Iterator[str]:
+def shown(conversation: Conversation, turns: str | None = None, excluded: Collection[int] = ()) -> Iterator[str]:
     """The conversation as lines of text; ``turns`` are a number or a range of them, such as ``3`` or ``3-5``."""
-    wanted = chosen(turns)
+    wanted = None if turns is None else numbers(turns)
     for number, turn in enumerate(conversation.turns()):
         if turn and (wanted is None or number in wanted):
-            yield f"── turn {number} " + "─" * 40
+            yield f"── turn {number} {'(excluded) ' if number in excluded else ''}" + "─" * 40
             for item in turn:
                 yield from _lines(item)
-
-
-def chosen(turns: str | None) -> range | None:
-    """The numbers that ``turns`` names."""
-    if turns is None:
-        return None
-    first, sign, last = turns.partition("-")
-    try:
-        return range(int(first), int(last if sign else first) + 1)
-    except ValueError:
-        raise InvalidRequest(f"{turns!r} names no turns: write 3, or 3-5") from None
 
 
 def _lines(item: Item) -> Iterator[str]:

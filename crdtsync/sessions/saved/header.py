@@ -11,6 +11,7 @@ from crdtsync.errors import InvalidRequest
 
 HEADERS = "sessions/"
 LINES = "sessions.lines/"
+EXCLUDED = "sessions.excluded/"
 MAIN = "main"
 """The name of a session's first file; others are called as they are beside it."""
 
@@ -18,6 +19,11 @@ MAIN = "main"
 def header_key(session: str) -> str:
     """The key of the record of ``session``."""
     return HEADERS + session
+
+
+def excluded_key(session: str) -> str:
+    """The key of the set of turns of ``session`` that are excluded, by their numbers."""
+    return EXCLUDED + session
 
 
 def lines_key(session: str, file: str) -> str:

@@ -16,7 +16,7 @@ from crdtsyncd.wording import rfc3339
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from crdtsync.sessions import Loaded, Saved, SaveResult
+    from crdtsync.sessions import HandedOver, Loaded, Saved, SaveResult
 
 _AGENTS = ("claude-code", "codex")
 _session_argument = click.argument("session", metavar="ID", type=TEXT)
@@ -95,15 +95,14 @@ def watch(settings: Settings, session: str | None, latest: bool, program: str | 
 @click.option("--in", "cwd", metavar="DIR", type=click.Path(file_okay=False), help="The directory to go on in.")
 @click.option("--map", "maps", metavar="OLD=NEW", multiple=True, type=TEXT, help="Rewrite this path. Repeatable.")
 @_patterns_option
+@click.option("--whole", is_flag=True, help="With the turns that are excluded.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
 @pass_settings
-def load(
-    settings: Settings, session: str, cwd: str | None, maps: tuple[str, ...], patterns: str | None, dry_run: bool
-) -> None:
+def load(settings: Settings, /, session: str, dry_run: bool, **options: Any) -> None:
     """Put a saved session where its agent looks for it on this machine, and print what resumes it.
 
     Paths of the home and, with --in, of the directory are rewritten; --map adds others. A file that is there is gone
-    on with if it begins as the saved one, and else left alone.
+    on with if it begins as the saved one, and else left alone. If turns are excluded, see branch.
 
     \b
     Example:
@@ -112,7 +111,7 @@ def load(
     from crdtsync.sessions import Sessions
 
     with connect(settings) as client:
-        loaded = Sessions(client).load(session, cwd=cwd, maps=maps, patterns=patterns, dry_run=dry_run)
+        loaded = Sessions(client).load(session, dry_run=dry_run, **options)
     for one in [*loaded.needed, loaded]:
         _print_loaded(settings, one, dry_run=dry_run)
 
@@ -147,6 +146,96 @@ def handover(
         sessions = Sessions(client)
         source = session or sessions.save().saved.id
         done = sessions.handover(source, thinking=not without_thinking, dry_run=dry_run, **options)
+    _print_handed_over(settings, done, dry_run=dry_run)
+
+
+@state_command("branch")
+@_session_argument
+@click.option("--at", metavar="TURN", type=click.IntRange(1), help="Only what was said up to the end of this turn.")
+@click.option("--in", "cwd", metavar="DIR", type=click.Path(file_okay=False), help="The directory to go on in.")
+@click.option("--map", "maps", metavar="OLD=NEW", multiple=True, type=TEXT, help="Rewrite this path. Repeatable.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
+@pass_settings
+def branch(settings: Settings, /, session: str, dry_run: bool, **options: Any) -> None:
+    """Make a new session of the same agent from a saved one, and print what resumes it.
+
+    Turns that are excluded are left out. The saved session stays as it is.
+
+    \b
+    Example:
+      crdtsync session branch f6c34a6a --at 12
+    """
+    from crdtsync.sessions import Sessions
+
+    with connect(settings) as client:
+        done = Sessions(client).branch(session, dry_run=dry_run, **options)
+    _print_handed_over(settings, done, dry_run=dry_run)
+
+
+@state_command("exclude")
+@_session_argument
+@click.argument("turns", metavar="N[-M]", type=TEXT)
+@pass_settings
+def exclude(settings: Settings, session: str, turns: str) -> None:
+    """Leave turns of a saved session out when it is handed over, branched or told in short.
+
+    Nothing is deleted: session include takes them in again. It prints all turns that are left out.
+
+    \b
+    Example:
+      crdtsync session exclude f6c34a6a 12-18
+    """
+    from crdtsync.sessions import Sessions
+
+    with connect(settings) as client:
+        _print_excluded(settings, Sessions(client).exclude(session, turns))
+
+
+@state_command("include")
+@_session_argument
+@click.argument("turns", metavar="N[-M]", type=TEXT)
+@pass_settings
+def include(settings: Settings, session: str, turns: str) -> None:
+    """Take turns in again that were excluded, and print those that are still left out.
+
+    \b
+    Example:
+      crdtsync session include f6c34a6a 12-18
+    """
+    from crdtsync.sessions import Sessions
+
+    with connect(settings) as client:
+        _print_excluded(settings, Sessions(client).include(session, turns))
+
+
+@state_command("brief")
+@_session_argument
+@click.option("--budget", "budget_tokens", metavar="TOKENS", type=click.IntRange(50), default=2000, show_default=True)
+@click.option("--model", metavar="MODEL", type=TEXT, help="Whose tokens count.")
+@pass_settings
+def brief(settings: Settings, session: str, budget_tokens: int, model: str | None) -> None:
+    """Print a saved session in short: goal, decisions, rejected ways, open ends and files, each with its turn.
+
+    Nobody is asked: sentences are chosen by their words, which are English ones.
+
+    \b
+    Example:
+      crdtsync session brief f6c34a6a --budget 1000
+    """
+    from crdtsync.sessions import Sessions
+
+    with connect(settings) as client:
+        text = Sessions(client).brief(session, budget_tokens=budget_tokens, model=model)
+    output.result(settings, text, {"brief": text})
+
+
+def _print_excluded(settings: Settings, turns: list[int]) -> None:
+    from crdtsync.sessions.conversation.choose import named
+
+    output.result(settings, f"excluded: {named(turns) or 'nothing'}", {"excluded": turns})
+
+
+def _print_handed_over(settings: Settings, done: HandedOver, *, dry_run: bool) -> None:
     if settings.json:
         fields = {field.name: getattr(done, field.name) for field in dataclasses.fields(done)}
         output.line(output.record({**fields, "saved": done.saved.id, "rewritten": _paths(done.rewritten)}))
@@ -201,7 +290,7 @@ def show(settings: Settings, session: str, turns: str | None, raw: bool) -> None
             for piece in sessions.files(saved)["main"]:
                 output.write(piece.content)
             return
-        for text in shown(sessions.conversation(saved.id), turns):
+        for text in shown(sessions.conversation(saved.id), turns, sessions.excluded(saved.id)):
             output.whole(f"{text}\n".encode("utf-8", "replace"))
 
 
@@ -292,5 +381,5 @@ def _fields(saved: Saved) -> dict[str, Any]:
     return {**fields, "files": {name: file.bytes for name, file in saved.files.items()}}
 
 
-for _command in (save, watch, load, handover, ls, show, drop):
+for _command in (save, watch, load, handover, branch, exclude, include, brief, ls, show, drop):
     session.add_command(_command)
