@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,13 +14,12 @@ from mcp.server.mcpserver.exceptions import ToolError
 from crdtsync.client import AsyncClient, AsyncSession
 from crdtsync.context.tokens import DEFAULT_MODEL
 from crdtsync.errors import CrdtSyncError
+from crdtsync.mcp.install.clients import agent_name
 
-_NOT_IN_NAMES = re.compile(r"[^a-z0-9._-]+")
 SESSION_HEADER = "mcp-session-id"
 _NOBODY = "?"  # no caller has this name
 _SESSIONS_MAX = 1_000  # the one that began first is forgotten, with what it has read
 _NAMES_MAX = 64  # each has a connection to the daemon
-_NAME_MAX = 64  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +82,7 @@ class Sessions:
 def name_from(params: Any) -> str:  # the SDK's InitializeRequestParams, or None before the handshake
     """A name for an agent that was given none: the MCP client's own, and the directory that it works in."""
     info = getattr(params, "client_info", None)
-    parts = [getattr(info, "name", None) or "mcp", os.path.basename(os.getcwd())]  # noqa: PTH109, PTH119
-    name = "-".join(_NOT_IN_NAMES.sub("-", part.lower()).strip("-._") for part in parts if part)
-    return name.strip("-")[:_NAME_MAX] or "mcp"
+    return agent_name(getattr(info, "name", None) or "mcp", os.getcwd())  # noqa: PTH109
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ Rooms and modules:
 - ``blocking``: :class:`Sessions`
 - ``local``: what of saving and loading touches files
 - ``handing_over``: the same of handing over
+- ``hooks``: what a coding agent runs by itself
 - ``conversation``: a session as a conversation, from one agent's format into another's
 - ``moving``: onto another machine
 - ``redaction``: secrets out of lines

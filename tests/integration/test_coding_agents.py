@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from crdtsync import Client
+from crdtsync.sessions import Sessions
 from tests.harness.cluster import Cluster
 from tests.harness.coding_agents import CLAUDE, CODEX, CODEX_SETTINGS, PACKAGES, QUIET, environment, run
 from tests.harness.daemon import Daemon
@@ -25,9 +27,9 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return installed("CRDTSYNC_TEST_CODING_AGENTS", place, PACKAGES, [CODEX, CLAUDE])
 
 
-def install(daemon: Daemon, client: str, agent: str, variables: dict[str, str], directory: Path) -> None:
+def install(daemon: Daemon, client: str, variables: dict[str, str], directory: Path, *options: str) -> None:
     """What a user does: ``crdtsync mcp install``."""
-    command = [sys.executable, "-m", "crdtsyncd.cli", "mcp", "install", "--client", client, "--agent", agent]
+    command = [sys.executable, "-m", "crdtsyncd.cli", "mcp", "install", "--client", client, *options]
     subprocess.run(
         [*command, "--socket", str(daemon.socket)], env=variables, cwd=directory, check=True, capture_output=True
     )
@@ -40,7 +42,7 @@ def codex(programs: Path, daemon: Daemon, home: Path, model: ModelEndpoint, prom
     with model.running() as address:
         settings = home / "codex" / "config.toml"
         settings.write_text(CODEX_SETTINGS.format(address=address))
-        install(daemon, "codex", "codex", variables, home)
+        install(daemon, "codex", variables, home, "--agent", "codex")
         settings.write_text(settings.read_text() + "required = true\n")  # exec does not wait for servers without it
         return run([str(programs / CODEX), "exec", "--skip-git-repo-check", prompt], variables, home)
 
@@ -53,7 +55,7 @@ def claude(programs: Path, daemon: Daemon, home: Path, model: ModelEndpoint, pro
         variables = environment(
             home, CLAUDE_CONFIG_DIR=str(home / "claude"), ANTHROPIC_BASE_URL=address, ANTHROPIC_API_KEY="x", **quiet
         )
-        install(daemon, "claude-code", "claude", variables, home)
+        install(daemon, "claude-code", variables, home, "--agent", "claude")
         command = [str(programs / CLAUDE), "-p", prompt, "--allowedTools", "mcp__crdtsync"]
         return run(command, variables, home)
 
@@ -90,3 +92,65 @@ def assert_written_by(client: Client, key: str, agents: list[str]) -> None:
     entry = client.entry(key)
     assert entry is not None
     assert [entry.agent, *(past.agent for past in client.history(key) if past.value != entry.value)] == agents
+
+
+class Hooked:
+    """A coding agent with our hooks, in a project of its own: each call is one turn, in the session of the last one."""
+
+    def __init__(self, client: str, programs: Path, daemon: Daemon, home: Path, address: str) -> None:
+        self._project, self.settings = home / "api", home / "settings"
+        for folder in (home, self._project, self.settings):
+            folder.mkdir()
+        if client == "codex":
+            self._variables = environment(home, CODEX_HOME=str(self.settings), FAKE_KEY="x")
+            (self.settings / "config.toml").write_text(CODEX_SETTINGS.format(address=address))
+            self._command = [str(programs / CODEX), "exec", "--skip-git-repo-check"]
+            self._command += ["--dangerously-bypass-hook-trust"]  # in the place of a person who looks at them
+            self._again, self.hooks = ["resume", "--last"], self.settings / "hooks.json"
+        else:
+            keys = {"ANTHROPIC_BASE_URL": address, "ANTHROPIC_API_KEY": "x"}
+            self._variables = environment(
+                home, CLAUDE_CONFIG_DIR=str(self.settings), **keys, **dict.fromkeys(QUIET, "1")
+            )
+            self._command = [str(programs / CLAUDE), "-p"]
+            self._again, self.hooks = ["-c"], self.settings / "settings.json"
+        install(daemon, client, self._variables, self._project, "--hooks")
+
+    def says(self, prompt: str, *, again: bool = False) -> None:
+        run([*self._command, *(self._again if again else []), prompt], self._variables, self._project)
+
+
+@pytest.mark.parametrize("client", ["claude-code", "codex"])
+def test_hooks_show_the_state_tell_what_is_new_and_save_the_session(
+    client: str, programs: Path, daemon: Daemon, tmp_path: Path
+):
+    ann = daemon.client("ann")
+    ann.set("plan/goal", "ship version 2")
+    model = ModelEndpoint(["I read it.", "So I see."])
+    with model.running() as address:
+        agent = Hooked(client, programs, daemon, tmp_path / "home", address)
+        agent.says("What is the goal?")
+        assert "ship version 2" in model.seen()
+        (saved,) = Sessions(ann).ls()
+        assert (saved.agent, saved.title, saved.turns) == (client, "What is the goal?", 1)
+
+        hooks = json.loads(agent.hooks.read_text())
+        del hooks["hooks"]["SessionStart"]  # a turn of a session that goes on: these command lines begin anew each time
+        agent.hooks.write_text(json.dumps(hooks))
+        entry = ann.entry(f"sessions/{saved.id}")
+        assert entry is not None
+        assert entry.agent is not None
+        daemon.client(entry.agent).set("plan/own", "a step of my own")
+        ann.set("plan/disk", "the disk is full")
+        agent.says("And now?", again=True)
+        assert "the disk is full" in json.dumps(model.requests[-1])
+        assert "a step of my own" not in model.seen()
+        (saved,) = Sessions(ann).ls()
+        assert saved.turns == 2
+        assert "So I see." in str(Sessions(ann).conversation(saved.id))
+
+        daemon.kill()
+        agent.says("Is anybody there?", again=True)
+        last = json.dumps(model.requests[-1]["messages" if client == "claude-code" else "input"][-1])
+        assert not any(word in last for word in ("session hook", "hook error", "your team", "What others"))
+        daemon.start()

@@ -119,6 +119,7 @@ SHOWING = [
     ("checkpoint", "restore", "c", "--dry-run"), ("undo", "--agent", EVIL, "--since", "1h", "--dry-run"),
     ("purge", EVIL), ("purge", "--show"), ("bring-back",), ("session", "ls"), ("session", "show", EVIL),
     ("session", "save", EVIL), ("session", "load", EVIL), ("session", "handover", EVIL, "--to", "codex"),
+    ("session", "hook", "--from", EVIL),
 ]  # fmt: skip
 
 

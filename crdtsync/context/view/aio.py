@@ -16,6 +16,8 @@ from crdtsync.errors import InvalidRequest
 _ONE_BY_ONE_MAX = 100
 """So many keys that have changed are read one by one; of more, all under the prefixes are listed."""
 
+_PARTS = 10
+
 
 class AsyncViews:
     """What an agent should read of the shared state, within its budget.
@@ -40,6 +42,7 @@ class AsyncViews:
         full_newest: int = 8,
         after: str | None = None,
         since: str | None = None,
+        besides: str | None = None,
     ) -> View:
         """One block of text about everything under ``prefixes``, of at most ``budget_tokens``.
 
@@ -47,12 +50,12 @@ class AsyncViews:
         most relevant to ``query`` and ``role``, and the surest are shown; the ``full_newest`` newest in full where
         they fit. ``form`` is ``markdown``, ``xml`` or ``json``. With ``after`` (a token) it waits until this host
         holds what the token names. With ``since``, the ``token`` of an earlier view, it shows only what is new after
-        that, and which keys are gone; all, if this host no longer knows the difference. Raises
-        :class:`~crdtsync.errors.InvalidRequest` for a budget below 1.
+        that, and which keys are gone; all, if this host no longer knows the difference. What the agent ``besides``
+        wrote is left out: it knows that. Raises :class:`~crdtsync.errors.InvalidRequest` for a budget below 1.
         """
         prefixes = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
         wanted = Definition(prefixes, budget_tokens, query, role, model or self.model, form, tuple(pinned), full_newest)
-        return await self._shown(wanted, after, since)
+        return await self._shown(wanted, after, since, besides)
 
     async def define(self, name: str, prefixes: str | Iterable[str] = ("",), **wanted: Any) -> Definition:
         """Store a view under ``name`` for all hosts; ``wanted`` is as of :meth:`view`. Durable here on return."""
@@ -64,16 +67,16 @@ class AsyncViews:
         await self._client.set(VIEWS + name, definition.plain())
         return definition
 
-    async def named(self, name: str, *, since: str | None = None, **instead: Any) -> View:
+    async def named(self, name: str, *, since: str | None = None, besides: str | None = None, **instead: Any) -> View:
         """The view ``name``, as somebody defined it; ``instead`` changes it for this once (``budget_tokens=800``).
 
-        With ``since`` it shows only what is new, as :meth:`view` does.
+        With ``since`` it shows only what is new, and what ``besides`` wrote is left out, as :meth:`view` does.
         """
         stored = await self._client.get(VIEWS + name)
         if stored is None:
             message = f"no view is called {name!r}: there are {', '.join(await self.names()) or 'none'}"
             raise InvalidRequest(message)
-        return await self._shown(replace(definition_from(name, stored), **instead), None, since)
+        return await self._shown(replace(definition_from(name, stored), **instead), None, since, besides)
 
     async def names(self) -> list[str]:
         """The names of the views that are defined, sorted."""
@@ -83,7 +86,7 @@ class AsyncViews:
         """Forget the definition of ``name``; whether there was one."""
         return await self._client.delete(VIEWS + name)
 
-    async def _shown(self, definition: Definition, after: str | None, since: str | None) -> View:
+    async def _shown(self, definition: Definition, after: str | None, since: str | None, besides: str | None) -> View:
         changes = None
         if since is not None:
             if after is not None:
@@ -95,8 +98,12 @@ class AsyncViews:
         else:
             found, token = await self._changed(definition, changes), changes.token
             gone = tuple(filter(definition.covers, changes.gone))
+        if besides is not None:
+            found = {key: entry for key, entry in found.items() if await self._is_by_others(entry, besides)}
         whole = [await self._whole(entry) for entry in found.values()]
         items = items_of(whole, definition.pinned)
+        if not items and not gone:
+            return View("", 0, (), (), token)
         return choose(items, replace(definition.wish, gone=gone), tokenizer(definition.model), token)
 
     async def _all(self, definition: Definition, after: str | None) -> tuple[dict[str, Entry], str | None]:
@@ -117,6 +124,13 @@ class AsyncViews:
             found, _ = await self._all(definition, changes.token)
             return {key: entry for key, entry in found.items() if key in keys}
         return {key: entry for key in sorted(keys) if (entry := await self._client.entry(key)) is not None}
+
+    async def _is_by_others(self, entry: Entry, agent: str) -> bool:
+        """Whether somebody other than ``agent`` wrote it; of what many add to, whether one of the newest parts."""
+        if any(one.agent != agent for one in (entry, *entry.siblings)):
+            return True
+        parts = () if entry.kind == "register" else await self._client.history(entry.key, last=_PARTS)
+        return any(part.agent != agent for part in parts)
 
     async def _whole(self, entry: Entry) -> Entry:
         """``entry`` with its value, which a listing leaves out of what is large."""

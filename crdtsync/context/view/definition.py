@@ -12,6 +12,8 @@ from crdtsync.errors import InvalidRequest, InvalidValue
 
 VIEWS = "views/"
 BUDGET_TOKENS = 4_000
+RECORDS = ("claims/", "context.full/", "presence/", "progress/", "reactions/", "sessions.lines/", "sessions/", VIEWS)
+"""What is there for programs: shown where a prefix begins so, and not in a view of everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,8 @@ class Definition:
 
     def covers(self, key: str) -> bool:
         """Whether ``key`` is one that it is about."""
-        is_under = any(key.startswith(prefix) for prefix in self.prefixes)
-        return key in self.pinned or (is_under and not key.startswith(VIEWS))
+        hidden = next((record for record in RECORDS if key.startswith(record)), "")
+        return key in self.pinned or any(key.startswith(one) and one.startswith(hidden) for one in self.prefixes)
 
     def plain(self) -> dict[str, Any]:
         """As it is stored."""

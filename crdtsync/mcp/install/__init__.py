@@ -10,6 +10,7 @@ Modules:
 
 - ``clients``: which clients there are, where their settings lie, and how they name a server
 - ``change``: a file with the server in it, or without it
+- ``hooks``: a file of hooks with ours in it, or without them
 - ``jsonc``: JSON with comments: where a member begins and ends
 
 May import: ``crdtsync.context.extras``, ``crdtsync.errors``, and the package ``tomlkit`` when it is needed.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crdtsync.context.extras import need
-from crdtsync.errors import InvalidEncoding, InvalidRequest
+from crdtsync.errors import InvalidRequest
 from crdtsync.mcp.install import jsonc
 
 NAME = "crdtsync"
@@ -28,11 +28,7 @@ def with_server(text: str, path: Path, section: str, entry: Mapping[str, Any]) -
             if dict(servers.get(NAME, {})) != dict(entry):
                 servers[NAME] = dict(entry)
             return str(tomlkit.dumps(document))
-        text = text if text.strip() else "{}\n"
-        place = jsonc.root(text)
-        if place.member(section) is None:
-            return jsonc.put(text, place, section, {NAME: dict(entry)})
-        return _in_section(text, place, section, entry)
+        return jsonc.put_at(text if text.strip() else "{}\n", (section, NAME), dict(entry))
     except (ValueError, AttributeError, TypeError) as error:
         message = f"{path} cannot be changed: {error}; mend it, or add the server by hand (--dry-run shows what)"
         raise InvalidRequest(message) from error
@@ -52,14 +48,7 @@ def without_server(text: str, path: Path, section: str) -> str:
                 del document[section]
             whole = str(tomlkit.dumps(document)).rstrip("\n")
             return f"{whole}\n" if whole.strip() else ""
-        if not has_server(text, path, section):
-            return text
-        place = jsonc.root(text)
-        member = place.member(section)
-        servers_place = jsonc.inside(text, member) if member else place
-        if len(servers_place.members) == 1:
-            return jsonc.take(text, place, section)
-        return jsonc.take(text, servers_place, NAME)
+        return jsonc.take_at(text, (section, NAME)) if has_server(text, path, section) else text
     except (ValueError, AttributeError, TypeError) as error:
         message = f"{path} cannot be changed: {error}; mend it, or take the server out by hand"
         raise InvalidRequest(message) from error
@@ -70,8 +59,7 @@ def has_server(text: str, path: Path, section: str) -> bool:
     try:
         if path.suffix == ".toml":
             return NAME in need("tomlkit", "mcp").parse(text).get(section, {})
-        member = jsonc.root(text).member(section)
-        return member is not None and jsonc.inside(text, member).member(NAME) is not None
+        return jsonc.at(text, (section, NAME)) is not None
     except (ValueError, TypeError):
         return False
 
@@ -103,11 +91,3 @@ def write(path: Path, text: str) -> None:
     except BaseException:
         Path(partial).unlink(missing_ok=True)
         raise
-
-
-def _in_section(text: str, root: jsonc.Place, section: str, entry: Mapping[str, Any]) -> str:
-    member = root.member(section)
-    place = jsonc.inside(text, member) if member else root
-    if not place.is_object:
-        raise InvalidEncoding(f"{section!r} is no object")
-    return jsonc.put(text, place, NAME, dict(entry))

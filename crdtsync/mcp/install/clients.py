@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from typing import Any
 from crdtsync.errors import InvalidRequest
 
 USER, PROJECT = "user", "project"
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9._-]+")
+_NAME_MAX = 64  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,8 @@ class Client:
     home_variable: str | None = None
     mac: str | None = None
     has_type: bool = False  # an entry says "type": "stdio"
+    own_name: str = ""  # how it introduces itself to a server; "" where that was not looked at
+    hooks: str | None = None  # its file of hooks, below the home or the project's directory
 
     def path(self, scope: str, home: Path, directory: Path, environment: Mapping[str, str]) -> Path:
         """The file for ``scope``; :class:`~crdtsync.errors.InvalidRequest` if this client has none for a project."""
@@ -38,15 +43,27 @@ class Client:
                 message = f"{self.title} has no settings of a project: leave out --scope project"
                 raise InvalidRequest(message)
             return directory / self.project
+        return self._in_home(self.mac if self.mac and sys.platform == "darwin" else self.user, home, environment)
+
+    def hooks_path(self, scope: str, home: Path, directory: Path, environment: Mapping[str, str]) -> Path:
+        """The file of hooks for ``scope``; :class:`~crdtsync.errors.InvalidRequest` if this client has none."""
+        if self.hooks is None:
+            message = f"{self.title} has no hooks that are known here: leave out --hooks"
+            raise InvalidRequest(message)
+        return directory / self.hooks if scope == PROJECT else self._in_home(self.hooks, home, environment)
+
+    def _in_home(self, path: str, home: Path, environment: Mapping[str, str]) -> Path:
         own = environment.get(self.home_variable) if self.home_variable else None
-        if own:
-            return Path(own) / Path(self.user).name
-        return home / (self.mac if self.mac and sys.platform == "darwin" else self.user)
+        return Path(own) / Path(path).name if own else home / path
 
     def is_there(self, home: Path, environment: Mapping[str, str]) -> bool:
         """Whether somebody on this machine uses it, by what it leaves in the home."""
         path = self.path(USER, home, home, environment)
         return path.exists() or (path.parent != home and path.parent.is_dir())
+
+    def agent_name(self, directory: str) -> str:
+        """The name under which a session in ``directory`` writes, if it was given none."""
+        return agent_name(self.own_name or self.name, directory)
 
     def entry(self, command: str, arguments: list[str]) -> dict[str, Any]:
         """The server, as this client writes it down."""
@@ -55,8 +72,14 @@ class Client:
 
 
 CLIENTS = (
-    Client("claude-code", "Claude Code", ".claude.json", ".mcp.json", home_variable="CLAUDE_CONFIG_DIR", has_type=True),
-    Client("codex", "Codex", ".codex/config.toml", section="mcp_servers", home_variable="CODEX_HOME"),
+    Client(
+        "claude-code", "Claude Code", ".claude.json", ".mcp.json", home_variable="CLAUDE_CONFIG_DIR", has_type=True,
+        own_name="claude-code", hooks=".claude/settings.json",
+    ),
+    Client(
+        "codex", "Codex", ".codex/config.toml", section="mcp_servers", home_variable="CODEX_HOME",
+        own_name="codex-mcp-client", hooks=".codex/hooks.json",
+    ),
     Client("cursor", "Cursor", ".cursor/mcp.json", ".cursor/mcp.json"),
     Client(
         "vscode", "VS Code", ".config/Code/User/mcp.json", ".vscode/mcp.json", section="servers", has_type=True,
@@ -68,6 +91,13 @@ CLIENTS = (
         mac="Library/Application Support/Claude/claude_desktop_config.json",
     ),
 )  # fmt: skip
+
+
+def agent_name(own_name: str, directory: str) -> str:
+    """A name for an agent that was given none: that of its program, and of the directory that it works in."""
+    parts = (own_name, os.path.basename(directory))  # noqa: PTH119  # of another machine, maybe
+    name = "-".join(_NOT_IN_NAMES.sub("-", part.lower()).strip("-._") for part in parts if part)
+    return name.strip("-")[:_NAME_MAX] or "mcp"
 
 
 def client(name: str) -> Client:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from crdtsync.errors import InvalidEncoding
@@ -20,7 +21,9 @@ _DEPTH_MAX = 200
 
 @dataclass(slots=True)
 class Member:
-    """One member of an object: its name, where it begins, and where its value begins and ends."""
+    """One member of an object: its name, where it begins, and where its value begins and ends. Of a list, an element,
+    whose name is its number.
+    """
 
     name: str
     start: int
@@ -30,11 +33,12 @@ class Member:
 
 @dataclass(slots=True)
 class Place:
-    """A value from ``start`` to ``end``; of an object, its members."""
+    """A value from ``start`` to ``end``; of an object or a list, its members."""
 
     start: int
     end: int
     is_object: bool = False
+    is_list: bool = False
     members: list[Member] = field(default_factory=list)
 
     def member(self, name: str) -> Member | None:
@@ -51,19 +55,46 @@ def root(text: str) -> Place:
     return place
 
 
-def inside(text: str, member: Member) -> Place:
-    """The value of ``member``."""
-    return _value(text, member.value, 0)
+def at(text: str, path: Sequence[str]) -> Place | None:
+    """The value at ``path``, names of members from the outside in; None if there is none."""
+    place = root(text)
+    for name in path:
+        member = place.member(name)
+        if member is None:
+            return None
+        place = _value(text, member.value, 0)
+    return place
+
+
+def put_at(text: str, path: Sequence[str], value: object) -> str:
+    """``text`` with ``value`` at ``path``; objects that are missing on the way are made."""
+    for depth in range(1, len(path)):
+        if at(text, path[:depth]) is None:
+            for name in reversed(path[depth:]):
+                value = {name: value}
+            return put_at(text, path[:depth], value)
+    place = at(text, path[:-1])
+    if place is None or not place.is_object:
+        raise InvalidEncoding(f"{path[-2]!r} is no object")
+    return put(text, place, path[-1], value)
+
+
+def take_at(text: str, path: Sequence[str]) -> str:
+    """``text`` without the value at ``path``, and without what would be empty then around it."""
+    place = at(text, path[:-1])
+    if place is None:
+        return text
+    return take_at(text, path[:-1]) if len(path) > 1 and len(place.members) == 1 else take(text, place, path[-1])
 
 
 def put(text: str, place: Place, name: str, value: object) -> str:
-    """``text`` with the member ``name`` in the object at ``place``: last, or where it was."""
+    """``text`` with the member ``name`` in the object or list at ``place``: last, or where it was."""
     old = place.member(name)
     step, outer = _step(text), _indent(text, place.start)
     shown = json.dumps(value, indent=step).replace("\n", "\n" + outer + step)
     if old is not None:
         return text[: old.value] + shown + text[old.end :]
-    line = f"\n{outer}{step}{json.dumps(name)}: {shown}"
+    line = f"\n{outer}{step}{shown if place.is_list else f'{json.dumps(name)}: {shown}'}"
     if place.members:
         end = place.members[-1].end
         comma = _skip(text, end)
@@ -127,18 +158,25 @@ def _value(text: str, start: int, depth: int) -> Place:
     if text[start] == "{":
         return _object(text, start, depth)
     if text[start] == "[":
-        at = _skip(text, start + 1)
-        while at < len(text) and text[at] != "]":
-            at = _skip(text, _value(text, at, depth + 1).end)
-            if at < len(text) and text[at] == ",":
-                at = _skip(text, at + 1)
-        if at >= len(text):
-            raise InvalidEncoding("a list does not end")
-        return Place(start, at + 1)
+        return _list(text, start, depth)
     found = (_STRING if text[start] == '"' else _PLAIN).match(text, start)
     if found is None:
         raise InvalidEncoding(f"character {start} is no JSON")
     return Place(start, found.end())
+
+
+def _list(text: str, start: int, depth: int) -> Place:
+    place, at = Place(start, start, is_list=True), _skip(text, start + 1)
+    while at < len(text) and text[at] != "]":
+        value = _value(text, at, depth + 1)
+        place.members.append(Member(str(len(place.members)), at, value.start, value.end))
+        at = _skip(text, value.end)
+        if at < len(text) and text[at] == ",":
+            at = _skip(text, at + 1)
+    if at >= len(text):
+        raise InvalidEncoding("a list does not end")
+    place.end = at + 1
+    return place
 
 
 def _object(text: str, start: int, depth: int) -> Place:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from crdtsync.errors import InvalidRequest
 from crdtsync.mcp.install.change import has_server, with_server, without_server, write
 from crdtsync.mcp.install.clients import CLIENTS, client
+from crdtsync.mcp.install.hooks import EVENTS, has_hooks, with_hooks, without_hooks
 
 JSON, TOML = Path("settings.json"), Path("config.toml")
 ENTRY = {"command": "/opt/crdtsync", "args": ["mcp", "serve"]}
@@ -146,3 +147,51 @@ def test_each_client_has_a_file_of_its_own_and_variables_move_it(tmp_path: Path)
         client("codex").path("project", tmp_path, tmp_path, {})
     with pytest.raises(InvalidRequest, match="codex"):
         client("nano")
+
+
+HOOK = "/opt/crdtsync session hook --from codex"
+OTHERS_HOOKS = """{
+  "model": "opus",
+  "hooks": {
+    "Stop": [
+      {"hooks": [{"type": "command", "command": "notify-send done"}]}
+    ],
+    "PreToolUse": []
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"hooks": {}}', OTHERS_HOOKS, OTHERS_HOOKS.replace("\n", "")])
+def test_hooks_go_in_beside_those_of_others_and_out_again(text: str):
+    changed = with_hooks(text, JSON, HOOK)
+    hooks = json.loads(changed)["hooks"]
+    for event in EVENTS:
+        assert [one["command"] for group in hooks[event] for one in group["hooks"]].count(HOOK) == 1
+    assert with_hooks(changed, JSON, HOOK) == changed
+    other = with_hooks(changed, JSON, f"{HOOK} --agent ann")
+    assert other.count(HOOK) == other.count("--agent ann") == len(EVENTS)
+    assert has_hooks(changed)
+    assert not has_hooks(text)
+    assert without_hooks(changed, JSON) == (text if "Stop" in text else "{}\n" if not text else "{}")
+
+
+def test_a_command_that_somebody_put_beside_ours_stays():
+    changed = with_hooks("{}", JSON, HOOK).replace('"hooks": [', '"hooks": [{"type": "command", "command": "mine"},')
+    left = json.loads(without_hooks(changed, JSON))["hooks"]
+    assert left == {event: [{"hooks": [{"type": "command", "command": "mine"}]}] for event in EVENTS}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"hooks": 1}', '{"hooks": {"Stop": {}}}', '{"hooks": {"Stop": ["x"'])
+def test_hooks_that_cannot_be_read_are_left_alone(text: str):
+    assert not has_hooks(text)
+    with pytest.raises(InvalidRequest, match="cannot be changed"):
+        with_hooks(text, JSON, HOOK)
+
+
+@given(json_values, json_values, json_values)
+def test_any_hooks_survive_to_the_byte(other: object, group: object, commands: object):
+    text = json.dumps({"a": other, "hooks": {"Stop": [group, {"hooks": commands}], "Other": other}}, indent=2)
+    changed = with_hooks(text, JSON, HOOK)
+    assert json.loads(changed)["hooks"]["Stop"][:2] == [group, {"hooks": commands}]
+    assert without_hooks(changed, JSON) == text

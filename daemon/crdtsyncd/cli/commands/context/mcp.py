@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from difflib import unified_diff
@@ -20,11 +21,14 @@ from crdtsyncd.cli.show import output
 from crdtsync.mcp.install.change import has_server, read, with_server, without_server, write
 from crdtsync.mcp.install.clients import client as client_named
 from crdtsync.mcp.install.clients import found
+from crdtsync.mcp.install.hooks import has_hooks, with_hooks, without_hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from crdtsync.mcp.install.clients import Client
+
+    _Change = tuple[Path, Callable[[str], str]]
 
 
 @click.group("mcp", cls=StateGroup, no_args_is_help=False)
@@ -136,26 +140,36 @@ def import_memory(settings: Settings, file: IO[bytes]) -> None:
 @state_command("install")
 @_client_option
 @_scope_option
+@click.option("--hooks", is_flag=True, help="Also tell each session what is new, and save it (claude-code, codex).")
 @_dry_run_option
 @pass_settings
-def install(settings: Settings, /, names: tuple[str, ...], scope: str, dry_run: bool) -> None:
+def install(settings: Settings, /, names: tuple[str, ...], scope: str, hooks: bool, dry_run: bool) -> None:
     """Register the server with the clients on this machine, and show what changes in their settings.
 
     Without --client: with all that are found. Nothing else in a file changes, and no secret is written.
 
+    With --hooks a session is shown the shared state when it begins, and before each turn what others have changed
+    since; after each turn it is saved, for `session load`.
+
     \b
     Example:
-      crdtsync mcp install --client codex
+      crdtsync mcp install --client codex --hooks
     """
-    server = ["mcp", "serve", *(["--socket", settings.socket] if settings.socket else [])]
-    server += ["--space", settings.space] if settings.space else []
-    server += ["--agent", settings.agent] if settings.agent else []
-    command = "crdtsync" if scope == "project" else _program()
+    common = ["--socket", settings.socket] if settings.socket else []
+    common += ["--space", settings.space] if settings.space else []
+    common += ["--agent", settings.agent] if settings.agent else []
+    program = "crdtsync" if scope == "project" else _program()
 
-    def changed(client: Client, path: Path, text: str) -> str:
-        return with_server(text, path, client.section, client.entry(command, server))
+    def changes(client: Client) -> Iterator[_Change]:
+        path = client.path(scope, *_where())
+        entry = client.entry(program, ["mcp", "serve", *common])
+        yield path, lambda text: with_server(text, path, client.section, entry)
+        if hooks and (names or client.hooks):
+            file = client.hooks_path(scope, *_where())
+            command = shlex.join([program, "session", "hook", "--from", client.name, *common])
+            yield file, lambda text: with_hooks(text, file, command)
 
-    _change_all(settings, names, scope, changed, dry_run=dry_run)
+    _change_all(settings, names, changes, dry_run=dry_run)
 
 
 @state_command("uninstall")
@@ -164,56 +178,65 @@ def install(settings: Settings, /, names: tuple[str, ...], scope: str, dry_run: 
 @_dry_run_option
 @pass_settings
 def uninstall(settings: Settings, /, names: tuple[str, ...], scope: str, dry_run: bool) -> None:
-    """Take the server out of the settings of clients again.
+    """Take the server and its hooks out of the settings of clients again.
 
     \b
     Example:
       crdtsync mcp uninstall --client codex
     """
 
-    def changed(client: Client, path: Path, text: str) -> str:
-        return without_server(text, path, client.section)
+    def changes(client: Client) -> Iterator[_Change]:
+        path = client.path(scope, *_where())
+        yield path, lambda text: without_server(text, path, client.section)
+        if client.hooks:
+            file = client.hooks_path(scope, *_where())
+            yield file, lambda text: without_hooks(text, file)
 
-    _change_all(settings, names, scope, changed, dry_run=dry_run)
+    _change_all(settings, names, changes, dry_run=dry_run)
 
 
 @state_command("status")
 @pass_settings
 def status(settings: Settings) -> None:
-    """Print which clients are on this machine, and whether they have the server.
+    """Print which clients are on this machine, and whether they have the server and its hooks.
 
     \b
     Example:
       crdtsync mcp status
     """
     for client in found():
-        path = client.path("user", Path.home(), Path.cwd(), os.environ)
+        path = client.path("user", *_where())
         has_it = has_server(read(path), path, client.section)
-        fields = {"client": client.name, "installed": has_it, "file": str(path)}
-        said = f"{client.title}: {'installed' if has_it else 'not installed'} ({path})"
-        output.line(output.record(fields) if settings.json else said)
+        has_them = bool(client.hooks) and has_hooks(read(client.hooks_path("user", *_where())))
+        fields = {"client": client.name, "installed": has_it, "hooks": has_them, "file": str(path)}
+        state = f"{'installed' if has_it else 'not installed'}{' with hooks' if has_them else ''}"
+        output.line(output.record(fields) if settings.json else f"{client.title}: {state} ({path})")
 
 
 def _change_all(
-    settings: Settings, names: tuple[str, ...], scope: str, change: Callable[[Client, Path, str], str], *, dry_run: bool
+    settings: Settings, names: tuple[str, ...], changes: Callable[[Client], Iterable[_Change]], *, dry_run: bool
 ) -> None:
     chosen = [client_named(name) for name in names] or found()
     if not chosen:
         raise absent("no client was found on this machine: name one with --client")
     for client in chosen:
-        path = client.path(scope, Path.home(), Path.cwd(), os.environ)
-        before = read(path)
-        after = change(client, path, before)
-        if not dry_run and after != before:
-            write(path, after)
-        state = "unchanged" if after == before else "would change" if dry_run else "changed"
-        if settings.json:
-            output.line(output.record({"client": client.name, "file": str(path), "state": state}))
-            continue
-        output.line(f"{client.title}: {path} {state}")
-        difference = unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="", n=1)
-        for line in list(difference)[2:]:
-            output.line(f"  {line}")
+        for path, change in changes(client):
+            before = read(path)
+            after = change(before)
+            if not dry_run and after != before:
+                write(path, after)
+            state = "unchanged" if after == before else "would change" if dry_run else "changed"
+            if settings.json:
+                output.line(output.record({"client": client.name, "file": str(path), "state": state}))
+                continue
+            output.line(f"{client.title}: {path} {state}")
+            difference = unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="", n=1)
+            for line in list(difference)[2:]:
+                output.line(f"  {line}")
+
+
+def _where() -> tuple[Path, Path, Mapping[str, str]]:
+    return Path.home(), Path.cwd(), os.environ
 
 
 def _program() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.errors import ABSENT, CommandFailed
 from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.show import output
 from crdtsyncd.wording import rfc3339
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from crdtsync.sessions import HandedOver, Loaded, Saved, SaveResult
 
+HOOK_TIMEOUT_S = 10.0  # a user waits
 _AGENTS = ("claude-code", "codex")
 _session_argument = click.argument("session", metavar="ID", type=TEXT)
 _patterns_option = click.option(
@@ -313,6 +316,60 @@ def drop(settings: Settings, session: str) -> None:
     output.result(settings, saved.id, {"id": saved.id})
 
 
+@state_command("hook")
+@click.option("--from", "program", required=True, type=click.Choice(_AGENTS), help="The agent that runs it.")
+@pass_settings
+def hook(settings: Settings, program: str) -> None:
+    """Carry out one hook of a coding agent, whose event is on stdin.
+
+    At the start of a session it prints what the team shares; before a turn, what others have changed since the last
+    one; after a turn it saves the session. While no daemon answers it does nothing. `mcp install --hooks` registers it.
+
+    \b
+    Example:
+      echo '{"hook_event_name": "SessionStart", "session_id": "f6c34a6a"}' | crdtsync session hook --from codex
+    """
+    import json
+    import sys
+
+    given = sys.stdin.buffer.read()
+    if not _is_up(settings):
+        return
+    from crdtsync.errors import CrdtSyncError, DaemonUnavailable, Timeout
+    from crdtsync.mcp.install.clients import client as client_named
+    from crdtsync.sessions import hooks
+
+    try:
+        event = json.loads(given)
+        assert isinstance(event, dict)
+    except (ValueError, RecursionError, AssertionError):
+        raise CommandFailed("stdin holds no event of a hook", status=ABSENT, code="invalid_request") from None
+    own = settings.agent or client_named(program).agent_name(str(event.get("cwd") or Path.cwd()))
+    limit = HOOK_TIMEOUT_S if settings.timeout is None else settings.timeout
+    try:
+        with connect(dataclasses.replace(settings, agent=own, timeout=limit)) as client:
+            text = hooks.run(client, program, event)
+    except (DaemonUnavailable, Timeout):
+        return
+    except CrdtSyncError as error:  # status 2 would stop the turn
+        raise CommandFailed(error.message, status=ABSENT, code=error.code) from error
+    if text:
+        output.whole(f"{text}\n".encode())
+
+
+def _is_up(settings: Settings) -> bool:
+    """Whether somebody listens; looked up before what takes long to import, for each turn of the user waits for it."""
+    import socket
+
+    from crdtsync.client.protocol.address import socket_paths
+
+    for path in socket_paths(settings.socket):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as one:
+            one.connect(path)
+            return True
+    return False
+
+
 def _print_saved(settings: Settings, result: SaveResult) -> None:
     for parent in result.needed:
         _print_saved(settings, parent)
@@ -381,5 +438,5 @@ def _fields(saved: Saved) -> dict[str, Any]:
     return {**fields, "files": {name: file.bytes for name, file in saved.files.items()}}
 
 
-for _command in (save, watch, load, handover, branch, exclude, include, brief, ls, show, drop):
+for _command in (save, watch, load, handover, branch, exclude, include, brief, ls, show, drop, hook):
     session.add_command(_command)
