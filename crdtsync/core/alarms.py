@@ -37,6 +37,7 @@ class Alarms:
     """
 
     ALARMS_MAX = 1000
+    """Alarms that are raised at once."""
 
     def __init__(self, log: Callable[..., None]) -> None:
         self.now_ms = 0

@@ -18,7 +18,9 @@ from crdtsync.wire.codec import check_items, pack, unpack
 
 INVITE_PREFIX = "crdtsync1."
 INVITE_CHARS_MAX = 4096
+"""Of an invite."""
 ADDRESSES_MAX = 16
+"""Of a member, and in an invite."""
 ADDRESS_CHARS_MAX = 300
 CLUSTER_BYTES = 16
 PIN_BYTES = 32

@@ -13,18 +13,24 @@ from crdtsync.errors import InvalidRequest, TooLarge
 PROTOCOL_VERSION = 1
 
 KEY_BYTES_MAX = 1024
+"""Of a key, in UTF-8."""
 NAME_CHARS_MAX = 128
+"""Of the name of a space, an agent or a node."""
 NAME_RULE = f"use 1 to {NAME_CHARS_MAX} of a-z 0-9 . _ - and start with a letter or digit"
 AGENT_NAME_RULE = f"use 1 to {NAME_CHARS_MAX} printable characters, without spaces at either end"
 VALUE_BYTES_MAX = 1024 * 1024
+"""Of a value."""
 TTL_MS_MAX = 1 << 48
 TEXT_BYTES_MAX = 3840 * 1024
 """In UTF-8, of a text after an edit that makes it longer, as the author's node has it; merging refuses nothing.
 One change can make all of it anew, as compacting does, and it fits into an event.
 """
 VALUE_DEPTH_MAX = 64
+"""How deep lists and maps of a value may be nested."""
 CHANGE_BYTES_MAX = 4 * 1024 * 1024
+"""Of a change."""
 CHANGE_OPS_MAX = 1000
+"""Of a change, so of a batch."""
 KEY_SIBLINGS_MAX = 16
 """After a local write, of a register or of a field of a map; merging drops nothing. Versions before this one let 64
 be, so a key that two versions write may hold more, until a node of this version writes it.
@@ -32,6 +38,7 @@ be, so a key that two versions write may hold more, until a node of this version
 NAMED_DOTS_MAX = 64
 """Of one key, that a version or a removal names one by one; beyond that a vector stands for them."""
 CHANGE_DEPS_MAX = 100_000
+"""Of the deps of a change."""
 IDEMPOTENCY_BYTES_MAX = 64
 
 REQUEST_ITEMS_MAX = 65_536
@@ -39,7 +46,8 @@ REQUEST_ITEMS_MAX = 65_536
 MESSAGE_ITEMS_MAX = 400_000
 """Items of all arrays and maps of a message between peers: what a hello of 120,000 writers takes, and a tenth more."""
 CHANGE_ITEMS_MAX = 1_000_000
-"""The same of a change. All nodes must agree on this one: a change within it is valid everywhere."""
+"""Items of all arrays and maps of a change. All nodes must agree on this one: a change within it is valid
+everywhere."""
 SHOWN_CHARS_MAX = 80
 NAMES_REMEMBERED_MAX = 1024
 """How many names are known to be valid or not without another look."""
@@ -48,7 +56,9 @@ CLUSTER_SPACE = "_cluster"
 """The one reserved space: the cluster's own records, on every node and out of reach for agents."""
 
 AGENT_FRAME_BYTES_MAX = 8 * 1024 * 1024
+"""Of a frame of an agent."""
 PEER_FRAME_BYTES_MAX = 8 * 1024 * 1024
+"""Of a message of a peer."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
 _EPOCH = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)

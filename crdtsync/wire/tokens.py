@@ -17,6 +17,7 @@ from crdtsync.wire.limits import CLUSTER_SPACE, archive_of, is_name, shown
 TOKEN_PREFIX = "c1."
 VERSION_PREFIX = "v1."
 TOKEN_CHARS_MAX = 2 * 1024 * 1024
+"""Of a token."""
 VERSION_DOTS_MAX = 1000
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
@@ -161,6 +162,7 @@ def _dot(parts: Sequence[object]) -> Dot:
 
 
 VERSIONS_KNOWN_MAX = 4096
+"""Versions kept as the text that readers are told: 1.3 MB."""
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 

@@ -54,3 +54,23 @@ def test_a_bound_that_changed_makes_the_page_stale(monkeypatch: pytest.MonkeyPat
     stale = bounds.PAGE.read_text(encoding="utf-8")
     assert bounds.bounds() == stale.replace("`limits.KEY_BYTES_MAX` | 1,024", "`limits.KEY_BYTES_MAX` | 2,048")
     assert bounds.bounds() != stale
+
+
+def test_a_bound_is_told_in_the_words_of_its_constant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    told = "| `limits.KEY_BYTES_MAX` | 1,024 bytes | Of a key, in UTF-8 |"
+    text = bounds.PAGE.read_text(encoding="utf-8")
+    assert text.count(told) == 1
+    stale = tmp_path / "bounds.md"
+    stale.write_text(text.replace(told, "| `limits.KEY_BYTES_MAX` | 1 bytes | of a key, as somebody once said |"))
+    monkeypatch.setattr(bounds, "PAGE", stale)
+    assert bounds.bounds() == text
+
+
+def test_a_bound_without_words_in_the_code_keeps_those_of_the_page(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bounds, "meaning", lambda _name: "")
+    assert bounds.bounds() == bounds.PAGE.read_text(encoding="utf-8")
+
+
+def test_the_words_of_a_bound_of_a_class_are_found():
+    assert bounds.meaning("crdtsync.core.alarms.Alarms.ALARMS_MAX") == "Alarms that are raised at once"
+    assert bounds.meaning("crdtsyncd.loop.housekeeping.INTERVAL_S") == ""

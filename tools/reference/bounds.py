@@ -1,16 +1,21 @@
-"""The page of bounds: its words are written by hand, its figures come from the constants in the code.
+"""The page of bounds: which constants, by room, is written by hand; value and meaning come from the code.
 
-A section names a room in ``In `crdtsync.wire`:``, and each row of its table a constant in that room, its value with a
-unit, and what it bounds. :func:`bounds` gives the page with every value as the code has it now. Who changes a constant
-writes the page again with ``./dev docs --write``; who adds a bound adds its row, with any figure, and does the same.
+A section names a room in ``In `crdtsync.wire`:``, and each row of its table a constant in that room with a unit. To add
+a bound, write its docstring below the constant, add a row with any figure, and run ``./dev docs --write``. A row whose
+constant has no docstring keeps its words.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
+import itertools
 import re
+from types import ModuleType
 
 from tools.reference import ROOT, page
+from tools.reference.markdown import inline
 
 PAGE = ROOT / "docs/reference/bounds.md"
 UNITS = {"KiB": 1024, "MiB": 1024**2, "h": 3600 * 1000}
@@ -31,7 +36,8 @@ def bounds() -> str:
         if row is None:
             lines.append(line)
         else:
-            lines.append(f"| `{row[1]}` | {figure(f'{room}.{row[1]}', row[2])} {row[2]} | {row[3]} |")
+            name = f"{room}.{row[1]}"
+            lines.append(f"| `{row[1]}` | {figure(name, row[2])} {row[2]} | {meaning(name) or row[3]} |")
     return "\n".join(lines) + "\n"
 
 
@@ -59,10 +65,33 @@ def figure(name: str, unit: str) -> str:
 
 def value_of(name: str) -> float:
     """The value of a constant of a module, or of a class in one."""
-    owner, _, constant = name.rpartition(".")
-    module, _, inner = owner.rpartition(".")
-    holder = getattr(importlib.import_module(module), inner) if inner[0].isupper() else importlib.import_module(owner)
-    value = getattr(holder, constant)
+    module, holder, constant = _place(name)
+    value = getattr(getattr(module, holder) if holder else module, constant)
     if type(value) not in (int, float):
         raise TypeError(f"{name} is {value!r}, and no number")
     return float(value)
+
+
+def meaning(name: str) -> str:
+    """The docstring below a constant, or nothing."""
+    module, holder, constant = _place(name)
+    body: list[ast.stmt] = ast.parse(inspect.getsource(module)).body
+    if holder:
+        body = next(one.body for one in body if isinstance(one, ast.ClassDef) and one.name == holder)
+    for statement, following in itertools.pairwise(body):
+        match statement, following:
+            case (
+                ast.Assign(targets=[ast.Name(id=found)]) | ast.AnnAssign(target=ast.Name(id=found)),
+                ast.Expr(value=ast.Constant(value=str() as text)),
+            ) if found == constant:
+                return inline(text).removesuffix(".").replace("|", "\\|")
+    return ""
+
+
+def _place(name: str) -> tuple[ModuleType, str, str]:
+    """The module of a constant, the name of the class that holds it or nothing, and its own name."""
+    owner, _, constant = name.rpartition(".")
+    module, _, holder = owner.rpartition(".")
+    if holder[0].isupper():
+        return importlib.import_module(module), holder, constant
+    return importlib.import_module(owner), "", constant

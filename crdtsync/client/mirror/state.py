@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from crdtsync.client.session.request_context import Arguments
 
 READS_MAX = 100_000
+"""Keys read from a mirror and not yet taken over into the session's memory of reads."""
 CONFIRM_INTERVAL_S = 1.0
 PATIENCE_S = 0.02
 """So long what a write has done is waited for before the daemon is asked whether there was anything to tell."""

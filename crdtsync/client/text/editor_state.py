@@ -37,7 +37,7 @@ UNREAD_UPDATES_MAX = 10_000
 """What others wrote that nobody has read; with more it is dropped, and fetched as a whole."""
 
 UNREAD_BYTES_MAX = 4 * 1024 * 1024
-"""The same in bytes."""
+"""Of what others wrote and nobody has read, likewise."""
 
 ECHOES_MAX = 1000
 """Updates of its own that an editor remembers until the daemon tells it of them, not to take them for others'."""

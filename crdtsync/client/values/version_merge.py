@@ -6,7 +6,7 @@ from crdtsync.errors import InvalidRequest
 from crdtsync.wire.tokens import Version, decode_token, decode_version, encode_version, joined
 
 DOTS_MAX = 256
-"""So many entries are named one by one beside what was read at once."""
+"""Entries that a session names one by one in what it remembers of a key, beside what it read at once."""
 
 
 def both(one: str, other: str, point: str | None = None) -> str | None:

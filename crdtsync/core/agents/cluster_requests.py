@@ -19,6 +19,7 @@ from crdtsync.wire.invites import Invite, check_addresses, decode_invite
 from crdtsync.wire.limits import shown
 
 CHORES_MAX = 64
+"""Requests to join or to listen, at once."""
 JOIN_MODES = ("", "archive")
 
 Arguments = Mapping[str, Any]

@@ -55,6 +55,7 @@ from crdtsync.wire.requests import REQUESTS, WITHOUT_NEED, Form
 from crdtsync.wire.tokens import decode_token
 
 SETTLE_BYTES_MAX = 4 * 1024 * 1024
+"""Of the answers to waiting requests in one turn."""
 
 
 class Desk:

@@ -12,6 +12,7 @@ from crdtsync.wire.limits import CHANGE_OPS_MAX
 from crdtsync.wire.tokens import Version, decode_version
 
 OUTCOMES_PER_CLIENT_MAX = 1024
+"""Writes of a client whose replies are known for a repeat."""
 FOLLOWED_MAX = 64
 """Writes of a key that one request may say it follows."""
 OUTCOME_BYTES_MAX = 16 * 1024

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crdtsync.core.agents.desk import Desk
 
 WATCHES_PER_AGENT_MAX = 1000
+"""Of an agent's connection."""
 
 
 class WatchRequests:

@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 EXPIRY_TAKEOVER_MS = 3600 * 1000
 """How long a node must have been away before another deletes its expired entries."""
 EXPIRY_CHANGE_ENTRIES_MAX = 256
+"""Expired entries that one change deletes."""
 EXPIRY_TURN_ENTRIES_MAX = 256
+"""Expired entries that are hidden in one turn."""
 EXPIRY_INTERVAL_S = 1.0
 """How long deletions are collected before the next change. A full change is followed sooner, by the next one."""
 EXPIRY_BUSY_INTERVAL_S = 0.05
+"""Between two changes that delete what has expired, if the first was full."""
 EXPIRY_LOOK_S_MAX = 60.0
 """How often to look at least: at the wall clock, which may be set, and for nodes that have been away for long."""
 

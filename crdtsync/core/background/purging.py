@@ -44,13 +44,15 @@ TAKEOVER_S = 60.0
 TRANSFER_S_MAX = 600.0
 """So long a snapshot that this node gives away is waited for; whoever takes longer to take it gets no purged value."""
 SLICE_ROWS = 256
+"""Rows gone through for a purge in one turn."""
 SLICE_BYTES = 256 * 1024
-"""Of the log, of which each change that may be concerned has to be read."""
+"""Of the log, rewritten for a purge in one turn: each change that may be concerned has to be read."""
 SLICE_VALUES_BYTES = 1024 * 1024
 """Of history, or one row."""
 SLICE_REPLIES = 32
 """Of up to 16 KiB each."""
 SLICE_KEYS = 1024
+"""Keys looked at for a purge in one turn."""
 SLICE_REMOVED = 100
 """Values that a change removes: their rows come into their tables with the commit."""
 SLICE_TEXTS = 32

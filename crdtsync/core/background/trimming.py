@@ -37,9 +37,10 @@ SLICE_INTERVAL_S = 0.01
 SLICE_ROWS = 128
 """Rows of the log, and of the history twice as many, in a slice: with their commit about 2 ms, measured."""
 SLICE_ROWS_MAX = 512
-"""The same, where a commit is under way that adds as much: a slice takes twice what comes, lest the caps be outrun."""
+"""Rows of the log that are trimmed in one commit that adds as much: a slice takes twice what comes, lest the caps be
+outrun."""
 HISTORY_ROWS_MAX = 512
-"""The same for the history, of which one change can add thousands of rows: with their commit 5 ms."""
+"""Rows of the history that are trimmed in one commit, of which one change can add thousands: with it 5 ms."""
 SLICE_BYTES_MAX = 1024 * 1024
 """So many bytes of log, and of history, in a slice, or one row: to delete a MiB takes 3 to 5 ms."""
 SLICE_SPACES_MAX = 64
@@ -50,6 +51,7 @@ SLICE_STATES_MAX = 2
 CHANGE_HASHES_MAX = 262_144
 """Hashes kept of changes that the log no longer holds, to tell forks: about 16 MiB, a quarter of the log's cap."""
 CHANGE_HASH_AGE_MS_MAX = 30 * 24 * 3600 * 1000
+"""How long the hash of a change that the log no longer holds is kept."""
 HISTORY_CAPS_MAX = 2
 """While keys with a history cap of their own have more than that, the others keep up to so many times the space's."""
 CHECKPOINT_CAPS = 4

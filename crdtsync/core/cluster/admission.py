@@ -58,6 +58,7 @@ LISTEN_META = "listen"
 NODE_ID_CHARS = 32
 """A node's id is the beginning of the pin of its first key."""
 JOINING_CONNECTIONS_MAX = 64
+"""Connections of nodes that ask to join, at once; then the oldest goes."""
 
 REJOIN = "stop its daemon, move its data directory away, start it, and join by an invite of a member"
 

@@ -19,6 +19,7 @@ ARCHIVE_AGE_MS_MAX = 7 * 24 * 3600 * 1000
 ARCHIVE_BYTES_MAX = 256 * 1024 * 1024
 """All archives of a node; the oldest go first. The newest stays whatever its size."""
 ARCHIVES_MAX = 1000
+"""Of a node."""
 PURGE_ROWS_MAX = 512
 """Rows that go in one commit: a few ms."""
 PURGE_INTERVAL_S = 0.02

@@ -16,9 +16,11 @@ from crdtsync.wire.invites import INVITE_ID_BYTES
 from crdtsync.wire.peer.joining import Join, is_proof
 
 INVITES_MAX = 1000
+"""Invites of a node that are out, or have expired in the last week."""
 INVITE_TTL_MS_DEFAULT = 24 * 3600 * 1000
 INVITE_TTL_MS_MAX = 30 * 24 * 3600 * 1000
 INVITE_USES_MAX = 1000
+"""Nodes that one invite lets in."""
 KEPT_AFTER_EXPIRY_MS = 7 * 24 * 3600 * 1000
 """How long an expired invite is remembered, so that whoever comes late is told so."""
 

@@ -24,6 +24,7 @@ from crdtsync.wire.peer.joining import CERTIFICATE_BYTES_MAX
 KEYS_MAX = 4
 """Of a member: one in use, one to come, and what concurrent rotations may leave."""
 MEMBERS_MAX = 10_000
+"""Of a cluster."""
 PIN_CHARS = 64
 
 Key = tuple[str, bytes]

@@ -17,9 +17,11 @@ from crdtsync.causality import Writer
 from crdtsync.wire.change import Change
 
 WRITER_CHANGES_MAX = 1024
+"""Changes of one writer that came early."""
 WRITER_BYTES_MAX = 8 * 1024 * 1024
+"""Of one writer's changes that came early, in memory."""
 BYTES_MAX = 16 * 1024 * 1024
-"""Of all writers: anybody can make up writers."""
+"""Of early changes of all writers of a space: anybody can make up writers."""
 CHANGE_BYTES = 600
 """What keeping a change takes beside its bytes, of a writer of its own, which takes most (measured: 560)."""
 

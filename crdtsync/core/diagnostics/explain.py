@@ -35,6 +35,7 @@ VALUES_SHOWN_MAX = 6
 """Concurrent values that are told one by one."""
 
 REASONS_MAX = 12
+"""In one explanation."""
 
 
 def explain(host: Host, agent: Agent, space: str, key: object) -> Item:

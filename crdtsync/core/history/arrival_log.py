@@ -12,7 +12,7 @@ from typing import NamedTuple
 from crdtsync.causality import Writer
 
 RUNS_PER_WRITER_MAX = 64
-"""The oldest are forgotten."""
+"""Runs of a writer's changes over one peer, remembered to explain how they came; the oldest are forgotten."""
 RUN_MS_MAX = 1000
 """What comes within that time counts as one run, so a time of arrival is exact to that."""
 

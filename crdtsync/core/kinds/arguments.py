@@ -49,6 +49,7 @@ def attributes(args: Arguments) -> dict[str, Any] | None:
 
 TIMEOUT_MS_DEFAULT = 30_000
 TIMEOUT_MS_MAX = 24 * 3600 * 1000
+"""Of the time limit of a request."""
 
 
 def timeout_ms(args: Arguments) -> int:

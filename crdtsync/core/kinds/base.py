@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from crdtsync.core.replica.replica import Replica
 
 INLINE_ENTRIES_MAX = 1000
+"""Of a log, set or map that a scan shows in the key's row."""
 INLINE_BYTES_MAX = 64 * 1024
 """What a scan shows of a log, set, map or text in the key's row; larger ones are read one by one."""
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 INCREMENT_MAX = 1 << 53
 TOTAL_MAX = 2**63 - 1
 TOTAL_BYTES_MAX = 32
-"""No pair of totals is longer."""
+"""Of the totals in an entry of a counter: no pair of totals is longer."""
 
 RESET = "reset"
 Totals = tuple[int, int]

@@ -15,7 +15,9 @@ from crdtsync.core.peers.peer_state import Link, Peer
 from crdtsync.wire.peer.probes import Probe, Probed
 
 PROBE_INTERVAL_S = 10.0
+"""Between a peer's answer and the next probe."""
 PROBE_TIMEOUT_S = 20.0
+"""Without an answer and without bytes that flow, until a peer is gone."""
 SKEW_RTT_S_MAX = 1.0
 """An answer that was longer under way says too little about the time there: it may have been all of that one way."""
 PROBE_ANSWER_S_MAX = 600.0

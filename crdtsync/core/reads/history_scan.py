@@ -28,7 +28,7 @@ from crdtsync.wire.limits import check_prefix
 from crdtsync.wire.tokens import encode_token
 
 SCAN_SLICE_ROWS = 1000
-"""Rows looked at in one turn."""
+"""Rows of the history of all keys under a prefix that are looked at in one turn."""
 SCAN_BYTES_MAX = 4 * 1024 * 1024
 """Values in one answer; the older ones beyond that are left out, and the answer says so."""
 

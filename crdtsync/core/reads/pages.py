@@ -8,7 +8,9 @@ from typing import Any
 from crdtsync.errors import InvalidRequest
 
 PAGE_ROWS_MAX = 1000
+"""Of one page of a scan or log."""
 PAGE_BYTES_MAX = 1024 * 1024
+"""Of one page of a scan or log."""
 PAGE_OPENED_TEXTS_MAX = 32
 """Texts that one page of a scan reads from disk: each may take some milliseconds, in which nobody else is served."""
 PAGE_KEYS_TRIED_MAX = 10_000

@@ -39,6 +39,7 @@ class LongReads:
     """
 
     PER_AGENT_MAX = 8
+    """Requests of an agent's connection that take several turns."""
 
     def __init__(self, answer: Callable[[int, int, object], None]) -> None:
         self._answer = answer

@@ -32,7 +32,9 @@ from crdtsync.wire.peer.snapshot import (
 )
 
 PART_WRITERS_MAX = 2000
+"""Writers of the frontier, in a part of a snapshot."""
 PART_PIECES_MAX = 1000
+"""Pieces of documents, in a part of a snapshot."""
 PART_ENTRIES_FIRST = 250
 """A snapshot's first part of entries has so many, and the next ones twice as many as came before: so a taker has
 something to do while the giver makes the rest.

@@ -30,7 +30,9 @@ ROUNDS_FREE = 2
 """Rounds after which nobody waits."""
 ROUNDS_ALARM = 4
 ROUND_WAIT_S_MAX = 3600.0
+"""Until resolvers that answer nothing but each other's answers are asked again."""
 ROUNDS_KEYS_MAX = 10_000
+"""Keys of a space whose answers by resolvers are kept in mind."""
 ROUND_ANSWERS_MAX = 64
 """Answers kept in mind of a key."""
 SETTLED_S = 30.0

@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 CASES_MAX = 100_000
 """Conflicts kept in mind, of a space. Those beyond are found once half of these are settled."""
 LOOK_KEYS_MAX = 256
+"""Keys looked at in one turn."""
 EVENT_BYTES_MAX = 4 * 1024 * 1024
 """Of the values that a resolver is shown at once; the others it has to read."""
 SKIPPED_KEYS_MAX = 64
+"""Keys looked at for one that an idle resolver has not failed on."""
 TELL_ASKING_S = 0.5
 """How long a resolver may take before peers are told that it is at work, so that most answers cost no message."""
 START_GRACE_S = 3.0
@@ -42,11 +44,14 @@ GRACE_S = 2.0
 """How much longer than its resolver may take a node has, to ask its next one or to say that it has none."""
 PROGRESS_FACTOR = 10
 """How many times longer the next node waits for one that goes on settling other conflicts."""
-RETRY_S_MIN, RETRY_S_MAX = 30.0, 3600.0
+RETRY_S_MIN = 30.0
 """Until a conflict is asked about again that all resolvers of this node have failed on; doubled each time."""
+RETRY_S_MAX = 3600.0
+"""Until resolvers that have all failed on a conflict are asked again, at most."""
 UNRESOLVED_S = 300.0
 """How old a conflict may get that a resolver is there for, before an alarm says so."""
 UNRESOLVED_ALARMS_MAX = 100
+"""Keys of a space whose old conflict has an alarm."""
 
 
 class Members(Protocol):

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 RESOLVER_TAKEOVER_MS = 30_000
 """How long a resolver may take over one conflict before another is asked, unless it says otherwise."""
 RESOLVERS_PER_AGENT_MAX = 100
+"""Of an agent's connection."""
 TURN_BYTES_MAX = 4 * 1024 * 1024
+"""Of the conflicts that resolvers are shown in one turn."""
 REASON_CHARS_MAX = 300
 
 

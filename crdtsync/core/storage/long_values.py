@@ -26,14 +26,16 @@ if TYPE_CHECKING:
     from crdtsync.causality import Dot
 
 MEMORY_BYTES_MAX = 512
-"""A longer value stands on disk; a shorter one is not much longer than what memory holds of every entry."""
+"""Of a value that stays in memory. A longer value stands on disk; a shorter one is not much longer than what memory
+holds of every entry."""
 CACHE_BYTES_MAX = 64 * 1024 * 1024
-"""The cache, unless a setting says otherwise."""
+"""Of the cache of values that stand on disk, unless the setting ``value_cache_bytes`` says otherwise."""
 ROW_BYTES = 200
 """What a value takes in the cache beside its bytes, about."""
 STAND_INS_MAX = 4096
+"""Lengths of values, for which one object stands in all entries of a space."""
 FETCHED_MIN = 16
-"""With fewer values it is as quick to read them one by one."""
+"""Values of one key that are read from disk together. With fewer values it is as quick to read them one by one."""
 _TEXT = int(Kind.TEXT)  # its hash is that of an edit, and its value is short: the name of a document
 
 

@@ -20,7 +20,9 @@ from crdtsync.core.sync.snapshot_server import Giver
 from crdtsync.wire.peer.changes import FRAME_CHANGES_MAX, Changes
 
 CREDIT_BYTES_MAX = 4 * 1024 * 1024
+"""Changes sent to a peer and not acknowledged."""
 SLICE_BYTES_MAX = 256 * 1024
+"""Of the log, read for a peer in one turn."""
 RELAY_DELAY_S = 1.0
 """How long a change of another node may take to reach a peer by itself before it is relayed."""
 

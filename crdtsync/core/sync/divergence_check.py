@@ -25,13 +25,16 @@ if TYPE_CHECKING:
     from crdtsync.core.sync.snapshot_client import Taker
 
 QUIET_S = 5.0
-"""So long nothing must have happened in a space before its texts are looked at."""
+"""So long nothing must have happened in a space before its texts are compared."""
 SLICE_DOCUMENTS_MAX = 2
+"""Documents hashed at once, every 0.05 seconds."""
 SLICE_INTERVAL_S = 0.05
 SLICE_SPACES_MAX = 50
+"""Spaces looked at in one turn for what is to be compared."""
 REPAIR_WAIT_S = 600.0
 """After a repair the next one with the same peer waits for so long, and then twice as long each time."""
 REPAIR_WAIT_S_MAX = 86_400.0
+"""The longest that the next repair with one peer waits."""
 
 Log = Callable[..., None]
 

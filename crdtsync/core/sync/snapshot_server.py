@@ -33,8 +33,9 @@ SNAPSHOTS_OPEN_MAX = 4
 SNAPSHOT_KEEP_S = 60.0
 """How long a snapshot that nobody asks for is kept for a taker that comes back."""
 SNAPSHOT_SHARE_S = 5.0
-"""One that is younger is given to others who ask, too."""
+"""How old a snapshot may be that another taker gets too."""
 OFFER_INTERVAL_S = 10.0
+"""Between two offers of a snapshot."""
 SERVED_BYTES_MIN = 16 * 1024
 """Parts go together in one turn until they are as much: the first two are small."""
 

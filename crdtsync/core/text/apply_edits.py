@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from crdtsync.core.storage.write_batch import Ledger
 
 SKIPPED_DOCUMENTS_MAX = 10_000
+"""Documents remembered as known to nobody."""
 TORN_BYTES_MAX = 16 * 1024 * 1024
 """Of other replicas' states of documents that are to be written anew; what is beyond waits for the next comparison."""
 

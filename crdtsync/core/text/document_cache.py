@@ -24,7 +24,7 @@ OPEN_DOCUMENTS_MAX = 1000
 """Documents in memory; beyond it the one unused for longest goes."""
 
 OPEN_BYTES_MAX = 64 * 1024 * 1024
-"""The same in bytes, as estimated."""
+"""Of documents in memory, as estimated."""
 
 IDLE_S = 60.0
 """How long an unused document stays in memory; and how long one has to be unedited to be looked at for compaction."""

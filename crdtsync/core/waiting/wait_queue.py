@@ -52,6 +52,7 @@ class Waits:
     """All waiting requests, bounded per agent connection. ``applied``: how much of a writer this node holds."""
 
     PER_AGENT_MAX = 1024
+    """Waiting requests of an agent's connection."""
 
     def __init__(self, applied: Callable[[str, Writer], int]) -> None:
         self._applied = applied

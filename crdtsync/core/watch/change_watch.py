@@ -39,6 +39,7 @@ from crdtsync.wire.tokens import encode_token
 SLICE_KEYS_MAX = 64
 SLICE_CHANGES_MAX = 64
 DIRTY_KEYS_MAX = 100_000
+"""Keys that a slow watcher may miss before it starts over."""
 RETOLD_KEYS_MAX = 10_000
 """Keys that a merged snapshot changed: beyond that a watcher of them starts over."""
 

@@ -35,6 +35,7 @@ _GONE, _PART, _ELEMENT, _PART_GONE = Tells.GONE, Tells.PART, Tells.ELEMENT, Tell
 _WHOLE, _RESULT, _REWRITE = Tells.WHOLE, Tells.RESULT, Tells.REWRITE
 
 FRAME_BYTES_MAX = 1024 * 1024
+"""Of one frame with several events."""
 EVENT_BYTES_MAX = AGENT_FRAME_BYTES_MAX - 1024
 """Of one event: beyond that it is told without what may be long, whatever made it so."""
 

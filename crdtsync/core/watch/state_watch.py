@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 SLICE_KEYS_MAX = 256
 SLICE_CHANGES_MAX = 256
 DIRTY_KEYS_MAX = 100_000
+"""Keys that a slow watcher of states may miss before it starts over."""
 VALUES_BYTES_MAX = 5 * 1024 * 1024
 """Of one key with its siblings, in one event. Beyond that the siblings are told without their values; and the key
 without any, if one value alone is more.
@@ -41,6 +42,7 @@ without any, if one value alone is more.
 EVENT_BYTES_MAX = 7 * 1024 * 1024
 """Of such an event with all that it says beside. Beyond that it says neither values nor meta."""
 RETELL_KEYS_MAX = 1000
+"""Keys that a watcher of states asks to be told again at once."""
 LAG_AGE_S_MAX = 0.5
 
 

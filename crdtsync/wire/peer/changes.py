@@ -37,6 +37,7 @@ from crdtsync.wire.peer.fields import (
 )
 
 FRAME_CHANGES_MAX = 256
+"""Of one message."""
 STOP_CHARS_MAX = 1000
 
 Body = Annotated[bytes, Octets("body", PEER_FRAME_BYTES_MAX)]

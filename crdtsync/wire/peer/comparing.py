@@ -40,6 +40,7 @@ DIGESTS = "digests"
 SAMPLES = "samples"
 """The feature of a node that tells what it knows of a snapshot that another one was sent."""
 REMOVED_ENTRIES_MAX = 2000
+"""Entries that one message of a repair names."""
 SAMPLE_ENTRIES_MAX = 64
 SAMPLE_WRITERS_MAX = 10_000
 

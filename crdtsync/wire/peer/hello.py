@@ -35,9 +35,10 @@ from crdtsync.wire.peer.fields import (
 )
 
 SPACES_MAX = 1_000
-"""A node tells of 256 at most, and introduces the others one by one."""
+"""Spaces that one hello names. A node tells of 256 at most, and introduces the others one by one."""
 WRITERS_MAX = CHANGE_DEPS_MAX + 20_000
-"""Of all of them: a node tells of one space that has as many as there may be, or of several with 20,000 at most."""
+"""Writers of all spaces of a hello: a node tells of one space that has as many as there may be, or of several with
+20,000 at most."""
 FEATURES_MAX = 100
 """What is beyond is not looked at."""
 

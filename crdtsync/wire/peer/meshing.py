@@ -40,11 +40,15 @@ MESH = "mesh"
 """The feature of a node that can do with few connections: it takes hints about relays, and passes on questions."""
 LINKS_MAX = 10_000
 RELAYS_NODES_MAX = 10_000
+"""Nodes of which a peer says whether to relay their changes to it."""
 ASKED_WRITERS_MAX = 256
+"""Writers of which a node asks in one message how much others have on disk."""
 HOLDING_NODES_MAX = 10_000
+"""Nodes that one answer to ASK names."""
 REACHED_NODES_MAX = 10_000
+"""Nodes that a peer says it reaches over others."""
 HOPS_MAX = 16
-"""A node that is further away counts as not reached."""
+"""Over which a node is reached; one that is further away counts as not reached."""
 ALL_SPACES = ""
 """In place of a space's name: all those that are for every node."""
 

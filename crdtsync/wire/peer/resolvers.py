@@ -28,8 +28,11 @@ from crdtsync.wire.peer.fields import (
 RESOLVERS = "resolvers"
 """The feature of a node that tells which resolvers are attached to it."""
 RESOLVERS_PATTERNS_MAX = 256
+"""Patterns of the resolvers of a node."""
 RESOLVERS_KEYS_MAX = 256
+"""Keys that a node names as being worked on by its resolvers, and as many that these cannot settle."""
 RESOLVER_TAKEOVER_MS_MAX = 3600 * 1000
+"""How long a resolver may take over one conflict."""
 
 TakeoverMs = Annotated[int, Number("takeover", RESOLVER_TAKEOVER_MS_MAX)]
 

@@ -48,15 +48,20 @@ FORMAT = 1
 DEFLATE = "deflate"
 """The feature of a node that takes parts compressed."""
 PART_BYTES_MAX = 256 * 1024
+"""Of a part of a snapshot, or of one entry."""
 PART_ENTRIES_MAX = 1000
-"""Taking in an entry costs about 10 µs, and a part is taken in at once."""
+"""Of a part of a snapshot. Taking in an entry costs about 10 µs, and a part is taken in at once."""
 SNAPSHOT_ENTRIES_MAX = 20_000_000
+"""Of a snapshot that is taken."""
 SNAPSHOT_DOCUMENTS_MAX = 1_000_000
+"""Of a snapshot that is taken."""
 SNAPSHOT_BYTES_MAX = 4 * 1024 * 1024 * 1024
-"""Of its parts as they are read, not as they are sent: a compressed one may be a thousandth."""
+"""Of a snapshot's parts as they are read, not as they are sent: a compressed one may be a thousandth."""
 INFLATED_BYTES_MAX = 4 * 1024 * 1024
-"""Of one part: the longest entry there can be has a little more than half of that."""
+"""Of a part of a snapshot that came compressed: the longest entry there can be has a little more than half of
+that."""
 DOCUMENT_BYTES_MAX = 256 * 1024 * 1024
+"""Of a document in a snapshot."""
 
 COMPRESSED_SHARE_MAX = 0.9
 """A part that does not become smaller than this is sent as it is."""

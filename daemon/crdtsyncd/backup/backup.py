@@ -27,7 +27,9 @@ IDENTITY_FILES = (KEY_NAME, CERTIFICATE_NAME)
 """What makes a node itself, beside the database; a backup takes it along if it lies in the data directory."""
 SLICE_PAGES = 256
 PIECE_BYTES_MAX = 1024 * 1024
+"""Of a backup, in one reply."""
 BACKUPS_OPEN_MAX = 1
+"""At a time."""
 RESERVES = 2
 """So many times of what is kept in reserve have to stay free beside a backup: the database grows meanwhile."""
 PAGE_BYTES = 4096

@@ -17,9 +17,11 @@ from collections.abc import Callable
 from crdtsync.errors import QuotaExceeded
 
 SHARE = 3
+"""How many times what is free of that budget, or of ``agents_max``, one user may hold."""
 OPERATOR_PLACES = 16
 """Of ``agents_max``, for the service's own user and root alone, and as many more for root; of few, a quarter."""
 LARGE_REQUESTS_BYTES_MAX = 32 * 1024 * 1024
+"""Of large requests of all agents that are not handled yet; the others are read no further, but one of each user."""
 
 _ROOT = 0
 

@@ -23,16 +23,22 @@ from crdtsync.wire.framing import PREFIX_BYTES, FrameReader, frame
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 
 TURN_REQUESTS_MAX = 64
+"""Of an agent, in one turn."""
 BACKLOG_AGENTS_MAX = 4096
 """So many may wait to be let in: as many as may be attached by default. The units of systemd say the same."""
 BACKLOG_REQUESTS_MAX = 256
+"""Requests waiting for their turn before the socket is read no further."""
 WRITE_BUFFER_BYTES_MAX = 1024 * 1024
+"""Of an agent's unread replies before it is served no further."""
 BACKLOG_BYTES_MAX = 64 * 1024
-"""The same, in bytes, but for large ones."""
+"""Of requests waiting for their turn, but for large ones."""
 HELLO_TIMEOUT_S = 10.0
+"""Until an agent's hello."""
 HELLO_BYTES_MAX = 16 * 1024
+"""Of an agent's hello."""
 READ_BYTES = 16 * 1024
-"""At once; a frame that does not fit is large, and charged to its user. Then as many as it lacks, up to this:"""
+"""Of an agent, read at once; a frame that does not fit is large, and charged to its user. Then as many as it lacks,
+up to :data:`LARGE_READ_BYTES`."""
 LARGE_READ_BYTES = 256 * 1024
 LARGE_TIMEOUT_S = 30.0
 """For a large frame to be whole, from the moment on when there is room for it."""

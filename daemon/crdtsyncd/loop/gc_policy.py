@@ -15,6 +15,8 @@ from time import monotonic
 from typing import Any
 
 THAW_INTERVAL_S = 24 * 3600.0
+"""How long garbage may stay that was alive when all was looked through: some small objects of each
+closed connection to a peer."""
 YOUNG_OBJECTS_MAX = 10_000
 """So many more new objects than old ones that went set off a look at the new ones. What the writes hold that wait in
 the journal is some 1,500: with Python's own 700 each of them would be looked at, count as something that stays, and set

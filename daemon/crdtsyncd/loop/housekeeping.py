@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 1.0
 FLOW_BYTES_MIN = 1024
-"""In one way or the other, between two such looks: slower is as good as nothing."""
+"""Over a connection in one way or the other, between two looks a second apart: slower is as good as nothing."""
 USAGE_INTERVAL_S = 10.0
 """How often it is looked at how full everything is."""
 DISK_INTERVAL_S = 0.02

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from crdtsyncd.peers.websocket_peer import PeerConnection
 
 JOIN_TIMEOUT_S = 15.0
+"""How long a node that asks to join may take."""
 
 
 class Doorstep:

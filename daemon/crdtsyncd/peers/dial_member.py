@@ -14,6 +14,7 @@ IDLE_S = (0.5, 1.5)
 """Between two looks at a member that is connected, or has no address to try."""
 ASTRAY_S_FIRST = 15.0
 ASTRAY_S_MAX = 600.0
+"""Until an address at which another member answers is tried again."""
 
 
 class Detours:

@@ -35,10 +35,11 @@ from websockets.server import ServerProtocol
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 
 OPENING_CONNECTIONS_MAX = 128
+"""Connections of which it is not known yet whether they are a member's; then the oldest goes."""
 STRANGER_BYTES_MAX = 16 * 1024
-"""A request for a websocket has some hundred bytes, one to join less than 10,000. Whoever is no member has nothing
-else to say: 64 of them that each began a message of 8 MiB took half a gigabyte (measured).
-"""
+"""Taken over a connection in all, until it is a member's. A request for a websocket has some hundred bytes, one to
+join less than 10,000. Whoever is no member has nothing else to say: 64 of them that each began a message of 8 MiB
+took half a gigabyte (measured)."""
 ACCEPT_RETRY_S = 1.0
 _BACKLOG = 256
 

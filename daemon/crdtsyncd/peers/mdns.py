@@ -17,6 +17,7 @@ from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZerocon
 SERVICE = "_crdtsync._tcp.local."
 ANSWER_MS_MAX = 3000
 FOUND_NODES_MAX = 1000
+"""Nodes found by multicast DNS."""
 
 
 class Neighbours:

@@ -27,7 +27,9 @@ OPEN_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 2.0
 BACKOFF_S_FIRST = 0.25
 BACKOFF_S_MAX = 5.0
+"""Between two attempts to reach a peer."""
 REFUSED_BACKOFF_S_MAX = 30.0
+"""Between two attempts to reach a peer, where one of the two refuses the other."""
 STABLE_S = 5.0
 TAKEN_AT_ONCE_MAX = 4
 """So many messages that come together are dealt with at once; the others when it is their turn."""

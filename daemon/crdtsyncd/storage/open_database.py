@@ -20,6 +20,7 @@ from crdtsyncd.storage.schema import APPLICATION_ID, FORMAT, SCHEMA
 from crdtsync.errors import StorageError
 
 WAL_CHECKPOINT_BYTES = 4 * 1024 * 1024
+"""Of the write-ahead log, when a thread begins to move it into the database."""
 WAL_EXTENSION_FREE_BYTES_MIN = 256 * 1024 * 1024
 """With less room than this on its disk the write-ahead log is not made longer ahead of time."""
 BUSY_TIMEOUT_MS = 2000

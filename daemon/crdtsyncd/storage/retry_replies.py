@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from crdtsync.core.storage.interface import OutcomeRow
 
 OUTCOME_AGE_MS_MAX = 24 * 3600 * 1000
+"""How long replies are known for a repeat."""
 OUTCOMES_MAX = 262_144
+"""Replies known for a repeat; the oldest go first."""
 OUTCOMES_BYTES_MAX = 64 * 1024 * 1024
+"""Of all replies known for a repeat."""
 ROW_BYTES = 80
 """What a row takes beside its reply, about, with its place in the index."""
 PRUNED_MAX = 256

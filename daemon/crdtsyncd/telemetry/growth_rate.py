@@ -6,6 +6,7 @@ from collections import deque
 
 SAMPLE_INTERVAL_S = 60.0
 SAMPLES_MAX = 61
+"""Readings of a size, a minute apart."""
 _HOUR_S = 3600.0
 KNOWN_S = 120.0
 """From so long a time on it is said how much: two readings alone mostly find nothing, or what a start takes."""

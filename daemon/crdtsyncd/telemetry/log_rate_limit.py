@@ -7,8 +7,9 @@ from collections import Counter
 from typing import Protocol
 
 REFUSALS_PER_MINUTE_MAX = 300
+"""Lines of the log about strangers that were refused; the next one says how many were ``left_out``."""
 REFUSALS_ALIKE_PER_MINUTE_MAX = 10
-"""Of one host, for one reason."""
+"""Of these lines, those of one host for one reason."""
 _MINUTE_S = 60.0
 
 

@@ -10,8 +10,11 @@ from crdtsyncd.config.host_port import names_loopback, split_address
 from crdtsyncd.telemetry.prometheus import CONTENT_TYPE
 
 REQUEST_BYTES_MAX = 8 * 1024
+"""Of a request for metrics."""
 REQUEST_TIMEOUT_S = 5.0
+"""Until a request for metrics is whole and answered."""
 CONNECTIONS_MAX = 16
+"""Connections for metrics, at once; then the oldest goes."""
 METHODS = ("GET", "HEAD")
 RETRY_S = 5.0
 """Between two attempts to get an address that another program has."""

@@ -32,8 +32,8 @@ from typing import NamedTuple
 from crdtsyncd.config.exit_status import UnfitData
 
 FILE_BYTES = 2 * 1024 * 1024
-"""Thousands of writes until one has to wait for the tables to be flushed. Of a file that may be needed and is shorter
-something is gone; so a version that makes larger ones has to know these, too."""
+"""Of the journal's file, always. Thousands of writes until one has to wait for the tables to be flushed. Of a file
+that may be needed and is shorter something is gone; so a version that makes larger ones has to know these, too."""
 RECORD_SHARE = 8
 """A record takes at most this part of the file."""
 GENERATION_BYTES = 16

@@ -40,8 +40,10 @@ PENDING_CHANGES_MAX = 64
 (256 take as much CPU for each write, and held up one for 4 to 11: the slowest write of a hundred took twice as long.)
 """
 PENDING_BYTES_MAX = 1024 * 1024
+"""Of the changes that wait for their place in the tables."""
 BATCH_BYTES_MAX = 256 * 1024
-"""What is larger goes to the tables at once: it would be written twice for nothing."""
+"""Of a commit that goes to the journal. What is larger goes to the tables at once: it would be written twice for
+nothing."""
 
 
 JOURNAL_ENDING = "-commits"

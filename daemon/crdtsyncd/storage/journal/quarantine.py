@@ -20,7 +20,8 @@ from crdtsync.core.storage.interface import Batch, OutcomeRow
 from crdtsync.errors import StorageError
 
 BYTES_MAX = 64 * 1024 * 1024
-"""With more than that something is so wrong that the process ends; the rows stay in the journal."""
+"""Of acknowledged commits that fit into no table. With more than that something is so wrong that the process ends;
+the rows stay in the journal."""
 
 TABLE = "CREATE TABLE IF NOT EXISTS quarantine (id INTEGER PRIMARY KEY, batch BLOB NOT NULL, why TEXT, time_ms INTEGER)"
 _OF_ROWS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
