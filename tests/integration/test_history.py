@@ -191,3 +191,24 @@ def test_the_command_line(crdtsync: Shell) -> None:
         done = crdtsync("history", *arguments)
         assert done.status == status
         assert said in done.err
+
+
+def test_what_is_written_all_the_time_does_not_push_out_the_history_of_a_plan(
+    make_daemon: Callable[..., Daemon],
+) -> None:
+    caps: dict[str, bool | int | timedelta] = {"none": False, "bytes": 20_000, "age": timedelta(milliseconds=1)}
+    with make_daemon(history_bytes_max=200_000).client("ann") as client:
+        for name, cap in caps.items():
+            client.schema_set(f"beats/{name}/**", "lww", history=cap)
+        client.set("plan/goal", "ship")
+        client.set("plan/goal", "wait")
+        for n in range(200):  # three times what the history of the space may hold
+            for name in caps:
+                client.set(f"beats/{name}/ann", f"{n}" + "x" * 1000)
+        for name, cap in caps.items():
+            key = f"beats/{name}/ann"
+            wait_until(lambda key=key: len(client.history(key, last=None)) < 40, what=f"{key} is forgotten")  # type: ignore[misc]
+            schema = client.schema(key)
+            assert schema is not None
+            assert schema.history == cap
+        assert [past.value for past in client.history("plan/goal")] == ["wait", "ship"]
