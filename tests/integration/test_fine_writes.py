@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,23 @@ def test_long_listings_come_in_pages_from_either_end(client: Client) -> None:
     assert client.keys("k/") == client.keys("k/", reverse=True)[::-1]
     level = client.keys("k/", delimiter="/", reverse=True)
     assert (len(level), len(level.prefixes), level.prefixes[0]) == (999, 501, "k/1499/")
+
+
+@pytest.mark.parametrize("wrong", [-1, "5", 1.5, True])
+def test_how_many_are_wanted_is_a_number(client: Client, wrong: Any) -> None:
+    client.append("log", 1)
+    for read in (client.keys, client.items, client.entries, client.conflicts):
+        with pytest.raises(InvalidRequest, match="limit must be"):
+            read(limit=wrong)
+    for of_one in (client.log, client.log_items, client.members, client.fields):
+        with pytest.raises(InvalidRequest, match="limit must be"):
+            of_one("log", limit=wrong)
+    with pytest.raises(InvalidRequest, match="last must be"):
+        client.log("log", last=wrong)
+    if wrong is not True:
+        with pytest.raises(InvalidRequest, match="history is"):
+            client.schema_set("log", "lww", history=wrong)
+    assert client.log("log", last=0) == client.keys(limit=0) == []
 
 
 def test_many_keys_count_as_read(client: Client, other: Client) -> None:

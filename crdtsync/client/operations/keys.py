@@ -14,7 +14,7 @@ from crdtsync.client.protocol.backoff import random_up_to
 from crdtsync.client.protocol.steps import Call, Compute, Pause, Steps
 from crdtsync.client.session.request_context import Arguments, WriteConcern
 from crdtsync.client.values.durations import milliseconds
-from crdtsync.client.values.listing import Listing
+from crdtsync.client.values.listing import Listing, check_count
 from crdtsync.errors import InvalidRequest, KindMismatch, VersionMismatch
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class Operations(Listings):
         """Elements of a log, oldest first; ``attributes``: with what their authors said of them."""
         from crdtsync.client.values.results import log_item_from_wire
 
+        check_count("limit", limit)
+        check_count("last", last)
         if last is not None:
             start, limit = -last, last if limit is None else min(limit, last)
         items: Listing[LogItem] = Listing()
@@ -80,6 +82,7 @@ class Operations(Listings):
         """
         from crdtsync.client.values.results import member_from_wire
 
+        check_count("limit", limit)
         found: dict[bytes, Member] = {}
         token: str | None = None
         place: Arguments = {}
@@ -103,6 +106,7 @@ class Operations(Listings):
         """Fields of a map, by name."""
         from crdtsync.client.values.results import field_from_wire
 
+        check_count("limit", limit)
         found: Listing[Field] = Listing()
         while limit is None or len(found) < limit:
             wanted = PAGE_ITEMS_MAX if limit is None else min(PAGE_ITEMS_MAX, limit - len(found))

@@ -12,7 +12,7 @@ from crdtsync.client.operations import writes
 from crdtsync.client.protocol.steps import Call, Steps
 from crdtsync.client.session.request_context import Arguments, Context, Write, WriteConcern
 from crdtsync.client.values.encoding import encode, plain
-from crdtsync.client.values.listing import Listing
+from crdtsync.client.values.listing import Listing, check_count
 from crdtsync.errors import InvalidRequest, TooLarge
 
 if TYPE_CHECKING:
@@ -155,6 +155,7 @@ class Listings(Context):
     ) -> Steps[Listing[Any]]:
         rows: Listing[Any] = Listing()
         limit, start = selection.limit, selection.start
+        check_count("limit", limit)
         while limit is None or len(rows) + len(rows.prefixes) < limit:
             left = PAGE_ITEMS_MAX if limit is None else min(PAGE_ITEMS_MAX, limit - len(rows) - len(rows.prefixes))
             arguments: Arguments = {**selection.arguments(), "limit": left, "values": values}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.client.session.request_context import Write
 from crdtsync.client.values.listing import Listing
 from crdtsync.client.values.write_result import Written
+from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from crdtsync.client.protocol.steps import Call
@@ -35,9 +36,14 @@ def schema_set(
 
 def _history(history: bool | int | timedelta) -> object:
     """The cap as requests have it."""
+    if history is False:
+        return False
+    cap = {"bytes": history}
     if isinstance(history, timedelta):
-        return {"age_ms": round(history.total_seconds() * 1000)}
-    return False if history is False else {"bytes": history}
+        cap = {"age_ms": round(history / timedelta(milliseconds=1))}
+    if any(type(most) is not int or most < 1 for most in cap.values()):
+        raise InvalidRequest(f"history is True, False, so many bytes or a timedelta, not {history!r}")
+    return cap
 
 
 def schemas(context: Context, choice: Arguments, after: str | None, timeout_s: float) -> Call[Listing[Schema]]:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from crdtsync.errors import InvalidRequest
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 T = TypeVar("T")
+
+
+def check_count(name: str, count: object) -> None:
+    """Refuse what says how many are wanted, and is neither None nor a number of 0 or more."""
+    if count is not None and (type(count) is not int or count < 0):
+        raise InvalidRequest(f"{name} must be a whole number, 0 or more, not {count!r}")
 
 
 class Listing(list[T]):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from math import floor
 
 from crdtsync.errors import InvalidRequest
 
 CHECKPOINT = "checkpoint:"
 """What the name of a checkpoint begins with where a token may stand in its place."""
-Point = str | datetime
-"""A token, ``checkpoint:NAME``, or a time with its time zone: what this node showed then."""
+Point = str | datetime | timedelta
+"""A token, ``checkpoint:NAME``, a time with its time zone, or how long ago: what this node showed then."""
 
 
 def point_argument(point: Point) -> str | int:
@@ -18,12 +18,14 @@ def point_argument(point: Point) -> str | int:
 
     :raises InvalidRequest: a time without a time zone, or something else.
     """
+    if isinstance(point, timedelta):
+        point = datetime.now(UTC) - point
     if isinstance(point, datetime):
         if point.tzinfo is None:
             raise InvalidRequest(f"the time {point} has no time zone: give one, such as datetime.now(UTC)")
         return floor(point.timestamp() * 1000)  # not after now, if it is that
     if not isinstance(point, str):
         raise InvalidRequest(
-            f"a point of the past is a token, checkpoint:NAME or a datetime, not a {type(point).__name__}"
+            f"a point of the past is a token, checkpoint:NAME, a datetime or a timedelta, not a {type(point).__name__}"
         )
     return point

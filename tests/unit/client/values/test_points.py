@@ -16,6 +16,12 @@ def test_a_time_is_never_rounded_up_to_one_that_has_not_come():
     assert point_argument(at.astimezone(timezone(timedelta(hours=2)))) == 1_777_636_800_001
 
 
+def test_so_long_ago_is_a_time():
+    hour = timedelta(hours=1)
+    before, found, after = (point_argument(each) for each in (datetime.now(UTC) - hour, hour, datetime.now(UTC) - hour))
+    assert int(before) <= int(found) <= int(after)
+
+
 def test_tokens_and_checkpoints_go_as_they_are():
     assert [point_argument(word) for word in ("c1.xyz", "checkpoint:x")] == ["c1.xyz", "checkpoint:x"]
 
