@@ -13,6 +13,7 @@ Modules and rooms:
 - ``http``: the same on a port of loopback
 - ``tools``: the tools
 - ``resources``: entries and views that a user attaches, and the completion of their names
+- ``subscriptions``: clients that are told when these change
 - ``prompts``: catch up, hand over, take over, settle conflicts
 - ``answers``: the shapes of answers
 - ``session``: the caller as an agent of the daemon

@@ -10,10 +10,8 @@ from mcp_types import Completion, ResourceTemplateReference
 from crdtsync.context import AsyncViews
 from crdtsync.mcp.answers import within
 from crdtsync.mcp.session import Sessions, told
+from crdtsync.mcp.subscriptions import KEY, STATE, VIEW
 
-KEY = "crdtsync://key/{+key}"
-VIEW = "crdtsync://view/{name}"
-STATE = "crdtsync://state"
 _BUDGET_TOKENS = 8_000
 _COMPLETIONS_MAX = 100  # the protocol's bound
 

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.tools import Tool as RegisteredTool
 
-from crdtsync.mcp import prompts, resources
+from crdtsync.mcp import prompts, resources, subscriptions
 from crdtsync.mcp.memory import tools as memory
 from crdtsync.mcp.schemas import slim
 from crdtsync.mcp.session import Options, Sessions
@@ -25,6 +25,7 @@ def build(options: Options) -> tuple[MCPServer, Sessions]:
     Raises :class:`~crdtsync.errors.InvalidRequest` for a tool that there is not.
     """
     sessions = Sessions(options)
+    bus = subscriptions.Bus(sessions)
     chosen = offered(all_tools(sessions), options.tools, read_only=options.read_only)
     server = MCPServer(
         "crdtsync",
@@ -33,9 +34,11 @@ def build(options: Options) -> tuple[MCPServer, Sessions]:
         version=version("crdtsync"),
         log_level="WARNING",
         tools=[_registered(tool) for tool in chosen],
+        subscriptions=False if options.memory_server else bus,
     )
     if not options.memory_server:
         resources.offer(server, sessions)
+        subscriptions.offer(server, bus)
         prompts.offer(server, sessions)
     return server, sessions
 
@@ -61,5 +64,7 @@ async def serve_stdio(options: Options) -> None:
     server, sessions = build(options)
     try:
         await server.run_stdio_async()
+    except* BrokenPipeError:
+        pass  # it went away while something was said to it
     finally:
         await sessions.close()

@@ -17,7 +17,6 @@ from crdtsync.errors import CrdtSyncError
 from crdtsync.mcp.install.clients import agent_name
 
 SESSION_HEADER = "mcp-session-id"
-_NOBODY = "?"  # no caller has this name
 _SESSIONS_MAX = 1_000  # the one that began first is forgotten, with what it has read
 _NAMES_MAX = 64  # each has a connection to the daemon
 
@@ -42,35 +41,37 @@ class Sessions:
 
     options: Options
     _clients: dict[str, AsyncClient] = field(default_factory=dict)
-    _sessions: dict[str, AsyncSession] = field(default_factory=dict)
+    _sessions: dict[tuple[str, str], AsyncSession] = field(default_factory=dict)
 
     def of(self, context: Context[Any, Any]) -> AsyncSession:
         """The session of the client that called; it remembers what that client has read, and nobody else."""
         caller = (context.headers or {}).get(SESSION_HEADER, "")  # over stdin there is one client
-        return self._session(caller, context.session.client_params)
+        return self._session(caller, name_from(context.session.client_params))
 
     @staticmethod
     def ends_with_server(context: Context[Any, Any]) -> bool:
         """Whether the caller is the one client of this process. Over HTTP nobody tells that a caller has gone."""
-        return SESSION_HEADER not in (context.headers or {})
+        return context.headers is None
 
     def some(self) -> AsyncSession:
         """A session for what a client asks without saying who it is: names to choose from, and the whole state."""
-        return self._session(_NOBODY, None)
+        return self._session("", name_from(None))
 
-    def _session(self, caller: str, params: Any) -> AsyncSession:
-        if caller not in self._sessions:
-            options = self.options
-            name = options.agent or name_from(params)
+    def _session(self, caller: str, own_name: str) -> AsyncSession:
+        name = self.options.agent or own_name
+        session = self._sessions.get((caller, name))
+        if session is None:
             if name not in self._clients:
                 if len(self._clients) >= _NAMES_MAX:
                     message = f"{_NAMES_MAX} agents use this server already: start another, or give it --agent"
                     raise CrdtSyncError(message)
-                self._clients[name] = AsyncClient(options.socket, options.space, name, agent_key=options.agent_key)
+                self._clients[name] = AsyncClient(
+                    self.options.socket, self.options.space, name, agent_key=self.options.agent_key
+                )
             if len(self._sessions) >= _SESSIONS_MAX:
                 del self._sessions[next(iter(self._sessions))]
-            self._sessions[caller] = self._clients[name].session()
-        return self._sessions[caller]
+            session = self._sessions[caller, name] = self._clients[name].session()
+        return session
 
     async def close(self) -> None:
         """Close every connection."""

@@ -86,12 +86,14 @@ class Shell:
 class Running:
     """A command that goes on until it is stopped; its output line by line."""
 
-    def __init__(self, command: list[str], environment: dict[str, str], directory: Path) -> None:
+    def __init__(
+        self, command: list[str], environment: dict[str, str], directory: Path, *, seconds: float = TIMEOUT_S
+    ) -> None:
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=directory,
             start_new_session=True,
         )  # fmt: skip
-        self._timer = threading.Timer(TIMEOUT_S, self._kill)  # a line that never comes must not hang the test
+        self._timer = threading.Timer(seconds, self._kill)  # a line that never comes must not hang the test
         self._timer.start()
 
     def __enter__(self) -> Self:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from asyncio import create_subprocess_exec, to_thread
+from asyncio import Queue, create_subprocess_exec, to_thread
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,10 +17,12 @@ from typing import Any
 import pytest
 from mcp.client.client import Client as McpClient
 from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp_types import ResourceTemplateReference, TextContent, TextResourceContents
+from mcp.server.subscriptions import ResourcesListChanged, ResourceUpdated
+from mcp_types import ResourceTemplateReference, ResourceUpdatedNotification, TextContent, TextResourceContents
 
 from crdtsync import AsyncClient
 from crdtsync.context import Views, count
+from tests.harness import wait_until
 from tests.harness.cluster import Cluster
 from tests.harness.daemon import Daemon
 from tests.harness.shell import Shell
@@ -315,3 +317,77 @@ async def test_it_goes_on_when_the_daemon_was_restarted(daemon: Daemon):
         daemon.kill()
         daemon.start()
         assert (await call(ann, "read", keys=["a"]))[1]["entries"][0]["value"] == 1
+
+
+async def test_who_subscribes_is_told_what_changes(pair: Cluster):
+    ann = pair[1].client("ann")
+    Views(ann).define("planner", ["plan/"])
+    pair[0].client("eve").wait(ann.now())
+    asked = ["crdtsync://key/plan/gr%C3%B6%C3%9Fe", "crdtsync://view/planner", "crdtsync://state"]
+    async with attached(pair[0], "--agent", "bob") as bob:
+        async with bob.listen(resource_subscriptions=asked, resources_list_changed=True) as events:
+            await to_thread(ann.set, "other", 1)
+            assert await anext(events) == ResourceUpdated(uri=asked[2])
+            await to_thread(ann.set, "plan/größe", 5)
+            assert [await anext(events) for _ in asked] == [ResourceUpdated(uri=uri) for uri in asked]
+            await to_thread(Views(ann).define, "critic", ["findings/"])
+            assert await anext(events) == ResourcesListChanged()
+        assert not (await bob.call_tool("list_keys", {})).is_error
+
+
+@pytest.mark.filterwarnings("ignore:resources:mcp.MCPDeprecationWarning")
+async def test_older_clients_subscribe_to_one_resource_at_a_time(daemon: Daemon):
+    ann, told = daemon.client("ann"), Queue[str]()
+
+    async def heard(message: object) -> None:
+        if isinstance(message, ResourceUpdatedNotification):
+            await told.put(message.params.uri)
+
+    command = ["-m", "crdtsyncd.cli", "mcp", "serve", "--socket", str(daemon.socket), "--agent", "bob"]
+    server = StdioServerParameters(command=sys.executable, args=command)
+    async with McpClient(stdio_client(server), mode="legacy", message_handler=heard) as bob:
+        for key in ("a", "b"):
+            await bob.subscribe_resource(f"crdtsync://key/{key}")
+        await to_thread(ann.set, "b", 1)
+        assert await told.get() == "crdtsync://key/b"
+        await bob.unsubscribe_resource("crdtsync://key/b")
+        await to_thread(ann.set, "b", 2)
+        await to_thread(ann.set, "a", 3)
+        assert await told.get() == "crdtsync://key/a"
+
+
+def test_it_ends_with_its_client_whatever_it_is_doing(daemon: Daemon):
+    command = [sys.executable, "-m", "crdtsyncd.cli", "mcp", "serve", "--socket", str(daemon.socket), "--agent", "bob"]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        assert server.stderr is not None
+
+        def say(method: str, number: int, **params: Any) -> None:
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            assert server.stdin is not None
+            server.stdin.write(json.dumps(message).encode() + b"\n")
+            server.stdin.flush()
+
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "ann", "version": "1"}}
+        say("initialize", 1, **hello)
+        assert b'"id":1' in server.stdout.readline()
+        say("resources/subscribe", 2, uri="crdtsync://state")
+        assert b'"id":2' in server.stdout.readline()
+        say("tools/call", 3, name="claim", arguments={"key": "task/1"})
+        while b'"id":3' not in server.stdout.readline():
+            pass
+        say("tools/call", 4, name="wait_for_change", arguments={"prefix": "none/", "timeout_s": 600})
+        daemon.client("ann").set("a", 1)
+        assert b"crdtsync://state" in server.stdout.readline()
+        server.stdin.close()  # what the system does for a client that is killed
+        server.stdout.close()
+        said = server.stderr.read().decode()
+        assert (server.wait(60), said) == (0, "")
+        wait_until(lambda: not daemon.client("ann").claims())
+    finally:
+        server.kill()
+        server.wait()
+        if server.stderr is not None:
+            server.stderr.close()
