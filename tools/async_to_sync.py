@@ -26,6 +26,7 @@ FOLDERS = {
 FILES = {
     "crdtsync/adapters/langgraph/async_saver.py": "crdtsync/adapters/langgraph/saver.py",
     "crdtsync/adapters/langgraph/async_store_calls.py": "crdtsync/adapters/langgraph/store_calls.py",
+    "crdtsync/client/aio/blob.py": "crdtsync/client/blocking/blob.py",
     "crdtsync/client/aio/changes.py": "crdtsync/client/blocking/changes.py",
     "crdtsync/client/aio/text.py": "crdtsync/client/blocking/text.py",
     "crdtsync/context/memory/aio.py": "crdtsync/context/memory/blocking.py",

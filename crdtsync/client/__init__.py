@@ -35,12 +35,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from crdtsync.client.aio.blob import AsyncBlob
     from crdtsync.client.aio.client import AsyncClient, AsyncSession
     from crdtsync.client.aio.editor import AsyncEditor
     from crdtsync.client.aio.mirror import AsyncMirror
     from crdtsync.client.aio.resolver import AsyncResolver
     from crdtsync.client.aio.text import AsyncText
     from crdtsync.client.aio.watch import AsyncWatch
+    from crdtsync.client.blocking.blob import Blob
     from crdtsync.client.blocking.client import Client, Session
     from crdtsync.client.blocking.editor import Editor
     from crdtsync.client.blocking.mirror import Mirror
@@ -70,6 +72,8 @@ _MODULES = {
     "AsyncWatch": "aio.watch",
     "Batch": "operations.batch",
     "Changes": "streams.changes_state",
+    "AsyncBlob": "aio.blob",
+    "Blob": "blocking.blob",
     "Checkpoint": "operations.checkpoints",
     "Client": "blocking.client",
     "Conflict": "streams.resolver_state",
@@ -101,6 +105,7 @@ _MODULES = {
 
 __all__ = [
     "Archive",
+    "AsyncBlob",
     "AsyncClient",
     "AsyncEditor",
     "AsyncMirror",
@@ -109,6 +114,7 @@ __all__ = [
     "AsyncText",
     "AsyncWatch",
     "Batch",
+    "Blob",
     "Changes",
     "Checkpoint",
     "Client",

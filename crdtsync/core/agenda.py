@@ -36,12 +36,13 @@ class Part(IntEnum):
     EXPIRY = 1
     ARCHIVES = 2
     PURGES = 3
-    TEXTS = 4
-    SNAPSHOTS = 5
-    RECORDS = 6
-    RESOLVERS = 7
-    RETENTION = 8
-    PEERS = 9
+    UPLOADS = 4
+    TEXTS = 5
+    SNAPSHOTS = 6
+    RECORDS = 7
+    RESOLVERS = 8
+    RETENTION = 9
+    PEERS = 10
 
 
 PARTS = tuple(Part)

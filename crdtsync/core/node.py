@@ -26,6 +26,7 @@ from crdtsync.core.background.purging import Purger
 from crdtsync.core.background.retention_caps import DEFAULT_CAPS, Caps
 from crdtsync.core.background.text_maintenance import TextKeeper
 from crdtsync.core.background.trimming import Retention
+from crdtsync.core.background.upload_sweep import UploadSweep
 from crdtsync.core.cluster.admission import Admission, Reach
 from crdtsync.core.cluster.node_alarms import FalseAddresses, LetIn, Misled
 from crdtsync.core.cluster.records import Cluster
@@ -61,6 +62,7 @@ from crdtsync.core.interface import (
 from crdtsync.core.peers.peer_state import Dial
 from crdtsync.core.replay import take_back
 from crdtsync.core.replica.replica import Applied, Replica
+from crdtsync.core.replica.uploads import BLOB_BYTES_MAX
 from crdtsync.core.resolvers.registry import Registry
 from crdtsync.core.storage.interface import Batch, OutcomeRow, SpaceRow, Storage
 from crdtsync.core.storage.long_values import CACHE_BYTES_MAX, ValueCache
@@ -94,6 +96,7 @@ class Node:
         limits: Limits = DEFAULT_LIMITS,
         room_bytes: int | None = None,
         cache_bytes_max: int = CACHE_BYTES_MAX,
+        blob_bytes_max: int = BLOB_BYTES_MAX,
     ) -> None:
         self.identity = identity
         self.storage = storage
@@ -110,6 +113,7 @@ class Node:
         self._has_work = False  # as of the end of the last turn
         self._random = random
         self.value_cache = ValueCache(cache_bytes_max)
+        self._blob_bytes_max = blob_bytes_max
         self._ledger = Ledger(0, 0)
         self.spaces = Spaces(self)
         self._applied: dict[str, list[Applied]] = {}
@@ -120,6 +124,7 @@ class Node:
         self.cluster = Cluster(self)
         self.reaper = Reaper(self)
         self.purger = Purger(self)
+        self.upload_sweep = UploadSweep(self)
         self._texts: dict[str, TextKeeper] = {}
         self._load()
         self.retention = Retention(storage, caps, now.mono_s)
@@ -206,6 +211,7 @@ class Node:
         replica = Replica(row, codec, self.storage, ledger, self._random, me, self.alarms, self.value_cache)
         replica.documents.now_s = self.now_s
         replica.barred = self.barred
+        replica.uploads.bytes_max = self._blob_bytes_max
         return replica
 
     def _is_restless(self, name: str) -> bool:
@@ -464,6 +470,8 @@ class Node:
             self.spaces.archives.run()
         if agenda.takes(Part.PURGES, now_s):
             self.purger.run()
+        if agenda.takes(Part.UPLOADS, now_s):
+            self.upload_sweep.run()
         if agenda.takes(Part.TEXTS, now_s):
             for name in sorted(self._restless):
                 own = self._texts[name].keep(self.now_ms, not self.read_only)
@@ -626,6 +634,7 @@ class Node:
             Part.EXPIRY: self.reaper.deadline_s,
             Part.ARCHIVES: lambda: None if self.read_only else self.spaces.archives.due_s,
             Part.PURGES: self.purger.deadline_s,
+            Part.UPLOADS: lambda: None if self.read_only else self.upload_sweep.due_s,
             Part.TEXTS: self._texts_due_s,
             Part.SNAPSHOTS: self.sync.transfers.taker.check_due_s,
             Part.RESOLVERS: self.resolvers.deadline_s,

@@ -10,6 +10,7 @@ How the rest joins on, in the order in which bytes come in:
 - ``codec`` decodes the msgpack in them, strictly: one exception for whatever is wrong with the bytes
 - ``limits`` has the bounds that all nodes must agree on: sizes, names, keys
 - ``change`` is the change, its hash and its codec
+- ``blobs`` names the parts of a blob, and the entry that stands for them
 - ``stored_values`` says what agents may store, held against what came from another node
 - ``peer`` is the room of what daemons say to each other
 - ``yjs`` is the room of the encoding that texts bring along: the updates of Yjs

@@ -62,9 +62,10 @@ class Kind(IntEnum):
     LOG = 4
     TEXT = 5
     DOC = 6
+    BLOB = 7
 
 
-VALUE_KINDS = frozenset((Kind.REGISTER, Kind.SET, Kind.MAP, Kind.LOG))
+VALUE_KINDS = frozenset((Kind.REGISTER, Kind.SET, Kind.MAP, Kind.LOG, Kind.BLOB))
 """The kinds whose entries hold values as agents gave them."""
 
 

@@ -14,6 +14,7 @@ FEATURES: Mapping[str, Mapping[str, frozenset[str]]] = {
     "as_of": dict.fromkeys(
         ("get", "entry", "get_many", "log", "members", "fields", "scan", "text_read"), frozenset({"at"})
     ),
+    "blobs": dict.fromkeys(("blob_parts", "blob_read", "blob_set", "blob_write"), frozenset()),
     "bring_back": {"bring_back": frozenset()},
     "checkpoints": {"checkpoint_set": frozenset(), "checkpoints": frozenset(), "restore": frozenset()},
     "field_absent": {"merge": frozenset({"if_field_absent"})},

@@ -179,4 +179,7 @@ def check_name(name: object, what: str) -> str:
 def check_value_size(size_bytes: int) -> None:
     """Refuse a value over the limit."""
     if size_bytes > VALUE_BYTES_MAX:
-        raise TooLarge(f"the value has {size_bytes:,} bytes; at most {VALUE_BYTES_MAX:,} fit into one key")
+        raise TooLarge(
+            f"the value has {size_bytes:,} bytes; at most {VALUE_BYTES_MAX:,} fit into one key: "
+            "put_blob stores longer ones"
+        )

@@ -114,6 +114,11 @@ def probes(prefix: str, token: str) -> Iterator[Probe]:
     yield Probe("trim", WRITE, "key", {**key, "keep": 0, "n": 1})
     yield Probe("remove", WRITE, "key", {**key, "dot": "1.1.0", "n": 1})
     yield Probe("touch", WRITE, "key", {**key, "ttl": 1000, "n": 1})
+    upload = {**key, "upload": "0" * 24}
+    yield Probe("blob_read", READ, "key", {**upload, "part": 0})
+    yield Probe("blob_parts", WRITE, "key", {**key, "sha256": "0" * 64})
+    yield Probe("blob_write", WRITE, "key", {**upload, "part": 0, "value": b"x", "n": 1})
+    yield Probe("blob_set", WRITE, "key", {**upload, "size": 0, "sha256": "0" * 64, "n": 1})
     yield Probe("merge", WRITE, "key", {**key, "fields": {"f": packed(1)}, "n": 1})
     yield Probe("drop", WRITE, "key", {**key, "field": "f", "n": 1})
     yield Probe("resolve", WRITE, "key", {**value})

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from msgpack import packb
 
+from crdtsync.wire.blobs import PART_BYTES, PARTS_AT_ONCE
 from crdtsync.wire.limits import CHANGE_OPS_MAX, VALUE_BYTES_MAX
 from crdtsync.wire.requests import REQUESTS
 from tests.harness import Cluster, Daemon, wait_until
@@ -97,6 +98,7 @@ class Bystander:
 
 Arguments = Callable[[int], dict[str, Any]]
 ALL = range(CHANGE_OPS_MAX)
+UPLOAD = "0" * 24
 
 
 def batch(agent: RawAgent, operation: str, arguments: Arguments, numbers: range = ALL) -> None:
@@ -149,6 +151,16 @@ def remove_many(agent: RawAgent) -> None:
     batch(agent, "remove", lambda n: {"key": "log", "dot": newest[n]["dot"]}, range(len(newest)))
 
 
+def put_blob(agent: RawAgent) -> None:
+    """64 MiB of parts; what shows them; what removes them."""
+    parts = [{"key": "blob", "upload": UPLOAD, "part": n, "value": bytes(PART_BYTES)} for n in range(128)]
+    for start in range(0, 128, PARTS_AT_ONCE):
+        batch(agent, "blob_write", lambda n: parts[n], range(start, start + PARTS_AT_ONCE))
+    size = 128 * PART_BYTES
+    agent.write("blob_set", key="blob", upload=UPLOAD, size=size, sha256="0" * 64)
+    agent.write("delete", key="blob")
+
+
 def watch(agent: RawAgent) -> None:
     number = agent.send("watch", prefix="")
     deadline_s = time.monotonic() + 20
@@ -184,6 +196,10 @@ LARGEST: dict[str, list[Callable[[RawAgent], object]]] = {
     "checkpoint_set": [writes("checkpoint_set", name="before")],
     "checkpoints": [calls("checkpoints")],
     "set": [writes("set", key="value", value=VALUE)],
+    "blob_write": [writes("blob_write", key="blob", upload=UPLOAD, part=0, value=bytes(PART_BYTES))],
+    "blob_set": [put_blob],
+    "blob_parts": [calls("blob_parts", key="blob", sha256="0" * 64)],
+    "blob_read": [calls("blob_read", key="blob", upload=UPLOAD, part=1)],
     "append": [writes("append", key="log", value=VALUE)],
     "add": [writes("add", key="set", value=VALUE)],
     "merge": [writes("merge", key="map", fields={f"g{n}": packb(SHORT) for n in range(CHANGE_OPS_MAX)})],

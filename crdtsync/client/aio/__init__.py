@@ -18,6 +18,7 @@ Modules:
 - ``stream``: one attached socket of what has a connection of its own
 - ``watch``, ``mirror``, ``resolver``, ``text``: the handles that ``watch()``, ``mirror()``, ``resolver()`` and
   ``text()`` give; ``text_lock``: one edit of a text at a time
+- ``blob``: what is read of a blob
 - ``changes``: a watch that ends when all that has changed is told
 - ``editor``: the handle of an editor; ``editor_tasks``: its background tasks, which the blocking editor uses too
 - ``methods``: the public methods, by subject

@@ -8,6 +8,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from crdtsync.client.aio.connection import AsyncConnection
 from crdtsync.client.aio.methods.access import AsyncAccessMethods
+from crdtsync.client.aio.methods.blobs import AsyncBlobMethods
 from crdtsync.client.aio.methods.checkpoints import AsyncCheckpointMethods
 from crdtsync.client.aio.methods.cluster import AsyncClusterMethods
 from crdtsync.client.aio.methods.coordination import AsyncCoordinationMethods
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 class AsyncSession(
     AsyncAccessMethods,
+    AsyncBlobMethods,
     AsyncCheckpointMethods,
     AsyncClusterMethods,
     AsyncCoordinationMethods,

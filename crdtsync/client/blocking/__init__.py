@@ -17,6 +17,7 @@ Modules:
 - ``connection``: one connection for many threads: leader and followers, reconnecting, sending again
 - ``stream``: one attached socket, with deadlines
 - ``watch``, ``mirror``, ``resolver``, ``text``, ``editor``: the handles that the methods of these names give
+- ``blob``: what is read of a blob
 - ``changes``: a watch that ends when all that has changed is told
 - ``text_lock``: one edit of a text at a time
 - ``methods``: the public methods, by subject

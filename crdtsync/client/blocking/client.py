@@ -9,6 +9,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from crdtsync.client.blocking.connection import Connection
 from crdtsync.client.blocking.methods.access import AccessMethods
+from crdtsync.client.blocking.methods.blobs import BlobMethods
 from crdtsync.client.blocking.methods.checkpoints import CheckpointMethods
 from crdtsync.client.blocking.methods.cluster import ClusterMethods
 from crdtsync.client.blocking.methods.coordination import CoordinationMethods
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 class Session(
     AccessMethods,
+    BlobMethods,
     CheckpointMethods,
     ClusterMethods,
     CoordinationMethods,

@@ -18,6 +18,7 @@ Modules:
 - ``conflict_answer``: what a resolver answers, as a write
 - ``history``: what was written, and what became of it
 - ``explain``: why a node has of a key what it has
+- ``blobs``: where the bytes of a blob come from, and the requests that store and read them
 - ``checkpoints``: points of the past with a name
 - ``restore``: what differs between two points, and going back to one
 - ``schemas``, ``spaces``, ``cluster``: requests about these

@@ -49,7 +49,10 @@ def encode(value: object, root: str = "$") -> bytes:
         _check(value, root)
     if len(packed) > VALUE_BYTES_MAX:
         where = "" if root == "$" else f" at {root}"
-        raise TooLarge(f"the value{where} takes {len(packed):,} bytes; one key holds at most {VALUE_BYTES_MAX:,}")
+        raise TooLarge(
+            f"the value{where} takes {len(packed):,} bytes; one key holds at most {VALUE_BYTES_MAX:,}: "
+            "put_blob stores longer ones"
+        )
     return packed
 
 

@@ -28,6 +28,7 @@ KINDS: Mapping[str, Kind] = {
     "map": Kind(parts=("merge",), read_in_parts="fields"),
     "log": Kind(is_read_by_events=False, read_in_parts="log"),
     "text": Kind(is_read_by_events=False),
+    "blob": Kind(),
 }
 
 UNKNOWN = Kind(is_read_by_events=False)

@@ -29,6 +29,7 @@ from crdtsync.core.replica.purges import Purge, matching, outcome_of
 from crdtsync.core.storage.interface import DeadPlace, HistoryDrop, Redaction, Storage, purge_done_name
 from crdtsync.core.text.marker import check_marker, named_document
 from crdtsync.errors import InvalidEncoding
+from crdtsync.wire.blobs import subject_of
 from crdtsync.wire.change import Change, Kind, Op, redacted
 from crdtsync.wire.codec import pack, unpack
 
@@ -98,7 +99,7 @@ class Work:
         self.values = self.changes = self.texts = 0
 
     def _is_meant(self, key: str) -> bool:
-        return self.purge.pattern.matches(key)
+        return self.purge.pattern.matches(subject_of(key))
 
     # -- the slices, each of which returns how long to wait for the next, or None at the end ------------------------
 

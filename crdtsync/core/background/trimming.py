@@ -19,6 +19,7 @@ from crdtsync.core.storage.interface import (
     Batch,
     DocumentSpan,
     DocumentTrim,
+    HistoryDrop,
     HistoryTrim,
     LogTrim,
     OldChange,
@@ -27,6 +28,7 @@ from crdtsync.core.storage.interface import (
     Storage,
     pack_vector,
 )
+from crdtsync.wire.blobs import BLOB_PREFIX
 
 CHECK_INTERVAL_S = 1.0
 """How often the caps are looked at while something is written."""
@@ -43,6 +45,8 @@ HISTORY_ROWS_MAX = 512
 """Rows of the history that are trimmed in one commit, of which one change can add thousands: with it 5 ms."""
 SLICE_BYTES_MAX = 1024 * 1024
 """So many bytes of log, and of history, in a slice, or one row: to delete a MiB takes 3 to 5 ms."""
+SLICE_PARTS = 4
+"""Parts of blobs that go in one slice: 2 MiB."""
 SLICE_SPACES_MAX = 64
 """How many spaces are looked at in one turn."""
 SLICE_DOCUMENTS_MAX = 32
@@ -172,6 +176,8 @@ class Retention:
         self._last_s = 0.0
         self._rounds: dict[int, _Round] = {}
         self._of_patterns: dict[int, PatternTrimming] = {}
+        self._later: dict[str, None] = {}
+        self._part_pins: dict[int, list[int]] = {}
         self._history_rows = 0
         self._waiting: dict[str, None] = {}
         self._round_s = now_s
@@ -222,12 +228,19 @@ class Retention:
             held_bytes = stats["history_bytes"] + stats["document_bytes"]
             replica.checkpoints.find_pins(held_bytes, CHECKPOINT_CAPS * self.caps.history_bytes_max)
             more = self._trim_log(replica, batch, stats["log_bytes"], now_ms, slice_rows)
-            more |= self._trim_pasts(replica, batch, stats["history_bytes"], now_ms, history_rows)
+            if self._drop_parts(replica, batch):
+                more = True
+            else:
+                more |= self._trim_pasts(replica, batch, stats["history_bytes"], now_ms, history_rows)
             more |= self._trim_documents(replica, batch)
             if more:
                 self._waiting[name] = None  # behind the others
         if self._waiting:
             self.due_s = now_s + SLICE_INTERVAL_S
+        elif self._later:
+            self._waiting.update(self._later)
+            self._later.clear()
+            self.due_s = now_s + CHECK_INTERVAL_S
 
     def _trim_log(self, replica: Replica, batch: Batch, size_bytes: int, now_ms: int, slice_rows: int) -> bool:
         rows_max = slice_rows if size_bytes > self.caps.log_bytes_max else 1
@@ -258,6 +271,25 @@ class Retention:
             if more or len(batch.history_drops) > before:
                 return True
         return self._trim_history(replica, batch, size_bytes, now_ms, slice_rows)
+
+    def _drop_parts(self, replica: Replica, batch: Batch) -> bool:
+        """The bytes of blobs that have been removed go at once, unless a checkpoint or a snapshot in transfer needs
+        them; whether some went.
+        """
+        uploads, checkpoints = replica.uploads, replica.checkpoints.pins
+        if not uploads.have_gone and checkpoints == self._part_pins.get(replica.id):
+            return False
+        snapshots = [*replica.pins, *replica.past.taken_away.before()]
+        pin = min([*snapshots, *checkpoints], default=None)
+        rows = self._storage.dead_under(replica.id, BLOB_PREFIX, pin, SLICE_PARTS)
+        if rows:
+            batch.history_drops.append(HistoryDrop(replica.id, tuple(rows), ()))
+            return True
+        uploads.have_gone = bool(replica.undurable or snapshots)  # what goes with this commit is not found yet
+        if replica.undurable:
+            self._later[replica.name] = None
+        self._part_pins[replica.id] = checkpoints
+        return False
 
     def _trim_history(self, replica: Replica, batch: Batch, size_bytes: int, now_ms: int, slice_rows: int) -> bool:
         rows_max = slice_rows if size_bytes > self.caps.history_bytes_max else 1

@@ -9,7 +9,7 @@ Where to begin:
 - ``base``: :class:`~.base.Rules`, all that the rest of the core knows of a kind: how entries form values, its requests,
   what its events tell, what history shows of it, when its values are in conflict, how a long one is read in parts;
 - ``register``: the shortest kind that has siblings; ``counter``: one that has none; then ``sets``, ``maps``, ``log``,
-  ``text``;
+  ``text``, ``blob``;
 - ``registry``: the table of all kinds, and which operation an :class:`~crdtsync.wire.change.Op` of a change is;
 - ``operations``: what agents, events and history call an operation, and what its event tells;
 - ``values``: from the entries of a key to what a reader sees: winner, siblings, version.

@@ -27,13 +27,21 @@ _SAID_OF_VALUES = ("confidence", "meta")
 
 
 def _set(draft: Draft, args: Arguments) -> Result:
+    return write(draft, args, Kind.REGISTER, packed_argument(args.get("value")), "set")
+
+
+def write(draft: Draft, args: Arguments, kind: Kind, value: bytes, operation: str) -> Result:
+    """Put a value in the place of what its author had seen of its key, as its only entry: for all kinds that hold one
+    value.
+    """
     key = check_key(args.get("key"))
-    value = packed_argument(args.get("value"))
     live = draft.live(key)
     draft.check_conditions(key, live, args)
-    draft.check_kind(key, live, Kind.REGISTER, "set")
+    draft.check_kind(key, live, kind, operation)
     attrs = attributes(args)
-    check_rank(draft, key, [entry for entry in live if entry.kind == Kind.REGISTER], value, attrs)
+    of_kind = [entry for entry in live if entry.kind == kind]
+    if kind == Kind.REGISTER:
+        check_rank(draft, key, of_kind, value, attrs)
     seen, behind = draft.seen(args)
     result: Result = {"behind": behind, "replaced": None}
     beside = NOTHING
@@ -45,15 +53,13 @@ def _set(draft: Draft, args: Arguments) -> Result:
         winner = draft.winner(live)
         removes = (winner[-1].dot,)
         result["replaced"] = draft.describe_replaced(winner)
-    lost = crowded_out(draft, key, [entry for entry in live if entry.kind == Kind.REGISTER], removes)
+    lost = crowded_out(draft, key, of_kind, removes)
     result["siblings"] = len(live) - len(covered_by(live, removes)) - len(lost)
     if lost:
         result["lost"] = [draft.describe_replaced([entry]) for entry in lost]
     removes += (*draft.expired(key), *(entry.dot for entry in lost))
     blind = seen is None and bool(live)
-    draft.add(
-        Op(key, None, Kind.REGISTER, value, value_hash(value), removes, attrs, blind, len(lost) or None, len(lost))
-    )
+    draft.add(Op(key, None, kind, value, value_hash(value), removes, attrs, blind, len(lost) or None, len(lost)))
     draft.promise_version(result, beside)
     return result
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from crdtsync.core.crdt.expiry import EXPIRED_ATTR
-from crdtsync.core.kinds import counter, log, maps, register, sets, text
+from crdtsync.core.kinds import blob, counter, log, maps, register, sets, text
 from crdtsync.core.kinds.base import Rules, never_conflicting
 from crdtsync.core.kinds.operations import DELETE, EXPIRED, RESOLVE, RESOLVED_ATTR, SET, TRIM, Operation
 from crdtsync.wire.change import Kind, Op, RemoveRange
@@ -20,6 +20,7 @@ KINDS: Mapping[int, Rules] = {
     Kind.MAP: maps.RULES,
     Kind.LOG: log.RULES,
     Kind.TEXT: text.RULES,
+    Kind.BLOB: blob.RULES,
 }
 
 

@@ -16,6 +16,7 @@ Modules:
 
 - ``operations``: the table of reads, and the reader
 - ``listing``: many keys in one answer: by prefix, as a directory, by name
+- ``blobs``: a part of a blob; how far an upload has come
 - ``pages``: how much one answer shows
 - ``sliced``: reads that take more than one turn: a slice a turn, bounded for each connection
 - ``history_scan``: one of these: the newest writes of many keys

@@ -22,6 +22,7 @@ from crdtsync.core.kinds.values import (
     siblings,
     version_of,
 )
+from crdtsync.core.reads.blobs import blob_parts, blob_read
 from crdtsync.core.reads.listing import get_many, scan
 from crdtsync.core.reads.pages import PAGE_BYTES_MAX, page_limit
 from crdtsync.core.replica.checkpoint_operations import checkpoints
@@ -323,4 +324,6 @@ READS: dict[str, Callable[[Reader, Arguments], object]] = {
     "purges": purges,
     "text_read": _text_read,
     "text_updates": _text_updates,
+    "blob_read": blob_read,
+    "blob_parts": blob_parts,
 }

@@ -22,6 +22,7 @@ Modules:
 - ``resolve``: one value in place of all siblings
 - ``restore``: makes of keys what they were at a point of the past
 - ``checkpoint_operations``: requests about checkpoints
+- ``uploads``: the parts of blobs: whose they are, and when they go
 - ``purges``: what is to be gone for good, on every host: the request, and the records of it
 - ``schema_operations``: set and show the schemas of a space
 - ``reader_view``: what a plain read hands over of a key's values, by its read policy

@@ -21,6 +21,7 @@ from crdtsync.core.crdt.read_context import removals
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.storage.interface import purge_done_name
 from crdtsync.errors import InvalidEncoding, InvalidRequest
+from crdtsync.wire.blobs import subject_of
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_BYTES_MAX, key_fault, shown
@@ -98,7 +99,7 @@ class Purges:
 
     def covers(self, key: str, dot: Dot) -> bool:
         """Whether what ``key`` held under this dot is purged."""
-        return any(purge.covers(dot) and purge.pattern.matches(key) for purge in self._known.values())
+        return any(purge.covers(dot) and purge.pattern.matches(subject_of(key)) for purge in self._known.values())
 
 
 def _purge_of(key: str, held: Iterable[Entry]) -> Purge | None:

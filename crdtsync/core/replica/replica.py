@@ -6,7 +6,7 @@ What is early waits at the causal gate, what is repeated is dropped, what contra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +22,7 @@ from crdtsync.core.history.recorder import NOTHING_SEEN, HistoryRecorder, seen_b
 from crdtsync.core.replica.purges import Purges
 from crdtsync.core.replica.snapshot import ReadDocument, Snapshot
 from crdtsync.core.replica.snapshot_staging import Staging
+from crdtsync.core.replica.uploads import Uploads
 from crdtsync.core.storage.interface import ChangeRow, EntryRow, MendedValue, SpaceRow, Storage
 from crdtsync.core.storage.long_values import LongValues, ValueCache
 from crdtsync.core.storage.write_batch import Ledger
@@ -89,6 +90,7 @@ class Replica:
         self.entries = Entries()
         self.schemas = Schemas(self.entries)
         self.purges = Purges(self.entries)
+        self.uploads = Uploads(self.entries)
         self.gate = CausalGate()
         self.arrivals = Arrivals()
         self.clock = HybridClock()
@@ -133,6 +135,7 @@ class Replica:
         self.entries.load(stored)
         self.texts.load(markers)
         self.checkpoints.note(reserved)
+        self._note_uploads(reserved)
         self.schemas.take_retold()  # nobody has been told anything yet
         self.clock.last = row.hlc  # not the entries': a clock from far ahead is applied and not taken over
         if self.writer is None:
@@ -145,6 +148,11 @@ class Replica:
         self.schemas.note_entries(entries)
         self.purges.note_entries(entries)
         self.checkpoints.note(entry.key for entry in entries)
+        self._note_uploads(entry.key for entry in entries if entry.key[0] == "_")
+
+    def _note_uploads(self, keys: Iterable[str]) -> None:
+        for key in dict.fromkeys(keys):
+            self.uploads.note(key)
 
     @property
     def frontier(self) -> Frontier:
@@ -201,7 +209,9 @@ class Replica:
         prev_hash = self.hashes.get(writer, NO_HASH)
         hlc = self.clock.tick(now_ms)
         origin = self._node if seq == 1 else None
-        change = Change(writer, seq, deps, prev_hash, hlc, agent, idempotency, tuple(ops), origin)
+        change = Change(
+            writer, seq, deps, prev_hash, hlc, agent, idempotency, tuple(self.uploads.with_parts(ops)), origin
+        )
         change.ops = self.past.with_lost(change)
         self.codec.encode(change)
         self.texts.try_all(change)
@@ -406,6 +416,7 @@ class Replica:
             self.schemas.note(op.key)
             self.checkpoints.note((op.key,))
             self.purges.note(op.key)
+            self.uploads.note(op.key)
         return Effect(op, entry, removed)
 
     def _put(self, change: Change, op: Op, gone: Entry | None, position: int, now_ms: int) -> Effect:

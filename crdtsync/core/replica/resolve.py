@@ -94,6 +94,10 @@ def _take(conflict: Conflict, args: Arguments) -> int:
     if not resolved:
         return 0
     seen = [entry for entry in taken if entry.dot in conflict.dots or entry.dot == dot]
+    if taken[-1].kind == Kind.BLOB:  # its parts go with its entry: the others make room, and it stays
+        gone_dots = tuple(entry.dot for entry in conflict.covered if entry.dot != dot)
+        conflict.draft.add(Op(conflict.key, None, Kind.BLOB, None, None, gone_dots, None))
+        return resolved
     copies = rules_of(taken[-1].kind).copy(seen)
     conflict.draft.replica.values.check(seen)
     gone = removals(conflict.covered, conflict.seen)

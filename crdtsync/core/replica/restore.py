@@ -219,6 +219,14 @@ def _of_values(draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[E
     return _Made(_written(draft, missing), left)
 
 
+def _of_blobs(draft: Draft, past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
+    """Blobs that came later go. One that is gone would need its parts anew."""
+    made = _of_values(draft, past, was, held)
+    if made.ops:
+        raise InvalidRequest("a restore does not bring blobs back: read it there (blob get --at), and put it again")
+    return made
+
+
 def _of_log(draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
     """The elements up to the first that differs stay."""
     same = 0
@@ -304,4 +312,9 @@ def _op(key: str, kind: int, copied: Copied) -> Op:
 
 
 _Make = Callable[["Draft", Past, Sequence[Entry], Sequence[Entry]], _Made]
-_OF_KIND: dict[int, _Make] = {Kind.LOG: _of_log, Kind.COUNTER: _of_counter, Kind.TEXT: _of_text}
+_OF_KIND: dict[int, _Make] = {
+    Kind.LOG: _of_log,
+    Kind.COUNTER: _of_counter,
+    Kind.TEXT: _of_text,
+    Kind.BLOB: _of_blobs,
+}

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from crdtsync.core.crdt.entries import Entry, OnDisk
 from crdtsync.errors import DamagedValue
+from crdtsync.wire.blobs import BLOB_PREFIX
 from crdtsync.wire.change import Kind, value_hash
 from crdtsync.wire.limits import shown
 
@@ -122,7 +123,8 @@ class LongValues:
             return
         value = entry.value
         assert value is not None
-        self._cache.put(entry.row, value)
+        if not entry.key.startswith(BLOB_PREFIX):  # parts are read once, in order: they would push out all else
+            self._cache.put(entry.row, value)
         entry.leave_on_disk(self.stand_in(len(value)))
 
     def died(self, entry: Entry) -> None:
@@ -169,5 +171,6 @@ class LongValues:
                 self.damaged.add(entry.dot)
                 self._tell(entry)
                 return None
-        self._cache.put(entry.row, value)
+        if not entry.key.startswith(BLOB_PREFIX):
+            self._cache.put(entry.row, value)
         return value

@@ -6,6 +6,7 @@ Merging refuses nothing: edits of several hosts, made at once, may add up to mor
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import proxy
 
 from crdtsync.core.text.document import DOCUMENT_BYTES_MAX
 from crdtsync.errors import TooLarge
@@ -24,7 +25,7 @@ class TextLengths:
     __slots__ = ("_draft", "_tried")
 
     def __init__(self, draft: Draft) -> None:
-        self._draft = draft
+        self._draft: Draft = proxy(draft)  # in a circle, what a large write holds would wait for the collector
         self._tried: dict[Dot, tuple[int, Document]] = {}  # with so many edits of the draft
 
     def check(self, key: str, document: Dot, update: bytes, summary: UpdateSummary) -> None:

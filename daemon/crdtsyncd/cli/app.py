@@ -55,6 +55,9 @@ SECTIONS: dict[str, dict[str, str]] = {
         "remove": "kinds.logs:remove",
         "text": "kinds.text:text",
     },
+    "Files": {
+        "blob": "keys.blob:blob",
+    },
     "Many keys at once": {
         "batch": "keys.batch:batch",
         "export": "keys.export:export",

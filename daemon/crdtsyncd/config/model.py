@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from crdtsync.core.access.quotas import Limits
 from crdtsync.core.background.retention_caps import Caps
+from crdtsync.core.replica.uploads import BLOB_BYTES_MAX
 from crdtsync.core.storage.long_values import CACHE_BYTES_MAX
 from crdtsync.errors import ConfigError, InvalidRequest
 from crdtsync.wire.invites import decode_invite
@@ -113,6 +114,7 @@ class Config(BaseSettings):
     value_cache_bytes: int = Field(
         CACHE_BYTES_MAX, ge=0, le=1 << 50, description="memory for values that were read from disk or written lately"
     )
+    blob_bytes_max: int = Field(BLOB_BYTES_MAX, ge=1, le=1 << 50, description="size of a blob that is put here")
     metrics_listen: str = Field(
         "", description="HOST:PORT on loopback that serves /metrics for Prometheus; empty: none"
     )

@@ -471,6 +471,30 @@ class Reads:
             found = [[row for row in some if row.entry.order >= last] for some in found]
         return [*islice(merge_sorted(*found, key=attrgetter("entry.order"), reverse=True), rows_max)]
 
+    def dead_part(self, space: int, key: str, sub: str) -> bytes | None:
+        rows = self._dead_db.execute(
+            "SELECT IFNULL(e.value, v.value) FROM entries e INDEXED BY entries_dead_by_key "
+            "LEFT JOIN entry_values v ON v.row = e.row "
+            "WHERE e.space = ? AND e.key = ? AND e.position IS NOT NULL AND e.sub = ? ORDER BY e.hlc DESC LIMIT 1",
+            (space, key, sub),
+        )
+        found = rows.fetchone()
+        return None if found is None else found[0]
+
+    def dead_under(self, space: int, prefix: str, position: int | None, rows_max: int) -> list[int]:
+        rows = self._dead_db.execute(
+            "SELECT row FROM entries INDEXED BY entries_dead_by_key WHERE space = ? AND key >= ? AND key < ? "
+            "AND position IS NOT NULL AND position <= ? LIMIT ?",
+            (
+                space,
+                prefix,
+                prefix[:-1] + chr(ord(prefix[-1]) + 1),
+                (1 << 62) if position is None else position,
+                rows_max,
+            ),
+        )
+        return [row for (row,) in rows]
+
     def dead_by_id(self, ids: list[int], bytes_max: int) -> list[PastRow]:
         found: dict[int, PastRow] = {}
         for start in range(0, len(ids), _IDS_MAX):

@@ -18,7 +18,8 @@ def test_a_daemon_of_this_version_lacks_nothing_and_an_old_one_all_of_it():
     assert missing_in(FEATURES) == {}
     missing = missing_in(["as_of", "checkpoints", "listing", "one of a newer version"])
     assert missing.keys() == {
-        "append", "bind", "bring_back", "merge", "purge", "purges", "remove", "schema_set", "touch",
+        "append", "bind", "blob_parts", "blob_read", "blob_set", "blob_write",
+        "bring_back", "merge", "purge", "purges", "remove", "schema_set", "touch",
     }  # fmt: skip
     assert missing_in([]).keys() >= {"scan", "get_many", "touch"}
 

@@ -16,6 +16,7 @@ Modules:
 - ``kinds``: logs, counters, sets, maps
 - ``history``: what was written before
 - ``explain``: why a node has of a key what it has
+- ``blobs``: bytes of any length
 - ``checkpoints``: points of the past with a name
 - ``schemas``: what is declared for keys by pattern
 - ``spaces``: make, drop and list spaces

@@ -210,7 +210,8 @@ def line_of(client: Session, listed: Entry) -> str | None:
     if entry is None:
         return None  # deleted since it was listed
     if entry.kind not in KINDS:
-        output.warning(f"{entry.key} was left out: this version does not know the kind {entry.kind}")
+        why = "blob get writes it to a file" if entry.kind == "blob" else "this version does not know the kind"
+        output.warning(f"{entry.key} was left out, a {entry.kind}: {why}")
         return None
     for sibling in left_out(entry):
         why = f"it is a {sibling.kind}, and the winner a {entry.kind}"

@@ -11,6 +11,7 @@ Modules:
 - ``get``: the value of a key, or all that is known of it
 - ``update``: a value through a command and back
 - ``edit``: a value in the user's editor; the user's text is never lost
+- ``blob``: bytes of any length, in and out of files
 - ``export``, ``import_``: keys as NDJSON, out and in
 - ``batch``: many operations as one change
 - ``wait``: until a write has arrived; what is here now

@@ -1,0 +1,115 @@
+"""A blob that is being read, for the asyncio client."""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from typing import TYPE_CHECKING, Self
+
+from crdtsync.client.operations import blobs
+from crdtsync.errors import DamagedValue, InvalidRequest
+from crdtsync.wire.blobs import PART_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from crdtsync.client.aio.methods.blobs import AsyncBlobMethods
+    from crdtsync.client.operations.keys import Operations
+    from crdtsync.client.values.results import Entry
+
+
+class AsyncBlob:
+    """The bytes of a blob, read as a file opened in binary mode is: in order, or from where :meth:`seek` goes.
+
+    What is read stays the blob that it was when it was opened. If that is removed or replaced meanwhile, reading goes
+    on while the daemon still holds its bytes, and is then refused with :class:`~crdtsync.errors.TooOld`. At most one
+    part of 512 KiB is in memory. Whoever reads all of it in order has it compared with ``sha256`` at the end.
+    """
+
+    def __init__(self, session: AsyncBlobMethods, operations: Operations, entry: Entry) -> None:
+        manifest = blobs.manifest_in(entry)
+        self.entry = entry
+        """The entry: author, time, version, siblings."""
+        self.key = entry.key
+        self.size = manifest.size
+        """In bytes."""
+        self.sha256 = manifest.sha256
+        """In hex."""
+        self.media_type = manifest.media_type
+        self.closed = False
+        self._session = session
+        self._operations = operations
+        self._upload = manifest.upload
+        self._position = 0
+        self._part: tuple[int, bytes] | None = None
+        self._hash = sha256()
+        self._hashed = 0
+
+    async def read(self, size: int | None = -1) -> bytes:
+        """The next ``size`` bytes, fewer at the end; all that are left if it is negative or None.
+
+        :raises DamagedValue: all was read in order, and it is not what was put.
+        """
+        end = self.size if size is None or size < 0 else min(self.size, self._position + size)
+        found = bytearray()
+        while self._position < end:
+            number, offset = divmod(self._position, PART_BYTES)
+            data = (await self._read_part(number))[offset : offset + end - self._position]
+            if self._position == self._hashed:
+                self._hash.update(data)
+                self._hashed += len(data)
+            self._position += len(data)
+            found += data
+        if self._hashed == self.size and self._hash.hexdigest() != self.sha256:
+            raise DamagedValue(f"the blob {self.key!r} is not what was put there: its hash differs", key=self.key)
+        return bytes(found)
+
+    async def _read_part(self, number: int) -> bytes:
+        if self.closed:
+            raise ValueError("the blob is closed")
+        if self._part is None or self._part[0] != number:
+            call = blobs.read_part(self._operations, self.key, self._upload, number)
+            self._part = number, await self._session.run(call, self._session.timeout_s)
+        data = self._part[1]
+        if len(data) != min(PART_BYTES, self.size - number * PART_BYTES):
+            raise DamagedValue(f"part {number} of the blob {self.key!r} is not as long as it was", key=self.key)
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a place, as of a file; where that is."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}.get(whence)
+        if base is None or base + offset < 0:
+            raise InvalidRequest("seek takes a place from the beginning (0), from here (1) or from the end (2)")
+        self._position = base + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Where the next read begins."""
+        return self._position
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def writable(self) -> bool:
+        """It is not: :meth:`~crdtsync.client.AsyncClient.put_blob` writes another one."""
+        return False
+
+    def close(self) -> None:
+        """Let go of what is in memory; no more can be read."""
+        self.closed, self._part = True, None
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """What is left, piece by piece."""
+        while data := await self.read(PART_BYTES):
+            yield data
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
