@@ -247,8 +247,12 @@ def test_a_text_of_any_length_up_to_the_bound_is_set_and_edited_at_once(pair: Cl
 def test_what_is_over_the_bound_is_refused_and_nothing_of_it_is_done(client: Client, daemon: Daemon) -> None:
     text = client.text("long")
     text.set("here")
-    with pytest.raises(TooLarge, match=r"the text 'long' would have 4,\d+,\d+ bytes of UTF-8; at most 3,932,160 fit"):
+    with pytest.raises(
+        TooLarge, match=r"the text 'long' would have 4,\d+,\d+ bytes of UTF-8; at most 3,932,160 fit"
+    ) as error:
         text.insert(2, "x" * 4_000_000)
+    assert "batch" not in str(error.value), "its author made none"
+    assert error.value.index is None
     assert text.read() == read_anew(daemon, "long") == "here"
     with pytest.raises(VersionMismatch):
         text.set("y" * 2 * MIB, if_absent=True)

@@ -12,7 +12,7 @@ from crdtsync.client.session.request_context import ALWAYS, Condition, Write
 from crdtsync.client.text.replica_cache import Replicas
 from crdtsync.client.values.durations import milliseconds
 from crdtsync.client.values.write_result import Written
-from crdtsync.errors import InvalidRequest, StaleRead
+from crdtsync.errors import InvalidRequest, Refused, StaleRead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -183,7 +183,11 @@ class TextOperations:
 
         ops = [(part.operation, part.arguments) for part in parts]
         batch = Write(context, "batch", {"ops": ops}, learn, waits=parts[0].waits)
-        return (yield from context.send(batch, w, timeout_s))
+        try:
+            return (yield from context.send(batch, w, timeout_s))
+        except Refused as refusal:
+            _tell_of_one_edit(refusal)
+            raise
 
     def _unchanged(self, key: str, replica: Replica, w: WriteConcern, timeout_s: float) -> Steps[Written]:
         """The token of what was read; with a write concern, once so many nodes hold that."""
@@ -228,3 +232,11 @@ def _check_numbers(**numbers: object) -> None:
     for name, number in numbers.items():
         if type(number) is not int:
             raise InvalidRequest(f"{name} must be a whole number, not {number!r:.40}")
+
+
+def _tell_of_one_edit(refusal: Refused) -> None:
+    """Leave out of a refusal which operation of the batch it was: the author of the edit made none."""
+    if refusal.details.pop("index", None) is not None:
+        refusal.details.pop("op", None)
+        refusal.message = refusal.message.partition(": ")[2].removesuffix("; nothing of the batch was done")
+        refusal.args = (refusal.message,)
