@@ -146,7 +146,12 @@ class Sampler:
             return rng.randbytes(max(form.least, min(form.most, 8 * rng.randrange(4))))
         if isinstance(form, Words):
             return rng.choice(self._words[form.name])
-        flat = {"version vector": {Writer(5): 6}, "frontier": {Writer(5): (6, bytes(8))}, "dot": Dot(Writer(5), 6, 0)}
+        flat = {
+            "version vector": {Writer(5): 6},
+            "frontier": {Writer(5): (6, bytes(8))},
+            "points": {6: bytes(8)},
+            "dot": Dot(Writer(5), 6, 0),
+        }
         return flat[form.name]
 
 

@@ -163,13 +163,28 @@ FORK = _alarm(
     CRITICAL,
     means="""two different changes have one number. Mostly a node's disk went back in time (a VM snapshot, or a copy of
     the data directory) and the node went on writing. It may also be a member that writes under the numbers of others:
-    the alarm names the author, and the peer over which the change came that is held here. This space stops syncing
-    between the nodes that disagree; nothing that is held is lost. `crdtsync restore` never causes this.""",
-    do="""let the node that was copied or rolled back start afresh. If no disk went back, find out what the peer runs
-    that the alarm names, and [remove it](../how-to/cluster.md#removing); then let those nodes start afresh that hold
-    the false change. Anything that only such a node held is in the directory that you moved away: start a daemon on it
-    with `--data-dir` and without peers, and use `crdtsync export`.""",
-    remedy="a disk went back in time: see docs/reference/alarms.md, under fork",
+    the alarm names the author, and the peer over which the change came that is held here. Mostly the nodes heal it
+    within a second ([how](../explanation/architecture.md#forks)); then this alarm ends, and one of them tells
+    [fork_healed](#fork_healed). If it stays, this space no longer syncs between the nodes that disagree; nothing that
+    is held is lost, and the log line `fork_not_healed` says why. `crdtsync restore` never causes this.""",
+    do="""if it stays, upgrade the node whose version cannot heal it. Else let the node that was copied or rolled back
+    start afresh. If no disk went back, find out what the peer runs that the alarm names, and
+    [remove it](../how-to/cluster.md#removing); then let those nodes start afresh that hold the false change. Anything
+    that only such a node held is in the directory that you moved away: start a daemon on it with `--data-dir` and
+    without peers, and use `crdtsync export`.""",
+    remedy="wait a moment; if it stays, a disk went back in time: see docs/reference/alarms.md, under fork",
+)
+FORK_HEALED = _alarm(
+    "fork_healed",
+    WARNING,
+    means="""two different changes had one number, and this node holds both by now: the changes of one branch, with all
+    that was written after them, have new names. Nothing is lost, and counters count what both counted. It is told since
+    something was wrong: mostly a node's disk went back in time (a VM snapshot, a copy of the data directory), and it
+    may also be a member that writes under the numbers of others. The alarm names the author.""",
+    do="""look for values in conflict that the two branches left (`crdtsync conflicts`). If no disk went back, find out
+    over which peer the false change came (the log line `alarm` of `fork` before names it), and
+    [remove that member](../how-to/cluster.md#removing). The alarm stays until a restart.""",
+    remedy="find out whose disk went back, or which member writes under the numbers of others",
 )
 JOURNAL_GIVEN_UP = _alarm(
     "journal_given_up",

@@ -36,6 +36,7 @@ from crdtsync.core.diagnostics.explain import explain_request
 from crdtsync.core.diagnostics.remote_lag import status_request
 from crdtsync.core.diagnostics.status import build_status, health_of, limited_status
 from crdtsync.core.diagnostics.usage import Crowds, Stats, Usage, UsageAlarms, pressing, usages
+from crdtsync.core.heal_forks import ForkHealing
 from crdtsync.core.identity import Identity
 from crdtsync.core.interface import (
     AgentClosed,
@@ -143,6 +144,8 @@ class Node:
         self.desk.check_requests()
         self.spaces.start()
         self.desk.access_changes.reload()
+        self.fork_healing = ForkHealing(self)
+        self.fork_healing.finish()
         self._handlers: dict[type, Callable[[Any], None]] = {
             AgentOpened: self._agent_opened,
             AgentFrame: self._agent_frame,
@@ -359,6 +362,10 @@ class Node:
 
     # -- for the agents' desk ------------------------------------------------------------------------------------
 
+    def random_bytes(self, count: int) -> bytes:
+        """So many that nobody has seen."""
+        return self._random.randbytes(count)
+
     def applied(self, replica: Replica, changes: list[Applied]) -> None:
         """Changes have been applied in memory, of which anything may follow."""
         self.agenda.all_now()
@@ -423,6 +430,9 @@ class Node:
         The caller must end with :meth:`advance` or :meth:`persist_failed` before the next call.
         """
         agenda, desk, sync, batch, now_s = self.agenda, self.desk, self.sync, self._ledger.batch, self.now_s
+        rewind = self.fork_healing.begin() if sync.forks.lost else None
+        if rewind is not None:
+            return Ready(rewind, [], self.take_replies(), [], [])
         agenda.begin()
         self._heed_waiting()
         if now_s >= agenda.soonest_s:
@@ -524,6 +534,11 @@ class Node:
         """
         return not self._applied and not self._has_work and self.now_s < self.agenda.soonest_s
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that memory holds is on disk."""
+        return not self._applied and not self._ledger.batch
+
     def take_replies(self) -> list[Reply]:
         """The replies that :attr:`is_calm` speaks of; they may go out at once."""
         replies, self.desk.replies = self.desk.replies, []
@@ -531,6 +546,9 @@ class Node:
 
     def advance(self) -> None:
         """What :meth:`ready` asked to persist is on disk."""
+        if self.fork_healing.advance():
+            self._has_work = True
+            return
         self._ledger.committed()
         if self.agenda.ran:
             for name in self._applied:
@@ -569,6 +587,7 @@ class Node:
         Memory is read anew; whoever was about to be answered gets ``refusal`` instead.
         """
         self._applied.clear()
+        self.fork_healing.forget()
         self.agenda.all_now()
         self._load()
         self.retention.failed(self.now_s)
@@ -605,7 +624,7 @@ class Node:
 
     def turn_due_s(self) -> float | None:
         """The same for a caller who also sends the acknowledgements that are due, with :meth:`acknowledge`."""
-        if self._applied or self.desk.watches.has_more():
+        if self._applied or self.fork_healing.is_put_off or self.desk.watches.has_more():
             return self.now_s
         next_s = self.agenda.next_s()
         return None if next_s == inf else next_s
@@ -623,9 +642,13 @@ class Node:
     def _is_work_left(self) -> bool:
         """Whether the next turn has something to do at once. Quicker to tell than all of :meth:`deadline_s`."""
         desk = self.desk
-        return bool(self._applied or desk.watches.has_more() or len(desk.long_reads) or desk.waits.is_settling) or (
-            self.sync.has_more(self._durable)
-        )
+        return bool(
+            self._applied
+            or self.fork_healing.is_put_off
+            or desk.watches.has_more()
+            or len(desk.long_reads)
+            or desk.waits.is_settling
+        ) or (self.sync.has_more(self._durable))
 
     def _deadlines(self) -> dict[Part, Callable[[], float | None]]:
         """How to ask each part when it is due."""

@@ -185,7 +185,9 @@ class Codec:
 
         :raises TooLarge: as :meth:`encode`.
         """
-        values = [op.value for op in change.ops if op.value_hash is not None]
+        values = [
+            op.value if op.value is not None else [op.value_hash] for op in change.ops if op.value_hash is not None
+        ]
         change.body = pack([header, *values])
         if len(change.body) > CHANGE_BYTES_MAX:
             raise TooLarge(

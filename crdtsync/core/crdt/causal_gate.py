@@ -77,6 +77,12 @@ class CausalGate:
         heappush(self._waiting.setdefault(writer, []), (seq, change.writer, change.seq, change.body))
         return True
 
+    def clear(self) -> None:
+        """Drop all that waits here; it must be asked for again."""
+        self._waiting.clear()
+        self._held.clear()
+        self._bytes = 0
+
     def release(self, writer: Writer, seq: int) -> list[bytes]:
         """The bodies of the changes that waited for ``seq`` of ``writer``, or an earlier one.
 

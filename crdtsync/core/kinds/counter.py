@@ -112,7 +112,7 @@ class Tally:
         else:
             name = name_of(entry)
             before = self._value_of(name)
-            self._totals.setdefault(name, {})[entry.dot] = _total(entry.value)
+            self._totals.setdefault(name, {})[entry.dot] = totals_of(entry.value)
             self._names.setdefault(name.partition(".")[0], {})[name] = None
             self._net += self._value_of(name) - before
 
@@ -158,7 +158,7 @@ def name_of(entry: Entry) -> str:
 
 def net_of(entry: Entry) -> int:
     """What an entry of totals says that its writer has counted under its name."""
-    up, down = _total(entry.value)
+    up, down = totals_of(entry.value)
     return up - down
 
 
@@ -169,8 +169,8 @@ def _highest(totals: Iterable[Totals]) -> Totals:
     return up, down
 
 
-def _total(value: bytes | None) -> Totals:
-    """The totals in an entry."""
+def totals_of(value: bytes | None) -> Totals:
+    """The totals in an entry's value."""
     if value is None or len(value) > TOTAL_BYTES_MAX:
         return _NONE
     try:

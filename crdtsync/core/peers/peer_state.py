@@ -27,13 +27,15 @@ class SpaceLink:
 
     ``offered``: the peer was told to take a snapshot, and the log waits; ``serving``: the one that it takes;
     ``floor_lag``: how far it was below the log's floor when that was last looked at. The other way: ``has_offer``,
-    and ``was_asked`` for a snapshot. ``told`` and ``heard``: what the replicas add up to, as last said.
+    and ``was_asked`` for a snapshot. ``told`` and ``heard``: what the replicas add up to, as last said. ``forked``: the
+    writers of whom the two hold different changes under one number, and how many messages were sent about each.
     """
 
     __slots__ = (
         "ack_writers",
         "epoch",
         "floor_lag",
+        "forked",
         "has_offer",
         "heard",
         "known",
@@ -56,6 +58,7 @@ class SpaceLink:
         self.position = 0
         self.relay_until = 0
         self.stopped = False
+        self.forked: dict[Writer, int] = {}
         self.ack_writers: set[Writer] = set()
         self.mark_vector: VersionVector = {}
         self.mark_position = 0

@@ -15,7 +15,8 @@ changes come.
 
 Modules:
 
-- ``replica``: the state of one space in memory; applying changes; forks; writers
+- ``replica``: the state of one space in memory; applying changes; writers
+- ``fork_healing``: two branches of one writer: which keeps its numbers, and new names for the other
 - ``change_draft``: one change in the making, and what its author had seen
 - ``write_operations``: the table of all write operations
 - ``bring_back``: writing anew what a snapshot took away

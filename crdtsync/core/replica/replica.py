@@ -321,20 +321,30 @@ class Replica:
         held = self.vector.get(writer, 0)
         if seq > held or seq == 0:
             return
+        known = self.short_hash(writer, seq, stored)
+        if known is not None and known != short_hash:
+            raise self.fork(writer, seq)
+
+    def short_hash(self, writer: Writer, seq: int, stored: bool = True) -> bytes | None:
+        """By what a change that is held here is known; None: not known any more. Looks at heads and recent changes, and
+        in the database too if ``stored``.
+        """
+        held = self.vector.get(writer, 0)
+        if not 0 < seq <= held:
+            return None
         place = writer, seq
         known = self.hashes[writer][:SHORT_HASH_BYTES] if seq == held else self._recent.get(place)
         known = self._less_recent.get(place) if known is None else known
         if known is None and stored:
             known = (self.storage.change_hash(self.id, writer, seq) or b"")[:SHORT_HASH_BYTES] or None
-        if known is not None and known != short_hash:
-            raise self.fork(writer, seq)
+        return known
 
     def fork(self, writer: Writer, seq: int) -> ForkDetected:
         """What to raise when two changes have one number."""
         return ForkDetected(
             f"space {self.name}: two different changes are both number {seq} of writer {writer} of "
             f"{self.node_of(writer)}: it went on writing after its disk had gone back, or somebody else wrote under "
-            "its number; syncing this space with that peer has stopped",
+            "its number",
             writer=writer,
             seq=seq,
         )

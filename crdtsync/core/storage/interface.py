@@ -178,6 +178,16 @@ class DocumentDrop(NamedTuple):
     n: int
 
 
+class Rewind(NamedTuple):
+    """Take back changes: of each writer in ``firsts`` those from a number on, which stand at these ``positions`` of the
+    log. What they wrote goes, and what they removed lives again.
+    """
+
+    space: int
+    firsts: tuple[tuple[int, int], ...]
+    positions: tuple[int, ...]
+
+
 class LogTrim(NamedTuple):
     """Drop all changes up to ``position`` from the log of a space; short hashes of them are kept for a while."""
 
@@ -418,8 +428,8 @@ class Batch:
         "adoptions", "archive_purges", "archives", "changes", "clocks", "document_drops", "document_states",
         "document_trims", "document_updates", "entries", "floors", "heads", "history_drops", "history_floors",
         "history_trims", "log_trims", "mended_values", "metas", "origins", "outcomes", "own_changes", "peers",
-        "redactions", "removals", "removed_rows", "reply_redactions", "retired_writers", "scrubs", "snapshot_drops",
-        "snapshot_parts", "spaces", "staged_drops", "writers",
+        "redactions", "removals", "removed_rows", "reply_redactions", "retired_writers", "rewinds", "scrubs",
+        "snapshot_drops", "snapshot_parts", "spaces", "staged_drops", "writers",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -428,6 +438,7 @@ class Batch:
         self.spaces: list[tuple[int, str, int]] = []
         self.writers: list[tuple[int, int]] = []
         self.retired_writers: list[tuple[int, int]] = []
+        self.rewinds: list[Rewind] = []
         self.clocks: list[tuple[int, int]] = []
         self.changes: list[ChangeRow] = []
         self.heads: list[HeadRow] = []
@@ -491,6 +502,11 @@ def taken_away_name(space: int, position: int | None) -> str:
 def history_floor_name(space: int, pattern: str) -> str:
     """Under which name a node keeps where the history of a pattern's keys begins, if that is later than of others."""
     return f"history_floor/{space}/{pattern}"
+
+
+def moved_name(space: int, number: int | None) -> str:
+    """Under which name a node keeps changes that are to be applied before all else; None: how all begin."""
+    return f"moved/{space}/{'' if number is None else f'{number:06}'}"
 
 
 def purge_done_name(space: int, pattern: str) -> str:
@@ -671,6 +687,9 @@ class Storage(Protocol):
 
     def log_stats(self, space: int) -> dict[str, int]:
         """``log_changes``, ``log_bytes``, ``history_bytes`` and ``document_bytes`` of a space."""
+
+    def dead_value(self, space: int, key: str, dot: Dot) -> tuple[str | None, bytes | None] | None:
+        """The ``sub`` and the value of a dead entry of a key; None: history has it no longer."""
 
     def is_removal_known(self, space: int, key: str, dot: Dot) -> bool:
         """Whether history knows that this entry was removed."""

@@ -23,6 +23,7 @@ Modules:
 - ``snapshot_server``: when a snapshot is offered, and giving it away part by part
 - ``snapshot_client``: whom to ask, taking in part by part, resuming, giving up, merging at the end
 - ``snapshot_check``: asking others before a snapshot takes much away
+- ``fork_search``: finding with a peer where two chains of one writer part
 - ``divergence_check``: comparing whole replicas at a common cut
 - ``repair``: mending a replica that differs
 - ``text_repair``: texts that Yjs cannot unite, written anew

@@ -119,7 +119,10 @@ class Comparer:
         return [
             link
             for link in self._links.values()
-            if link.takes(Digests) and name in link.spaces and not link.spaces[name].stopped
+            if link.takes(Digests)
+            and (here := link.spaces.get(name)) is not None
+            and not here.stopped
+            and not here.forked
         ]
 
     def deadline_s(self) -> float | None:

@@ -26,14 +26,16 @@ from crdtsync.core.storage.interface import Storage
 from crdtsync.core.sync.acks import Acknowledger
 from crdtsync.core.sync.change_feed import RELAY_DELAY_S, Feeder
 from crdtsync.core.sync.divergence_check import Comparer
+from crdtsync.core.sync.fork_search import ForkSearch
 from crdtsync.core.sync.snapshot_check import answer
 from crdtsync.core.sync.snapshot_messages import Transfers
 from crdtsync.errors import ForkDetected, InvalidEncoding, PeerError
 from crdtsync.wire.change import Change
 from crdtsync.wire.limits import CLUSTER_SPACE
 from crdtsync.wire.peer.base import Message
-from crdtsync.wire.peer.changes import Ack, Changes, Stop, Want
+from crdtsync.wire.peer.changes import STOP_CHARS_MAX, Ack, Changes, Stop, Want
 from crdtsync.wire.peer.comparing import Digests, Removed, Sample, Sampled
+from crdtsync.wire.peer.forks import Chain
 from crdtsync.wire.peer.health import Health
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.meshing import Ask, Holding, Links, Reached, Relays
@@ -52,7 +54,7 @@ Log = Callable[..., None]
 Handler = Callable[[Link, Any, float, int], list[Applied] | None]
 """Handles a message of one class from a connection, at ``now_s`` and ``now_ms``; the changes that it could apply."""
 
-_OfSpace = Changes | Offer | Take | Part | Digests | Removed | Sample | Sampled
+_OfSpace = Changes | Offer | Take | Part | Digests | Removed | Sample | Sampled | Chain
 
 
 class Audience(Protocol):
@@ -113,6 +115,8 @@ class Sync:
         self.feeder = Feeder(identity.node, replicas, storage, self.transfers.giver, self.outbox, self.mesh.relaying)
         self._acks = Acknowledger(replicas, self.outbox)
         self.comparer = Comparer(replicas, self.links, self.outbox, alarms, log, self.transfers.taker)
+        self.forks = ForkSearch(self.outbox)
+        self._parted: dict[str, set[str]] = {}  # by space, the nodes with which a fork stands between
         self.resolver_news = ResolverNews(identity.node, self.links, self.outbox, self.mesh.reach)
         self.health = HealthNews(identity.node, self.links, self.outbox)
         self._handlers: dict[type[Message], Handler] = {
@@ -137,6 +141,7 @@ class Sync:
             Removed: self._removed,
             Sample: self._sample,
             Sampled: self._sampled,
+            Chain: self._chain,
         }
         assert self._handlers.keys() == set(MESSAGES.values()), "a message has no handler"
 
@@ -229,7 +234,10 @@ class Sync:
                 replica.check_head(writer, seq, short_hash, stored=True)
         except ForkDetected as error:
             self._forked(link, replica.name, error)
-            return
+            if here.stopped:
+                return
+        else:
+            self._is_whole(link, replica, now_s)
         if not self.transfers.giver.withholds(link, here, replica, now_s):
             self.feeder.rewind(here, replica)
 
@@ -267,8 +275,16 @@ class Sync:
             for body in message.bodies:
                 change = replica.codec.decode(body)
                 writer, seq = change.writer, change.seq
+                if writer in here.forked:
+                    continue  # perhaps of the other branch
                 is_new = seq > replica.vector.get(writer, 0) and not replica.gate.holds(writer, seq)
-                done, kept = replica.receive(change, now_ms)
+                try:
+                    done, kept = replica.receive(change, now_ms)
+                except ForkDetected as error:
+                    self._forked(link, message.space, error)
+                    if here.stopped:
+                        break
+                    continue  # what does not build on it may come
                 applied += done
                 if replica.unknown is not None:
                     kept = self._seek_document(link, here, replica, applied, now_s, now_ms) and kept
@@ -283,8 +299,6 @@ class Sync:
         except InvalidEncoding as error:
             self.log("change_refused", space=message.space, peer=link.hello and link.hello.name, reason=error.message)
             self.outbox.close(link, error.message)
-        except ForkDetected as error:
-            self._forked(link, message.space, error)
         self.mesh.relaying.answer(link)
         return applied
 
@@ -391,13 +405,22 @@ class Sync:
         offered, differing = self._acks.received(link, self.peers[link.hello.node], ack)
         for here, replica in offered:
             self.feeder.reconsider(here, replica, now_s)
+        for part in ack.spaces:
+            self._doubt(link, part.space)
         for replica in differing:
-            self.comparer.differs(link, replica, now_s)
+            if not link.spaces[replica.name].forked:
+                self.comparer.differs(link, replica, now_s)
         self.heard_ack = not (offered or differing)
+
+    def _doubt(self, link: Link, space: str) -> None:
+        """What a peer says to have of a writer whose chains part may be other changes than those held here."""
+        here = link.spaces.get(space)
+        for writer in here.forked if here is not None else ():
+            self.peers[link.peer_node].acked.get(space, {}).pop(writer, None)
 
     def _digests(self, link: Link, digests: Digests, now_s: float, _now_ms: int) -> None:
         synced = self._synced(link, digests)
-        if synced is not None:
+        if synced is not None and not synced[0].forked:
             self.comparer.heard(link, *synced, digests, now_s)
 
     def _removed(self, link: Link, removed: Removed, now_s: float, now_ms: int) -> None:
@@ -532,9 +555,54 @@ class Sync:
 
     def _forked(self, link: Link | None, space: str, error: ForkDetected) -> None:
         self.alarms.raise_once(FORK, space, f"{error.message}; {self._whence(space, error)}")
-        if link is not None:
-            link.spaces[space].stopped = True
-            self.outbox.send(link, Stop(space, error.code, error.message))
+        if link is None:
+            return
+        here, writer = link.spaces[space], error.details["writer"]
+        assert isinstance(writer, int)
+        self._parted.setdefault(space, set()).add(link.peer_node)
+        if link.takes(Chain):
+            self.forks.begin(link, here, self.replicas[space], Writer(writer))
+        elif not here.stopped:
+            self._part_ways(link, space, error.message)
+
+    def _part_ways(self, link: Link, space: str, why: str) -> None:
+        """A fork that cannot be healed stands between: no more of this space over this connection."""
+        link.spaces[space].stopped = True
+        self.outbox.send(link, Stop(space, FORK.code, why[:STOP_CHARS_MAX]))
+
+    def _chain(self, link: Link, chain: Chain, _now_s: float, _now_ms: int) -> None:
+        synced = self._synced(link, chain)
+        if synced is not None and not self.forks.heard(link, *synced, chain):
+            self.cannot_heal(chain.space, link.conn, "the change at which the two part is no longer known")
+
+    def cannot_heal(self, space: str, conn: int, why: str) -> None:
+        """A fork stays: the space stops syncing with the peer at the other end of a connection."""
+        link = self.links.get(conn)
+        message = f"space {space}: a fork cannot be healed: {why}"
+        self.alarms.journal("fork_not_healed", space=space, peer=link and link.peer_node, reason=why)
+        self.alarms.raise_once(FORK, space, message)
+        if link is not None and space in link.spaces and not link.spaces[space].stopped:
+            self._part_ways(link, space, message)
+
+    def _is_whole(self, link: Link, replica: Replica, now_s: float) -> None:
+        """No fork stands between this node and a peer, or none any more."""
+        parted = self._parted.get(replica.name)
+        if parted is None or link.peer_node not in parted:
+            return
+        replica.gate.clear()  # what waits for the branch that has moved would wait for good
+        for other in self._linked():
+            if replica.name in other.spaces:
+                self._acks.want(other, replica.name, now_s)
+        parted.discard(link.peer_node)
+        if not parted:
+            del self._parted[replica.name]
+            self.alarms.clear(FORK, replica.name)
+
+    def healed(self, space: str) -> None:
+        """This node has moved its branch."""
+        self.forks.lost.pop(space, None)
+        self._parted.pop(space, None)
+        self.alarms.clear(FORK, space)
 
     def _whence(self, space: str, error: ForkDetected) -> str:
         """How the change came that is held here under the number of another: one of the two is not its author's."""

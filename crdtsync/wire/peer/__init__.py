@@ -14,6 +14,7 @@ module. The messages by subject:
 - ``resolvers``: RESOLVERS
 - ``meshing``: LINKS, RELAYS, ASK, HOLDING, REACHED
 - ``comparing``: DIGESTS, REMOVED
+- ``forks``: CHAIN
 - ``health``: HEALTH
 
 Below them: ``base`` has the class ``Message`` and the registry, ``fields`` what a field may hold and how it is read.

@@ -67,7 +67,8 @@ syncing     the peer lacks what the log no longer holds: this node sends OFFER  
 syncing     TAKE without an OFFER: the peer lacks a text, or compares             offered
 offered     TAKE: this node sends PART after PART, as far as credit goes          offered
 offered     the last PART is sent, or the peer has got on some other way          syncing
-syncing     a fork: this node sends STOP, or the peer does                        stopped
+syncing     a fork that both can heal: they exchange CHAIN                        syncing
+syncing     a fork that cannot be healed: this node sends STOP, or the peer does  stopped
 any         the space is dropped, made anew, or no longer for this peer           unknown
 ==========  ====================================================================  ================================
 
@@ -98,8 +99,9 @@ A peer may be broken or hostile. So a node checks the bounds of every field, and
 - if a PART was not asked for
 
 A node trusts no change because of who sent it: each change names the hash of the one before it. If two changes have
-the same writer and number and different hashes, the node raises the alarm ``fork`` and sends STOP; the connection
-stays.
+the same writer and number and different hashes, the node raises the alarm ``fork``. The two find with CHAIN where the
+chains part, and the one that holds the branch with the higher hash gives it new names. Where that cannot be done, the
+node sends STOP; the connection stays.
 """
 
 from __future__ import annotations
@@ -111,11 +113,21 @@ from typing import Final
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.codec import check_items, unpack
 from crdtsync.wire.limits import MESSAGE_ITEMS_MAX, PEER_FRAME_BYTES_MAX
-from crdtsync.wire.peer import changes, comparing, health, hello, meshing, probes, resolvers, transfer
+from crdtsync.wire.peer import changes, comparing, forks, health, hello, meshing, probes, resolvers, transfer
 from crdtsync.wire.peer.base import ENTERED, Message
 from crdtsync.wire.peer.snapshot import DEFLATE
 
-SUBJECTS: Final[tuple[ModuleType, ...]] = (hello, changes, transfer, probes, resolvers, meshing, comparing, health)
+SUBJECTS: Final[tuple[ModuleType, ...]] = (
+    hello,
+    changes,
+    transfer,
+    probes,
+    resolvers,
+    meshing,
+    comparing,
+    forks,
+    health,
+)
 """The modules whose classes are the messages, in the order of the reference page."""
 
 MESSAGES: Final[Mapping[int, type[Message]]] = MappingProxyType(dict(sorted(ENTERED.items())))

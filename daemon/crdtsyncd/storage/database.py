@@ -177,7 +177,9 @@ class Store(Upkeep):
                 f"the database {self.path} has failed before: check the disk, then start crdtsyncd again"
             )
         row = packed(batch) if self._may_resume and not is_direct else None
-        gives_up = not self._may_resume or batch.retired_writers or batch.archives or batch.archive_purges
+        gives_up = (
+            not self._may_resume or batch.retired_writers or batch.rewinds or batch.archives or batch.archive_purges
+        )
         era = self._entropy(ERA_BYTES) if gives_up else self._era
         try:
             self._hide()

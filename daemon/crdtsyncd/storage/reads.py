@@ -517,6 +517,14 @@ class Reads:
         found = self._one("SELECT value FROM entry_values WHERE row = ?", (row,))
         return None if found is None else bytes(found[0])
 
+    def dead_value(self, space: int, key: str, dot: Dot) -> tuple[str | None, bytes | None] | None:
+        row = self._dead_db.execute(
+            "SELECT sub, value FROM entries INDEXED BY entries_dead_by_key WHERE space = ? AND key = ? "
+            "AND writer = ? AND seq = ? AND n = ? AND position IS NOT NULL LIMIT 1",
+            (space, key, *dot),
+        ).fetchone()
+        return None if row is None else (row[0], row[1])
+
     def is_removal_known(self, space: int, key: str, dot: Dot) -> bool:
         return any(
             self._dead_db.execute(

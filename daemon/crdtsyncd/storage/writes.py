@@ -16,6 +16,7 @@ from crdtsyncd.storage.backlog import Backlog
 from crdtsyncd.storage.old_history import DEAD_BYTES_TO_5, OLD_HISTORY, ROW_OFFSET, is_there
 from crdtsyncd.storage.schema import INLINE_BYTES_MAX
 
+from crdtsync.causality import Dot, Writer
 from crdtsync.core.background.trimming import CHANGE_HASH_AGE_MS_MAX, CHANGE_HASHES_MAX
 from crdtsync.core.storage.interface import (
     ArchivePurge,
@@ -30,10 +31,12 @@ from crdtsync.core.storage.interface import (
     Redaction,
     RemovalRow,
     RemovedRow,
+    Rewind,
     history_floor_name,
     purge_done_name,
     taken_away_name,
 )
+from crdtsync.wire.change import Order, RemoveRange, removes_of
 
 # What a row takes on disk, about: what varies, and a figure measured for the rest and its place in the indexes.
 CHANGE_ROW_BYTES = 72
@@ -221,8 +224,49 @@ class _Writing:
             self.sizes[parameters[0]][_DOCUMENTS] -= size_bytes  # type: ignore[index]
             self.db.execute(f"DELETE FROM {table} WHERE {where}", parameters)
 
+    def _rewind(self, rewind: Rewind) -> None:
+        """Take changes back, with all that came of them."""
+        space = rewind.space
+        which = f"space = ? AND position IN ({', '.join(map(str, rewind.positions))})"
+        count = self._number(f"SELECT COUNT(*) FROM changes WHERE {which}", (space,))
+        size_bytes = self._number(f"SELECT SUM({CHANGE_BYTES}) FROM changes WHERE {which}", (space,))
+        self.sizes[space][_LOG] -= count
+        self.sizes[space][_BYTES] -= size_bytes
+        self.db.execute(f"DELETE FROM changes WHERE {which}", (space,))
+        self._trim_rows("removals", REMOVAL_BYTES, which, (space,))
+        for writer, first in rewind.firsts:
+            after = "space = ? AND writer = ? AND seq >= ?"
+            place = (space, writer, first)
+            self._trim_rows("entries", DEAD_BYTES, f"{after} AND {_DEAD}", place)
+            self._drop_entries(f"{after} AND {_ALIVE}", place)
+            self._drop_documents("document_updates", "LENGTH(update_v1)", after, place)
+            self._drop_documents("document_states", "LENGTH(state)", after, place)
+            edits = "space = ? AND by_writer = ? AND by_seq >= ?"
+            self._drop_documents("document_updates", "LENGTH(update_v1)", edits, place)
+            self.db.execute("DELETE FROM heads WHERE space = ? AND writer = ?", (space, writer))
+        self._revive(space, which, min(rewind.positions))
+
+    def _revive(self, space: int, which: str, begin: int) -> None:
+        """What changes that are taken back had removed lives again; but not what another one has removed after that."""
+        columns = "row, key, hlc, writer, seq, n"
+        revived = self.db.execute(f"SELECT {columns} FROM entries WHERE {which}", (space,)).fetchall()
+        self.sizes[space][_HISTORY] -= self._number(f"SELECT SUM({DEAD_BYTES}) FROM entries WHERE {which}", (space,))
+        unmark = "UPDATE entries SET position = NULL, time_ms = NULL, by_n = NULL, fate = NULL WHERE row = ?"
+        self.db.executemany(unmark, [(row,) for row, *_ in revived])
+        by_key: defaultdict[str, list[tuple[int, Order]]] = defaultdict(list)
+        for row, key, hlc, writer, seq, n in revived:
+            by_key[key].append((row, (int.from_bytes(hlc, "big"), writer, seq, n)))
+        columns = "key, n, removes, position, time_ms"
+        later = f"SELECT {columns} FROM removals WHERE position > ? AND space = ? ORDER BY position, id"
+        for key, n, removes, position, time_ms in self.db.execute(later, (begin, space)).fetchall() if by_key else ():
+            named = removes_of(removes)
+            rows = [row for row, order in by_key.get(key, ()) if _names(named, order)]
+            self._mark([RemovedRow(row, position, time_ms, n, None) for row in rows])
+
     def drop(self) -> None:
         """What goes before anything new comes: a document or a snapshot that is dropped may come anew."""
+        for rewind in self.batch.rewinds:
+            self._rewind(rewind)
         for document in self.batch.document_drops:
             self._drop_documents("document_updates", "LENGTH(update_v1)", _DOCUMENT, document)
             self._drop_documents("document_states", "LENGTH(state)", _DOCUMENT, document)
@@ -386,12 +430,22 @@ def is_long(value: bytes | None) -> bool:
     return value is not None and len(value) > INLINE_BYTES_MAX
 
 
+def _names(removes: tuple[Dot, ...] | RemoveRange, order: Order) -> bool:
+    """Whether what an operation removes names the entry at this place."""
+    _, writer, seq, n = order
+    if not isinstance(removes, RemoveRange):
+        return (writer, seq, n) in removes
+    return seq <= removes.vector.get(Writer(writer), 0) and (removes.bound is None or order <= removes.bound)
+
+
 def _entry_row(row: EntryRow) -> tuple[object, ...]:
     value, value_bytes = (None, len(row.value or b"")) if is_long(row.value) else (row.value, None)
     return (*row[:8], row.hlc.to_bytes(8, "big"), row.agent, value, *row[11:], value_bytes)
 
 
-_UNSLICED = attrgetter("adoptions", "snapshot_drops", "snapshot_parts", "staged_drops", "archives", "archive_purges")
+_UNSLICED = attrgetter(
+    "adoptions", "rewinds", "snapshot_drops", "snapshot_parts", "staged_drops", "archives", "archive_purges"
+)
 
 
 def write_batch(db: sqlite3.Connection, batch: Batch, backlog: Backlog) -> None:

@@ -33,6 +33,7 @@ COUNTS = st.integers(0, SEQ_MAX)
 WRITERS = st.integers(0, WRITER_MAX)
 FLAT = {
     "version vector": st.dictionaries(WRITERS, COUNTS, max_size=ITEMS_MAX),
+    "points": st.dictionaries(COUNTS, st.binary(min_size=8, max_size=8), max_size=ITEMS_MAX),
     "frontier": st.dictionaries(WRITERS, st.tuples(COUNTS, st.binary(min_size=8, max_size=8)), max_size=ITEMS_MAX),
     "dot": st.builds(Dot, WRITERS, COUNTS, COUNTS),
 }

@@ -1,0 +1,300 @@
+"""Two branches of one writer: one keeps its numbers, the other gets new names, and nothing counts twice or is lost."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tests.fleet.editor import Editor
+from tests.fleet.fleet import fleet_of
+from tests.fleet.host import Host
+
+NODES = count(1)
+
+
+def clone(fleet, original: str, name: str) -> Host:
+    """A copy of a host that does not know that it is one: with the mark, and passing for another node."""
+    machine = fleet[original]
+    for wire in list(machine.wires.values()):
+        wire.close("cloned")
+    machine.sessions.clear()
+    machine.store.close()
+    shutil.copytree(machine.directory, fleet.directory / name)
+    with closing(sqlite3.connect(fleet.directory / name / "data" / "crdtsync.db")) as db:
+        db.execute("UPDATE meta SET value = ? WHERE name = 'node'", (f"{next(NODES):032x}".encode(),))
+        db.commit()
+    machine.open()
+    return fleet.add(name)
+
+
+@pytest.fixture
+def fleet():
+    with fleet_of("a", "c") as made:
+        yield made
+
+
+def meet(fleet, *pairs: tuple[str, str]) -> None:
+    """Links, dialled anew when they break, until all is quiet."""
+    for _ in range(8):
+        for one, other in pairs:
+            if not any({end.name for end in wire.ends} == {one, other} for wire in fleet.wires):
+                fleet.link(one, other)
+        fleet.run(2.0, 0.5)
+
+
+def append(machine: Host, *values) -> None:
+    agent = machine.agent()
+    for value in values:
+        agent.append("log", value)
+
+
+def log(machine: Host) -> list[Any]:
+    return machine.agent().get("log") or []
+
+
+def get(machine: Host, key: str):
+    return machine.agent().get(key)
+
+
+def check_agree(*machines: Host) -> None:
+    assert len({(str(sorted(m.replica.vector.items())), m.replica.entries.digest) for m in machines}) == 1
+    assert not {"fork", "divergence"} & set().union(*(machine.alarms for machine in machines))
+    assert not any(len(machine.replica.gate) for machine in machines)
+
+
+def test_a_copied_disk_heals(fleet):
+    a = fleet["a"]
+    append(a, *range(5))
+    b = clone(fleet, "a", "b")
+    append(a, "a0", "a1", "a2")
+    append(b, "b0", "b1")
+    assert a.replica.vector.keys() == b.replica.vector.keys()
+    meet(fleet, ("a", "b"))
+    check_agree(a, b)
+    assert sorted(map(str, log(a))) == sorted(map(str, [*range(5), "a0", "a1", "a2", "b0", "b1"]))
+    assert log(a) == log(b)
+    assert sum("fork_healed" in machine.alarms for machine in (a, b)) == 1
+
+
+def test_a_counter_counts_what_both_branches_counted(fleet):
+    a = fleet["a"]
+    agent = a.agent()
+    agent.do("incr", key="n", by=10)
+    agent.do("incr", key="only/a", by=3)
+    agent.do("incr", key="only/b", by=4)
+    b = clone(fleet, "a", "b")
+    for by in (1, 2):
+        a.agent().do("incr", key="n", by=by)
+    for by in (5, -7):
+        b.agent().do("incr", key="n", by=by)
+    a.agent().do("incr", key="only/a", by=1)
+    b.agent().do("incr", key="only/b", by=1)
+    b.agent().do("incr", key="new", by=2)
+    a.agent().do("incr", key="new", by=2)
+    meet(fleet, ("a", "b"))
+    check_agree(a, b)
+    for machine in (a, b):
+        assert [get(machine, key) for key in ("n", "only/a", "only/b", "new")] == [11, 4, 5, 4]
+        machine.agent().do("incr", key="n", by=100)
+    meet(fleet, ("a", "b"))
+    check_agree(a, b)
+    assert get(a, "n") == get(b, "n") == 211
+
+
+@pytest.mark.parametrize("who", [(0,), (1,), (0, 1)])
+def test_a_reset_on_a_branch_takes_off_what_it_saw(fleet, who):
+    a = fleet["a"]
+    a.agent().do("incr", key="n", by=10)
+    b = clone(fleet, "a", "b")
+    for machine, by in ((a, 2), (b, 5)):
+        machine.agent().do("incr", key="n", by=by)
+    for number in who:
+        (a, b)[number].agent().do("reset", key="n")
+    meet(fleet, ("a", "b"))
+    check_agree(a, b)
+    assert get(a, "n") == get(b, "n") == {(0,): 5, (1,): 2, (0, 1): 0}[who]
+
+
+def test_what_one_branch_overwrote_or_deleted_is_as_if_two_hosts_had(fleet):
+    a = fleet["a"]
+    for key in ("both", "by/a", "by/b", "gone/a", "gone/b", "gone/both"):
+        a.agent().set(key, "old")
+    b = clone(fleet, "a", "b")
+    for name, machine in (("a", a), ("b", b)):
+        agent = machine.agent(name)
+        agent.get("both")
+        agent.set("both", name)
+        agent.set(f"by/{name}", name)
+        agent.delete(f"gone/{name}")
+        agent.delete("gone/both")
+    meet(fleet, ("a", "b"))
+    check_agree(a, b)
+    for machine in (a, b):
+        agent = machine.agent()
+        assert sorted(agent.values("both")) == ["a", "b"]
+        assert [agent.values(f"by/{name}") for name in "ab"] == [["a"], ["b"]]
+        assert [agent.get(f"gone/{which}") for which in ("a", "b", "both")] == [None] * 3
+
+
+def test_texts_that_both_branches_edited_keep_both_edits(fleet):
+    a = fleet["a"]
+    Editor(a).append("one ")
+    b = clone(fleet, "a", "b")
+    for name, machine in (("a", a), ("b", b)):
+        editor = Editor(machine)
+        editor.read()
+        editor.edit(0, 0, f"{name} ")
+        own = Editor(machine, f"of/{name}")
+        own.append("new")
+        own.append("er")
+    meet(fleet, ("a", "b"))
+    check_agree(a, b)
+    for machine in (a, b):
+        assert sorted(Editor(machine).read().split()) == ["a", "b", "one"]
+        assert [Editor(machine, f"of/{name}").read() for name in "ab"] == ["newer"] * 2
+    assert Editor(a).read() == Editor(b).read()
+    editor = Editor(a)
+    editor.read()
+    editor.append("!")
+    meet(fleet, ("a", "b"))
+    assert Editor(a).read() == Editor(b).read() != ""
+
+
+def test_a_text_that_one_branch_made_and_deleted_and_one_that_it_compacted(fleet):
+    a = fleet["a"]
+    Editor(a, "long").append("word " * 20)
+    b = clone(fleet, "a", "b")
+    for name, machine in (("a", a), ("b", b)):
+        editor = Editor(machine, "long")
+        editor.read()
+        editor.edit(0, 5, f"{name} ")
+        editor.compact()
+        editor.read()
+        editor.append(f"{name}!")
+        Editor(machine, f"of/{name}").append("gone")
+        machine.agent().delete(f"of/{name}")
+    meet(fleet, ("a", "b"))
+    check_agree(a, b)
+    text = Editor(a, "long").read()
+    assert text == Editor(b, "long").read()
+    assert "a!" in text
+    assert "b!" in text
+    assert text.count("word") == 19
+    assert [get(machine, f"of/{name}") for machine in (a, b) for name in "ab"] == [None] * 4
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_others_built_on_a_branch_moves_with_it_on_every_node(fleet, reverse):
+    """Hosts c and d follow one branch each, and write on it; then all meet, in either order."""
+    a, c = fleet["a"], fleet["c"]
+    d = fleet.add("d")
+    append(a, 0)
+    b = clone(fleet, "a", "b")
+    meet(fleet, ("a", "c"))
+    for name, machine, follower in (("a", a, c), ("b", b, d)):
+        append(machine, f"{name}0")
+        machine.agent().do("incr", key="n", by=1)
+        meet(fleet, (machine.name, follower.name))
+        append(follower, f"{follower.name}0")
+        follower.agent().do("incr", key="n", by=10)
+        meet(fleet, (machine.name, follower.name))
+        append(machine, f"{name}1")
+    pairs = [("a", "b"), ("c", "d"), ("a", "d"), ("b", "c"), ("a", "c"), ("b", "d")]
+    for pair in pairs[::-1] if reverse else pairs:
+        meet(fleet, pair)
+    meet(fleet, *pairs)
+    check_agree(a, b, c, d)
+    for machine in (a, b, c, d):
+        assert sorted(map(str, log(machine))) == sorted(["0", "a0", "b0", "c0", "d0", "a1", "b1"])
+        assert get(machine, "n") == 22
+
+
+def test_three_copies_heal(fleet):
+    a = fleet["a"]
+    append(a, 0)
+    copies = [clone(fleet, "a", name) for name in ("b", "d")]
+    hosts = [a, *copies]
+    for machine in hosts:
+        append(machine, f"{machine.name}0", f"{machine.name}1")
+        machine.agent().do("incr", key="n", by=5)
+    meet(fleet, ("a", "b"))
+    meet(fleet, ("b", "d"), ("a", "d"), ("a", "b"))
+    check_agree(*hosts)
+    assert all(sorted(map(str, log(m))) == ["0", "a0", "a1", "b0", "b1", "d0", "d1"] for m in hosts)
+    assert all(get(machine, "n") == 15 for machine in hosts)
+
+
+def test_a_fork_far_back_is_found_in_few_messages(fleet):
+    a = fleet["a"]
+    append(a, *range(150))
+    b = clone(fleet, "a", "b")
+    append(a, *(f"a{n}" for n in range(150)))
+    append(b, *(f"b{n}" for n in range(3)))
+    a.restart()
+    b.restart()
+    meet(fleet, ("a", "b"))
+    check_agree(a, b)
+    assert len(log(a)) == 303
+
+
+def loser(*machines: Host) -> Host:
+    """The one of two whose branch will get new names."""
+    writer = machines[0].replica.writer
+    assert writer is not None
+
+    def hash_of(machine: Host, seq: int) -> bytes:
+        return machine.replica.short_hash(writer, seq) or b""
+
+    seq = next(n for n in range(1, 100) if len({hash_of(machine, n) for machine in machines}) > 1)
+    return max(machines, key=lambda machine: hash_of(machine, seq))
+
+
+def test_a_crash_between_taking_back_and_writing_anew_loses_nothing(fleet, monkeypatch):
+    a = fleet["a"]
+    append(a, 0)
+    b = clone(fleet, "a", "b")
+    append(a, "a0", "a1")
+    append(b, "b0", "b1")
+    host = loser(a, b)
+    commit = host.store.commit
+
+    def cut(batch, *rest):
+        commit(batch, *rest)
+        if batch.rewinds:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(host.store, "commit", cut)
+    with pytest.raises(KeyboardInterrupt):
+        meet(fleet, ("a", "b"))
+    host.restart()
+    assert len(log(host)) == 4
+    meet(fleet, ("a", "b"))
+    check_agree(a, b)
+    assert sorted(map(str, log(a))) == ["0", "a0", "a1", "b0", "b1"]
+    host.restart()
+    assert len(log(host)) == 5
+
+
+def test_agents_of_a_host_that_moved_its_branch_attach_to_another_database(fleet):
+    a = fleet["a"]
+    append(a, 0)
+    b = clone(fleet, "a", "b")
+    append(a, "a0")
+    append(b, "b0")
+    host = loser(a, b)
+    agents = {machine.name: machine.agent("ann") for machine in (a, b)}
+    before = host.node.identity
+    writer = host.replica.writer
+    meet(fleet, ("a", "b"))
+    assert {name: agent.closed for name, agent in agents.items()} == {m.name: m is host for m in (a, b)}
+    assert host.node.identity.incarnation not in (b"", before.incarnation, before.database)
+    append(host, "on")
+    assert host.replica.writer != writer
+    incarnation = host.node.identity.incarnation
+    host.restart()
+    assert host.store.incarnation == incarnation
