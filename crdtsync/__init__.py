@@ -5,7 +5,8 @@ imported when it is first used, so that ``import crdtsync`` costs next to nothin
 
 Rooms and modules, top to bottom; each may import those below it (``pyproject.toml`` holds the order):
 
-- ``sessions``: of the agent layer, above the public client only; empty yet
+- ``ui``: the page for people
+- ``sessions``: of coding agents, taken along to other hosts
 - ``adapters``: the state behind the interfaces of agent frameworks; of the agent layer
 - ``mcp``: the shared state for coding agents; of the agent layer
 - ``context``: what goes into a model's window; of the agent layer

@@ -121,6 +121,7 @@ SHOWING = [
     ("purge", EVIL), ("purge", "--show"), ("bring-back",), ("session", "ls"), ("session", "show", EVIL),
     ("session", "save", EVIL), ("session", "load", EVIL), ("session", "handover", EVIL, "--to", "codex"),
     ("session", "hook", "--from", EVIL),
+    ("session", "exclude", EVIL, EVIL), ("session", "branch", EVIL), ("ui", "--listen", EVIL),
 ]  # fmt: skip
 
 

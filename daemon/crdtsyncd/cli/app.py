@@ -106,6 +106,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "peers": "node.status:peers",
         "explain": "node.explain:explain",
         "top": "node.top:top",
+        "ui": "node.ui:ui",
         "doctor": "node.doctor:doctor",
         "metrics": "node.metrics:metrics",
         "log-level": "node.metrics:log_level",

@@ -11,6 +11,7 @@ Modules:
 - ``explain``: why a node has of a key what it has, or lacks it
 - ``doctor``: what is wrong with this host; the checks are in ``crdtsyncd.doctor``
 - ``top``: what goes on, live; the frame and the screen are in ``crdtsyncd.top``
+- ``ui``: a page for people; the page is in :mod:`crdtsync.ui`
 - ``metrics``: ``metrics``, ``log-level``
 - ``backup``: ``backup``, ``restore``
 - ``service``: ``service install``, ``uninstall``, ``status``; the units are in ``crdtsyncd.service``

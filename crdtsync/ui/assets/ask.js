@@ -1,0 +1,50 @@
+// Asks the server, and hears from it.
+
+export const page = { space: null, agent: "", readOnly: false, spaces: [] };
+
+export class Refused extends Error {
+  constructor(error) { super(error.message); this.code = error.code; }
+}
+
+async function post(path, content) {
+  let response;
+  try {
+    response = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(content) });
+  } catch {
+    throw new Refused({ code: "gone", message: "the page's server does not answer: start crdtsync ui again" });
+  }
+  const text = await response.text();
+  let told;
+  try { told = JSON.parse(text); } catch { throw new Refused({ code: String(response.status), message: text.trim() }); }
+  if (told.error) throw new Refused(told.error);
+  return told.result;
+}
+
+/** What a function of the table of calls gives; throws `Refused` with the sentence that says why not. */
+export function call(name, content = {}) {
+  return post(`/api/${name}`, { space: page.space, ...content });
+}
+
+/** Trade the word of the address for a cookie; the reason if that is refused. */
+export async function login(word) {
+  try { await post("/login", { word }); return null; } catch (error) { return error.message; }
+}
+
+/** Hear what changes, until the server no longer knows this browser. */
+export async function follow({ hello, news, gone }) {
+  const first = await fetch("/api/spaces", { method: "POST", body: "{}" }).catch(() => null);
+  if (!first || first.status === 401) return first ? "" : "The page's server does not answer.";
+  const stream = new EventSource("/live");
+  stream.addEventListener("hello", (event) => {
+    const told = JSON.parse(event.data);
+    page.agent = told.agent;
+    page.readOnly = told.read_only;
+    page.space ??= told.space ?? "default";
+    void hello();
+  });
+  stream.onmessage = (event) => news(JSON.parse(event.data));
+  stream.onerror = async () => {
+    if (stream.readyState === EventSource.CLOSED) gone();
+  };
+  return null;
+}

@@ -1,0 +1,163 @@
+"""Listens for this machine's browsers, and answers them."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from crdtsync import AsyncClient
+from crdtsync.errors import CrdtSyncError, InvalidRequest
+from crdtsync.ui.calls import CALLS, Space
+from crdtsync.ui.guard import Doorkeeper, Guard
+from crdtsync.ui.live import Live
+from crdtsync.ui.plain import number, plain
+
+PORT = 7479
+REQUEST_BYTES_MAX = 2 << 20
+SPACES_MAX = 100
+ASSETS = Path(__file__).parent / "assets"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the page was started. ``certificate`` and ``private_key`` are files (PEM); without them it listens on
+    loopback only.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    read_only: bool = False
+    certificate: str | None = None
+    private_key: str | None = None
+
+
+async def serve(client: AsyncClient, options: Options, ready: Callable[[str], None]) -> None:
+    """Serve the page until it is told to end; ``ready`` gets each address that lets one browser in.
+
+    Raises :class:`~crdtsync.errors.InvalidRequest` for an address beyond loopback without a certificate, and OSError if
+    the port is taken.
+    """
+    with _listening(options) as listener:
+        port = listener.getsockname()[1]
+        name = f"[{options.host}]" if ":" in options.host else options.host
+        is_tls = options.certificate is not None
+        base = f"{'https' if is_tls else 'http'}://{name}:{port}/"
+        hosts = {f"{host}:{port}" for host in (name, "localhost", socket.gethostname())}
+        keeper = Doorkeeper(lambda word: ready(f"{base}#{word}"))
+        page = Page(client, keeper, options, cookie=f"crdtsync-ui-{port}")
+        app = Guard(page.app(), keeper, hosts, is_tls=is_tls, cookie=page.cookie)
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off", ws="none",
+            server_header=False, ssl_certfile=options.certificate, ssl_keyfile=options.private_key,
+        )  # fmt: skip
+        await uvicorn.Server(config).serve(sockets=[listener])
+
+
+class Page:
+    """The page's files, its calls, and its news."""
+
+    def __init__(self, client: AsyncClient, keeper: Doorkeeper, options: Options, *, cookie: str) -> None:
+        self.cookie = cookie
+        self._client = client
+        self._keeper = keeper
+        self._options = options
+        self._live = Live(client)
+        self._spaces: dict[str | None, Space] = {}
+
+    def app(self) -> Starlette:
+        """What answers a browser that :class:`~crdtsync.ui.guard.Guard` has let through."""
+        return Starlette(
+            routes=[
+                Route("/", lambda _: FileResponse(ASSETS / "index.html"), methods=["GET"]),
+                Mount("/assets", StaticFiles(directory=ASSETS)),
+                Route("/live", self._news, methods=["GET"]),
+                Route("/login", self._login, methods=["POST"]),
+                Route("/api/{name}", self._call, methods=["POST"]),
+            ]
+        )
+
+    async def _login(self, request: Request) -> Response:
+        word = (await _sent(request)).get("word")
+        cookie = self._keeper.let_in(word) if isinstance(word, str) else None
+        if cookie is None:
+            message = "this address was used already, or is not the newest: open the one that crdtsync ui printed last"
+            return _error(403, "used", message)
+        response = JSONResponse({})
+        is_tls = self._options.certificate is not None
+        response.set_cookie(self.cookie, cookie, httponly=True, samesite="strict", secure=is_tls)
+        return response
+
+    async def _call(self, request: Request) -> Response:
+        given, found = await _sent(request), CALLS.get(request.path_params["name"])
+        if found is None:
+            return _error(404, "not_found", f"nothing is called {request.path_params['name']}")
+        if found.writes and self._options.read_only:
+            return _error(403, "read_only", "this page was started with --read-only")
+        space = self._space(given.pop("space", None))
+        try:
+            return JSONResponse({"result": plain(await found.function(space, **given))})
+        except CrdtSyncError as error:
+            return _error(200, error.code, error.message)
+        except (TypeError, ValueError) as error:
+            return _error(400, "invalid_request", str(error))
+
+    def _space(self, name: str | None) -> Space:
+        if name not in self._spaces:
+            if len(self._spaces) >= SPACES_MAX:
+                self._spaces.clear()
+            self._spaces[name] = Space(self._client, name)
+        return self._spaces[name]
+
+    async def _news(self, _: Request) -> Response:
+        hello = {"agent": self._client.agent, "space": self._client.space, "read_only": self._options.read_only}
+
+        async def events() -> AsyncIterator[bytes]:
+            yield f"event: hello\ndata: {json.dumps(hello)}\n\n".encode()
+            async for event in self._live.events():
+                yield event
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+
+async def _sent(request: Request) -> dict[str, Any]:
+    """The object that the page sent."""
+    content = b""
+    async for part in request.stream():
+        content += part
+        if len(content) > REQUEST_BYTES_MAX:
+            raise HTTPException(413, f"a request may have {REQUEST_BYTES_MAX:,} bytes")
+    try:
+        given = json.loads(content, object_hook=number)
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise HTTPException(400, "send a JSON object")
+    return given
+
+
+def _error(status: int, code: str, message: str) -> Response:
+    return JSONResponse({"error": {"code": code, "message": message}}, status)
+
+
+def _listening(options: Options) -> socket.socket:
+    try:
+        is_loopback = ipaddress.ip_address(options.host).is_loopback
+    except ValueError:
+        raise InvalidRequest(f"{options.host!r} is no address: use 127.0.0.1, ::1, or one of this machine's") from None
+    if not is_loopback and options.certificate is None:
+        raise InvalidRequest(f"{options.host} is not loopback: give --certificate and --private-key, or use 127.0.0.1")
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    return socket.create_server((options.host, options.port), family=family)

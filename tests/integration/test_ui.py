@@ -1,0 +1,183 @@
+"""The page's server over a real daemon, asked as a browser asks. What the page shows is tested in a browser."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Daemon
+from tests.harness.shell import Running, Shell
+
+pytestmark = pytest.mark.integration
+
+
+class Browser:
+    """Asks the page's server as its page does."""
+
+    def __init__(self, run: Running) -> None:
+        self.run = run
+        self.address, self.word = run.line().strip().split("#")
+        self.host = self.address.removeprefix("http://").rstrip("/")
+        self.cookie = ""
+
+    def ask(self, method: str, path: str, content: Any = None, **headers: str) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection(self.host, timeout=30)
+        try:
+            known = {"origin": f"http://{self.host}", "cookie": self.cookie, **headers}
+            connection.request(method, path, None if content is None else json.dumps(content), known)
+            response = connection.getresponse()
+            if cookie := response.getheader("set-cookie"):
+                assert "HttpOnly" in cookie
+                assert "SameSite=strict" in cookie
+                self.cookie = cookie.split(";")[0]
+            body = response.read()
+            is_json = response.getheader("content-type", "").startswith("application/json")
+            return response.status, json.loads(body) if is_json else body
+        finally:
+            connection.close()
+
+    def login(self) -> None:
+        assert self.ask("POST", "/login", {"word": self.word})[0] == 200
+
+    def call(self, name: str, /, **content: Any) -> Any:
+        status, told = self.ask("POST", f"/api/{name}", content)
+        assert status == 200, told
+        return told.get("result", told)
+
+
+@pytest.fixture
+def shell(daemon: Daemon, tmp_path: Path) -> Shell:
+    return Shell(daemon.socket, tmp_path)
+
+
+@pytest.fixture
+def browser(shell: Shell) -> Iterator[Browser]:
+    with shell.start("ui", "--listen", "0", "--agent", "ann") as run:
+        made = Browser(run)
+        made.login()
+        yield made
+
+
+def test_an_address_lets_one_browser_in_and_then_there_is_another(browser: Browser):
+    assert browser.ask("POST", "/login", {"word": browser.word})[1]["error"]["code"] == "used"
+    assert browser.run.line().startswith(f"{browser.address}#")
+    assert browser.ask("POST", "/api/spaces", {}, cookie="")[0] == 401
+    assert browser.ask("POST", "/api/spaces", {}, origin="https://evil.example")[0] == 403
+    assert browser.ask("GET", "/", host="evil.example")[0] == 421
+    assert b"/assets/app.js" in browser.ask("GET", "/")[1]
+    for path in ("/assets/../server.py", "/assets/%2e%2e/server.py", "/assets/nothing.js", "/assets/"):
+        assert browser.ask("GET", path)[0] == 404
+    browser.run.process.send_signal(signal.SIGTERM)
+    assert browser.run.process.wait(30) in (0, -signal.SIGTERM)
+
+
+def test_what_the_page_reads_and_writes(browser: Browser, daemon: Daemon):
+    state = daemon.client("bob")
+    state.set("plan/goal", {"ship": True})
+    state.append("plan/log", "one")
+    state.add("plan/tags", "a")
+    state.merge("plan/map", {"x": 1})
+    state.text("plan/text").set("words")
+    found = browser.call("tree")
+    assert (found["folders"], found["keys"]) == (["plan/"], [])
+    assert [one["key"] for one in browser.call("tree", prefix="plan/")["keys"]] == [
+        "plan/goal", "plan/log", "plan/map", "plan/tags", "plan/text",
+    ]  # fmt: skip
+    values = {key: browser.call("entry", key=f"plan/{key}") for key in ("goal", "log", "map", "tags", "text")}
+    assert values["goal"]["value"] == {"ship": True}
+    assert [one["value"] for one in values["log"]["parts"]] == ["one"]
+    assert (values["map"]["value"], values["tags"]["value"], values["text"]["value"]) == ({"x": 1}, ["a"], "words")
+    assert browser.call("entry", key="none") is None
+
+    version = values["goal"]["version"]
+    browser.call("write", key="plan/goal", value="by hand", version=version)
+    assert [one.agent for one in state.entries("plan/goal")] == ["ann"]
+    error = browser.call("write", key="plan/goal", value="late", version=version)["error"]
+    assert error["code"] == "version_mismatch"
+    assert browser.call("write", key="plan/goal", value=1, version=None)["error"]["code"] == "version_mismatch"
+    writes = browser.call("history", key="plan/goal")["writes"]
+    assert [(one["agent"], one["fate"]) for one in writes] == [("ann", "live"), ("bob", "replaced")]
+    assert browser.call("explain", key="plan/goal")["state"] == "present"
+    browser.call("delete", key="plan/goal", version=browser.call("entry", key="plan/goal")["version"])
+    assert state.get("plan/goal") is None
+    assert browser.ask("POST", "/api/entry", {"what": 1})[0] == 400
+    assert browser.ask("POST", "/api/nothing", {})[0] == 404
+    assert browser.ask("POST", "/api/entry", ["no object"])[0] == 400
+
+
+def test_time_and_work(browser: Browser, daemon: Daemon):
+    state = daemon.client("bob")
+    state.set("a", 1)
+    browser.call("checkpoint", name="then", note="first")
+    (point,) = browser.call("checkpoints")
+    assert (point["name"], point["note"]) == ("then", "first")
+    state.set("a", 2)
+    state.set("b", 1)
+    differences = browser.call("diff", before="then")
+    assert [(one["key"], one["before"] and one["before"]["value"]) for one in differences["keys"]] == [
+        ("a", 1),
+        ("b", None),
+    ]
+    assert browser.call("entry", key="a", at=point["cut"])["value"] == 1
+    assert browser.call("restore", point="then", dry_run=True)["counts"]["removed"] == 1
+    assert state.get("b") == 1
+    browser.call("restore", point="then", dry_run=False)
+    assert (state.get("a"), state.get("b")) == (1, None)
+
+    state.put_task("tasks/1", {"n": 1})
+    state.claim("job").acquire()
+    told = browser.call("work")
+    assert [(one["key"], one["state"]) for one in told["tasks"]] == [("tasks/1", "open")]
+    assert [one["agent"] for one in told["claims"]] == ["bob"]
+    assert "ann" in {one["agent"] for one in told["who"]}
+    browser.call("release", key="job", fence=told["claims"][0]["fence"])
+    assert state.claims() == []
+    assert browser.call("sessions") == []
+    assert "tokens" in browser.call("view", budget=200)
+
+
+def test_news_come_when_something_changes_and_when_the_daemon_is_away(browser: Browser, daemon: Daemon):
+    connection = http.client.HTTPConnection(browser.host, timeout=60)
+    connection.request("GET", "/live", headers={"cookie": browser.cookie})
+    stream = connection.getresponse()
+    assert stream.getheader("content-type", "").startswith("text/event-stream")
+
+    def told() -> dict[str, Any]:
+        while not (line := stream.readline()).startswith(b"data: "):
+            assert line, "the stream has ended"
+        found: dict[str, Any] = json.loads(line[6:])
+        return found
+
+    assert told()["agent"] == "ann"
+    first = told()
+    assert first["down"] is None
+    daemon.client("bob").set("a", 1)
+    while told()["token"] == first["token"]:
+        pass
+    daemon.stop()
+    while told()["down"] is None:
+        pass
+    daemon.start()
+    while told()["down"] is not None:
+        pass
+    connection.close()
+
+
+def test_read_only_and_what_is_refused_at_the_start(daemon: Daemon, shell: Shell):
+    with shell.start("ui", "--listen", "0", "--read-only") as run:
+        browser = Browser(run)
+        browser.login()
+        status, told = browser.ask("POST", "/api/write", {"key": "a", "value": 1, "version": None})
+        assert (status, told["error"]["code"]) == (403, "read_only")
+        assert browser.call("spaces") == ["default"]
+        busy = browser.host.rpartition(":")[2]
+        assert "in use" in shell("ui", "--listen", busy).err
+    assert daemon.client().keys() == []
+    for place, said in (("0.0.0.0:0", "--certificate"), ("nonsense:0", "no address"), ("x", "[HOST:]PORT")):
+        assert said in shell("ui", "--listen", place).err
