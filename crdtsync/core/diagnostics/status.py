@@ -154,6 +154,7 @@ def _space(node: Node, replica: Replica, stats: Mapping[str, int]) -> dict[str, 
     # Schemas that two hosts declared at once are shown by `schema show`; `conflicts` does not list them.
     listed = (key for key in entries.keys_with_several if not key.startswith(RESERVED_PREFIX))
     conflicting = sum(1 for key in listed if is_conflict(entries, entries.live(key, node.now_ms)))
+    checkpoint_ms = replica.checkpoints.newest_ms()
     return {
         "name": replica.name,
         "epoch": replica.epoch,
@@ -167,7 +168,7 @@ def _space(node: Node, replica: Replica, stats: Mapping[str, int]) -> dict[str, 
         "log_bytes_max": node.retention.caps.log_bytes_max,
         "history_bytes_max": node.retention.caps.history_bytes_max,
         "pending_changes": len(replica.gate),
-        "checkpoint_age_s": None,
+        "checkpoint_age_s": None if checkpoint_ms is None else max(0, node.now_ms - checkpoint_ms) / 1000,
     }
 
 

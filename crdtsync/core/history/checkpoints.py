@@ -120,6 +120,10 @@ class Checkpoints:
         records = [record for entry in held if entry.kind == Kind.REGISTER and (record := record_of(entry))]
         return sorted(records, key=lambda record: record.entry.order)
 
+    def newest_ms(self) -> int | None:
+        """When the newest of them was made; None: there is none."""
+        return max((hlc_ms(entry.hlc) for key in self._keys for entry in self._replica.entries.held(key)), default=None)
+
     def get(self, name: str) -> Checkpoint:
         """One of them.
 

@@ -216,7 +216,7 @@ METRICS: Final = (
     _space("pending_changes", "pending_changes", "changes that wait for what they depend on"),
     _space(
         "checkpoint_age_s", "checkpoint_age_seconds",
-        "age of the newest named checkpoint; this version makes none, so the metric is absent", is_summed=False,
+        "age of the newest checkpoint; absent if there is none", is_summed=False,
     ),
     _space("epoch", "epoch", "how often the space was dropped", is_summed=False),
     _peer(

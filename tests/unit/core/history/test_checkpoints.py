@@ -50,6 +50,25 @@ def test_a_checkpoint_is_one_write_that_every_node_has(pair):
         assert unpack(patiently(agent, "get", key="k2", at=item["cut"])["value"]) == 2
 
 
+def test_the_status_says_how_old_the_newest_checkpoint_is(pair):
+    ann, bob = pair["a"].agent("ann"), pair["b"].agent("bob")
+
+    def ages() -> list[float | None]:
+        return [space["checkpoint_age_s"] for space in bob.ask("status")["spaces"] if space["name"] == "default"]
+
+    assert ages() == [None]
+    for name in ("first", "second"):
+        pair.pass_time(40)
+        ann.do("checkpoint_set", name=name)
+        pair.sync()
+    pair.pass_time(60)
+    assert ages() == [pytest.approx(60, abs=5)]
+    for name in ("first", "second"):
+        ann.do("checkpoint_set", name=name, remove=True)
+    pair.sync()
+    assert ages() == [None]
+
+
 def test_retention_keeps_what_a_checkpoint_holds_until_it_is_deleted():
     with fleet_of("a", "b", linked=True, caps=Caps(2000, 7 * 86_400_000, 30_000, 86_400_000)) as fleet:
         ann, bob = fleet["a"].agent("ann"), fleet["b"].agent("bob")
