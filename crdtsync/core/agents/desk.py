@@ -1,4 +1,11 @@
-"""Agents attached to this node: their handshake, their requests, their replies."""
+"""Agents attached to this node: their handshake, their requests, their replies.
+
+Most requests are answered at once. Some have to wait: a read with ``after`` for changes that are on their way here, a
+write with ``w="all"`` for the disks of other nodes. The requests behind them must not wait, too. So a handler returns
+the answer, or it parks the request and returns ``LATER``; the request is answered when what it waits for is there, or
+its time is over. Replies leave when what they show is on disk. If the commit fails, they become errors, but for those
+that are true all the same (``stands``).
+"""
 
 from __future__ import annotations
 

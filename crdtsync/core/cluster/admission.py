@@ -1,5 +1,10 @@
 """This node's place in its cluster: who else belongs to it, letting new nodes in, and removing members.
 
+Host c has an invite of host a. It dials a, and proves that it has its key and the invite's secret. Host a looks whether
+the key was removed, the invite still lets somebody in, and the name is free, and then writes a record of the new member
+into the space ``_cluster``. Every other member gets that record as it gets any write, and takes the key for c's from
+then on. Removing c is such a record, too, and counts whatever else is written.
+
 The shell proves keys and signatures, opens listeners and dials; what follows from that is decided here.
 """
 

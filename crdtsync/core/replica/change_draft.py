@@ -1,4 +1,10 @@
-"""One change in the making: its operations so far, what they leave behind, and what its author had seen."""
+"""One change in the making: its operations so far, what they leave behind, and what its author had seen.
+
+An agent's batch sets ``k``, adds to a counter, and sets ``k`` again. The last operation has to supersede the first; and
+if it is refused, nothing of the three may be left. The replica cannot apply them one by one, since readers would see
+half of a change. So a draft holds the operations, and works out what they leave behind of a key from the entries of
+the replica, which it does not touch. A draft that is refused is dropped.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,12 @@
 """Anti-entropy between peers: what each message of a peer means, and what a turn sends.
 
+Host b was cut off for an hour. When it is connected to host a again, each tells the other in HELLO which spaces it has,
+and up to which change of each writer. From then on each sends what the other lacks, out of its log or as a snapshot,
+and acknowledges what it has on disk. If the connection breaks, all of that begins again, and what comes twice is
+dropped: no message has to arrive for the replicas to converge in the end.
+
 The parts are :mod:`~crdtsync.core.peers.connections` (who is connected), :mod:`~crdtsync.core.sync.change_feed`
-(sending changes),
-:mod:`~crdtsync.core.sync.acks` and :mod:`~crdtsync.core.sync.snapshot_messages` (snapshots).
+(sending changes), :mod:`~crdtsync.core.sync.acks` and :mod:`~crdtsync.core.sync.snapshot_messages` (snapshots).
 """
 
 from __future__ import annotations

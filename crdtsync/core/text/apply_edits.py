@@ -1,7 +1,10 @@
 """What changes do to the texts of one replica: edits are tried, applied or skipped, and written down for the disk.
 
 A text's entry is a marker that names a document; the document itself is Yjs'
-(:mod:`crdtsync.core.text.document_cache`).
+(:mod:`crdtsync.core.text.document_cache`). An own change may edit several texts, and the last edit may be refused when
+the others are done; then these are undone, and the change is refused. The edits of another node's change must not be
+refused, or all that depends on it would stall: what cannot be applied is skipped, with an alarm. And an edit may be of
+a document that was compacted meanwhile; then it is made in the newer documents of that text, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""The agents' unix socket: one protocol object a connection, fair turns, bounded buffers."""
+"""The agents' unix socket: one protocol object a connection, fair turns, bounded buffers.
+
+One agent sends 10,000 requests without waiting, one never reads its replies, and one sends 8 MiB byte by byte. None of
+them may hold up a fourth one, nor fill the memory. So a turn takes :data:`TURN_REQUESTS_MAX` requests of a connection;
+a connection with too many requests that wait, or too many replies that are not read, is read no further; and large
+frames of all agents share a budget (:mod:`crdtsyncd.loop.agent_budget`).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """The driver: the only caller of :class:`crdtsync.core.node.Node`.
 
-One turn of the event loop: everything that came in is stepped, then one commit makes it durable, then replies and
-messages leave.
+Three agents write at the same moment. If each write were flushed by itself, the third would wait for three flushes. If
+a reply left before its flush, a power cut could take back what an agent had been told. So one turn of the event loop
+steps everything that has come in, then one commit makes all of it durable, then replies and messages leave. If the
+commit fails, nothing that hangs on it leaves, and the node reads its memory anew from disk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Websockets between daemons: dial with jittered backoff, send in order."""
+"""Websockets between daemons: dial with jittered backoff, send in order.
+
+Thirty hosts come back after a power cut, and each dials several others. If all of them tried again at once after each
+failure, they would keep each other from answering. So each waits for a random part of a delay that doubles (full
+jitter; Brooker, 2015). A peer that takes no more of what it is sent must not cost memory either: its connection is
+closed at :data:`UNREAD_BYTES_MAX`, and both begin again from what they hold.
+"""
 
 from __future__ import annotations
 
