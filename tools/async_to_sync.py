@@ -53,7 +53,7 @@ RULES = [
     (r"\basynccontextmanager\b", "contextmanager"),
     (r"\b(client|coordination|background)\.aio\b", r"\1.blocking"),
     (r"\basyncio client\b", "blocking client"),
-    (r", for asyncio(?=\.\n)", ", for threads and scripts"),
+    (r"(?<!written once, )\bfor asyncio\b", "for threads"),
 ]
 TASKS = (r"\btask(s?)\b", r"thread\1")
 """Not where tasks are what people have to do."""
