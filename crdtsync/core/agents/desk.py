@@ -329,14 +329,14 @@ class Desk:
         stands: bool = False,
     ) -> object:
         """Answer when enough nodes hold ``needed``, this one among them; ``stands``: here it is on disk already."""
-        reach = self.host.sync.mesh.reach
+        routes = self.host.sync.mesh.routes
         concern = Concern(
             self.host.spaces.holders(needed),
             self.identity.name,
             self.host.replicas,
             needed,
             args.get("w"),
-            lambda node: bool(reach.via(node)),
+            lambda node: bool(routes.via(node)),
         )
         end_s = self.host.now_s + timeout_ms(args) / 1000
         written = without_replaced(result) if result else None

@@ -18,7 +18,7 @@ def listing(fleet: Admission, sync: Sync, me: str) -> list[dict[str, Any]]:
     rows = []
     for node, member in fleet.membership.members.items():
         peer = sync.peers.get(node)
-        hops = sync.mesh.reach.hops(node)
+        hops = sync.mesh.routes.hops(node)
         rows.append(
             {
                 "id": node,

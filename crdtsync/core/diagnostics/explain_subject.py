@@ -74,7 +74,7 @@ def holders(here: Here, dot: Dot) -> tuple[list[str], list[str]]:
     _, met = here.host.spaces.holders([here.replica.name]).counted()
     found = [(peer, peer.holds(here.replica.name, vector)) for peer in met()]
     mesh, now_s = here.host.sync.mesh, here.host.now_s
-    ways, name = mesh.reach.ways(), here.replica.name
-    far = {node for node, way in ways.items() if way.hops > 1 and not mesh.knows(name, node, now_s)}
+    routes, name = mesh.routes.by_node(), here.replica.name
+    far = {node for node, route in routes.items() if route.hops > 1 and not mesh.knows(name, node, now_s)}
     lacking = [peer.name for peer, has in found if not has and peer.node not in far]
     return sorted(peer.name for peer, has in found if has), sorted(lacking)

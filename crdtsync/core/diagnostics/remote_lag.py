@@ -43,7 +43,7 @@ def status_request(desk: Desk) -> Callable[[Agent, int, Arguments], object]:
 def knowing_far(desk: Desk, agent: Agent, request: int, spaces: Iterable[str], answer: Callable[[], object]) -> object:
     """What ``answer`` returns, once far nodes have said how far they are in these spaces, or have not in time."""
     host, mesh = desk.host, desk.host.sync.mesh
-    far = [node for node, way in mesh.reach.ways().items() if way.hops > 1]
+    far = [node for node, route in mesh.routes.by_node().items() if route.hops > 1]
     wanted: dict[str, VersionVector] = {name: dict(host.replicas[name].vector) for name in spaces if far}
     asked = mesh.ask_whole(wanted, host.now_s)
     missing = {(name, node) for name in asked for node in far if host.spaces.may_hold(name, node)}

@@ -193,7 +193,7 @@ def _peer(node: Node, peer: Peer, replicas: Mapping[str, Replica]) -> dict[str, 
     link = peer.link
     acked = {name: peer.acked.get(name, {}) for name in replicas if node.spaces.may_hold(name, peer.node)}
     dial = _dial_of(node, peer)
-    via = "" if link is not None else node.sync.mesh.reach.via(peer.node)
+    via = "" if link is not None else node.sync.mesh.routes.via(peer.node)
     misled = "" if link is not None else node.false_addresses.misled_by(peer.node, node.fleet.membership)
     away = "down" if misled else _unlinked_state(node, dial)
     state = "connected" if link is not None else "indirect" if via else away
@@ -207,7 +207,7 @@ def _peer(node: Node, peer: Peer, replicas: Mapping[str, Replica]) -> dict[str, 
         "url": peer.url or (link.url if link is not None else "" if dial is None else dial.url),
         "direction": None if link is None else ("out" if link.dialled else "in"),
         "state": state,
-        "hops": node.sync.mesh.reach.hops(peer.node),
+        "hops": node.sync.mesh.routes.hops(peer.node),
         "via": node.sync.peers[via].name if via else None,
         "rtt_ms": None if link is None else link.rtt_ms,
         "behind": {name: missing(vector, replicas[name].vector) for name, vector in acked.items()},

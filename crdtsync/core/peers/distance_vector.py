@@ -18,14 +18,14 @@ TELL_INTERVAL_S = 0.2
 """How long news is collected before peers are told."""
 
 
-class Way(NamedTuple):
+class Route(NamedTuple):
     """Over how many connections a node is reached, and over which of this node's first."""
 
     hops: int
     conn: int
 
 
-class Reach:
+class Routes:
     """See the module's description. ``is_stale``: connections, or what peers tell, have changed.
 
     ``has_far``: some nodes are reached over others alone.
@@ -39,7 +39,7 @@ class Reach:
         self._outbox = outbox
         self._heard: dict[int, Mapping[str, int]] = {}
         self._told: dict[int, Mapping[str, int]] = {}
-        self._ways: dict[str, Way] = {}
+        self._by_node: dict[str, Route] = {}
         self._has_news = False
         self._tell_s: float | None = None
 
@@ -48,21 +48,21 @@ class Reach:
         self._heard[link.conn] = message.nodes
         self.is_stale = True
 
-    def ways(self) -> Mapping[str, Way]:
-        """The nodes that are up, as far as is known, by the way to each."""
+    def by_node(self) -> Mapping[str, Route]:
+        """The nodes that are up, as far as is known, by the route to each."""
         if self.is_stale:
             self._refresh()
-        return self._ways
+        return self._by_node
 
     def hops(self, node: str) -> int | None:
         """Over how many connections a node is reached; None: it is not."""
-        way = self.ways().get(node)
-        return None if way is None else way.hops
+        route = self.by_node().get(node)
+        return None if route is None else route.hops
 
     def via(self, node: str) -> str:
         """The peer over which a node is reached, itself if it is connected; empty: it is not reached."""
-        way = self.ways().get(node)
-        link = None if way is None else self._links.get(way.conn)
+        route = self.by_node().get(node)
+        link = None if route is None else self._links.get(route.conn)
         return "" if link is None else link.peer_node
 
     def _refresh(self) -> None:
@@ -70,24 +70,24 @@ class Reach:
         for conn in [conn for conn in {*self._heard, *self._told} if conn not in self._links]:
             self._heard.pop(conn, None)
             self._told.pop(conn, None)
-        ways: dict[str, Way] = {}
+        routes: dict[str, Route] = {}
         for conn, link in sorted(self._links.items()):
             if link.hello is None:
                 continue
-            _offer(ways, link.hello.node, Way(1, conn))
+            _offer(routes, link.hello.node, Route(1, conn))
             for node in link.nodes:
-                _offer(ways, node, Way(2, conn))
+                _offer(routes, node, Route(2, conn))
             for node, hops in self._heard.get(conn, {}).items():
-                _offer(ways, node, Way(hops + 1, conn))
-        ways.pop(self._node, None)
-        if ways != self._ways:
-            self._ways = ways
+                _offer(routes, node, Route(hops + 1, conn))
+        routes.pop(self._node, None)
+        if routes != self._by_node:
+            self._by_node = routes
             self._has_news = True
-            self.has_far = any(way.hops > 1 for way in ways.values())
+            self.has_far = any(route.hops > 1 for route in routes.values())
 
     def tell(self, now_s: float) -> bool:
         """Send what peers have not been told yet, now and then. Whether it was time."""
-        self.ways()
+        self.by_node()
         if self._has_news and self._tell_s is None:
             self._tell_s = now_s + TELL_INTERVAL_S
         if self._tell_s is None or now_s < self._tell_s:
@@ -105,9 +105,12 @@ class Reach:
     def _beyond(self, link: Link) -> Mapping[str, int]:
         """What a peer may want to know: nodes that it is not connected to, and that are not reached over itself."""
         return {
-            node: way.hops
-            for node, way in self._ways.items()
-            if 1 < way.hops < HOPS_MAX and way.conn != link.conn and node not in link.nodes and node != link.peer_node
+            node: route.hops
+            for node, route in self._by_node.items()
+            if 1 < route.hops < HOPS_MAX
+            and route.conn != link.conn
+            and node not in link.nodes
+            and node != link.peer_node
         }
 
     def deadline_s(self) -> float | None:
@@ -115,7 +118,7 @@ class Reach:
         return 0.0 if self.is_stale or (self._has_news and self._tell_s is None) else self._tell_s
 
 
-def _offer(ways: dict[str, Way], node: str, way: Way) -> None:
-    known = ways.get(node)
-    if way.hops <= HOPS_MAX and (known is None or way.hops < known.hops):
-        ways[node] = way
+def _offer(routes: dict[str, Route], node: str, route: Route) -> None:
+    known = routes.get(node)
+    if route.hops <= HOPS_MAX and (known is None or route.hops < known.hops):
+        routes[node] = route

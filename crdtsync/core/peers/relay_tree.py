@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-from crdtsync.core.peers.distance_vector import Reach
+from crdtsync.core.peers.distance_vector import Routes
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link
 from crdtsync.wire.peer.meshing import ALL_SPACES, RELAYS_NODES_MAX, Relays
@@ -31,10 +31,10 @@ class Relaying:
     """Of one node. ``is_public``: whether a space is for every node."""
 
     def __init__(
-        self, links: Mapping[int, Link], reach: Reach, outbox: Outbox, is_public: Callable[[str], bool]
+        self, links: Mapping[int, Link], routes: Routes, outbox: Outbox, is_public: Callable[[str], bool]
     ) -> None:
         self._links = links
-        self._reach = reach
+        self._routes = routes
         self._outbox = outbox
         self._is_public = is_public
         self._from: dict[tuple[str, str], int] = {}
@@ -85,8 +85,8 @@ class Relaying:
             self._surplus[tree].add(origin)
 
     def _wanted_from(self, tree: str, origin: str) -> int | None:
-        way = self._reach.ways().get(origin) if tree == ALL_SPACES else None
-        return self._from.get((tree, origin)) if way is None else way.conn
+        route = self._routes.by_node().get(origin) if tree == ALL_SPACES else None
+        return self._from.get((tree, origin)) if route is None else route.conn
 
     def answer(self, link: Link) -> None:
         """Tell a peer which of what it has just sent need not have come from it."""
@@ -98,9 +98,9 @@ class Relaying:
         """The ways to other nodes may have changed: tell each peer whose changes it need not relay, and whose again."""
         for conn in [conn for conn in self._declined if conn not in self._links]:
             del self._declined[conn]
-        ways = self._reach.ways()
+        routes = self._routes.by_node()
         for conn, link in self._links.items():
-            now = frozenset(node for node, way in ways.items() if way.conn != conn and way.hops > 1)
+            now = frozenset(node for node, route in routes.items() if route.conn != conn and route.hops > 1)
             before = self._declined.get(conn, frozenset())
             if now != before and link.hello is not None:
                 self._declined[conn] = now

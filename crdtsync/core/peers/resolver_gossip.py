@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from crdtsync.core.peers.distance_vector import Reach, Way
+from crdtsync.core.peers.distance_vector import Route, Routes
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link
 from crdtsync.errors import InvalidRequest
@@ -61,10 +61,10 @@ class Ahead(NamedTuple):
 class ResolverNews:
     """See the module's description. ``is_stale``: connections or what is told of nodes have changed."""
 
-    def __init__(self, node: str, links: Mapping[int, Link], outbox: Outbox, reach: Reach) -> None:
+    def __init__(self, node: str, links: Mapping[int, Link], outbox: Outbox, routes: Routes) -> None:
         self.is_stale = False
-        self._reach = reach
-        self._ways: Mapping[str, Way] = {}
+        self._routes = routes
+        self._by_node: Mapping[str, Route] = {}
         self._relayed: dict[str, tuple[int, Resolvers]] = {}
         self.nodes: dict[str, NodeResolvers] = {}
         self._node = node
@@ -95,16 +95,16 @@ class ResolverNews:
 
     def refresh(self, now_s: float) -> bool:
         """Look again at who is connected and what they told; whether another picture has come out."""
-        ways = self._reach.ways()
-        if not self.is_stale and ways is self._ways and now_s < min(self._lingering.values(), default=now_s + 1):
+        routes = self._routes.by_node()
+        if not self.is_stale and routes is self._by_node and now_s < min(self._lingering.values(), default=now_s + 1):
             return False
         self.is_stale = False
         self._has_news = self._has_changed = True
-        self._ways = ways
+        self._by_node = routes
         for conn in [conn for conn in {*self._heard, *self._told, *self._due_s} if conn not in self._links]:
             for kept in (self._heard, self._told, self._due_s):
                 kept.pop(conn, None)
-        found = self._known(ways)
+        found = self._known(routes)
         self._relayed = {node: (conn, known.message) for node, (conn, known) in found.items()}
         nodes = {node: known for node, (_, known) in found.items()}
         self._keep_lingering(nodes, now_s)
@@ -124,7 +124,7 @@ class ResolverNews:
             else:
                 del self._lingering[node]
 
-    def _known(self, ways: Mapping[str, Way]) -> dict[str, tuple[int, NodeResolvers]]:
+    def _known(self, routes: Mapping[str, Route]) -> dict[str, tuple[int, NodeResolvers]]:
         """What is known of each node, and over which connection: its own word, its peers', or that on the way to it.
 
         Two nodes that dial each other have two connections for a moment, of which one has told nothing yet, or never
@@ -136,12 +136,12 @@ class ResolverNews:
         for conn, heard in sorted(self._heard.items()):
             link = self._links[conn]
             for node, known in heard.items():
-                way = ways.get(node)
+                route = routes.get(node)
                 if link.hello is not None and link.hello.node == node:
                     own[node] = conn, known
                 elif node in link.nodes:
                     near.setdefault(node, (conn, known))
-                elif way is not None and way.conn == conn:
+                elif route is not None and route.conn == conn:
                     further[node] = conn, known
         return further | near | own
 

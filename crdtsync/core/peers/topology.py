@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from crdtsync.causality import VersionVector
 from crdtsync.core.identity import Identity
 from crdtsync.core.peers.ack_queries import ASKED_S, Inquiries, learn
-from crdtsync.core.peers.distance_vector import Reach
+from crdtsync.core.peers.distance_vector import Routes
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link, Peer
 from crdtsync.core.peers.relay_tree import Relaying
@@ -39,21 +39,21 @@ class Meshwork:
         self._replicas = replicas
         self._outbox = outbox
         self._peers_max = peers_max
-        self.reach = Reach(identity.node, links, outbox)
-        self.relaying = Relaying(links, self.reach, outbox, is_public)
+        self.routes = Routes(identity.node, links, outbox)
+        self.relaying = Relaying(links, self.routes, outbox, is_public)
         self._heard: set[tuple[str, str]] = set()
         self._whole_until_s: dict[str, float] = {}
         self.inquiries = Inquiries(identity, links, replicas, outbox, self._learn, is_member)
 
     def closed(self, conn: int) -> None:
         """A connection is gone."""
-        self.reach.is_stale = True
+        self.routes.is_stale = True
         self.relaying.closed(conn)
 
     def ask(self, needed: Mapping[str, VersionVector], now_s: float) -> None:
         """Somebody waits for this to be on disk elsewhere: ask nodes that are not connected, if there are such."""
-        self.reach.ways()
-        if self.reach.has_far:
+        self.routes.by_node()
+        if self.routes.has_far:
             if not self.inquiries.is_asking(now_s):  # what was told then is of then
                 self._heard.clear()
                 self._whole_until_s.clear()
@@ -85,10 +85,10 @@ class Meshwork:
 
     def run(self, applied: Iterable[str], now_s: float) -> None:
         """Send what is due."""
-        if self.reach.tell(now_s):
+        if self.routes.tell(now_s):
             self.relaying.plan()
         self.inquiries.run(applied, now_s)
 
     def deadlines_s(self) -> list[float]:
         """When :meth:`run` wants to be called."""
-        return [due for due in (self.reach.deadline_s(), self.inquiries.deadline_s()) if due is not None]
+        return [due for due in (self.routes.deadline_s(), self.inquiries.deadline_s()) if due is not None]

@@ -61,7 +61,7 @@ Handler = Callable[[Link, Any, float, int], list[Applied] | None]
 _OfSpace = Changes | Offer | Take | Part | Digests | Removed | Sample | Sampled | Chain
 
 
-class Audience(Protocol):
+class SpaceAccess(Protocol):
     """Who may be told of which space."""
 
     def is_public(self, name: str) -> bool:
@@ -90,7 +90,7 @@ class Sync:
         random: Random,
         log: Log,
         now_s: float,
-        audience: Audience,
+        audience: SpaceAccess,
         room_bytes: int | None = None,
     ) -> None:
         self.replicas = replicas
@@ -121,7 +121,7 @@ class Sync:
         self.comparer = Comparer(replicas, self.links, self.outbox, alarms, log, self.transfers.taker)
         self.forks = ForkSearch(self.outbox)
         self._parted: dict[str, set[str]] = {}  # by space, the nodes with which a fork stands between
-        self.resolver_news = ResolverNews(identity.node, self.links, self.outbox, self.mesh.reach)
+        self.resolver_news = ResolverNews(identity.node, self.links, self.outbox, self.mesh.routes)
         self.health = HealthNews(identity.node, self.links, self.outbox)
         self._handlers: dict[type[Message], Handler] = {
             Health: lambda link, health, _now_s, _now_ms: self.health.heard(link, health),
@@ -208,7 +208,7 @@ class Sync:
             name for name in sorted(self.replicas) if name not in told and self._audience.may_hold(name, hello.node)
         )
         self.contacts.tell_links()
-        self.mesh.reach.is_stale = True
+        self.mesh.routes.is_stale = True
         self.resolver_news.is_stale = True
         self.health.introduced(link)
 
@@ -438,18 +438,18 @@ class Sync:
     def _linked_to(self, link: Link, links: Links, _now_s: float, _now_ms: int) -> None:
         link.nodes = links.nodes
         self.resolver_news.is_stale = True
-        self.mesh.reach.is_stale = True
+        self.mesh.routes.is_stale = True
 
     def _resolvers(self, link: Link, resolvers: Resolvers, _now_s: float, _now_ms: int) -> None:
         self.resolver_news.heard(link, resolvers)
-        self.mesh.reach.is_stale = True
+        self.mesh.routes.is_stale = True
 
     def _relays(self, link: Link, relays: Relays, _now_s: float, _now_ms: int) -> None:
         for name in self.mesh.relaying.heard(link, relays):
             self.feeder.rewind_to_lacking(link, self.replicas[name])
 
     def _reached(self, link: Link, reached: Reached, _now_s: float, _now_ms: int) -> None:
-        self.mesh.reach.heard(link, reached)
+        self.mesh.routes.heard(link, reached)
 
     def _ask(self, link: Link, ask: Ask, now_s: float, _now_ms: int) -> None:
         self.mesh.inquiries.asked(link, ask, now_s)
@@ -623,7 +623,7 @@ class Sync:
 
     def live_nodes(self) -> set[str]:
         """The other nodes that are up, as far as is known: that are connected, or reached over others."""
-        return set(self.mesh.reach.ways())
+        return set(self.mesh.routes.by_node())
 
     def seen_ms(self, node: str) -> int:
         """See :meth:`Contacts.seen_ms`."""

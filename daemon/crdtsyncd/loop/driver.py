@@ -32,7 +32,7 @@ from crdtsyncd.loop.turn_timer import Planner
 from crdtsyncd.security.peer_identity import Credentials, Guest
 from crdtsyncd.storage.database import Store
 from crdtsyncd.storage.journal.quarantine import RowsRefused
-from crdtsyncd.storage.wal_checkpoint import Checkpoints
+from crdtsyncd.storage.wal_checkpoint import WalCheckpoints
 from crdtsyncd.storage.writer_mark import machine_id
 from crdtsyncd.telemetry.event_log import log
 from crdtsyncd.telemetry.slow_turns import SlowTurns
@@ -107,7 +107,7 @@ class Driver:
         self._connections = Connections(Places(config.agents_max, os.geteuid()))
         self.large_requests = LargeRequests()
         self._agents, self._peers = self._connections.agents, self._connections.peers
-        self._checkpoints = Checkpoints(self)
+        self._checkpoints = WalCheckpoints(self)
         self._house = Housekeeping(self, config, self._connections, self._checkpoints)
         self._recovery = Recovery(self)
         self._node = self._make_node()

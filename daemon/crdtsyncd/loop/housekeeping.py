@@ -12,7 +12,7 @@ from crdtsyncd.loop.free_memory import free_memory_bytes
 from crdtsyncd.loop.memory_release import MemoryGuard, release_start_pages
 from crdtsyncd.loop.process_usage import shell_usages
 from crdtsyncd.storage.disk_guard import DiskGuard
-from crdtsyncd.storage.wal_checkpoint import Checkpoints, Owner
+from crdtsyncd.storage.wal_checkpoint import Owner, WalCheckpoints
 from crdtsyncd.telemetry.event_log import log
 from crdtsyncd.telemetry.growth_rate import Growth
 from crdtsyncd.telemetry.turn_times import TurnTimes
@@ -63,7 +63,7 @@ class House(Owner, Protocol):
 class Housekeeping:
     """:meth:`run` does it from time to time, :meth:`mind_disk` after each commit."""
 
-    def __init__(self, house: House, config: Config, connections: Connections, checkpoints: Checkpoints) -> None:
+    def __init__(self, house: House, config: Config, connections: Connections, checkpoints: WalCheckpoints) -> None:
         self._house = house
         self._config = config
         self._connections = connections

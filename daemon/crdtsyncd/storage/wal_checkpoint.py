@@ -46,7 +46,7 @@ class Owner(Protocol):
         """Something acknowledged fits into no table: go on without it."""
 
 
-class Checkpoints:
+class WalCheckpoints:
     """Looked after following each commit; see :meth:`mind`."""
 
     def __init__(self, owner: Owner) -> None:

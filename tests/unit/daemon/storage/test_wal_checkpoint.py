@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from crdtsyncd.storage import wal_checkpoint
-from crdtsyncd.storage.wal_checkpoint import Checkpoints
+from crdtsyncd.storage.wal_checkpoint import WalCheckpoints
 
 
 class Store:
@@ -48,7 +48,7 @@ async def test_a_full_journal_is_emptied_behind_the_turn_and_not_in_the_next_com
 ) -> None:
     monkeypatch.setattr(wal_checkpoint, "SETTLE_DELAY_S", 3600)
     owner = Owner()
-    minding, store = Checkpoints(owner), owner.store
+    minding, store = WalCheckpoints(owner), owner.store
     minding.mind()
     store.is_settling_due = True
     minding.mind()
@@ -62,5 +62,5 @@ async def test_a_full_journal_is_emptied_behind_the_turn_and_not_in_the_next_com
 async def test_one_that_is_not_full_is_emptied_a_little_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wal_checkpoint, "SETTLE_DELAY_S", 0.001)
     owner = Owner()
-    Checkpoints(owner).mind()
+    WalCheckpoints(owner).mind()
     await asyncio.wait_for(owner.store.settled.wait(), 10)
