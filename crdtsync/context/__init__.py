@@ -13,7 +13,7 @@ Rooms and modules, top to bottom:
 
 - ``view``: the part of the state that one agent needs, within a budget
 - ``memory``: what agents have learnt, by whom and since when
-- ``search``: entries found by their words
+- ``search``: entries found by their words, and by what they mean
 - ``shared``: a context that several agents share, compact by default
 - ``compact``: the same content in fewer tokens
 - ``tokens``: counting, exact or by an estimate that errs upwards

@@ -12,7 +12,8 @@ Open first: ``aio``.
 Modules:
 
 - ``aio``, ``blocking``: the search of one client
-- ``index``: the file: passages and their words
+- ``index``: the file: passages, their words and their vectors
+- ``meaning``: what a text means, as a vector
 - ``passages``: what of an entry is looked through, in pieces that a person would quote
 
 May import: ``crdtsync.context.compact`` and ``crdtsync.context.view``; beside these as all of ``crdtsync.context``.

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from crdtsync.client import AsyncClient, AsyncSession, Changes, Entry
 from crdtsync.context.search.index import Found, Index, Wanted
+from crdtsync.context.search.meaning import Meaning
 from crdtsync.errors import CrdtSyncError, InvalidRequest, TooOld, UnknownSpace
 
 _PAGE_KEYS = 100  # of 1 MiB each at most
@@ -20,15 +21,19 @@ _LOOK_AGAIN_S = 0.1
 
 
 class AsyncSearch:
-    """Finds entries of a space by their words.
+    """Finds entries of a space by their words; with ``meaning`` also by what they mean, in English.
 
     ``folder`` is where indexes are kept, by default a cache of this user. The first search of a space reads all of it.
-    What the search reads does not count as read by the client's session.
+    ``meaning`` has an index of its own, and needs ``pip install 'crdtsync[meaning]'``. What the search reads does not
+    count as read by the client's session.
     """
 
-    def __init__(self, client: AsyncClient | AsyncSession, *, folder: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self, client: AsyncClient | AsyncSession, *, folder: str | os.PathLike[str] | None = None, meaning: bool = False
+    ) -> None:
         self._session = client.session()
         self._folder = cache_folder() if folder is None else Path(folder)
+        self._meaning = Meaning() if meaning else None
         self._index: Index | None = None
 
     async def search(
@@ -71,8 +76,8 @@ class AsyncSearch:
     async def _opened(self) -> Index:
         status = await self._session.status()
         reader = self._session.agent if status.get("limited") else ""
-        name = "\0".join((status["node"]["id"], self._session.space, reader))
-        return Index(self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.db")
+        name = "\0".join((status["node"]["id"], self._session.space, reader, *(["meaning"] if self._meaning else [])))
+        return Index(self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.db", self._meaning)
 
     async def _catch_up(self, index: Index) -> bool:
         """Bring the index up to date; False: somebody else is at it, or has done so meanwhile."""

@@ -1,4 +1,4 @@
-"""The file of an index: passages, and their words in SQLite's full-text search (FTS5).
+"""The file of an index: passages, their words in SQLite's full-text search (FTS5), and their meaning as vectors.
 
 Several processes use it at once. One of them brings it up to date, page by page, since what a space holds may not fit
 into memory; the others wait for it. If it is killed meanwhile, the state that the index is of is what it was, or none,
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,14 +24,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from crdtsync.client import Entry
+    from crdtsync.context.search.meaning import Meaning
 
-FORMAT = 1
+FORMAT = 2
 _BUSY_S = 30.0
 _DEAD_S = 10.0
 """Who has put nothing in for so long has been killed."""
 _TERMS_MAX = 64  # of a query
 _KEY_WEIGHT, _TEXT_WEIGHT = 2.0, 1.0
 _SNIPPET_CHARS = 240
+_CANDIDATES = 20  # passages for each entry that is asked for: several may be of one entry
+_RANK, _MEANING_WEIGHT = 10, 0.5  # by benchmarks/recall.py
+_LIKENESS_MIN = 0.3  # what is less alike has nothing to do with it
 
 _TABLES = f"""
 PRAGMA journal_mode = WAL;
@@ -43,6 +47,7 @@ CREATE TABLE passages (
     text TEXT NOT NULL
 );
 CREATE INDEX passages_by_key ON passages (key);
+CREATE TABLE vectors (id INTEGER PRIMARY KEY, vector BLOB NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5 (key, text, tokenize = 'porter unicode61 remove_diacritics 2');
 PRAGMA user_version = {FORMAT};
 COMMIT;
@@ -77,10 +82,14 @@ class Wanted:
 
 
 class Index:
-    """One index, by the path of its file. What is damaged, or of another format, is made anew."""
+    """One index, by the path of its file. What is damaged, or of another format, is made anew.
 
-    def __init__(self, path: Path) -> None:
+    With ``meaning`` it has vectors, too; all who use the file must have it then.
+    """
+
+    def __init__(self, path: Path, meaning: Meaning | None = None) -> None:
         self.path = path
+        self._meaning = meaning
 
     def token(self) -> str | None:
         """Up to which state of the space it goes; None: it is empty."""
@@ -101,6 +110,7 @@ class Index:
             name = token_hex(8)
             if anew:
                 db.execute("DELETE FROM words")
+                db.execute("DELETE FROM vectors")
                 db.execute("DELETE FROM passages")
             for key in gone:
                 _remove(db, key)
@@ -115,7 +125,11 @@ class Index:
                 return False
             for entry in entries:
                 _remove(db, entry.key)
-                _add(db, entry)
+                rows = _add(db, entry)
+                if self._meaning is not None:
+                    texts = [f"{' '.join(terms(entry.key))} {text}" for text in rows.values()]
+                    vectors = zip(rows, self._meaning.vectors(texts), strict=True)
+                    db.executemany("INSERT INTO vectors (id, vector) VALUES (?, ?)", vectors)
             _beat(db)
             return True
 
@@ -132,19 +146,19 @@ class Index:
         asked = list(dict.fromkeys(terms(wanted.query)))[:_TERMS_MAX]
         if not asked:
             return []
-        limits, values = _limits(wanted)
         with self._open() as db:
-            rows = db.execute(
-                f"SELECT p.key, p.kind, p.agent, p.time_ms, p.text, bm25(words, {_KEY_WEIGHT}, {_TEXT_WEIGHT}) AS rank "
-                f"FROM words JOIN passages p ON p.id = words.rowid WHERE words MATCH ?{limits} "
-                "ORDER BY rank, p.key, p.id LIMIT ?",
-                (" OR ".join(f'"{term}"' for term in asked), *values, 20 * wanted.limit),
-            ).fetchall()
-        best: dict[str, Found] = {}
-        for key, kind, agent, time_ms, text, rank in rows:
-            if key not in best and len(best) < wanted.limit:
+            scores = _by_words(db, asked, wanted)
+            if self._meaning is not None:
+                scores = _fused(scores, _by_meaning(db, self._meaning, wanted))
+            best: dict[str, Found] = {}
+            for row, score in sorted(scores.items(), key=lambda pair: -pair[1]):
+                key, kind, agent, time_ms, text = db.execute(
+                    "SELECT key, kind, agent, time_ms, text FROM passages WHERE id = ?", (row,)
+                ).fetchone()
                 written = datetime.fromtimestamp(time_ms / 1000, UTC) if time_ms else None
-                best[key] = Found(key, kind, agent, written, snippet(text, asked), -rank)
+                best.setdefault(key, Found(key, kind, agent, written, snippet(text, asked), score))
+                if len(best) == wanted.limit:
+                    break
         return list(best.values())
 
     @contextmanager
@@ -189,6 +203,43 @@ class Index:
             Path(f"{self.path}{end}").unlink(missing_ok=True)
 
 
+def _by_words(db: sqlite3.Connection, asked: Sequence[str], wanted: Wanted) -> dict[int, float]:
+    """The passages that have one of the words, the best first, with how well they fit."""
+    limits, values = _limits(wanted)
+    rows = db.execute(
+        f"SELECT p.id, -bm25(words, {_KEY_WEIGHT}, {_TEXT_WEIGHT}) AS fit "
+        f"FROM words JOIN passages p ON p.id = words.rowid WHERE words MATCH ?{limits} "
+        "ORDER BY fit DESC, p.key, p.id LIMIT ?",
+        (" OR ".join(f'"{term}"' for term in asked), *values, _CANDIDATES * wanted.limit),
+    )
+    return dict(rows.fetchall())
+
+
+def _by_meaning(db: sqlite3.Connection, meaning: Meaning, wanted: Wanted) -> dict[int, float]:
+    """The passages that say most nearly the same, likewise."""
+    limits, values = _limits(wanted)
+    rows = db.execute(
+        f"SELECT p.id, v.vector FROM vectors v JOIN passages p ON p.id = v.id WHERE 1{limits} ORDER BY v.id",
+        values,
+    ).fetchall()
+    if not rows:
+        return {}
+    likeness = meaning.likeness([vector for _, vector in rows], wanted.query)
+    best = (-likeness).argsort(kind="stable")[: _CANDIDATES * wanted.limit]
+    return {rows[at][0]: float(likeness[at]) for at in best if likeness[at] >= _LIKENESS_MIN}
+
+
+def _fused(words: Mapping[int, float], meaning: Mapping[int, float]) -> dict[int, float]:
+    """Both, by their ranks alone, since the scores have nothing to do with each other (Cormack, Clarke and Büttcher,
+    "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods", 2009).
+    """
+    fused: dict[int, float] = {}
+    for ranked, weight in ((words, 1.0), (meaning, _MEANING_WEIGHT)):
+        for rank, row in enumerate(ranked):
+            fused[row] = fused.get(row, 0.0) + weight / (_RANK + rank)
+    return fused
+
+
 def snippet(text: str, asked: Sequence[str]) -> str:
     """The part of a passage in which the most words of the query stand, in one line."""
     line = " ".join(text.split())
@@ -217,15 +268,20 @@ def _limits(wanted: Wanted) -> tuple[str, list[object]]:
     return "".join(words for words, _ in limits), [value for _, value in limits]
 
 
-def _add(db: sqlite3.Connection, entry: Entry) -> None:
+def _add(db: sqlite3.Connection, entry: Entry) -> dict[int, str]:
+    """Put in the passages of ``entry``; they by their rows."""
     time_ms = int(entry.time.timestamp() * 1000) if entry.time else 0
     key = " ".join(terms(entry.key))
+    added: dict[int, str] = {}
     for text in passages(entry) or [""]:
         row = db.execute(
             "INSERT INTO passages (key, kind, agent, time_ms, text) VALUES (?, ?, ?, ?, ?)",
             (entry.key, entry.kind, entry.agent, time_ms, text),
         ).lastrowid
+        assert row is not None
         db.execute("INSERT INTO words (rowid, key, text) VALUES (?, ?, ?)", (row, key, " ".join(terms(text))))
+        added[row] = text
+    return added
 
 
 def _beat(db: sqlite3.Connection) -> None:
@@ -233,5 +289,6 @@ def _beat(db: sqlite3.Connection) -> None:
 
 
 def _remove(db: sqlite3.Connection, key: str) -> None:
-    db.execute("DELETE FROM words WHERE rowid IN (SELECT id FROM passages WHERE key = ?)", (key,))
+    for table, row in (("words", "rowid"), ("vectors", "id")):
+        db.execute(f"DELETE FROM {table} WHERE {row} IN (SELECT id FROM passages WHERE key = ?)", (key,))
     db.execute("DELETE FROM passages WHERE key = ?", (key,))

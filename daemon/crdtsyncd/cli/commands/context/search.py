@@ -19,8 +19,9 @@ from crdtsyncd.cli.show import output
 @click.option("--kind", metavar="KIND", type=TEXT, help="Only keys of this kind: register, log, text, …")
 @click.option("--since", metavar="DURATION", type=DURATION, help="Only what was written so lately: 2h, 1d.")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=10, show_default=True, help="How many at most.")
+@click.option("--meaning", is_flag=True, help="Also find what says it in other words (crdtsync[meaning]; English).")
 @pass_settings
-def search(settings: Settings, /, words: tuple[str, ...], since: float | None, **wanted: Any) -> None:
+def search(settings: Settings, /, words: tuple[str, ...], since: float | None, meaning: bool, **wanted: Any) -> None:
     """Find entries that speak of WORDS, the best first.
 
     The first search of a space on this host reads all of it; later ones only what is new.
@@ -33,7 +34,7 @@ def search(settings: Settings, /, words: tuple[str, ...], since: float | None, *
 
     newer_than = None if since is None else datetime.now(UTC) - timedelta(seconds=since)
     with connect(settings) as client:
-        found = Search(client).search(" ".join(words), since=newer_than, **wanted)
+        found = Search(client, meaning=meaning).search(" ".join(words), since=newer_than, **wanted)
     for one in found:
         time = one.time.isoformat(timespec="seconds").replace("+00:00", "Z") if one.time else None
         if settings.json:

@@ -1,0 +1,79 @@
+"""How often a search finds what is asked for: by words, by meaning, and by both.
+
+    .venv-adapters/meaning/bin/python -m benchmarks.recall
+
+Entries are functions of Python's standard library without their docstrings, 1,000 characters of each. The question
+for each is the first sentence of its docstring, where that has 5 to 40 words. Some 300 questions are drawn evenly from
+all, and it counts those whose function is among the first ten. Nothing of it was written for this.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from crdtsync.client import Entry
+from crdtsync.context.search.index import Index, Wanted, _by_meaning
+from crdtsync.context.search.meaning import Meaning
+
+FOLDERS = ("", "asyncio", "concurrent", "email", "http", "importlib", "json", "logging", "multiprocessing", "unittest",
+           "urllib", "xml")  # fmt: skip
+QUESTIONS, FIRST = 300, 10
+_CHARS, _CHARS_MIN = 1_000, 200
+_WORDS_MIN, _WORDS_MAX = 5, 40
+
+
+def functions() -> Iterator[tuple[str, str]]:
+    """Question and answer: what a function's docstring says first, and its source without the docstring."""
+    root = Path(sysconfig.get_paths()["stdlib"])
+    for path in sorted(path for folder in FOLDERS for path in (root / folder).glob("*.py")):
+        source = path.read_text("utf-8", "replace")
+        for node in ast.walk(ast.parse(source)):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            said = ast.get_docstring(node) or ""
+            question = " ".join(re.split(r"(?<=\.)\s|\n\n", said)[0].split())
+            whole = ast.get_source_segment(source, node) or ""
+            body = whole.replace(ast.get_source_segment(source, node.body[0]) or whole, "")
+            if _WORDS_MIN <= len(question.split()) <= _WORDS_MAX and len(body) >= _CHARS_MIN:
+                yield question, body[:_CHARS]
+
+
+def main() -> None:
+    """Print the share of questions that each way of searching answers."""
+    asked = list(functions())
+    chosen = range(0, len(asked), max(1, len(asked) // QUESTIONS))
+    meaning = Meaning()
+    now = datetime.now(UTC)
+    entries = [
+        Entry(f"f/{number}", "register", body, None, None, [], "ann", None, now, None, None, None)
+        for number, (_, body) in enumerate(asked)
+    ]
+    found = {"words": 0, "meaning": 0, "both": 0}
+    with tempfile.TemporaryDirectory() as folder:
+        indexes = {"words": Index(Path(folder) / "words"), "both": Index(Path(folder) / "both", meaning)}
+        for index in indexes.values():
+            builder = index.begin(None, (), anew=True)
+            assert builder is not None
+            assert index.add(builder, entries)
+            assert index.end(builder, "t")
+        with indexes["both"]._open() as db:  # noqa: SLF001
+            keys = dict(db.execute("SELECT id, key FROM passages"))
+            for number in chosen:
+                wanted, key = Wanted(asked[number][0], limit=FIRST), f"f/{number}"
+                for name, index in indexes.items():
+                    found[name] += key in {one.key for one in index.search(wanted)}
+                alike = dict.fromkeys(keys[row] for row in _by_meaning(db, meaning, wanted))
+                found["meaning"] += key in list(alike)[:FIRST]
+    print(f"{len(chosen)} questions about {len(asked):,} functions; among the first {FIRST}:")
+    for name, count in found.items():
+        print(f"  {name:8} {count / len(chosen):6.1%}")
+
+
+if __name__ == "__main__":
+    main()
