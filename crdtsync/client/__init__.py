@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from crdtsync.client.mirror.view import View
     from crdtsync.client.operations.batch import Batch
     from crdtsync.client.operations.checkpoints import Checkpoint
+    from crdtsync.client.operations.forks import Merged
     from crdtsync.client.operations.history import History, PastValue, Removal
     from crdtsync.client.operations.restore import Difference, Restored
     from crdtsync.client.operations.spaces import Archive, Dropped, Space
@@ -92,6 +93,7 @@ _MODULES = {
     "Removal": "operations.history",
     "Resolver": "blocking.resolver",
     "Purge": "values.results",
+    "Merged": "operations.forks",
     "Restored": "operations.restore",
     "Schema": "values.results",
     "Session": "blocking.client",
@@ -129,6 +131,7 @@ __all__ = [
     "Listing",
     "LogItem",
     "Member",
+    "Merged",
     "Mirror",
     "PastValue",
     "Purge",

@@ -15,6 +15,7 @@ from crdtsync.client.aio.methods.coordination import AsyncCoordinationMethods
 from crdtsync.client.aio.methods.daemon import AsyncDaemonMethods
 from crdtsync.client.aio.methods.editors import AsyncEditorMethods
 from crdtsync.client.aio.methods.explain import AsyncExplainMethods
+from crdtsync.client.aio.methods.forks import AsyncForkMethods
 from crdtsync.client.aio.methods.history import AsyncHistoryMethods
 from crdtsync.client.aio.methods.keys import AsyncKeyMethods
 from crdtsync.client.aio.methods.kinds import AsyncKindMethods
@@ -52,6 +53,7 @@ class AsyncSession(
     AsyncDaemonMethods,
     AsyncEditorMethods,
     AsyncExplainMethods,
+    AsyncForkMethods,
     AsyncHistoryMethods,
     AsyncKeyMethods,
     AsyncKindMethods,

@@ -16,6 +16,7 @@ from crdtsync.client.blocking.methods.coordination import CoordinationMethods
 from crdtsync.client.blocking.methods.daemon import DaemonMethods
 from crdtsync.client.blocking.methods.editors import EditorMethods
 from crdtsync.client.blocking.methods.explain import ExplainMethods
+from crdtsync.client.blocking.methods.forks import ForkMethods
 from crdtsync.client.blocking.methods.history import HistoryMethods
 from crdtsync.client.blocking.methods.keys import KeyMethods
 from crdtsync.client.blocking.methods.kinds import KindMethods
@@ -54,6 +55,7 @@ class Session(
     DaemonMethods,
     EditorMethods,
     ExplainMethods,
+    ForkMethods,
     HistoryMethods,
     KeyMethods,
     KindMethods,

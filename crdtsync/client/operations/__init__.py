@@ -20,6 +20,7 @@ Modules:
 - ``explain``: why a node has of a key what it has
 - ``blobs``: where the bytes of a blob come from, and the requests that store and read them
 - ``checkpoints``: points of the past with a name
+- ``forks``: carrying the state of keys from one space into another
 - ``restore``: what differs between two points, and going back to one
 - ``schemas``, ``spaces``, ``cluster``: requests about these
 - ``agent_keys``: keys of agents, made by the one who will keep them

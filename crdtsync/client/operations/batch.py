@@ -10,6 +10,8 @@ from crdtsync.client.session.request_context import Condition, Growth, Write, se
 from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from crdtsync.client.protocol.steps import Steps
     from crdtsync.client.session.request_context import Context, Seen, WriteConcern
     from crdtsync.client.values.durations import Seconds
@@ -179,6 +181,16 @@ class Batch:
             arguments["seen"] = NOTHING_STORED  # the session remembers no reading of the key; the batch wrote to it
         self._written.add(key)
         self._writes.append(write)
+
+    @property
+    def recorded(self) -> Sequence[Write[Any]]:
+        """What was recorded so far."""
+        return self._writes
+
+    def take_in(self, other: Batch) -> None:
+        """Record what another batch of the same session has recorded."""
+        for write in other.recorded:
+            self._add(write, None)
 
     def commit(self, timeout_s: float) -> Steps[str | None]:
         """The plan that does it; an empty batch does nothing."""

@@ -14,6 +14,7 @@ Modules:
 - ``base``: runs a plan, and sends a request that is one call
 - ``keys``: read and write a key as a whole
 - ``kinds``: logs, counters, sets, maps
+- ``forks``: a copy of a space to try something in, and the way back
 - ``history``: what was written before
 - ``explain``: why a node has of a key what it has
 - ``blobs``: bytes of any length

@@ -10,7 +10,7 @@ import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
-from crdtsyncd.cli.params import HELD_SPACE, NAME, TEXT, WriteConcernValue
+from crdtsyncd.cli.params import HELD_SPACE, KEY, NAME, TEXT, WriteConcernValue
 from crdtsyncd.cli.shared_options import concern_option
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.tables import Column, show_table
@@ -116,6 +116,33 @@ def drop(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
     output.result(settings, text, _plain(asdict(dropped)))
 
 
+@state_command("merge")
+@click.argument("name", metavar="FORK", type=HELD_SPACE)
+@click.option("--prefix", metavar="P", type=KEY, default="", help="Only keys that begin so.")
+@click.option("--dry-run", is_flag=True, help="Write nothing: say what would be done.")
+@pass_settings
+def merge(settings: Settings, name: str, prefix: str, dry_run: bool) -> None:
+    """Bring into this space what has changed in a fork of it.
+
+    Each key is written as by one who had seen this space at the fork: what has changed here since then stays beside it,
+    as a sibling. "+" is a key that was written, "-" one that was deleted, "!" one that was left alone, with why. Run it
+    again, and it brings what is new.
+
+    \b
+    Examples:
+      crdtsync space merge trial --dry-run
+      crdtsync space merge trial --prefix plan/
+    """
+    with connect(settings) as client:
+        merged = client.merge_space(name, prefix=prefix, dry_run=dry_run)
+    if settings.json:
+        output.line(output.record(asdict(merged)))
+        return
+    marks = {**dict.fromkeys(merged.removed, "-"), **dict.fromkeys(merged.written, "+")}
+    for key in sorted({*marks, *merged.left}):
+        output.line(f"! {key}: {merged.left[key]}" if key in merged.left else f"{marks[key]} {key}")
+
+
 def _plain(fields: Fields) -> Fields:
     """Times as RFC 3339."""
     return {name: rfc3339(value) if isinstance(value, datetime) else value for name, value in fields.items()}
@@ -152,3 +179,4 @@ ARCHIVE_COLUMNS = (
 space.add_command(create)
 space.add_command(list_)
 space.add_command(drop)
+space.add_command(merge)

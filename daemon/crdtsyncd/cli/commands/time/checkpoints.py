@@ -10,7 +10,7 @@ from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_com
 from crdtsyncd.cli.commands.time.restore import diff, restore
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent
-from crdtsyncd.cli.params import KEY, TEXT, TTL
+from crdtsyncd.cli.params import KEY, NAME, TEXT, TTL
 from crdtsyncd.cli.shared_options import concern_option
 from crdtsyncd.cli.show import output
 
@@ -150,5 +150,28 @@ def _print(found: list[Checkpoint]) -> None:
     show_table(columns, [asdict(each) for each in found])
 
 
-for command in (create, list_, show, diff, restore, delete):
+@state_command("fork")
+@click.argument("name", type=NAME)
+@click.option(
+    "--at", metavar="CHECKPOINT", type=TEXT, help="What that checkpoint holds, in place of what is there now."
+)
+@click.option("--prefix", "prefixes", metavar="P", type=KEY, multiple=True, help="Only these keys.")
+@pass_settings
+def fork(settings: Settings, name: str, at: str | None, prefixes: tuple[str, ...]) -> None:
+    """Make a space with what this one holds, to try something in.
+
+    Every key is copied into the new space NAME. Work there with --space NAME; "space merge NAME" brings back what has
+    changed since. Where the token that is printed has arrived, the fork is whole.
+
+    \b
+    Examples:
+      crdtsync checkpoint fork trial
+      crdtsync checkpoint fork trial --at before-refactor --prefix plan/
+    """
+    with connect(settings) as client:
+        token = client.fork(name, at=at, prefix=prefixes or "")
+    output.result(settings, token, {"token": token, "space": name})
+
+
+for command in (create, list_, show, diff, restore, fork, delete):
     checkpoint.add_command(command)

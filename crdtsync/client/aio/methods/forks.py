@@ -1,0 +1,235 @@
+"""What the asyncio client does with forks: a copy of a space to try something in, and the way back."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.client.aio.methods.base import AsyncMethods
+from crdtsync.client.protocol.steps import limit_s
+from crdtsync.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from crdtsync.client.aio.blob import AsyncBlob
+    from crdtsync.client.aio.client import AsyncSession
+    from crdtsync.client.operations.batch import Batch
+    from crdtsync.client.operations.checkpoints import Checkpoint
+    from crdtsync.client.operations.forks import Merged, State
+    from crdtsync.client.values.durations import Seconds
+    from crdtsync.client.values.results import Entry, LogItem
+
+
+class AsyncForkMethods(AsyncMethods):
+    """The part of a session that forks its space, and merges a fork back."""
+
+    async def fork(
+        self,
+        name: str,
+        *,
+        at: str | None = None,
+        prefix: str | Iterable[str] = "",
+        timeout: Seconds | None = None,
+    ) -> str:
+        """Make the space ``name`` with what this one holds now, or held ``at`` a checkpoint (its name).
+
+        Each key is copied, so it takes as long as to write all of them. Values, siblings, ``meta`` and ``confidence``
+        come along, and a ``ttl`` begins anew; authors, history, schemas, rights and claims stay behind. Returns a
+        token: where it has arrived, the fork is whole, and can be merged. It needs the checkpoint that it was made at,
+        which is ``fork-NAME`` if none is given, until it has been merged.
+
+        :param prefix: only keys that begin so, or with one of these.
+        :raises InvalidRequest: there is a space of that name. Of a fork that was cut off, too: drop it first.
+        """
+        from crdtsync.client.operations import forks
+
+        prefixes = [prefix] if isinstance(prefix, str) else list(prefix)
+        base: AsyncSession = self.session()  # type: ignore[attr-defined]  # this is a part of it
+        made = await base.create_space(name, timeout=timeout)
+        if not made.created:
+            raise InvalidRequest(f"there is a space {name} already: drop it first, or choose another name")
+        if at is None:
+            at = f"{forks.FORKED}-{name}"
+            await base.checkpoint(at, prefix=prefixes, note=f"forked as {name}", timeout=timeout)
+        fork, past = base.session(space=name), base.session(at=f"checkpoint:{at}")
+        carrying = AsyncCarrying(fork, timeout)
+        for one in prefixes:
+            for entry in await past.entries(one, timeout=timeout):
+                if forks.is_carried(entry.key):
+                    state = await carrying.state(past, entry)
+                    await carrying.carry(entry.key, None, state, forks.UNSEEN, [], None)
+        await carrying.flush()
+        note = json.dumps({"space": base.space, "checkpoint": at})
+        return await fork.checkpoint(forks.FORKED, prefix=prefixes, note=note, timeout=timeout)
+
+    async def merge_space(
+        self, name: str, *, prefix: str = "", dry_run: bool = False, timeout: Seconds | None = None
+    ) -> Merged:
+        """Bring into this space what has changed in its fork ``name`` since it was forked, or merged last.
+
+        Each key is written as one would who had seen this space at the fork: what has changed here meanwhile becomes a
+        sibling. What was added to logs, sets, maps and counters is added here. A text comes over if nobody has edited
+        it here since; else it is ``left``. Merged again, it brings what is new. Up to 200 operations are one change; if
+        it is cut off, do it again, and it goes on. Two merges of one fork at once are refused on one host; on two hosts
+        what both add is there twice.
+
+        :param prefix: only keys that begin so.
+        :param dry_run: write nothing, and say what would be done.
+        :raises InvalidRequest: it is no fork of this space, or not here as a whole.
+        :raises VersionMismatch: somebody else merges it.
+        """
+        from crdtsync.client.operations import forks
+
+        base: AsyncSession = self.session()  # type: ignore[attr-defined]  # this is a part of it
+        fork = base.session(space=name)
+        began, cut = await self._points(base, fork)
+        now = await fork.now(timeout=timeout)
+        then, today = fork.session(at=f"checkpoint:{forks.FORKED}"), fork.session(at=now)
+        old = {entry.key: entry for entry in await then.entries(prefix, timeout=timeout)}
+        new = {entry.key: entry for entry in await today.entries(prefix, timeout=timeout)}
+        records = {each.name: each for each in await base.fields(forks.RECORDS + name, timeout=timeout)}
+        merged = forks.Merged()
+        carrying = AsyncCarrying(base, timeout, forks.RECORDS + name)
+        await carrying.begin()
+        past = base.session(at=f"checkpoint:{began.name}")
+        for key in sorted({*old, *new, *(each for each in records if each.startswith(prefix))}):
+            record = records.get(key)
+            before, after = old.get(key), new.get(key)
+            if record is not None:
+                before = await fork.session(at=record.value["at"]).entry(key, timeout=timeout)
+            if forks.is_same(before, after) or not forks.is_carried(key):
+                continue
+            try:
+                if not dry_run:
+                    earlier = then if record is None else fork.session(at=record.value["at"])
+                    was = await carrying.state(earlier, before) if before is not None else None
+                    state = await carrying.state(today, after) if after is not None else None
+                    first = await past.log_items(key) if before is not None and before.kind == "log" else []
+                    elements = [item.dot for item in first] if record is None else []
+                    await carrying.carry(key, was, state, forks.seen_with(cut, record), elements, now)
+            except InvalidRequest as error:
+                merged.left[key] = error.message
+            else:
+                (merged.removed if after is None else merged.written).append(key)
+        await carrying.flush()
+        merged.token = carrying.token
+        return merged
+
+    async def _points(self, base: AsyncSession, fork: AsyncSession) -> tuple[Checkpoint, Any]:
+        """The checkpoint at which ``base`` was forked, and what had been seen then."""
+        from crdtsync.client.operations import forks
+
+        found = [each for each in await fork.checkpoints() if each.name == forks.FORKED]
+        try:
+            said = json.loads(found[0].note)
+            began = next(each for each in await base.checkpoints() if each.name == said["checkpoint"])
+        except (IndexError, ValueError, LookupError, TypeError, StopIteration):
+            raise InvalidRequest(
+                f"{fork.space} is no fork of {base.space} that is here as a whole: it lacks its checkpoint "
+                f"{forks.FORKED}, or {base.space} the one that it was made at"
+            ) from None
+        if said["space"] != base.space:
+            raise InvalidRequest(f"{fork.space} is a fork of {said['space']}, not of {base.space}")
+        return began, forks.vector_seen(began.cut, base.space)
+
+
+class AsyncCarrying:
+    """Writes into ``target``, some operations a change. ``records``: the map in which it notes what it has written."""
+
+    def __init__(self, target: AsyncSession, timeout: Seconds | None, records: str | None = None) -> None:
+        self.token: str | None = None
+        self._target = target
+        self._timeout_s = limit_s(timeout, target.timeout_s)
+        self._records = records
+        self._version: str | None = None
+        self._batch = self._new_batch()
+        self._size_bytes = 0
+
+    def _new_batch(self) -> Batch:
+        from crdtsync.client.operations.batch import Batch
+
+        return Batch(self._target._operations, None)  # noqa: SLF001  # of the same client
+
+    async def begin(self) -> None:
+        """Look at what was noted; from now on nobody else may note anything."""
+        if self._records is not None:
+            entry = await self._target.entry(self._records)
+            self._version = None if entry is None else entry.version
+
+    async def state(self, session: AsyncSession, entry: Entry) -> State:
+        """What an entry that ``session`` listed says."""
+        from crdtsync.client.operations.forks import State
+
+        value: Any = entry.value
+        items: list[LogItem] = []
+        if entry.kind == "log":
+            items = await session.log_items(entry.key)
+        elif value is None and entry.kind == "set":
+            value = await session.members(entry.key)
+        elif value is None and entry.kind == "map":
+            value = {each.name: each.value for each in await session.fields(entry.key)}
+        elif value is None and entry.kind != "register":
+            value = await session.get(entry.key)
+        elif entry.kind == "blob":
+            value = await session.get_blob(entry.key)
+        return State(entry, value, items)
+
+    async def carry(
+        self, key: str, before: State | None, after: State | None, seen: str, elements: list[str], point: str | None
+    ) -> None:
+        """Make of ``before`` what ``after`` is; ``point`` is noted as how far this key has come."""
+        from crdtsync.client.operations import forks
+
+        alone, version = self._new_batch(), None
+        if after is not None and after.entry.kind == "text":
+            await self._carry_text(key, before, after)
+        elif after is not None and after.entry.kind == "blob":
+            version = await self._carry_blob(key, after, seen)
+        else:
+            forks.carry(alone, key, before, after, seen, elements)
+        if len(self._batch) + len(alone) > forks.OPERATIONS_MAX or self._size_bytes > forks.BYTES_MAX:
+            await self.flush()
+        self._batch.take_in(alone)
+        if self._records is not None and point is not None:
+            self._batch.merge(self._records, {key: {"at": point, "seen": version}}, seen=None, **self._condition())
+        self._size_bytes += 0 if after is None else forks.size_of(after)
+
+    def _condition(self) -> dict[str, Any]:
+        """Of the first note of a change: nobody else has noted anything since."""
+        if any(write.arguments["key"] == self._records for write in self._batch.recorded):
+            return {}
+        return {"if_absent": True} if self._version is None else {"if_version": self._version}
+
+    async def _carry_text(self, key: str, before: State | None, after: State) -> None:
+        text = self._target.text(key)
+        there = await text.read(timeout=self._timeout_s)
+        if there == after.value:
+            return
+        if there != ("" if before is None else before.value):
+            raise InvalidRequest("its text was edited here too since then")
+        await text.set(after.value, timeout=self._timeout_s)
+
+    async def _carry_blob(self, key: str, after: State, seen: str) -> str | None:
+        from tempfile import TemporaryFile
+
+        source: AsyncBlob = after.value
+        there = await self._target.entry(key)
+        if there is not None and there.kind == "blob" and there.value["sha256"] == source.sha256:
+            return there.version  # a merge that was cut off has brought it
+        with TemporaryFile() as file:
+            async for piece in source:
+                file.write(piece)
+            file.seek(0)
+            written = await self._target.put_blob(
+                key, file, media_type=source.media_type, ttl=after.entry.ttl, seen=seen, meta=after.entry.meta
+            )
+        return written.version
+
+    async def flush(self) -> None:
+        """Write what is collected."""
+        batch, self._batch, self._size_bytes = self._batch, self._new_batch(), 0
+        token = await self._target.run(batch.commit(self._timeout_s), self._timeout_s)
+        if token is not None:
+            self.token = token
+            await self.begin()

@@ -1,0 +1,173 @@
+"""Forks: what carries the state of keys from one space into another, and what remembers how far that has come.
+
+Example: the space ``default`` has ``plan`` = 1, and is forked as ``trial``. In ``trial`` an agent sets ``plan`` to 2
+and appends to ``findings``; in ``default`` somebody sets ``plan`` to 3. Merging writes 2 as one who has seen what
+``default`` held at the fork: that was 1, so 2 and 3 are siblings now. The new element is appended.
+
+Two checkpoints hold both points of the fork: ``fork-trial`` in ``default``, and ``fork`` in ``trial``, made when
+everything has been copied. The map ``forks/trial`` in ``default`` has a field for each key that was merged, written in
+the same change: ``at`` is up to where it came then, ``seen`` what a change of its own wrote. So a merge that is done
+twice, or was cut off, adds nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from crdtsync.client.operations.writes import INCREMENT_MAX
+from crdtsync.client.session.read_memory import READ_LONG_AGO
+from crdtsync.client.values.encoding import encode
+from crdtsync.errors import InvalidRequest
+from crdtsync.wire.tokens import Version, decode_dot, decode_token, decode_version, encode_version
+
+if TYPE_CHECKING:
+    from crdtsync.client.operations.batch import Batch
+    from crdtsync.client.values.results import Entry, Field, LogItem
+
+UNSEEN = READ_LONG_AGO
+"""The version of one who has seen nothing."""
+FORKED = "fork"
+"""The checkpoint in the fork; that in its base has the fork's name behind this and a dash."""
+RECORDS = "forks/"
+LEFT_ALONE = (RECORDS, "claims/")
+"""Keys that say something of the space they are in."""
+OPERATIONS_MAX = 200
+"""Of one change, where it is of several keys."""
+PART_OPERATIONS_MAX = 900
+"""Of one key, which is merged by one change."""
+BYTES_MAX = 2 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Merged:
+    """What a merge did, or would do: keys to which it wrote, or which it ``removed``; keys that it ``left`` alone, each
+    with why. ``token``: of the last change.
+    """
+
+    written: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+    token: str | None = None
+
+
+class State(NamedTuple):
+    """What a key held at a point: ``items`` are the elements of a log."""
+
+    entry: Entry
+    value: Any
+    items: list[LogItem]
+
+
+def vector_seen(cut: str, space: str) -> Version:
+    """The version of any key of one who has seen all that a token names."""
+    return Version(vector=decode_token(cut)[space][1])
+
+
+def seen_with(base: Version, record: Field | None) -> str:
+    """The same, of one who has also seen what the merge wrote that made ``record``: the operations before it."""
+    if record is None:
+        return encode_version(base)
+    dot, apart = decode_dot(record.dot), record.value["seen"]
+    dots = tuple(dot._replace(n=n) for n in range(dot.n))
+    return encode_version(Version((*dots, *(decode_version(apart).dots if apart else ())), (), base.vector))
+
+
+def is_same(one: Entry | None, other: Entry | None) -> bool:
+    """Whether a key says the same at two points of one space."""
+    return one is other or (one is not None and other is not None and one.version == other.version)
+
+
+def size_of(state: State) -> int:
+    """About how many bytes its value takes."""
+    return len(encode(state.value)) if state.entry.kind in ("register", "set", "map") else 100 * len(state.items)
+
+
+def is_carried(key: str) -> bool:
+    """Whether a key is copied and merged."""
+    return not key.startswith(LEFT_ALONE)
+
+
+def carry(batch: Batch, key: str, before: State | None, after: State | None, seen: str, elements: list[str]) -> None:
+    """Add to a batch what makes of ``before`` what ``after`` is, by one who has ``seen`` so much of the key.
+
+    ``elements`` are the dots of what the log held in the batch's space when it was forked, by index.
+
+    :raises InvalidRequest: it cannot be done; nothing was added.
+    """
+    if after is None:
+        batch.delete(key, seen=seen)
+        return
+    way = _WAYS.get(after.entry.kind)
+    if way is None:
+        raise InvalidRequest(f"this version cannot carry a {after.entry.kind}")
+    if before is not None and before.entry.kind != after.entry.kind:
+        batch.delete(key, seen=seen)
+        before = None
+    way(batch, key, before, after, seen)
+    if before is not None and after.entry.kind == "log":
+        left = {item.dot for item in after.items}
+        for item, dot in zip(before.items, elements, strict=False):
+            if item.dot not in left:
+                batch.remove(key, dot)
+
+
+def _register(batch: Batch, key: str, _before: State | None, after: State, seen: str) -> None:
+    for one in (after.entry, *after.entry.siblings):
+        if one.kind == "register":
+            batch.set(key, one.value, ttl=one.ttl, confidence=one.confidence, meta=one.meta, seen=seen)
+            seen = READ_LONG_AGO
+
+
+def _counter(batch: Batch, key: str, before: State | None, after: State, _seen: str) -> None:
+    more = after.value - (0 if before is None else before.value)
+    while more or before is None:
+        step = max(-INCREMENT_MAX, min(INCREMENT_MAX, more))
+        batch.incr(key, step)
+        more, before = more - step, after
+
+
+def _set(batch: Batch, key: str, before: State | None, after: State, seen: str) -> None:
+    old = {} if before is None else {encode(one): one for one in before.value}
+    new = {encode(one): one for one in after.value}
+    _check_count(len(old.keys() ^ new.keys()))
+    for packed in sorted(old.keys() - new.keys()):
+        batch.discard(key, old[packed], seen=seen)
+    for packed, one in new.items():
+        if packed not in old:
+            batch.add(key, one)
+
+
+def _map(batch: Batch, key: str, before: State | None, after: State, seen: str) -> None:
+    old: dict[str, Any] = {} if before is None else before.value
+    new: dict[str, Any] = after.value
+    changed = {name: one for name, one in new.items() if name not in old or encode(old[name]) != encode(one)}
+    gone = sorted(old.keys() - new.keys())
+    _check_count(len(changed) + len(gone))
+    for name in gone:
+        batch.drop(key, name, seen=seen)
+    if changed:
+        batch.merge(key, changed, seen=seen)
+
+
+def _log(batch: Batch, key: str, before: State | None, after: State, _seen: str) -> None:
+    old = set() if before is None else {item.dot for item in before.items}
+    new = [item for item in after.items if item.dot not in old]
+    _check_count(len(new) + len(old) - (len(after.items) - len(new)))
+    for item in new:
+        batch.append(key, item.value, ttl=item.ttl, confidence=item.confidence, meta=item.meta)
+
+
+def _check_count(count: int) -> None:
+    if count > PART_OPERATIONS_MAX:
+        raise InvalidRequest(f"{count:,} of its parts differ; at most {PART_OPERATIONS_MAX} are carried at once")
+
+
+_WAYS: dict[str, Callable[[Batch, str, State | None, State, str], None]] = {
+    "register": _register,
+    "counter": _counter,
+    "set": _set,
+    "map": _map,
+    "log": _log,
+}

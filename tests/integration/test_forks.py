@@ -1,0 +1,135 @@
+"""Forks on real daemons: a copy to try something in, merged on another host, and nothing overwritten unseen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crdtsync.client import AsyncClient, Client
+from crdtsync.errors import InvalidRequest
+from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
+from tests.harness.shell import Shell
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+
+def fill(state: Client) -> None:
+    """Something of every kind."""
+    state.set("plan", 1, meta={"by": "ann"}, confidence=0.5)
+    state.set("kept", "x")
+    state.set("dropped", 1)
+    for element in ("a", "b"):
+        state.append("log", element)
+        state.add("set", element)
+    state.incr("count", 5)
+    state.merge("map", {"f": 1, "g": 2})
+    state.text("text").set("hello world")
+    state.put_blob("blob", b"x" * 600_000)
+
+
+def change(fork: Client) -> None:
+    fork.get("plan")
+    fork.set("plan", 2)
+    fork.delete("dropped")
+    fork.append("log", "c")
+    fork.remove("log", fork.log_items("log")[0].dot)
+    fork.incr("count", 3)
+    fork.discard("set", "a")
+    fork.add("set", "c")
+    fork.drop("map", "g")
+    fork.merge("map", {"f": 10, "h": 3})
+    fork.text("text").set("hello brave world")
+    fork.put_blob("blob", b"y")
+
+
+def test_what_a_fork_has_changed_comes_back_once_and_overwrites_nothing_unseen(pair: Cluster) -> None:
+    first, second = pair[0].client("ann"), pair[1].client("bob")
+    fill(first)
+    before = dict(first.items())
+    token = first.fork("trial")
+    fork = second.session(space="trial")
+    wait_until(lambda: "trial" in [each.name for each in second.spaces() if each.here], what="the fork is there")
+    second.wait(token)
+    shown = dict(fork.items())
+    assert {**shown, "blob": None} == {**before, "blob": None}
+    assert (fork.entry("plan").meta, fork.entry("plan").confidence) == ({"by": "ann"}, 0.5)  # type: ignore[union-attr]
+    change(fork)  # type: ignore[arg-type]
+    second.wait(first.now())
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+    first.get("plan")
+    first.set("plan", 3)
+    first.append("log", "here")
+    first.incr("count")
+    foreseen = second.merge_space("trial", dry_run=True)
+    assert second.get("plan") == 1
+    merged = second.merge_space("trial")
+    assert (merged.written, merged.removed, merged.left) == (foreseen.written, ["dropped"], {})
+    assert merged.written == ["blob", "count", "log", "map", "plan", "set", "text"]
+    pair.heal()
+    wait_until_equal(pair)
+    for state in (first, second):
+        entry = state.entry("plan")
+        assert entry is not None
+        assert sorted([entry.value, *(one.value for one in entry.siblings)]) == [2, 3]
+        assert (state.get("dropped"), state.get("kept")) == (None, "x")
+        assert (sorted(state.log("log")), state.members("set")) == (["b", "c", "here"], ["b", "c"])
+        assert (state.get("count"), state.get("map")) == (9, {"f": 10, "h": 3})
+        assert state.text("text").read() == "hello brave world"
+        blob = state.get_blob("blob")
+        assert blob is not None
+        assert (blob.read(), blob.entry.siblings) == (b"y", [])
+    for state in (first, second):  # also on the other host
+        again = state.merge_space("trial")
+        assert (again.written, again.removed, again.left) == ([], [], {})
+    fork.append("log", "d")
+    fork.incr("count", -1)
+    fork.set("plan", 22)
+    fork.put_blob("blob", b"z")
+    assert second.merge_space("trial").written == ["blob", "count", "log", "plan"]
+    entry, blob = second.entry("plan"), second.get_blob("blob")
+    assert entry is not None
+    assert blob is not None
+    assert sorted([entry.value, *(one.value for one in entry.siblings)]) == [3, 22]  # what it wrote before is replaced
+    assert (sorted(second.log("log")), second.get("count")) == (["b", "c", "d", "here"], 8)
+    assert (blob.read(), blob.entry.siblings) == (b"z", [])
+
+
+async def test_what_cannot_be_forked_or_merged_is_told(daemon: Daemon) -> None:
+    async with AsyncClient(daemon.socket, agent="ann") as state:
+        await state.text("text").set("one")
+        await state.set("plan/a", 1)
+        await state.checkpoint("before")
+        await state.set("plan/a", 2)
+        await state.fork("trial", at="before", prefix=["plan/", "text"])
+        fork = state.session(space="trial")
+        assert await fork.get("plan/a") == 1
+        with pytest.raises(InvalidRequest, match="there is a space trial already"):
+            await state.fork("trial")
+        await state.create_space("other")
+        with pytest.raises(InvalidRequest, match="is no fork of default"):
+            await state.merge_space("other")
+        with pytest.raises(InvalidRequest, match="is no fork of other"):
+            await state.session(space="other").merge_space("trial")
+        await fork.text("text").set("one two")
+        await state.text("text").set("zero one")
+        await fork.delete("plan/a")
+        merged = await state.merge_space("trial")
+        assert (merged.removed, [*merged.left]) == (["plan/a"], ["text"])
+        assert await state.get("plan/a") == 2  # written since the fork
+        assert await state.text("text").read() == "zero one"
+
+
+def test_commands_fork_and_merge(daemon: Daemon, tmp_path: Path) -> None:
+    shell = Shell(daemon.socket, tmp_path)
+    shell.ok("set", "plan/a", "1")
+    shell.ok("set", "plan/b", "1")
+    shell.ok("checkpoint", "fork", "trial", "--prefix", "plan/")
+    shell.ok("--space", "trial", "set", "plan/a", "2")
+    shell.ok("--space", "trial", "del", "plan/b")
+    assert shell.ok("space", "merge", "trial", "--dry-run") == "+ plan/a\n- plan/b"
+    assert shell.ok("get", "plan/a") == "1"
+    assert shell.ok("space", "merge", "trial") == "+ plan/a\n- plan/b"
+    assert (shell.ok("get", "plan/a"), shell("get", "plan/b").status) == ("2", 1)
+    assert shell.ok("space", "merge", "trial") == ""
