@@ -151,13 +151,16 @@ def remove_many(agent: RawAgent) -> None:
     batch(agent, "remove", lambda n: {"key": "log", "dot": newest[n]["dot"]}, range(len(newest)))
 
 
-def put_blob(agent: RawAgent) -> None:
-    """64 MiB of parts; what shows them; what removes them."""
+def put_parts(agent: RawAgent) -> None:
+    """64 MiB of them."""
     parts = [{"key": "blob", "upload": UPLOAD, "part": n, "value": bytes(PART_BYTES)} for n in range(128)]
     for start in range(0, 128, PARTS_AT_ONCE):
         batch(agent, "blob_write", lambda n: parts[n], range(start, start + PARTS_AT_ONCE))
-    size = 128 * PART_BYTES
-    agent.write("blob_set", key="blob", upload=UPLOAD, size=size, sha256="0" * 64)
+
+
+def show_blob(agent: RawAgent) -> None:
+    """And remove it, with all of its parts."""
+    agent.write("blob_set", key="blob", upload=UPLOAD, size=128 * PART_BYTES, sha256="0" * 64)
     agent.write("delete", key="blob")
 
 
@@ -196,10 +199,10 @@ LARGEST: dict[str, list[Callable[[RawAgent], object]]] = {
     "checkpoint_set": [writes("checkpoint_set", name="before")],
     "checkpoints": [calls("checkpoints")],
     "set": [writes("set", key="value", value=VALUE)],
-    "blob_write": [writes("blob_write", key="blob", upload=UPLOAD, part=0, value=bytes(PART_BYTES))],
-    "blob_set": [put_blob],
-    "blob_parts": [calls("blob_parts", key="blob", sha256="0" * 64)],
+    "blob_write": [put_parts],
     "blob_read": [calls("blob_read", key="blob", upload=UPLOAD, part=1)],
+    "blob_set": [show_blob],
+    "blob_parts": [calls("blob_parts", key="blob", sha256="0" * 64)],
     "append": [writes("append", key="log", value=VALUE)],
     "add": [writes("add", key="set", value=VALUE)],
     "merge": [writes("merge", key="map", fields={f"g{n}": packb(SHORT) for n in range(CHANGE_OPS_MAX)})],
