@@ -1,7 +1,6 @@
-"""Who is here, as it is stored: a card for each agent that shows itself, ``presence/ID``, bound to its connection.
+"""Who is here: a card for each agent that shows itself. Daemons tell each other of cards and store none.
 
-When the connection ends, its daemon deletes the card. When a host is gone, so are its cards for those who cannot reach
-it any more. A card that no daemon deletes (its daemon was killed) is over after :data:`CARD_S`.
+When a connection ends, its cards are gone on every host; when a host cannot be reached any more, so are those on it.
 """
 
 from __future__ import annotations
@@ -9,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from crdtsync.client import Entry
 from crdtsync.coordination.claim_record import Claim
 
+if TYPE_CHECKING:
+    from crdtsync.client.values.results import Card
+
 PRESENCE = "presence/"
-CARD_S = 120.0
-"""So long a card stands without being renewed; it is renewed at a third of that."""
-STATUS_CHARS_MAX = 500
+RENEW_S = 5.0
+"""So soon a card is shown again after its connection, or its daemon, was gone for a moment."""
+STATUS_CHARS_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,32 +38,31 @@ class Present:
 
 
 def card(role: str | None, status: str, since_ms: int) -> dict[str, Any]:
-    """What is stored of one that shows itself."""
+    """What one shows of itself."""
     return {"role": role, "status": status[:STATUS_CHARS_MAX], "since_ms": since_ms}
 
 
-def present(cards: Iterable[Entry], claims: Iterable[Claim], status: Mapping[str, Any]) -> list[Present]:
+def present(cards: Iterable[Card], claims: Iterable[Claim], status: Mapping[str, Any]) -> list[Present]:
     """Who is here, by host and name; ``status``: of the daemon that was asked."""
     here = str(status["node"]["name"])
-    reached = {here, *(peer["name"] for peer in status["peers"] if peer["state"] in ("connected", "indirect"))}
     held: dict[tuple[str, str], list[str]] = {}
     for claim in claims:
         held.setdefault((claim.agent, claim.node), []).append(claim.key)
-    found = [one for entry in cards if (one := _shown(entry, held)) is not None and one.node in reached]
-    shown = {one.agent for one in found if one.node == here}
+    found = [one for shown in cards if (one := _shown(shown, held)) is not None]
+    shown_here = {one.agent for one in found if one.node == here}
     for agent in status["agents"]:
         name = str(agent["name"])
-        if name not in shown:
-            shown.add(name)
+        if name not in shown_here:
+            shown_here.add(name)
             since = datetime.fromtimestamp(agent["since"] / 1000, UTC)
             found.append(Present(name, here, None, "", since, tuple(held.get((name, here), ())), False))
     return sorted(found, key=lambda one: (one.node, one.agent, one.role or ""))
 
 
-def _shown(entry: Entry, held: Mapping[tuple[str, str], list[str]]) -> Present | None:
-    match entry.value:
+def _shown(shown: Card, held: Mapping[tuple[str, str], list[str]]) -> Present | None:
+    match shown.value:
         case {"role": role, "status": str(status), "since_ms": int(since_ms)} if role is None or isinstance(role, str):
-            agent, node = entry.agent or "", entry.node or ""
             since = datetime.fromtimestamp(since_ms / 1000, UTC)
-            return Present(agent, node, role, status, since, tuple(held.get((agent, node), ())), True)
+            claims = tuple(held.get((shown.agent, shown.node), ()))
+            return Present(shown.agent, shown.node, role, status, since, claims, True)
     return None

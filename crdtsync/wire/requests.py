@@ -145,6 +145,8 @@ REQUESTS: Mapping[str, Request] = {
     "watch": _request(Form.STANDING, Right.READ, On.PREFIX, "prefix after events_max states"),
     "unwatch": _own(Form.STANDING, "watch", takes_need=False),
     "bind": _request(Form.STANDING, Right.WRITE, On.KEY, "key version"),
+    "show": _request(Form.STANDING, Right.WRITE, On.KEY, "key value"),
+    "shown": _request(Form.NODE, Right.READ, On.PREFIX, "prefix"),
     "confirm": _own(Form.STANDING, "watch retell"),
     "resolver": _request(Form.STANDING, Right.WRITE, On.PATTERN, "pattern takeover"),
     "resolver_done": _own(Form.STANDING, "resolver key error"),

@@ -129,6 +129,7 @@ def probes(prefix: str, token: str) -> Iterator[Probe]:
     yield Probe("purge", ADMIN, "key", {"pattern": f"{prefix}nothing/**", "n": 1})
     yield Probe("resolver", WRITE, "key", {"pattern": f"{prefix}*"})
     yield Probe("bind", WRITE, "key", key)
+    yield Probe("show", WRITE, "key", value)
     yield Probe("checkpoints", READ, "some", {})
     yield Probe("checkpoint_set", WRITE, "some", {"name": "probe", "n": 1})
     yield Probe("restore", WRITE, "some", {"at": token, "dry_run": True, "n": 1})

@@ -235,7 +235,8 @@ LARGEST: dict[str, list[Callable[[RawAgent], object]]] = {
     "space_drop": [calls("space_drop", name="bulk")],
 }
 SMALL = {
-    "unwatch": "names a watch", "confirm": "names a watch", "bind": "names a key", "resolver": "names a pattern",
+    "unwatch": "names a watch", "confirm": "names a watch", "bind": "names a key", "show": "2 KiB",
+    "shown": "cards of a bounded number", "resolver": "names a pattern",
     "resolver_done": "names a key", "space_create": "names a space; the fixture makes one",
     "access_grant": "a rule", "access_revoke": "a rule", "access_quota": "a few numbers", "agent_create": "a name",
     "agent_revoke": "a name", "log_level": "a word", "cluster_init": "addresses", "cluster_invite": "addresses",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from crdtsync.client.values.encoding import plain
+from crdtsync.client.values.encoding import decode, plain
 
 Fields = Mapping[str, Any]
 """A map of the protocol; what is in it is checked by use."""
@@ -43,6 +43,21 @@ class Entry:
     seen: list[str] | None = None
     policy: str | None = None
     is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What an agent shows under a key while it is connected: see :meth:`~crdtsync.Client.show`."""
+
+    key: str
+    value: Any
+    agent: str
+    node: str
+
+
+def cards_from_wire(reply: Fields) -> list[Card]:
+    """The reply to ``shown``."""
+    return [Card(card["key"], decode(card["value"]), card["agent"], card["node"]) for card in reply["cards"]]
 
 
 @dataclass(frozen=True, slots=True)

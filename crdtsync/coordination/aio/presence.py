@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from crdtsync.coordination.aio.claims import claims
 from crdtsync.coordination.background.aio import AsyncBackground, wake_up, woken
-from crdtsync.coordination.cards import CARD_S, PRESENCE, Present, card, present
+from crdtsync.coordination.cards import PRESENCE, RENEW_S, Present, card, present
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class AsyncPresence:
         self._keeper = AsyncBackground(self._stay)
 
     async def show(self) -> Self:
-        """Begin; on return all hosts that are connected will have it in a moment."""
+        """Begin; on return all hosts that are connected will show it within a second."""
         await self._write()
         self._keeper.start()
         return self
@@ -51,7 +51,7 @@ class AsyncPresence:
         self._wake.set()
         await self._keeper.join()
         with suppress(CrdtSyncError):
-            await self._state.delete(self._key)
+            await self._state.show(self._key, None)
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,14 +62,12 @@ class AsyncPresence:
         await self.close()
 
     async def _write(self) -> None:
-        value = card(self._role, self._status, self._since_ms)
-        written = await self._state.set(self._key, value, ttl=CARD_S, seen=None)
-        await self._state.bind(self._key, written.version)
+        await self._state.show(self._key, card(self._role, self._status, self._since_ms))
 
     async def _stay(self) -> None:
         done_s = time.monotonic()
         while not self._is_closed and time.monotonic() - done_s < AWAY_S_MAX:
-            if await woken(self._wake, CARD_S / 3):
+            if await woken(self._wake, RENEW_S):
                 continue
             with suppress(CrdtSyncError):
                 await self._write()
@@ -78,5 +76,4 @@ class AsyncPresence:
 
 async def who(state: AsyncSession) -> list[Present]:
     """Who is here, on all hosts that can be reached."""
-    cards = await state.session().entries(PRESENCE)
-    return present(cards, await claims(state), await state.status())
+    return present(await state.shown(PRESENCE), await claims(state), await state.status())

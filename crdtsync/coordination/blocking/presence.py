@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from crdtsync.coordination.background.blocking import Background, wake_up, woken
 from crdtsync.coordination.blocking.claims import claims
-from crdtsync.coordination.cards import CARD_S, PRESENCE, Present, card, present
+from crdtsync.coordination.cards import PRESENCE, RENEW_S, Present, card, present
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Presence:
         self._keeper = Background(self._stay)
 
     def show(self) -> Self:
-        """Begin; on return all hosts that are connected will have it in a moment."""
+        """Begin; on return all hosts that are connected will show it within a second."""
         self._write()
         self._keeper.start()
         return self
@@ -53,7 +53,7 @@ class Presence:
         self._wake.set()
         self._keeper.join()
         with suppress(CrdtSyncError):
-            self._state.delete(self._key)
+            self._state.show(self._key, None)
 
     def __enter__(self) -> Self:
         return self
@@ -64,14 +64,12 @@ class Presence:
         self.close()
 
     def _write(self) -> None:
-        value = card(self._role, self._status, self._since_ms)
-        written = self._state.set(self._key, value, ttl=CARD_S, seen=None)
-        self._state.bind(self._key, written.version)
+        self._state.show(self._key, card(self._role, self._status, self._since_ms))
 
     def _stay(self) -> None:
         done_s = time.monotonic()
         while not self._is_closed and time.monotonic() - done_s < AWAY_S_MAX:
-            if woken(self._wake, CARD_S / 3):
+            if woken(self._wake, RENEW_S):
                 continue
             with suppress(CrdtSyncError):
                 self._write()
@@ -80,5 +78,4 @@ class Presence:
 
 def who(state: Session) -> list[Present]:
     """Who is here, on all hosts that can be reached."""
-    cards = state.session().entries(PRESENCE)
-    return present(cards, claims(state), state.status())
+    return present(state.shown(PRESENCE), claims(state), state.status())

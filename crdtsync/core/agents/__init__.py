@@ -18,7 +18,7 @@ Modules:
 - ``parse_request``: a frame to ``(id, operation, arguments)``; what is malformed is refused here
 - ``write_requests``: writes: done once each, refused as a whole or not at all, answered when enough nodes hold them
 - ``watch_requests``: watches and resolvers: requests that go on
-- ``bound_keys``: keys that are deleted when the connection of their owner ends
+- ``bound_keys``: keys that are deleted when the connection of their owner ends; ``cards``: what is shown until then
 - ``space_requests``: make, drop and list spaces; find the replica that a request is about
 - ``cluster_requests``: begin a cluster, invite, join, remove; what only the daemon can do goes out as a chore
 - ``host_requests``: requests that the daemon's process answers itself: metrics, log level, backup

@@ -16,6 +16,7 @@ from typing import Any
 from crdtsync.causality import VersionVector, Writer, covers
 from crdtsync.core.access.revocation import Changes
 from crdtsync.core.agents.bound_keys import BoundKeys
+from crdtsync.core.agents.cards import AgentCards
 from crdtsync.core.agents.connection import Agent, Host, Reply, Shown, User
 from crdtsync.core.agents.fast_get import read_plainly
 from crdtsync.core.agents.fast_set import write_plainly
@@ -88,9 +89,12 @@ class Desk:
         self._writes = WriteRequests(self, self.outcomes)
         self._held_now: list[Wait] = []
         self.bound = BoundKeys(self)
+        self.cards = AgentCards(self)
         self._others: dict[str, Callable[[Agent, int, Arguments], object]] = {
             "wait": self._wait,
             "bind": self.bound.bind,
+            "show": self.cards.show,
+            "shown": self.cards.shown,
             **WatchRequests(self).requests,
             **space_requests(host),
             **{name: self._serve(name) for name in SERVICE_OPERATIONS},
@@ -138,6 +142,7 @@ class Desk:
         self.long_reads.drop(conn)
         self.watches.remove(conn)
         self.host.resolvers.remove(conn)
+        self.cards.ended(conn)
 
     def reload(self, replicas: dict[str, Replica], error: CrdtSyncError) -> None:
         """The replicas have been read anew, after a failed commit: start over what was built on the old ones."""
@@ -249,6 +254,7 @@ class Desk:
         earlier = self._clients.get(client)
         if earlier is not None:
             self.bound.move(earlier, agent.conn)
+            self.cards.move(earlier, agent.conn)
             self.closed(earlier)
             self.closes.append((earlier, "the same client has attached again"))
         agent.name, agent.client = name, client

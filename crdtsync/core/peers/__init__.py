@@ -20,6 +20,7 @@ Modules:
 - ``relay_tree``: who relays whose changes to whom
 - ``ack_queries``: who has what on disk, of nodes that are not connected: asked through others
 - ``resolver_gossip``: which resolvers are attached to which nodes
+- ``card_gossip``: what agents of the other nodes show while they are connected
 - ``health_gossip``: version, disk and alarms of the other nodes
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``replica`` and ``storage``.

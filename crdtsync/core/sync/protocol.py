@@ -18,6 +18,7 @@ from crdtsync.causality import Frontier, Writer
 from crdtsync.core.alarm_catalogue import FORK, alarm_of
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.identity import Identity
+from crdtsync.core.peers.card_gossip import CardNews
 from crdtsync.core.peers.connections import HELLO_SPACES_MAX, PEERS_KNOWN_MAX, Contacts
 from crdtsync.core.peers.health_gossip import HealthNews
 from crdtsync.core.peers.liveness import Liveness
@@ -37,6 +38,7 @@ from crdtsync.errors import ForkDetected, InvalidEncoding, PeerError
 from crdtsync.wire.change import Change
 from crdtsync.wire.limits import CLUSTER_SPACE
 from crdtsync.wire.peer.base import Message
+from crdtsync.wire.peer.cards import Cards
 from crdtsync.wire.peer.changes import STOP_CHARS_MAX, Ack, Changes, Stop, Want
 from crdtsync.wire.peer.comparing import Digests, Removed, Sample, Sampled
 from crdtsync.wire.peer.forks import Chain
@@ -123,8 +125,10 @@ class Sync:
         self._parted: dict[str, set[str]] = {}  # by space, the nodes with which a fork stands between
         self.resolver_news = ResolverNews(identity.node, self.links, self.outbox, self.mesh.routes)
         self.health = HealthNews(identity.node, self.links, self.outbox)
+        self.cards = CardNews(identity, self.links, self.outbox, self.mesh.routes)
         self._handlers: dict[type[Message], Handler] = {
             Health: lambda link, health, _now_s, _now_ms: self.health.heard(link, health),
+            Cards: lambda link, cards, _now_s, _now_ms: self.cards.heard(link, cards),
             Hello: self._hello,
             Changes: self.changes,
             Ack: self._ack,
@@ -211,6 +215,7 @@ class Sync:
         self.mesh.routes.is_stale = True
         self.resolver_news.is_stale = True
         self.health.introduced(link)
+        self.cards.introduced(link)
 
     def _start(self, link: Link, replica: Replica, epoch: int, frontier: Frontier, now_s: float) -> None:
         """Begin, or begin again, to sync one space from what the peer says that it has.
@@ -232,6 +237,7 @@ class Sync:
         self.peers[link.hello.node].acked[replica.name] = dict(known)
         self.comparer.note([replica.name], now_s)
         if is_first:
+            self.cards.introduced(link)
             self._acks.note_since_introduction(link, replica)
         try:
             for writer, (seq, short_hash) in sorted(frontier.items()):
@@ -645,6 +651,7 @@ class Sync:
             self.mesh.run(applied, now_s)
             self.contacts.check_silence(now_s)
             self.liveness.check(self.links.values(), now_s)
+            self.cards.tell(now_s)
         self.comparer.note(applied, now_s)
         if is_due:
             self.comparer.run(now_s)
@@ -717,7 +724,8 @@ class Sync:
         due = [due_s for link in self.links.values() for due_s in link.wants.values()]
         silence_s = self.contacts.deadline_s()
         probe_s = self.liveness.deadline_s(self.links.values())
-        due += [due_s for due_s in (silence_s, probe_s, self.comparer.deadline_s()) if due_s is not None]
+        others = (silence_s, probe_s, self.comparer.deadline_s(), self.cards.deadline_s())
+        due += [due_s for due_s in others if due_s is not None]
         if any(link.unsettled for link in self.links.values() if link.hello):
             due.append(self._check_due_s)
         if any(link.unintroduced for link in self.links.values()) or self.has_more(durable):

@@ -16,6 +16,7 @@ module. The messages by subject:
 - ``comparing``: DIGESTS, REMOVED
 - ``forks``: CHAIN
 - ``health``: HEALTH
+- ``cards``: CARDS
 
 Below them: ``base`` has the class ``Message`` and the registry, ``fields`` what a field may hold and how it is read.
 Apart: ``joining`` is another protocol, between a member and a host that wants to become one.

@@ -180,7 +180,8 @@ class AsyncCoordinationMethods(AsyncMethods):
 
     async def present(self, *, role: str | None = None, status: str = "") -> AsyncPresence:
         """Show to all hosts that this agent is here, in which role and at what, until the connection ends or the result
-        is closed; ``update`` of the result shows something else. ``status`` has 500 characters at most.
+        is closed; ``update`` of the result shows something else. ``status`` has 300 characters at most. Nothing of it
+        is stored.
         """
         from crdtsync.coordination.aio.presence import AsyncPresence
 

@@ -13,6 +13,7 @@ from crdtsync.client.operations import writes
 from crdtsync.client.operations.listings import Selection
 from crdtsync.client.protocol.steps import limit_s
 from crdtsync.client.session.request_context import seen_or
+from crdtsync.client.values.encoding import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from crdtsync.client.values.durations import Seconds
     from crdtsync.client.values.listing import Listing
     from crdtsync.client.values.points import Point
-    from crdtsync.client.values.results import Entry
+    from crdtsync.client.values.results import Card, Entry
     from crdtsync.client.values.write_result import Written
 
 
@@ -189,6 +190,24 @@ class KeyMethods(Methods):
         """
         arguments: Arguments = {"key": key} if version is None else {"key": key, "version": version}
         return self._ask_for(lambda reply: int(reply["clock"]), "bind", arguments, timeout)
+
+    def show(self, key: str, value: Any, *, timeout: Seconds | None = None) -> None:
+        """Show ``value`` under ``key`` to all hosts while this client's connection lasts. Nothing of it is stored, and
+        nothing that is stored under the key changes. None: show nothing there any more.
+
+        It holds for the connection that there is now; after another one, and after a restart of the daemon, the client
+        is to show it again. A value has 2 KiB at most, packed.
+
+        :raises QuotaExceeded: the connection shows 100 cards already, or the host 1,000, or 256 KiB.
+        """
+        arguments: Arguments = {"key": key} if value is None else {"key": key, "value": encode(value)}
+        self._ask_for(lambda _: None, "show", arguments, timeout)
+
+    def shown(self, prefix: str = "", *, timeout: Seconds | None = None) -> list[Card]:
+        """What is shown under keys that start with ``prefix``, on all hosts that can be reached: see :meth:`show`."""
+        from crdtsync.client.values.results import cards_from_wire
+
+        return self._ask_for(cards_from_wire, "shown", {"prefix": prefix}, timeout)
 
     def now(self, *, timeout: Seconds | None = None) -> str:
         """A token of all that this daemon holds in the space now, whoever wrote it: a watch ``after`` it shows what
