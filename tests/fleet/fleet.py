@@ -23,11 +23,11 @@ CODEC = Codec(LOOPBACK_CLUSTER, "default", 0)
 class Fleet:
     """Machines by name: ``fleet = Fleet("a", "b"); fleet["a"]``."""
 
-    def __init__(self, *names: str, caps: Caps = DEFAULT_CAPS) -> None:
+    def __init__(self, *names: str, caps: Caps = DEFAULT_CAPS, seed: int = 1) -> None:
         self.caps = caps
         shared = Path("/dev/shm")
         self.directory = Path(mkdtemp(prefix="crdtsync-unit-", dir=shared if shared.is_dir() else None))
-        self.random = Random(1)
+        self.random = Random(seed)
         self.now = Now(START_MS, 1000.0)
         self.conn_last = 0
         self.wires: list[Wire] = []

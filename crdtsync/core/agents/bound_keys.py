@@ -10,6 +10,7 @@ A daemon that stops deletes nothing: its agents attach again, and bind their key
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from crdtsync.core.agents.space_requests import writable
 from crdtsync.core.replica.change_draft import Draft
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 BOUND_KEYS_MAX = 1000
 """Of one connection: they go with one change a space."""
+STEP_MAX = 4093
+"""By up to so much, a small part of a millisecond, the clocks of nodes part that have seen the same."""
 
 
 class BoundKeys:
@@ -36,11 +39,13 @@ class BoundKeys:
 
     def bind(self, agent: Agent, _request: int, args: Arguments) -> dict[str, object]:
         """Let what ``version`` covers of ``key`` go with the connection, in place of what was bound of it before;
-        without a version, nothing. ``clock`` of the result: all that this node has seen in the space is older, or of
-        this hybrid time.
+        without a version, nothing. ``clock`` of the result: a hybrid time that all that this node has seen in the space
+        comes before, and all that it writes from now on behind. Two nodes that have seen the same are told different
+        ones, as good as always.
         """
         replica = writable(self._desk.replica_of(agent, args))
         place = (replica.name, check_key(args.get("key")))
+        replica.clock.last += 1 + crc32(self._desk.identity.node.encode()) % STEP_MAX
         result: dict[str, object] = {"clock": replica.clock.last}
         version = args.get("version")
         bound = self._by_conn.setdefault(agent.conn, {})

@@ -8,6 +8,7 @@ from crdtsync.core.agents import bound_keys
 from crdtsync.core.interface import AgentClosed
 from crdtsync.wire.tokens import decode_version
 from tests.fleet.agent import Refusal
+from tests.fleet.fleet import fleet_of
 
 
 def test_what_was_bound_goes_with_the_connection_on_every_host(pair):
@@ -66,3 +67,16 @@ def test_as_many_as_one_change_can_delete(node, monkeypatch):
     for wrong in ({"key": "_x", "version": version}, {"key": "k", "version": "no version"}):
         with pytest.raises(Refusal):
             ann.ask("bind", **wrong)
+
+
+def test_two_nodes_that_have_seen_the_same_are_told_different_times():
+    with fleet_of("a", "b", linked=True) as fleet:
+        ann, bob = fleet["a"].agent("ann"), fleet["b"].agent("bob")
+        ann.set("k", 1)
+        fleet.sync()
+        assert fleet["a"].replica.clock.last == fleet["b"].replica.clock.last
+        first = ann.ask("bind", key="k")["clock"]
+        assert first != bob.ask("bind", key="k")["clock"]
+        ann.set("k", 2)
+        fleet.sync()
+        assert bob.ask("bind", key="k")["clock"] > first

@@ -1,0 +1,28 @@
+"""Claims under cuts, kills, frozen agents and wrong clocks: never two holders whose hosts see each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulator.claims.histories import run_history
+from tests.simulator.claims.judge import Broken
+from tests.simulator.claims.plants import CAUGHT_BY, PLANTS
+
+SEEDS_MAX = 60
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_claims_history(seed: int) -> None:
+    history = run_history(seed)
+    assert history.counts["claimed"], "nobody got a claim"
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_planted_fault_is_caught(name: str) -> None:
+    for seed in (CAUGHT_BY[name], *range(SEEDS_MAX)):
+        try:
+            with PLANTS[name]():
+                run_history(seed)
+        except Broken:
+            return
+    pytest.fail(f"none of {SEEDS_MAX} histories found {name}")

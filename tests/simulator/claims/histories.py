@@ -1,0 +1,291 @@
+"""What happens in a history of claims, from its seed; then all faults end, and one owner must be left everywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import copy_context
+from random import Random
+from types import SimpleNamespace
+from unittest.mock import patch
+
+from crdtsync import AsyncClient
+from crdtsync.client.aio import connection, stream
+from crdtsync.client.aio.methods import base
+from crdtsync.coordination import AsyncLease
+from crdtsync.errors import CrdtSyncError
+from tests.simulator.claims.judge import Broken, Holding, Judge
+from tests.simulator.claims.machines import KEYS, Machine, Machines
+from tests.simulator.claims.virtual_loop import PROCESS, Process
+
+SECONDS = 40.0
+SKEW_MS = 600_000
+HEAL_S = 30.0
+LIMIT_S = 120.0
+"""By then the last claim must be got, in simulated time: nothing waits for ever."""
+
+
+class Agent:
+    """A process that claims and gives back again and again."""
+
+    def __init__(self, history: History, name: str, machine: Machine) -> None:
+        self.name, self.machine, self.process = name, machine, Process(machine.clock_s, machine.wall_s)
+        self._history, self._random = history, Random(f"{history.seed} {name}")
+        self.client = AsyncClient(machine.name, agent=name, timeout=5)
+        self.is_ended = False
+
+    async def run(self) -> None:
+        """Until it is told to end."""
+        PROCESS.set(self.process)
+        while not self.is_ended:
+            with suppress(CrdtSyncError):
+                await self._claim(self._random.choice(KEYS))
+            await asyncio.sleep(self._random.expovariate(1.0))
+        await self.client.close()
+
+    async def _claim(self, key: str) -> None:
+        wait = self._random.choice((False, 2.0, 20.0))
+        lease = self.client.claim(key, ttl=self._random.choice((2.0, 5.0, 10.0)), wait=wait)
+        await self._history.acquire(self, lease)
+        await asyncio.sleep(self._random.choice((0.1, 1.0, 8.0, 20.0)))
+        await lease.release()
+
+    def kill(self) -> None:
+        """Its process is killed: the kernel closes its sockets."""
+        self.is_ended = True
+        self.process.kill()
+        for socket in list(self.machine.sockets.values()):
+            if socket.process is self.process:
+                socket.hang_up()
+
+
+class History:
+    """See the module's description."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(f"history {seed}")
+        self.world = Machines(seed, [f"host-{n}" for n in range(self.random.choice((2, 3, 3)))])
+        self.judge = Judge(self.world)
+        self.counts: Counter[str] = Counter()
+        self._names = 0
+        self.agents: list[Agent] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def acquire(self, agent: Agent, lease: AsyncLease) -> None:
+        """Get a claim, and tell the judge."""
+        begun_s = self.world.loop.time()
+        asked: list[float] = []
+        take = lease._take
+
+        async def taking() -> AsyncLease:
+            asked.append(self.world.loop.time())
+            return await take()
+
+        lease._take = taking  # type: ignore[method-assign]
+        await lease.acquire()
+        context = copy_context()
+        got = Holding(
+            agent.name, agent.machine, agent.process, lease, asked[-1], self.world.loop.time(), lease.fence,
+            lease.is_confirmed, lambda: not agent.process.is_dead and context.run(lambda: lease.is_held),
+        )  # fmt: skip
+        self.counts["claimed"] += 1
+        self.counts["confirmed"] += got.is_confirmed
+        self.counts["waited"] += asked[-1] > begun_s
+        self.judge.got(got)
+
+    async def play(self) -> None:
+        """All of it.
+
+        :raises Broken: a promise is.
+        """
+        dialling = asyncio.create_task(self.world.keep_dialling())
+        for machine in self.world:
+            machine.ahead_ms = self._skew_ms()
+            machine.feed()
+        await asyncio.sleep(5)
+        for machine in self.world:
+            for _ in range(self.random.choice((1, 2))):
+                self._begin(machine)
+        until_s = self.world.loop.time() + SECONDS
+        while self.world.loop.time() < until_s:
+            await asyncio.sleep(self.random.expovariate(1.0))
+            self._happen()
+            self.judge.look()
+            self.failed()
+        await self._heal()
+        dialling.cancel()
+
+    def _begin(self, machine: Machine) -> None:
+        self._names += 1
+        agent = Agent(self, f"agent-{self._names}", machine)
+        self.agents.append(agent)
+        self._tasks.add(asyncio.create_task(agent.run()))
+
+    def _happen(self) -> None:
+        what = self.random.choice(_HAPPENINGS)
+        self.counts[what.__name__] += 1
+        what(self)
+
+    def failed(self) -> None:
+        """Raise what an agent has raised."""
+        for task in self._tasks:
+            if task.done() and task.exception() is not None:
+                raise task.exception()  # type: ignore[misc]
+
+    def _skew_ms(self) -> int:
+        """How wrong a clock is: in half of the histories by minutes, in the others by as much as a claim may last."""
+        return self.random.randint(-SKEW_MS, SKEW_MS) // (100 if self.seed % 2 else 1)
+
+    # -- what happens ----------------------------------------------------------------------------------------------
+
+    def nothing(self) -> None:
+        """A calm second."""
+
+    def cut(self) -> None:
+        """Two hosts do not see each other for a while."""
+        pair = self.random.choice(self.world.pairs)
+        if pair not in self.world.cut_off:
+            self.world.cut(pair, is_noticed=self.random.random() < 0.7)
+            self.world.loop.call_later(self.random.choice((1, 5, 15, 40)), self.world.heal, pair)
+
+    def slow_down(self) -> None:
+        """A connection takes longer than an answer may."""
+        pair = self.random.choice(self.world.pairs)
+        cable = self.world.cable(pair)
+        if cable is not None:
+            self.world.slow[pair] = cable.delay_s = self.random.uniform(0.5, 4)
+            cable.steady_s = float("inf")
+            self.world.loop.call_later(self.random.choice((2, 10)), self.world.heal, pair)
+
+    def kill_daemon(self) -> None:
+        """And start it again."""
+        machine = self.random.choice(list(self.world))
+        if machine.is_up:
+            machine.kill()
+            self.world.loop.call_later(self.random.choice((0.5, 4, 12)), machine.start)
+
+    def kill_agent(self) -> None:
+        """Another one begins in its place."""
+        agent = self.random.choice(self.agents)
+        if not agent.is_ended:
+            agent.kill()
+            self._begin(agent.machine)
+
+    def freeze_agent(self) -> None:
+        """An agent is stopped for a while, and goes on where it was."""
+        agent = self.random.choice(self.agents)
+        if not agent.is_ended and not agent.process.is_frozen:
+            agent.process.freeze()
+            self.world.loop.call_later(self.random.choice((1, 6, 25)), self._thaw, agent)
+
+    def _thaw(self, agent: Agent) -> None:
+        if not agent.is_ended:
+            agent.process.thaw(self.world.loop)
+
+    def set_clock(self) -> None:
+        """Somebody sets the clock of a host."""
+        self.random.choice(list(self.world)).ahead_ms = self._skew_ms()
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    async def _heal(self) -> None:
+        for pair in self.world.pairs:
+            self.world.heal(pair)
+        await asyncio.sleep(HEAL_S)
+        self.judge.look()
+        for key in KEYS:
+            self._check_owner(key, [await self._owner(machine, key) for machine in self.world])
+        for agent in self.agents:
+            agent.is_ended = True
+        for key in KEYS:
+            for machine in self.world:
+                await self._last(machine, key)
+        self.failed()
+
+    async def _owner(self, machine: Machine, key: str) -> int | None:
+        async with AsyncClient(machine.name, agent="looker", timeout=30) as client:
+            return next((claim.fence for claim in await client.claims(key)), None)
+
+    def _check_owner(self, key: str, told: list[int | None]) -> None:
+        """Agents go on claiming: one that is got or given back just now may not be everywhere yet."""
+        held = [one for one in self.judge.held.get(key, []) if one.is_held()]
+        if len(held) > 1:
+            raise Broken(f"{len(held)} hold {key} after all hosts have met")
+        settled = held and held[0].held_s < self.world.loop.time() - 5 and not held[0].process.is_frozen
+        if settled and set(told) != {held[0].fence}:
+            raise Broken(f"the hosts tell of {told} as owners of {key}, and {held[0].fence} holds it")
+
+    async def _last(self, machine: Machine, key: str) -> None:
+        """Whatever was left behind, everybody gets the key in the end, with a fence above all others."""
+        async with AsyncClient(machine.name, agent="last", timeout=30) as client:
+            lease = client.claim(key, ttl=10, wait=LIMIT_S)
+            try:
+                await lease.acquire()
+            except CrdtSyncError as error:
+                self.failed()
+                raise Broken(f"{key} is stuck on {machine.name}: {error}") from error
+            highest = max((one.fence for one in self.judge.held.get(key, [])), default=0)
+            if lease.fence <= highest:
+                raise Broken(f"the last claim on {key} has fence {lease.fence}, and {highest} was given before")
+            await lease.release()
+
+
+_HAPPENINGS = (
+    *[History.nothing] * 4, *[History.cut] * 3, History.slow_down, History.kill_daemon, History.kill_agent,
+    *[History.freeze_agent] * 2, History.set_clock,
+)  # fmt: skip
+
+
+def run_history(seed: int) -> History:
+    """Play one history.
+
+    :raises Broken: a promise is.
+    """
+    history = History(seed)
+    world = history.world
+    with _simulated(world, seed):
+        try:
+            world.loop.run_until_complete(history.play())
+        finally:
+            _close(history)
+    return history
+
+
+def _close(history: History) -> None:
+    world = history.world
+    for agent in history.agents:
+        agent.process.thaw(world.loop)
+    tasks = asyncio.all_tasks(world.loop)
+    world.loop.set_exception_handler(lambda *_: None)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        world.loop.run_until_complete(asyncio.wait(tasks, timeout=LIMIT_S))
+    for agent in history.agents:
+        world.loop.run_until_complete(agent.client.close())
+    world.loop.run_until_complete(asyncio.sleep(1))
+    for machine in world:
+        if machine.is_up:
+            machine.kill()
+    world.loop.close()
+    world.close()
+
+
+@contextmanager
+def _simulated(world: Machines, seed: int) -> Iterator[None]:
+    """Clocks and randomness of the clients come from the world."""
+
+    def clock_s(_id: object = None) -> float:
+        process = PROCESS.get()
+        return world.loop.time() if process is None else process.clock_s()
+
+    clock = SimpleNamespace(monotonic=clock_s, clock_gettime=clock_s)
+    with ExitStack() as patches:
+        patches.enter_context(patch("crdtsync.coordination.aio.claims.time", clock))
+        patches.enter_context(patch("os.urandom", Random(f"clients {seed}").randbytes))
+        for module in (connection, stream, base):
+            patches.enter_context(patch.object(module, "monotonic", clock_s))
+        yield

@@ -1,0 +1,79 @@
+"""Faults of claims, each as a way to break the code; the judge finds all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
+
+from crdtsync.client.aio.client import AsyncSession
+from crdtsync.coordination import AsyncLease
+from crdtsync.coordination.claim_record import Claim, path_of
+from tests.simulator.claims.machines import KEYS, Machine
+from tests.simulator.claims.virtual_loop import PROCESS
+
+
+def _wall_s() -> float:
+    process = PROCESS.get()
+    return 0.0 if process is None else process.wall_s()  # whoever looks when all is over holds nothing long
+
+
+async def _confirm_nothing(lease: AsyncLease) -> None:
+    lease.is_confirmed = True
+
+
+async def _fence_by_wall_clock(*_: object) -> int:
+    return int(_wall_s())
+
+
+_start = Machine.start
+
+
+def _start_without_claims(machine: Machine) -> None:
+    _start(machine)
+    agent = machine.agent("forgetful")
+    for key in KEYS:
+        agent.delete(path_of(key))
+    agent.close()
+    machine.feed()
+
+
+async def _free_all(lease: AsyncLease) -> None:
+    lease._version = None
+    await lease._state.delete(lease._path, seen=None)
+
+
+async def _look_away(lease: AsyncLease) -> Any:
+    return await lease._state.entry(lease._path)
+
+
+async def _see_no_rivals(_: AsyncLease) -> list[Claim]:
+    return []
+
+
+PLANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "nobody is asked": lambda: patch.object(AsyncLease, "_confirm", _confirm_nothing),
+    "a lease counted from the wrong clock": lambda: patch("crdtsync.coordination.aio.claims._now_s", _wall_s),
+    "a holder that forgets the time": lambda: patch.object(
+        AsyncLease, "is_held", property(lambda lease: lease._version is not None and not lease._lost)
+    ),
+    "a fence reused": lambda: patch.object(AsyncSession, "bind", _fence_by_wall_clock),
+    "a claim forgotten at a restart": lambda: patch.object(Machine, "start", _start_without_claims),
+    "a release that frees what others hold": lambda: patch.object(AsyncLease, "_withdraw", _free_all),
+    "a loser that is not told": lambda: patch.object(AsyncLease, "_look", _look_away),
+    "two who ask at once and do not look": lambda: patch.object(AsyncLease, "_rivals", _see_no_rivals),
+}
+"""By what is wrong."""
+
+CAUGHT_BY = {
+    "nobody is asked": 0,
+    "a lease counted from the wrong clock": 28,
+    "a holder that forgets the time": 1,
+    "a fence reused": 0,
+    "a claim forgotten at a restart": 22,
+    "a release that frees what others hold": 9,
+    "a loser that is not told": 1,
+    "two who ask at once and do not look": 0,
+}
+"""The first seed that finds it; played first."""
