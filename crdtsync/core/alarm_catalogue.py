@@ -395,6 +395,15 @@ TAKEN_AWAY = _alarm(
     `crdtsync history PREFIX` shows them. The alarm ends with the next start of the daemon.""",
     remedy="if nobody removed those values on purpose: crdtsync bring-back writes them anew",
 )
+TEXT_CONTESTED = _alarm(
+    "text_contested",
+    WARNING,
+    means="""so many edits of one text compete for the same places that a host would take long to load it: mostly a
+    program forged them. What agents of this host would insert into it is refused; reads and all other keys go on.""",
+    do="""see in the alarm which text it is, and who wrote it last. Compact it: `crdtsync text KEY --compact`. The alarm
+    stays until a restart.""",
+    remedy="compact the text that the alarm names: crdtsync text KEY --compact",
+)
 TTL_LENGTHENED = _alarm(
     "ttl_lengthened",
     WARNING,

@@ -1,7 +1,8 @@
 """What a node does about its texts by itself: compacts bulky documents, writes torn ones anew, unloads idle ones.
 
-A compaction looks at each item of a document, which takes a second for 50,000. So it is done in steps, one a turn, and
-is in vain if somebody edits the text meanwhile.
+A compaction looks at each item of a document, which takes a second for 50,000. So it is done in steps, one a turn; the
+new document takes in what was edited meanwhile. So is counted, for a document in which edits compete for the same
+places, how long it may take to load (:mod:`crdtsync.wire.yjs.competition`).
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from crdtsync.causality import Dot
+from crdtsync.core.alarm_catalogue import TEXT_CONTESTED
 from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.sync.text_repair import write_anew
-from crdtsync.core.text.document import EDIT_STRUCTS_MAX
-from crdtsync.core.text.family import families
+from crdtsync.core.text.document import CONTESTED_STEPS_MIN, EDIT_STRUCTS_MAX
+from crdtsync.core.text.family import families, family_of
 from crdtsync.core.text.forgetting import Forgotten, forget
 from crdtsync.core.text.join import CHUNK_CHARS_MAX, replace
 from crdtsync.errors import CrdtSyncError
@@ -37,11 +39,13 @@ class TextKeeper:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._under_way: _UnderWay | None = None
+        self._counting: tuple[Dot, Steps[None]] | None = None
 
     def keep(self, now_ms: int, is_writable: bool) -> list[Applied]:
         """Do a slice of what there is to do; returns the changes that came of it."""
         replica = self._replica
         applied: list[Applied] = []
+        self._count(now_ms, is_writable)
         if is_writable:
             for document in sorted(replica.texts.torn)[:1]:
                 applied += self._write_anew(document, replica.texts.torn.pop(document), now_ms)
@@ -59,7 +63,50 @@ class TextKeeper:
         """When :meth:`keep` has something to do."""
         if is_writable and (self._replica.texts.torn or self._under_way is not None):
             return now_s
+        if self._counting is not None or self._replica.documents.contested:
+            return now_s
         return self._replica.documents.unload_due_s()
+
+    def _count(self, now_ms: int, is_writable: bool) -> None:
+        """Do one step of counting what it takes to load a document; compact one that takes long."""
+        replica = self._replica
+        if self._counting is None:
+            dot = next(iter(replica.documents.contested), None)
+            if dot is not None:
+                del replica.documents.contested[dot]
+                self._counting = dot, replica.documents.get(dot, is_use=False).count()
+            return
+        dot, steps = self._counting
+        key = replica.documents.key_of(dot)
+        try:
+            next(steps)
+        except StopIteration:
+            self._counting = None
+        except CrdtSyncError as error:
+            self._counting = None
+            self._stays("text_not_counted", key or "", error)
+        else:
+            return
+        document = replica.documents.get(dot, is_use=False)
+        if key is None or document.steps < CONTESTED_STEPS_MIN:
+            return
+        if document.is_contested:
+            self._tell_contested(key, dot)
+        if is_writable and self._under_way is None:
+            self._compact(key, now_ms)
+
+    def _tell_contested(self, key: str, dot: Dot) -> None:
+        replica = self._replica
+        family = family_of(replica.entries.held(key), dot)
+        last = family.entries[-1] if family is not None else None
+        who = "" if last is None else f", the last one by {last.agent} on {replica.node_of(last.dot.writer)}"
+        replica.alarms.raise_once(
+            TEXT_CONTESTED,
+            replica.name,
+            f"space {replica.name}: edits of the text {key!r} compete for the same places{who}; nothing more may be "
+            "inserted here until it is compacted",
+            [key],
+        )
 
     def _compact(self, key: str, now_ms: int) -> None:
         """Begin with it if that is worth it."""
@@ -69,7 +116,7 @@ class TextKeeper:
         dot, began_with = found
         try:
             document = self._replica.documents.get(dot, is_use=False)
-            if document.is_bulky(began_with):
+            if document.is_bulky(began_with) or document.steps >= CONTESTED_STEPS_MIN:
                 state = document.state()
                 self._under_way = _UnderWay(key, dot, state, forget(state, EDIT_STRUCTS_MAX, CHUNK_CHARS_MAX))
         except CrdtSyncError as error:
@@ -91,8 +138,8 @@ class TextKeeper:
         self._under_way = None
         found = self._alone(work.key, now_ms)
         try:
-            if found is None or found[0] != work.dot or replica.documents.get(work.dot).state() != work.state:
-                return []  # it was edited, and is looked at again when that has ceased
+            if found is None or found[0] != work.dot:
+                return []
             draft = Draft(replica, now_ms, replica.node_of)
             replace(draft, work.key, work.dot, len(work.state), made)
             return [replica.commit(draft.ops, OWN_AGENT, None, now_ms)] if draft.ops else []

@@ -20,7 +20,7 @@ from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.values import describe, describe_key, grouped, kind_name, readable_value, siblings, version_of
 from crdtsync.core.replica.replica import Applied, Replica
-from crdtsync.core.text.document import Document
+from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, Document
 from crdtsync.core.text.length_limit import TextLengths
 from crdtsync.core.text.marker import check_marker, stored_value
 from crdtsync.errors import InvalidRequest, KindMismatch, VersionMismatch
@@ -231,7 +231,8 @@ class Draft:
 
         :raises InvalidValue: see :meth:`crdtsync.core.text.document.Document.check`.
         """
-        return self.replica.documents.get(document).check(update, self._edits.get(document, ()))
+        before = self._edits.get(document, ())
+        return self.replica.documents.get(document).check(update, before, looked_at_max=AUTHOR_LOOKED_AT_MAX)
 
     def has_edits(self, document: Dot) -> bool:
         """Whether an operation so far edits the document."""

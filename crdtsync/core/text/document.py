@@ -14,6 +14,8 @@ from crdtsync.core.text.yjs_library import NO_CHANGE, ROOT, client_of, edited_by
 from crdtsync.differences import Edit
 from crdtsync.errors import CrdtSyncError, InvalidValue
 from crdtsync.wire.codec import pack
+from crdtsync.wire.yjs.competition import counted
+from crdtsync.wire.yjs.encoding import Steps
 from crdtsync.wire.yjs.rewriting import contradiction
 from crdtsync.wire.yjs.state_vector import decode_state_vector, encode_state_vector
 from crdtsync.wire.yjs.validator import InvalidUpdate, Outline, UpdateSummary, advance, holds_only_text, validate_update
@@ -24,7 +26,25 @@ if TYPE_CHECKING:
     from crdtsync.core.text.places import Places
 
 EDIT_STRUCTS_MAX = 2000
-"""Parts of one edit: hostile ones cost the Yjs library quadratic time, about 0.7 s for so many."""
+"""Parts that one edit may insert."""
+
+EDIT_DELETES_MAX = 20_000
+"""Ranges that one edit may delete: the Yjs library takes 30 ms for so many."""
+
+EDIT_LOOKED_AT_MAX = 4_000_000
+"""Items at which the Yjs library looks for one edit, or for several until they are counted, at 0.1 µs each."""
+
+AUTHOR_LOOKED_AT_MAX = 400_000
+"""The same for an edit by an agent of this host; where edits of several hosts come together it may become more."""
+
+CONTESTED_STEPS_MIN = 100_000
+"""Steps that loading a document may take, before it is compacted by itself."""
+
+CONTESTED_STEPS_MAX = 400_000
+"""The same, before an agent of this host may insert nothing more."""
+
+COUNT_ITEMS_FACTOR = 100
+"""The items of a document by which these steps may grow until they are counted anew."""
 
 DOCUMENT_BYTES_MAX = 7 * 1024 * 1024
 """A document with what was deleted from it, at a local edit that inserts: soon it would not fit into a reply."""
@@ -61,8 +81,8 @@ class Document:
     """One Yjs document, loaded from disk at its first use."""
 
     __slots__ = (
-        "_doc", "_is_measured", "_load", "_outline", "_size_bytes", "_uncommitted", "dot", "is_large", "memory_bytes",
-        "places", "updates_since_state", "used_s",
+        "_doc", "_is_measured", "_load", "_outline", "_size_bytes", "_steps_counted", "_uncommitted", "dot", "is_large",
+        "memory_bytes", "places", "steps", "updates_since_state", "used_s",
     )  # fmt: skip
 
     def __init__(self, dot: Dot, load: Load) -> None:
@@ -73,6 +93,9 @@ class Document:
         self.is_large = False
         self.places: dict[Dot, Places] = {}
         """What newer documents of the text have forgotten of this one, as far as it was asked for."""
+        self.steps = 0
+        """How many the Yjs library may take to load it, when that was counted last."""
+        self._steps_counted = 0
         self._load = load
         self._doc: Doc[Text] | None = None
         self._outline: Outline | None = None
@@ -90,7 +113,13 @@ class Document:
         """Whether it has edits that are not yet on disk."""
         return bool(self._uncommitted)
 
-    def check(self, update: bytes, before: Sequence[bytes] = (), structs_max: int = EDIT_STRUCTS_MAX) -> UpdateSummary:
+    def check(
+        self,
+        update: bytes,
+        before: Sequence[bytes] = (),
+        structs_max: int = EDIT_STRUCTS_MAX,
+        looked_at_max: int = EDIT_LOOKED_AT_MAX,
+    ) -> UpdateSummary:
         """Refuse an update that is not acceptable on top of what the document holds, and of the updates ``before``.
 
         :raises InvalidValue: malformed, or it refers to edits that the document does not hold.
@@ -107,7 +136,42 @@ class Document:
             raise InvalidValue(f"not an acceptable Yjs update: {error}", path="$") from None
         if summary.structs > structs_max:
             raise InvalidValue(f"an edit of {summary.structs:,} parts; at most {structs_max:,} fit: split it", path="$")
+        deletes = sum(map(len, summary.deletes.values()))
+        if deletes > EDIT_DELETES_MAX and structs_max == EDIT_STRUCTS_MAX:
+            raise InvalidValue(
+                f"an edit deletes {deletes:,} ranges; at most {EDIT_DELETES_MAX:,} fit: split it", path="$"
+            )
+        if summary.competition.looked_at - outline.competition.looked_at > looked_at_max:
+            raise InvalidValue(
+                f"this edit claims places between which much stands already, and would keep each host busy: at most "
+                f"{looked_at_max:,} items may be looked at for it; read the text again and split the edit",
+                path="$",
+            )
         return summary
+
+    @property
+    def is_contested(self) -> bool:
+        """Whether so many edits compete for the same places that no more may be inserted."""
+        since_load = self._outline.competition.looked_at if self._outline is not None else 0
+        return self.steps > CONTESTED_STEPS_MAX or since_load > EDIT_LOOKED_AT_MAX
+
+    @property
+    def is_to_be_counted(self) -> bool:
+        """Whether loading it may take many more steps than when they were counted last."""
+        if self._outline is None:
+            return False
+        competition = self._outline.competition
+        return competition.steps - self._steps_counted > max(
+            CONTESTED_STEPS_MIN, COUNT_ITEMS_FACTOR * competition.items
+        )
+
+    def count(self) -> Steps[None]:
+        """Count the steps, and know them from then on."""
+        competition = self.outline().competition
+        self._steps_counted, looked_at = competition.steps, competition.looked_at
+        self.steps = (yield from counted(self.state(), ROOT)).steps
+        if self._outline is not None:
+            self._outline.competition.looked_at -= min(looked_at, self._outline.competition.looked_at)
 
     def check_author(self, update: bytes, summary: UpdateSummary) -> None:
         """Refuse an update that says something else of ids than the document does: the Yjs library would drop that part
@@ -287,7 +351,9 @@ class Document:
         if self._outline is None:
             outline = Outline({ROOT: "text"})
             advance(outline, validate_update(self.state(), outline, is_own_state=True))
+            outline.competition.looked_at = 0
             self._outline = outline
+            self._steps_counted = 0
         return self._outline
 
     def clocks(self) -> dict[int, int]:

@@ -49,6 +49,7 @@ class Documents:
         self._shrink_due_s = 0.0
         self._dirty: dict[Dot, None] = {}
         self._edited: OrderedDict[Dot, float] = OrderedDict()
+        self.contested: dict[Dot, None] = {}  # whose steps are to be counted
         self._markers: dict[bytes, tuple[int, str]] = {}
         self.hashes: dict[bytes, int] = {}  # of what the documents hold, as far as known: by name, as in a marker
 
@@ -89,9 +90,12 @@ class Documents:
 
     def apply(self, dot: Dot, update: bytes, structs_max: int = EDIT_STRUCTS_MAX) -> None:
         """Take in an edit; see :meth:`Document.apply`."""
-        self.get(dot).apply(update, structs_max)
+        document = self.get(dot)
+        document.apply(update, structs_max)
         self._changed(dot)
         self._note_edited(dot)
+        if document.is_to_be_counted and len(self.contested) < OPEN_DOCUMENTS_MAX:
+            self.contested[dot] = None
 
     def absorb(self, dot: Dot, state: bytes) -> bytes:
         """Take in the whole document of another replica, after :func:`check_state`; see :meth:`Document.absorb`."""
@@ -158,6 +162,7 @@ class Documents:
         """Forget a document that is dropped from disk."""
         self._open.pop(dot, None)
         self._edited.pop(dot, None)
+        self.contested.pop(dot, None)
 
     def _make_room(self, count_max: int) -> None:
         excess = min(len(self._open) - count_max, len(self._open) - len(self._dirty))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import Dot
-from crdtsync.core.text.document import EDIT_STRUCTS_MAX, Document
+from crdtsync.core.text.document import CONTESTED_STEPS_MIN, EDIT_STRUCTS_MAX, Document
 from crdtsync.core.text.family import LINEAGE, attributes_of, current, families, family_of, with_fresh
 from crdtsync.core.text.forgetting import Forgotten, forget
 from crdtsync.core.text.word_merge import union, word_edits
@@ -52,9 +52,9 @@ def compact(draft: Draft, key: str, group: Sibling) -> Compaction:
 
 
 def replace(draft: Draft, key: str, old: Dot, bytes_before: int, made: Forgotten) -> Compaction:
-    """Put what was made of a document in its place, if it is smaller."""
+    """Put what was made of a document in its place, if it is smaller, or if the old one takes long to load."""
     bytes_after = sum(map(len, made.updates))
-    if bytes_after >= bytes_before:
+    if bytes_after >= bytes_before and draft.replica.documents.get(old).steps < CONTESTED_STEPS_MIN:
         return Compaction(old, bytes_before, bytes_before)
     family = family_of(draft.held(key), old)
     assert family is not None, "it has a marker"

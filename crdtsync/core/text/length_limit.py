@@ -1,4 +1,4 @@
-"""How long a text, and how large its document, may become by an edit of an agent of this host.
+"""How long a text, how large its document, and how much work that, may become by an edit of an agent of this host.
 
 Merging refuses nothing: edits of several hosts, made at once, may add up to more.
 """
@@ -34,6 +34,11 @@ class TextLengths:
         :raises TooLarge: nothing was done.
         """
         edits = self._draft.edits_of(document)
+        if summary.ranges and self._draft.replica.documents.get(document).is_contested:
+            raise TooLarge(
+                f"so many edits of the text {shown(key)} compete for the same places that each host would take long to "
+                "load it: compact it, or go on in another key"
+            )
         size_bytes = sum(
             map(len, edits), self._draft.replica.documents.get(document).bytes_with(update, DOCUMENT_BYTES_MAX)
         )

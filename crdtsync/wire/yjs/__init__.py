@@ -12,6 +12,7 @@ From the bytes upwards:
 - ``lib0``: the integers, strings and values that Yjs is written in, read with bounds
 - ``encoding``: an update is structs and deleted ranges; reads both
 - ``state_vector``: how far a replica of a text has got
+- ``competition``: how long Yjs may take to put the items of a document in order
 - ``validator``: whether an update fits the document that it is for
 - ``rewriting``: an update with other neighbours or other content; what a compaction writes
 

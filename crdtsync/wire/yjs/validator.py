@@ -11,8 +11,8 @@ JavaScript, not through pycrdt) is refused.
 
 Known limits. A plain mapping as ``known`` lets all of that through where it concerns what the document holds already.
 A root that the outline does not declare takes any content: never read one. Neighbours in the wrong order (a right
-origin that stands left of the origin) pass: replicas may then order that item differently. Time is not judged: yrs
-integrates n items that compete for one place in O(n²) steps, so callers bound ``UpdateSummary.structs`` of an edit.
+origin that stands left of the origin) pass: replicas may then order that item differently. Time is told and not judged:
+callers bound ``parts`` and ``competition.steps`` of an :class:`UpdateSummary`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final, Literal
 
+from crdtsync.wire.yjs.competition import CLOCK_BITS, Competition, Placed, code
 from crdtsync.wire.yjs.encoding import (
     ANY,
     BINARY,
@@ -111,12 +112,13 @@ class Outline(dict[int, int]):
     Start empty and :func:`advance` it by each update, or by ``doc.get_update()`` of a loaded document.
     """
 
-    __slots__ = ("roots", "shape")
+    __slots__ = ("competition", "roots", "shape")
 
     def __init__(self, roots: Mapping[str, RootKind]) -> None:
         super().__init__()
         self.roots: dict[str | Id | None, int] = {name: _ROOT_KINDS[kind] for name, kind in roots.items()}
         self.shape = _Shape()
+        self.competition = Competition()
 
     def is_gone(self, client: int, clock: int) -> bool:
         """Whether the document holds this id and has forgotten where it stood, as all that a GC struct covers."""
@@ -136,6 +138,7 @@ class Outline(dict[int, int]):
         runs = {client: ([*starts], [*places]) for client, (starts, places) in self.shape.runs.items()}
         pairs = {client: {*clocks} for client, clocks in self.shape.pairs.items()}
         twin.shape = _Shape(runs, {**self.shape.types}, pairs)
+        twin.competition = self.competition.copy()
         return twin
 
 
@@ -143,13 +146,19 @@ class Outline(dict[int, int]):
 class UpdateSummary:
     """What an update carries. ``ranges`` and ``deletes`` hold (first clock, end clock exclusive) by Yjs client id.
 
-    ``structs`` counts what pycrdt will integrate; hostile ones cost it up to n²/6 µs (4,000: 2.6 s), so bound edits.
+    ``structs`` counts what pycrdt will integrate, ``competition`` the steps that this may take.
     """
 
     ranges: dict[int, tuple[int, int]]
     deletes: dict[int, list[tuple[int, int]]]
     structs: int
     shape: _Shape = field(default_factory=_Shape, repr=False, compare=False)
+    competition: Competition = field(default_factory=Competition, repr=False, compare=False)
+
+    @property
+    def parts(self) -> int:
+        """How many things it names: what it inserts, and the ranges that it deletes."""
+        return self.structs + sum(map(len, self.deletes.values()))
 
     @property
     def is_empty(self) -> bool:
@@ -170,7 +179,7 @@ def validate_update(update: bytes, known: Mapping[int, int], *, is_own_state: bo
     if size > UPDATE_BYTES_MAX and not is_own_state:
         refuse(f"the update has {size} bytes", 0, f"at most {UPDATE_BYTES_MAX}")
     try:
-        judge = _Judge(known)
+        judge = _Judge(known, update)
         sections, at = read_sections(update, CLOCK_MAX if is_own_state else None)
         judge.integrate(sections)
         deletes, at = read_deletes(update, at, judge.check_delete)
@@ -178,7 +187,9 @@ def validate_update(update: bytes, known: Mapping[int, int], *, is_own_state: bo
         raise InvalidUpdate(f"the update ends inside a value, at byte {size}; expected more bytes") from None
     if at != size:
         refuse(f"{size - at} bytes follow the delete set", at, "the end of the update")
-    return UpdateSummary(judge.ranges, deletes, sum(map(len, sections.values())), judge.shape)
+    structs = sum(map(len, sections.values()))
+    judge.competition.cut(deletes, is_done=is_own_state)
+    return UpdateSummary(judge.ranges, deletes, structs, judge.shape, judge.competition)
 
 
 def advance(known: dict[int, int], summary: UpdateSummary) -> None:
@@ -188,6 +199,7 @@ def advance(known: dict[int, int], summary: UpdateSummary) -> None:
             for clock, place in zip(starts, places, strict=True):
                 known.shape.add(client, clock, place)
         known.shape.types |= summary.shape.types
+        known.competition.advance(summary.competition)
         for client, pairs in summary.shape.pairs.items():
             known.shape.pairs.setdefault(client, set()).update(pairs)
     for client, (_, end) in summary.ranges.items():
@@ -208,10 +220,13 @@ def holds_only_text(state: bytes, root: str) -> bool:
 class _Judge:
     """Follows yrs through the integration of one update."""
 
-    __slots__ = ("base", "known", "ranges", "roots", "shape")
+    __slots__ = ("base", "competition", "front", "known", "ranges", "roots", "shape", "update")
 
-    def __init__(self, known: Mapping[int, int]) -> None:
+    def __init__(self, known: Mapping[int, int], update: bytes) -> None:
         self.known = known
+        self.update = update
+        self.competition = known.competition.beside() if isinstance(known, Outline) else Competition()
+        self.front: dict[int, int] = {}
         self.base = known.shape if isinstance(known, Outline) else None
         self.roots: Mapping[str | Id | None, int] = known.roots if isinstance(known, Outline) else {}
         self.shape = _Shape()
@@ -219,7 +234,7 @@ class _Judge:
 
     def integrate(self, sections: dict[int, list[Struct]]) -> None:
         """Each struct after what it refers to; pycrdt would put a gap, or a circle, aside and say nothing."""
-        front = {}
+        front = self.front
         for client, structs in sections.items():
             clock = front[client] = structs[0].clock
             self.ranges[client] = clock, structs[-1].end
@@ -276,8 +291,22 @@ class _Judge:
             clock = known_end
         self._check_content(client, struct, parent, keyed)
         self.shape.add(client, clock, (parent, keyed, kind <= DELETED))
+        self._place(client, clock, struct, parent)
         if pairs:
             self.shape.pairs.setdefault(client, set()).update(pairs)
+
+    def _place(self, client: int, clock: int, struct: Struct, parent: str | Id | None) -> None:
+        """Note where an item stands, from this clock of it on."""
+        first = code((client, clock))
+        if parent is None:
+            self.competition.note_gap(first)
+            return
+        item = Placed.of(client, struct, clock, parent, self.update)
+        is_followed = False
+        if isinstance(item.left, int):
+            before, at = divmod(item.left + 1, 1 << CLOCK_BITS)
+            is_followed = at < max(self.known.get(before, 0), self.front.get(before, 0))
+        self.competition.place(item, is_followed)
 
     def _check_content(self, client: int, struct: Struct, parent: str | Id | None, keyed: bool) -> None:
         kind, depth = (self._type(parent) if isinstance(parent, tuple) else None) or (self.roots.get(parent), 0)
