@@ -17,6 +17,7 @@ TARGETS = {
     "peer": "messages of the peer protocol against a real daemon",
     "member": "messages of the peer protocol from a member of the cluster, also the cluster's own records",
     "joining": "requests to join a cluster, and TLS handshakes, against a real daemon",
+    "slow-edits": "edits of texts within every bound, searched for those that take longest",
     "hostile-edits": "mutated Yjs updates from a peer, against two real daemons",
 }
 
@@ -30,6 +31,10 @@ def _main_of(target: str) -> Callable[[], int]:
         from fuzz.yjs_updates import main as fuzz_yjs  # noqa: PLC0415  # none needs what another imports
 
         return fuzz_yjs
+    if target == "slow-edits":
+        from fuzz.slow_edits import main as fuzz_slow  # noqa: PLC0415
+
+        return fuzz_slow
     if target == "hostile-edits":
         from fuzz.hostile_edits import main as fuzz_edits  # noqa: PLC0415
 

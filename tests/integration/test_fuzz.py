@@ -29,7 +29,8 @@ SEED = ("--seed", "1")
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "target,inputs", [("frames", 600), ("peer", 100), ("member", 50), ("joining", 150), ("hostile-edits", 300)]
+    "target,inputs",
+    [("frames", 600), ("peer", 100), ("member", 50), ("joining", 150), ("hostile-edits", 300), ("slow-edits", 30)],
 )
 def test_a_short_run_finds_nothing(target: str, inputs: int) -> None:
     done = subprocess.run(

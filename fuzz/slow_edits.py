@@ -1,0 +1,252 @@
+"""A search for edits of a text that take long though each is within every bound: a hill climb over sets of edits.
+
+A plan is a list of steps, such as "300 clients insert after clock 7 of client 3, before the end" or "delete every other
+character". It is played as an agent would: each edit is judged as by its author's daemon, what is refused is left out,
+the document is counted when a daemon would count it, and takes nothing more when it is fenced. Then is measured, in
+time of the processor, what each edit took, and what it takes to load the document, to hash it and to merge one half of
+the edits into the other. The plan that takes longest is changed, and kept if it takes longer still.
+
+    python -m fuzz slow-edits --inputs 500 --seed 1
+
+prints the longest of each; the exit status is 1 if one is above its limit, with the plan.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from crdtsync.causality import Dot, Writer
+from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, EDIT_STRUCTS_MAX, Document
+from crdtsync.core.text.yjs_library import new_doc
+from crdtsync.errors import CrdtSyncError
+from crdtsync.wire.yjs.encoding import STRING, Id, at_once
+from crdtsync.wire.yjs.lib0 import written_text, written_uint
+from crdtsync.wire.yjs.rewriting import Part, written_item, written_update
+from fuzz.yjs_steps import ROOT
+from tests.simulator.commands import positive_float, positive_int
+
+LIMITS_S: Final = {"apply": 0.5, "load": 1.0, "hash": 1.0, "merge": 2.0}
+"""Of processor time, on a machine that others use too; a step of the Yjs library takes 0.1 µs."""
+
+STEPS_MAX: Final = 12
+_DOT: Final = Dot(Writer(1), 1, 0)
+
+
+class Step(NamedTuple):
+    """One kind of edits: by which client on, how many, and the places of the neighbours among all items (0 to 1)."""
+
+    kind: str
+    client: int
+    size: int
+    left: float
+    right: float
+    edits: int
+
+
+class Timed(NamedTuple):
+    """What a plan takes, in seconds."""
+
+    apply: float
+    load: float
+    hash: float
+    merge: float
+
+
+Plan = list[Step]
+Insert = tuple[Id, Id | None, Id | None, str]
+
+
+def fan(step: Step, known: list[Id], clocks: dict[int, int]) -> Iterator[Insert]:
+    """Many clients at one place."""
+    left, right = _neighbours(step, known)
+    for number in range(step.size):
+        yield _next(step.client + number, clocks), left, right, "a"
+
+
+def front(step: Step, known: list[Id], clocks: dict[int, int]) -> Iterator[Insert]:
+    """One client, each before the one before."""
+    left, right = _neighbours(step, known)
+    for _ in range(step.size):
+        item = _next(step.client, clocks)
+        yield item, left, right, "a"
+        right = item
+
+
+def comb(step: Step, known: list[Id], clocks: dict[int, int]) -> Iterator[Insert]:
+    """One client after one item, before another one each time."""
+    left, right = _neighbours(step, known)
+    first = known.index(right) if right is not None else 0
+    for number in range(step.size):
+        other = known[(first + number) % len(known)] if known else None
+        yield _next(step.client, clocks), left, other if other != left else None, "a"
+
+
+def ladder(step: Step, known: list[Id], clocks: dict[int, int]) -> Iterator[Insert]:
+    """Two clients by turns, each after the one before."""
+    left, right = _neighbours(step, known)
+    for number in range(step.size):
+        item = _next(step.client + number % 2, clocks)
+        yield item, left, right, "a"
+        left = item
+
+
+def paste(step: Step, known: list[Id], clocks: dict[int, int]) -> Iterator[Insert]:
+    """Many characters at once."""
+    left, right = _neighbours(step, known)
+    client, clock = _next(step.client, clocks)
+    clocks[client] = clock + step.size
+    yield (client, clock), left, right, "a" * step.size
+
+
+MAKERS: Final = {"fan": fan, "front": front, "comb": comb, "ladder": ladder, "paste": paste}
+
+
+def _next(client: int, clocks: dict[int, int]) -> Id:
+    clock = clocks.get(client, 0)
+    clocks[client] = clock + 1
+    return client, clock
+
+
+def _neighbours(step: Step, known: list[Id]) -> tuple[Id | None, Id | None]:
+    places = len(known)
+    left, right = int(step.left * places), int(step.right * places)
+    first = known[left - 1] if left else None
+    last = known[right] if right < len(known) else None
+    return first, last if last != first else None
+
+
+def holes(clocks: dict[int, int], count: int) -> bytes:
+    """Every other character of the client with most is deleted."""
+    client = max(clocks, key=lambda name: clocks[name])
+    ranges = [2 * number for number in range(min(count, clocks[client] // 2))]
+    return written_uint(1) + written_uint(client) + written_uint(len(ranges)) + b"".join(
+        written_uint(clock) + b"\1" for clock in ranges
+    )  # fmt: skip
+
+
+def updates_of(plan: Plan) -> Iterator[tuple[bytes, Callable[[], None]]]:
+    """The edits of a plan, each with what is to be done if it is taken."""
+    known: list[Id] = []
+    clocks: dict[int, int] = {}
+    for step in plan:
+        for _ in range(step.edits):
+            tried = dict(clocks)
+            if step.kind == "holes":
+                yield written_update([], holes(clocks, step.size) if clocks else b"\0"), lambda: None
+                continue
+            items = list(MAKERS[step.kind](step, known, tried))
+            parts = [
+                Part(*item, written_item(STRING, left, right, ROOT, written_text(text)))
+                for item, left, right, text in items
+            ]
+
+            def taken(tried: dict[int, int] = tried, items: list[Insert] = items) -> None:
+                clocks.update(tried)
+                known.extend(item for item, *_ in items)
+
+            yield written_update(parts), taken
+
+
+def measure(plan: Plan) -> Timed:
+    """Play it."""
+    document, taken = Document(_DOT, lambda _: (None, [])), list[bytes]()
+    slowest_s = 0.0
+    for update, done in updates_of(plan):
+        if document.is_contested:
+            break
+        try:
+            document.check(update, looked_at_max=AUTHOR_LOOKED_AT_MAX)
+            took_s = _timed(lambda update=update: document.apply(update))  # type: ignore[misc]
+        except CrdtSyncError:
+            continue
+        done()
+        taken.append(update)
+        slowest_s = max(slowest_s, took_s)
+        if document.is_to_be_counted:
+            at_once(document.count())
+    state = document.state()
+    loaded = new_doc()
+    load_s = _timed(lambda: loaded.apply_update(state))
+    half = new_doc()
+    for update in taken[: len(taken) // 2]:
+        half.apply_update(update)
+    merge_s = _timed(lambda: half.apply_update(state))
+    return Timed(slowest_s, load_s, _timed(document.content), merge_s)
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began_s = time.thread_time()
+    work()
+    return time.thread_time() - began_s
+
+
+def some_step(rng: random.Random) -> Step:
+    """Any."""
+    kind = rng.choice((*MAKERS, "holes"))
+    size = rng.choice((1, 10, 100, 400, EDIT_STRUCTS_MAX))
+    ends = (0.0, 0.5, 1.0, rng.random())
+    return Step(kind, rng.randrange(1, 2**40), size, rng.choice(ends), rng.choice(ends), rng.choice((1, 1, 3, 10)))
+
+
+def changed(plan: Plan, rng: random.Random) -> Plan:
+    """A plan near this one."""
+    plan = list(plan)
+    at = rng.randrange(len(plan))
+    how = rng.randrange(5)
+    if how == 0 and len(plan) < STEPS_MAX:
+        plan.insert(at, some_step(rng))
+    elif how == 1 and len(plan) > 1:
+        del plan[at]
+    elif how == 2 and len(plan) < STEPS_MAX:
+        plan.append(plan[at]._replace(client=rng.randrange(1, 2**40)))
+    elif how == 3:
+        rng.shuffle(plan)
+    else:
+        other = some_step(rng)
+        name = rng.choice(("client", "size", "left", "right", "edits", "kind"))
+        plan[at] = plan[at]._replace(**{name: getattr(other, name)})
+    return plan
+
+
+def climb(inputs: int, seed: int, seconds: float) -> tuple[int, dict[str, tuple[float, Plan]]]:
+    """Try so many plans; how many were tried, and the longest time of each kind with its plan."""
+    rng = random.Random(seed)
+    best: dict[str, tuple[float, Plan]] = {name: (0.0, [some_step(rng)]) for name in Timed._fields}
+    deadline_s = time.monotonic() + seconds
+    tried = 0
+    while tried < inputs and time.monotonic() < deadline_s:
+        of = rng.choice(Timed._fields)
+        is_new = rng.random() < 0.2
+        plan = [some_step(rng) for _ in range(rng.randint(1, 5))] if is_new else changed(best[of][1], rng)
+        timed = measure(plan)
+        tried += 1
+        for name, took_s in zip(Timed._fields, timed, strict=True):
+            if took_s > best[name][0]:
+                best[name] = took_s, plan
+    return tried, best
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="./dev fuzz slow-edits", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--inputs", type=positive_int, default=1000, help="plans to try (default 1,000)")
+    parser.add_argument("--seconds", type=positive_float, default=600.0, help="stop after this time (default 600)")
+    parser.add_argument("--seed", type=int, default=None, help="default: a random one, which is printed")
+    arguments = parser.parse_args()
+    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}", flush=True)
+    tried, best = climb(arguments.inputs, seed, arguments.seconds)
+    print(f"{tried:,} inputs; " + ", ".join(f"{name} {took_s * 1000:.0f} ms" for name, (took_s, _) in best.items()))
+    found = [name for name, (took_s, _) in best.items() if took_s > LIMITS_S[name]]
+    for name in found:
+        print(f"  FOUND {name} over {LIMITS_S[name]} s: {best[name][1]}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
