@@ -29,6 +29,7 @@ from crdtsync.wire.peer.snapshot import Header, WriterRow, encode_header, encode
 from crdtsync.wire.peer.transfer import Offer, Part, Take
 from tests.fleet.renegade import delete, put
 from tests.harness import wait_until
+from tests.harness.cluster import wait_until_equal
 from tests.harness.daemon import Daemon
 from tests.harness.shell import Shell
 
@@ -93,6 +94,23 @@ class Renegade:
         header = Header(self.key.node, 0, 0, len(rows), 0, 0)
         for number, data in enumerate((encode_header(header), encode_writers(rows))):
             self.say(Part(space, 0, SNAPSHOT, number, data, part_hash(SNAPSHOT, number, data), number == 1))
+
+    def head_of(self, space: str, name: str) -> Change:
+        """The newest change of an honest node, as it was heard."""
+        heard: dict[int, Change] = {}
+        codec, writers, awaited = Codec(self.cluster, space, 0), set[int](), self.hear(Hello).spaces[space][1]
+        while not any(awaited.get(Writer(writer), (0,))[0] == heard[writer].seq for writer in writers):
+            message = self.hear(Changes)
+            for change in map(codec.decode, message.bodies if message.space == space else ()):
+                heard[change.writer] = change
+                if change.origin is not None and change.origin[1] == name:
+                    writers.add(change.writer)
+        return heard[writers.pop()]
+
+    def forge_next(self, space: str, head: Change, *ops: Op) -> None:
+        """A change under the next number of somebody else."""
+        change = Change(head.writer, head.seq + 1, (), head.hash, Hlc(head.hlc + 1), "mad", None, ops)
+        self.say(Changes(space, 0, [Codec(self.cluster, space, 0).encode(change).body]))
 
     def dot_of(self, key: str) -> Dot:
         """Of the first write of a record of the cluster."""
@@ -186,3 +204,43 @@ def test_an_empty_state_takes_no_member_away_and_nothing_in_silence(daemon: Daem
     assert shell("bring-back", "--json").out == '{"written": 0, "left": 0}\n'
     with daemon.client() as client:
         assert [client.get(f"k/{n:02}") for n in range(20)] == [*range(20)]
+
+
+def test_a_change_under_the_next_number_of_another_is_undone(daemon: Daemon, tmp_path: Path) -> None:
+    """Of the writer of host-a, host-b has another change 3 than host-a itself: both stand, also without the forger."""
+    renegade = Renegade(daemon, tmp_path, "host-r")
+    other = Daemon("host-b", insecure_loopback=False)
+    try:
+        with daemon.client() as client:
+            other.client().cluster_join(client.cluster_invite(local=True)["invite"])
+            client.incr("n", 1)
+            client.set("k", "honest")
+        wait_until_equal([daemon, other])
+        daemon.stop()
+        renegade.daemon = other
+        renegade.connect()
+        renegade.forge_next("default", renegade.head_of("default", "host-a"), put("forged", pack("x")))
+        with other.client() as client:
+            wait_until(lambda: client.get("forged") == "x", what="host-b has taken it")
+            client.append("log", "b")
+        other.stop()
+        daemon.start()
+        with daemon.client() as client:
+            client.incr("n", 5)
+            client.append("log", "a")
+        other.start()
+        about = {"fork", "fork_healed", "divergence"}
+        wait_until(lambda: about & {*daemon.alarms(), *other.alarms()} == {"fork_healed"}, what="the fork is healed")
+        with daemon.client() as client:
+            client.cluster_remove("host-r")
+            client.incr("n", 10)
+        with other.client() as client:
+            client.incr("n", 100)
+        wait_until_equal([daemon, other])
+        for host in (daemon, other):
+            with host.client() as client:
+                assert (client.get("n"), client.get("k"), client.get("forged")) == (116, "honest", "x")
+                assert sorted(client.log("log")) == ["a", "b"]
+    finally:
+        renegade.close()
+        other.close()

@@ -298,7 +298,7 @@ class Replica:
         if change.prev_hash != self.hashes.get(writer, NO_HASH):
             raise self.fork(writer, seq)
         for dep in change.deps:
-            self.check_head(dep.writer, dep.seq, dep.short_hash)
+            self.check_head(dep.writer, dep.seq, dep.short_hash, stored=True)
         document = self.texts.unknown_document(change)
         if document is not None:
             kept = self.unknown is None

@@ -592,6 +592,7 @@ class Sync:
         self.alarms.journal("fork_not_healed", space=space, peer=link and link.peer_node, reason=why)
         self.alarms.raise_once(FORK, space, message)
         if link is not None and space in link.spaces and not link.spaces[space].stopped:
+            self._parted.setdefault(space, set()).add(link.peer_node)
             self._part_ways(link, space, message)
 
     def _is_whole(self, link: Link, replica: Replica, now_s: float) -> None:
@@ -609,7 +610,10 @@ class Sync:
             self.alarms.clear(FORK, replica.name)
 
     def healed(self, space: str) -> None:
-        """This node has moved its branch."""
+        """This node has moved its branch. What peers said before is about what it held then; the connections end."""
+        for link in self.links.values():
+            if space in link.spaces:
+                link.spaces[space].stopped = True
         self.forks.lost.pop(space, None)
         self._parted.pop(space, None)
         self.alarms.clear(FORK, space)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tests.simulator.faults import (
     clusters,
     cuts,
+    forks,
     kinds,
     machines,
     past,
@@ -20,7 +21,7 @@ from tests.simulator.faults import (
 from tests.simulator.faults.known import KNOWN
 from tests.simulator.faults.planting import FAULTS, SEEDS_MAX, Caught, Fault, catch, judge_of
 
-_PLACES = (sessions, replication, storage, machines, snapshots, kinds, past, cuts, watching, clusters, short)
+_PLACES = (sessions, replication, storage, machines, snapshots, kinds, past, cuts, forks, watching, clusters, short)
 
 
 def seeds_of(fault: Fault, count: int = SEEDS_MAX, is_hinted: bool = True) -> list[int]:

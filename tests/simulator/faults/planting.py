@@ -14,6 +14,7 @@ from crdtsync.core.agents.desk import Desk
 from crdtsync.core.watch.change_watch import ChangeWatches
 from tests.simulator.clusters.player import plan_cluster
 from tests.simulator.cuts import run_cuts
+from tests.simulator.forks import run_forks
 from tests.simulator.histories import run_history
 from tests.simulator.model import Broken
 
@@ -128,6 +129,17 @@ def cut_fault(says: str, breaks: str = "") -> Callable[[Plant], Plant]:
     return register
 
 
+def fork_fault(says: str, breaks: str = "") -> Callable[[Plant], Plant]:
+    """The same for one that the histories with forks are to find."""
+
+    def register(plant: Plant) -> Plant:
+        fault(says, breaks)(plant)
+        FAULTS[-1] = FAULTS[-1]._replace(how={}, play=run_forks)
+        return plant
+
+    return register
+
+
 def _play_cluster(seed: int) -> None:
     plan_cluster(seed, CLUSTER_STEPS).play()
 
@@ -167,6 +179,7 @@ def judge_of(said: str) -> str:
 
 
 _JUDGES = (
+    (r"after a fork", "what both branches of a fork wrote"),
     (r"in a short turn", "bounds"),
     (r"removal|removed|lets in|differ in the end", "membership"),
     (r"leaks to", "who may hold a space"),

@@ -2,49 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
-import sqlite3
-from contextlib import closing
-from itertools import count
 from typing import Any
 
 import pytest
 
+from tests.fleet.clones import clone, meet
 from tests.fleet.editor import Editor
 from tests.fleet.fleet import fleet_of
 from tests.fleet.host import Host
-
-NODES = count(1)
-
-
-def clone(fleet, original: str, name: str) -> Host:
-    """A copy of a host that does not know that it is one: with the mark, and passing for another node."""
-    machine = fleet[original]
-    for wire in list(machine.wires.values()):
-        wire.close("cloned")
-    machine.sessions.clear()
-    machine.store.close()
-    shutil.copytree(machine.directory, fleet.directory / name)
-    with closing(sqlite3.connect(fleet.directory / name / "data" / "crdtsync.db")) as db:
-        db.execute("UPDATE meta SET value = ? WHERE name = 'node'", (f"{next(NODES):032x}".encode(),))
-        db.commit()
-    machine.open()
-    return fleet.add(name)
+from tests.simulator.forks import run_forks
 
 
 @pytest.fixture
 def fleet():
     with fleet_of("a", "c") as made:
         yield made
-
-
-def meet(fleet, *pairs: tuple[str, str]) -> None:
-    """Links, dialled anew when they break, until all is quiet."""
-    for _ in range(8):
-        for one, other in pairs:
-            if not any({end.name for end in wire.ends} == {one, other} for wire in fleet.wires):
-                fleet.link(one, other)
-        fleet.run(2.0, 0.5)
 
 
 def append(machine: Host, *values) -> None:
@@ -298,3 +270,24 @@ def test_agents_of_a_host_that_moved_its_branch_attach_to_another_database(fleet
     incarnation = host.node.identity.incarnation
     host.restart()
     assert host.store.incarnation == incarnation
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_histories_with_forks(seed):
+    run_forks(seed)
+
+
+def test_what_was_built_on_another_branch_is_known_after_a_restart_too(fleet):
+    """Host c has written on b's branch; a, which was restarted, must not take that for built on its own."""
+    a, c = fleet["a"], fleet["c"]
+    append(a, 0)
+    b = clone(fleet, "a", "b")
+    append(a, *(f"a{n}" for n in range(3)))
+    append(b, *(f"b{n}" for n in range(2)))
+    meet(fleet, ("b", "c"))
+    append(c, "c0")
+    a.restart()
+    meet(fleet, ("a", "c"))
+    meet(fleet, ("a", "b"), ("a", "c"), ("b", "c"))
+    check_agree(a, b, c)
+    assert len(log(a)) == len(log(b)) == 7
