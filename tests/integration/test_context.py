@@ -228,3 +228,42 @@ def test_who_has_seen_a_view_is_told_only_what_is_new(pair: Cluster):
     assert many.tokens <= 200
     elsewhere = Views(pair[1].client("eve")).view("plan/", budget_tokens=500, since=first.token, after=ann.token)
     assert (len(elsewhere.shown) + len(elsewhere.left_out), elsewhere.gone) == (151, ("plan/2",))
+
+
+def test_a_view_shows_a_summary_of_what_is_old_until_that_changes(pair: Cluster):
+    ann, bob = pair[0].client("ann"), pair[1].client("bob")
+    for number in range(6):
+        ann.set(f"findings/{number}", f"finding {number}: the disk of host-{number} is slow")
+    Views(ann).define("planner", "findings/", summarize_after=2)
+    assert "summary of" not in Views(ann).named("planner").text
+    asked: list[str] = []
+
+    def model(text: str) -> str:
+        asked.append(text)
+        return "Four disks are slow."
+
+    assert Views(ann).summarize("planner", model)
+    assert "finding 3" in asked[0]
+    assert "finding 4" not in asked[0]
+    bob.wait(ann.now())
+    assert not Views(bob).summarize("planner", model)
+    shown = Views(bob).named("planner")
+    assert "[summary of 4 entries]\nFour disks are slow." in shown.text
+    assert "finding 3" not in shown.text
+    assert "finding 5" in shown.text
+    assert bob.get("findings/3") == "finding 3: the disk of host-3 is slow"
+
+    bob.set("findings/1", "it was replaced")
+    bob.delete("findings/2")
+    shown = Views(bob).named("planner")
+    assert "[summary of 2 entries; out of date: 2 of its 4 sources have changed or gone]" in shown.text
+    assert "it was replaced" in shown.text
+    assert Views(bob).summarize("planner")
+    assert "out of date" not in Views(bob).named("planner").text
+    Views(bob).define("critic", "findings/")
+    with pytest.raises(InvalidRequest, match="summarize_after"):
+        Views(bob).summarize("critic")
+    bob.set("views.summaries/planner", "nonsense")
+    assert "finding 0" in Views(bob).named("planner").text
+    Views(bob).drop("planner")
+    assert bob.get("views.summaries/planner") is None

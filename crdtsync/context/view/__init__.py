@@ -18,6 +18,7 @@ Modules:
 - ``choose``: which items are shown, and whether in full or compactly
 - ``render``: the block of text, as Markdown, XML or JSON
 - ``definition``: a named view, as it is stored and shared
+- ``summary``: what a named view shows in the place of its older entries
 - ``aio``: :class:`AsyncViews`
 - ``blocking``: :class:`Views`
 

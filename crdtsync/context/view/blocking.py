@@ -4,16 +4,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from crdtsync.client import Changes, Client, Entry, Session
+from crdtsync.context.compact.compress import compress
 from crdtsync.context.tokens import DEFAULT_MODEL, tokenizer
 from crdtsync.context.view.choose import View, choose
 from crdtsync.context.view.definition import BUDGET_TOKENS, VIEWS, Definition, definition_from
 from crdtsync.context.view.items import items_of
-from crdtsync.errors import InvalidRequest
+from crdtsync.context.view.summary import SUMMARIES, Summary, folded, older, source
+from crdtsync.errors import InvalidRequest, VersionMismatch
 
 _ONE_BY_ONE_MAX = 100
 """So many keys that have changed are read one by one; of more, all under the prefixes are listed."""
@@ -74,21 +77,67 @@ class Views:
 
         With ``since`` it shows only what is new, and what ``besides`` wrote is left out, as :meth:`view` does.
         """
+        definition = replace(self._definition(name), **instead)
+        is_summarized = since is None and definition.summarize_after is not None
+        summary = self._client.entry(SUMMARIES + name) if is_summarized else None
+        return self._shown(definition, None, since, besides, summary)
+
+    def summarize(self, name: str, make: Callable[[str], str] | None = None) -> bool:
+        """Make the summary that the view ``name`` shows of its older entries; whether there was something to be done.
+
+        The view must have been defined with ``summarize_after``. ``make`` is asked, such as a model of yours: it gets
+        a text and returns a shorter one. Without it sentences are chosen by rule, into a quarter of the view's budget.
+        The summary is stored for all hosts, with the versions that it is made of; while these are the same, it is not
+        made again. If somebody else makes one at the same time, theirs stays. Durable here on return.
+        """
+        definition = self._definition(name)
+        if definition.summarize_after is None:
+            message = f"the view {name!r} shows no summary: define it with summarize_after"
+            raise InvalidRequest(message)
+        found, _ = self._all(definition, None)
+        items = items_of([self._whole(entry) for entry in found.values()], definition.pinned)
+        old = older(items, definition.summarize_after)
+        covers = {item.key: item.version for item in old}
+        stored = self._client.entry(SUMMARIES + name)
+        if not old or (stored is not None and isinstance(stored.value, dict) and stored.value.get("covers") == covers):
+            return False
+        by_rule = make is None
+        make = make or partial(_by_rule, definition)
+        text = make(source(old))
+        summary = Summary(text, covers, by_rule=by_rule).plain()
+        try:
+            if stored is None:
+                self._client.set(SUMMARIES + name, summary, if_absent=True)
+            else:
+                self._client.set(SUMMARIES + name, summary, if_version=stored.version)
+        except VersionMismatch:
+            return False
+        return True
+
+    def _definition(self, name: str) -> Definition:
         stored = self._client.get(VIEWS + name)
         if stored is None:
             message = f"no view is called {name!r}: there are {', '.join(self.names()) or 'none'}"
             raise InvalidRequest(message)
-        return self._shown(replace(definition_from(name, stored), **instead), None, since, besides)
+        return definition_from(name, stored)
 
     def names(self) -> list[str]:
         """The names of the views that are defined, sorted."""
         return [key[len(VIEWS) :] for key in self._client.keys(VIEWS)]
 
     def drop(self, name: str) -> bool:
-        """Forget the definition of ``name``; whether there was one."""
+        """Forget the definition of ``name`` and its summary; whether there was one."""
+        self._client.delete(SUMMARIES + name)
         return self._client.delete(VIEWS + name)
 
-    def _shown(self, definition: Definition, after: str | None, since: str | None, besides: str | None) -> View:
+    def _shown(
+        self,
+        definition: Definition,
+        after: str | None,
+        since: str | None,
+        besides: str | None,
+        summary: Entry | None = None,
+    ) -> View:
         changes = None
         if since is not None:
             if after is not None:
@@ -103,7 +152,7 @@ class Views:
         if besides is not None:
             found = {key: entry for key, entry in found.items() if self._is_by_others(entry, besides)}
         whole = [self._whole(entry) for entry in found.values()]
-        items = items_of(whole, definition.pinned)
+        items = folded(items_of(whole, definition.pinned), summary)
         if not items and not gone:
             return View("", 0, (), (), token)
         return choose(items, replace(definition.wish, gone=gone), tokenizer(definition.model), token)
@@ -139,3 +188,8 @@ class Views:
         if entry.value is not None or entry.kind == "register":
             return entry
         return replace(entry, value=self._client.get(entry.key))
+
+
+def _by_rule(definition: Definition, text: str) -> str:
+    budget = max(1, definition.budget_tokens // 4)
+    return compress(text, kind="prose", budget=budget, query=definition.query, model=definition.model).text

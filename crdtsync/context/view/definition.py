@@ -12,13 +12,19 @@ from crdtsync.errors import InvalidRequest, InvalidValue
 
 VIEWS = "views/"
 BUDGET_TOKENS = 4_000
-RECORDS = ("claims/", "context.full/", "presence/", "progress/", "reactions/", "sessions.lines/", "sessions/", VIEWS)
+RECORDS = (
+    "claims/", "context.full/", "presence/", "progress/", "reactions/", "sessions.lines/", "sessions/",
+    "views.summaries/", VIEWS,
+)  # fmt: skip
 """What is there for programs: shown where a prefix begins so, and not in a view of everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a view shows: everything under ``prefixes``, at most ``budget_tokens``, counted for ``model``."""
+    """What a view shows: everything under ``prefixes``, at most ``budget_tokens``, counted for ``model``.
+
+    ``summarize_after``: all but so many of the newest entries are shown by a summary, once there is one.
+    """
 
     prefixes: tuple[str, ...] = ("",)
     budget_tokens: int = BUDGET_TOKENS
@@ -28,13 +34,16 @@ class Definition:
     form: str = "markdown"
     pinned: tuple[str, ...] = ()
     full_newest: int = 8
+    summarize_after: int | None = None
 
     def __post_init__(self) -> None:
         if self.form not in FORMATS:
             message = f"the format is {self.form!r}: it must be one of {', '.join(FORMATS)}"
             raise InvalidRequest(message)
-        if self.budget_tokens < 1 or self.full_newest < 0:
-            message = f"a budget of {self.budget_tokens} tokens and {self.full_newest} entries in full: give 1 or more"
+        if self.budget_tokens < 1 or self.full_newest < 0 or (self.summarize_after or 0) < 0:
+            message = (
+                f"a budget of {self.budget_tokens} tokens and {self.full_newest} entries in full: give positive numbers"
+            )
             raise InvalidRequest(message)
 
     @property

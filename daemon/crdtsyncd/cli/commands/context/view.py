@@ -86,6 +86,9 @@ def show(settings: Settings, /, prefixes: tuple[str, ...], **wanted: Any) -> Non
 @state_command("define")
 @click.argument("name", type=TEXT)
 @_described
+@click.option(
+    "--summarize-after", metavar="N", type=click.IntRange(0), help="Show all but the N newest entries by a summary."
+)
 @pass_settings
 def define(settings: Settings, /, name: str, prefixes: tuple[str, ...], **wanted: Any) -> None:
     """Store a view under NAME, for all hosts.
@@ -118,6 +121,25 @@ def use(settings: Settings, /, name: str, **instead: Any) -> None:
 
     with connect(settings) as client:
         _print(settings, Views(client).named(name, **{key: one for key, one in instead.items() if one is not None}))
+
+
+@state_command("summarize")
+@click.argument("name", type=TEXT)
+@pass_settings
+def summarize(settings: Settings, name: str) -> None:
+    """Make the summary of the older entries of the view NAME, for all hosts, by choosing sentences.
+
+    In Python a model of yours can make it: `Views(state).summarize(NAME, model)`.
+
+    \b
+    Example:
+      crdtsync view summarize planner
+    """
+    from crdtsync.context import Views
+
+    with connect(settings) as client:
+        is_new = Views(client).summarize(name)
+    output.result(settings, "made" if is_new else "there was nothing new", {"name": name, "made": is_new})
 
 
 @state_command("ls")
@@ -163,5 +185,5 @@ def _print(settings: Settings, shown: View) -> None:
     output.line(output.record({**fields, "token": shown.token}))
 
 
-for _command in (show, define, use, ls, drop):
+for _command in (show, define, use, summarize, ls, drop):
     view.add_command(_command)

@@ -1,0 +1,61 @@
+"""A summary of the older part of a named view: stored beside its sources, and never taken for them.
+
+It says of which versions of which keys it is made. What has changed since is shown as it is, and the summary says that
+it is out of date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from crdtsync.client import Entry
+from crdtsync.context.view.items import Item
+from crdtsync.context.view.render import Shown, block
+
+SUMMARIES = "views.summaries/"
+COVERED_MAX = 1_000
+"""So many entries one summary is made of; of more, the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """``covers``: the version of each key that it is made of. ``by_rule``: sentences were chosen, no model asked."""
+
+    text: str
+    covers: Mapping[str, str]
+    by_rule: bool
+
+    def plain(self) -> dict[str, Any]:
+        """As it is stored."""
+        return {"text": self.text, "covers": dict(self.covers), "by_rule": self.by_rule}
+
+
+def older(items: Iterable[Item], newest: int) -> list[Item]:
+    """What a summary is to be made of, oldest first: all but the ``newest``, what is pinned, and what is at odds."""
+    plain = sorted((item for item in items if not (item.pinned or item.conflicts)), key=lambda one: (one.time, one.key))
+    return plain[: max(0, len(plain) - newest)][-COVERED_MAX:]
+
+
+def source(items: Iterable[Item]) -> str:
+    """The text that is summarised."""
+    return "\n".join(block(Shown(item, item.text, is_whole=True), "markdown") for item in items)
+
+
+def folded(items: list[Item], stored: Entry | None) -> list[Item]:
+    """``items`` with the stored summary in the place of what it covers; as they are, if it is none."""
+    fields = stored.value if stored is not None else None
+    if stored is None or not isinstance(fields, dict) or not isinstance(fields.get("covers"), dict):
+        return items
+    covers = fields["covers"]
+    covered = {item.key: item for item in items if not item.pinned and covers.get(item.key) == item.version}
+    if not covered:
+        return items
+    stale = len(covers) - len(covered)
+    old = f"; out of date: {stale:,} of its {len(covers):,} sources have changed or gone" if stale else ""
+    shown = replace(
+        max(covered.values(), key=lambda one: one.time), key=stored.key, agent=stored.agent or "", pinned=True, role="",
+        text=f"[summary of {len(covered):,} entries{old}]\n{fields.get('text', '')}", version=stored.version or "",
+    )  # fmt: skip
+    return [item for item in items if item.key not in covered] + [shown]
