@@ -9,8 +9,11 @@ tests of services, of pages of the documentation and of injected faults start th
 from __future__ import annotations
 
 import atexit
+import gc
+import importlib
 import json
 import os
+import pkgutil
 import select
 import signal
 import socket
@@ -200,11 +203,26 @@ def _end_with_its_test(pid: int, status: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+def _import_all() -> None:
+    """Also what a daemon imports when it has begun to serve, and each command when it is called."""
+    import crdtsyncd
+
+    import crdtsync.client
+    import crdtsync.coordination
+
+    for package in (crdtsyncd, crdtsync.client, crdtsync.coordination):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith(".__main__"):
+                importlib.import_module(module.name)
+
+
 def _main() -> None:
     asked = socket.socket(fileno=int(sys.argv[1]))
-    import crdtsyncd.serve  # noqa: F401  # what a daemon imports first of all
     from crdtsyncd.cli.main import main as command_line  # only here, and not where tests are
     from crdtsyncd.main import main as daemon
+
+    _import_all()
+    gc.freeze()  # a collection in a fork would touch, and so copy, every page of it
 
     programs: dict[str, Callable[[], object]] = {"crdtsync": command_line, "crdtsyncd": daemon}
     program, arguments = _serve(asked)
