@@ -71,7 +71,7 @@ async function begin() {
     if (refused) { stop(refused); return; }
   }
   const outcome = await follow({ hello: async () => { page.spaces = await call("spaces"); head(); await show(); }, news, gone: () => stop() });
-  if (outcome) stop(outcome);
+  if (outcome !== null) stop(outcome);
 }
 
 function stop(reason) {

@@ -1,0 +1,213 @@
+"""The page in real Chromium, over real daemons, with another agent that writes meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.harness import Cluster, wait_until
+from tests.harness.browser import chromium
+from tests.harness.npm import installed
+from tests.harness.shell import Running, Shell
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
+
+SCREENS = {
+    "fleet": "svg.fleet", "state": "ul.list", "time": "input[type=range]", "work": ".board", "sessions": "form",
+}  # fmt: skip
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp.exe\x1b[31m\u2028&lt;"
+WAIT_MS = 60_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+class Screen:
+    """One page of one browser that was let in; what went wrong in it, and what it asked of others."""
+
+    def __init__(self, context: BrowserContext, run: Running) -> None:
+        self.address, self.word = run.line().strip().split("#")
+        self.context = context
+        self.wrong: list[str] = []
+        self.page: Page = context.new_page()
+        self.page.set_default_timeout(WAIT_MS)
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("dialog", self._dialog)
+        self.page.on("request", self._asked)
+        self.page.goto(f"{self.address}#{self.word}")
+        self.page.wait_for_selector("nav a")
+
+    def _dialog(self, dialog: Any) -> None:
+        if dialog.type == "confirm":
+            dialog.accept()
+        else:
+            self.wrong.append(f"a dialog: {dialog.message}")
+            dialog.dismiss()
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith(self.address):
+            self.wrong.append(f"it asked for {request.url}")
+
+    def open(self, place: str, wanted: str) -> None:
+        self.page.goto(f"{self.address}#/{place}")
+        self.page.wait_for_selector(wanted)
+
+
+@pytest.fixture
+def shown(pair: Cluster, browser: Browser, tmp_path: Path) -> Iterator[Screen]:
+    """The page on the first host, as ann."""
+    with Shell(pair[0].socket, tmp_path).start("ui", "--listen", "0", "--agent", "ann") as run:
+        context = browser.new_context(viewport={"width": 1280, "height": 800})
+        try:
+            made = Screen(context, run)
+            yield made
+            assert made.wrong == []
+        finally:
+            context.close()
+
+
+def fill(pair: Cluster) -> None:
+    state = pair[0].client("bob")
+    state.set("plan/goal", {"ship": True})
+    state.append("findings", "one")
+    state.put_task("tasks/1", {"n": 1})
+    state.claim("job", keep=False).acquire()
+    state.checkpoint("then")
+
+
+def conflict(pair: Cluster) -> None:
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+    for daemon, value in zip(pair, ("here", "there"), strict=True):
+        daemon.client(f"agent-{value}").set("plan/budget", value)
+    pair.heal()
+    wait_until(lambda: pair[0].client().conflicts())
+
+
+def test_every_screen_fits_and_is_fit_for_all(pair: Cluster, shown: Screen, tmp_path: Path) -> None:
+    """Wide and narrow, light and dark; axe, an accessibility checker, finds nothing serious."""
+    fill(pair)
+    conflict(pair)
+    place = installed("CRDTSYNC_TEST_AXE", tmp_path / "axe", ["axe-core@4.11.0"], ["node_modules/axe-core/axe.min.js"])
+    axe = (place / "node_modules/axe-core/axe.min.js").read_text()
+    for scheme, width in (("light", 1280), ("dark", 1280), ("light", 360)):
+        shown.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        shown.page.set_viewport_size({"width": width, "height": 800})
+        for name, wanted in {**SCREENS, "state/plan%2Fbudget": "text=keep this one"}.items():
+            shown.open(name, wanted)
+            excess = shown.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert excess <= 0, f"{name} is {excess} px wider than {width} px"
+            found = shown.page.evaluate(f"async () => {{ {axe}; return (await axe.run()).violations; }}")
+            serious = {
+                (one["id"], one["nodes"][0]["html"][:200]) for one in found if one["impact"] in ("serious", "critical")
+            }
+            assert serious == set(), f"{name}, {scheme}, {width} px"
+
+
+def test_a_conflict_is_settled_and_an_edit_that_comes_late_writes_nothing(pair: Cluster, shown: Screen) -> None:
+    conflict(pair)
+    page, bob = shown.page, pair[0].client("bob")
+    shown.open("state/plan%2Fbudget", "text=2 values were written at the same time")
+    page.locator(".value", has_text="there").get_by_text("keep this one").click()
+    page.wait_for_selector("text=2 values were written", state="detached")
+    entry = bob.entry("plan/budget")
+    assert entry is not None
+    assert (entry.value, entry.siblings) == ("there", [])
+
+    page.get_by_role("button", name="edit").click()
+    page.locator("textarea").fill('"by hand"')
+    bob.set("plan/budget", "meanwhile")
+    page.get_by_role("button", name="save").click()
+    page.wait_for_selector("text=Somebody was faster")
+    page.wait_for_selector("text=What you wanted to write")
+    assert bob.get("plan/budget") == "meanwhile"
+    page.get_by_role("button", name="edit").click()
+    page.locator("textarea").fill('"by hand"')
+    page.get_by_role("button", name="save").click()
+    wait_until(lambda: bob.get("plan/budget") == "by hand")
+    assert pair[1].client().entry("plan/budget", after=bob.last_token).agent == "ann"  # type: ignore[union-attr]
+
+
+def test_news_come_by_themselves_but_not_under_the_pointer(pair: Cluster, shown: Screen) -> None:
+    page, bob = shown.page, pair[1].client("bob")
+    bob.set("a", 1)
+    shown.open("state", "ul.list >> text=a")
+    page.mouse.move(5, 5)
+    bob.set("b", 1)
+    page.wait_for_selector("ul.list >> text=b")
+    page.locator("ul.list").hover()
+    bob.set("c", 1)
+    pair[0].client().get("c", after=bob.last_token)
+    page.wait_for_timeout(2000)
+    assert page.locator("ul.list >> text=c").count() == 0
+    page.mouse.move(5, 5)
+    page.wait_for_selector("ul.list >> text=c")
+
+    shown.open("fleet", "svg.fleet")
+    pair[1].kill()
+    page.wait_for_selector("svg.fleet line.bad", state="attached")
+    pair[0].stop()
+    page.wait_for_selector("text=The daemon does not answer")
+    pair[0].start()
+    page.wait_for_selector("text=The daemon does not answer", state="detached")
+
+
+def test_time_and_work(pair: Cluster, shown: Screen) -> None:
+    fill(pair)
+    page, bob = shown.page, pair[0].client("bob")
+    bob.set("plan/goal", {"ship": False})
+    shown.open("time", "text=then")
+    page.get_by_role("button", name="look").click()
+    page.get_by_role("button", name="what is different now").click()
+    page.wait_for_selector("ins >> text=false")
+    page.get_by_role("button", name="what would going back do").click()
+    page.get_by_role("button", name="Go back to").click()
+    wait_until(lambda: bob.get("plan/goal") == {"ship": True})
+
+    with pytest.raises(Exception, match="nobody has answered"):
+        bob.ask("deploy", "Ship it?", options=["yes", "no"], timeout=0)
+    shown.open("work", "text=Ship it?")
+    page.get_by_role("button", name="yes").click()
+    assert bob.ask("deploy") == "yes"
+    page.get_by_role("button", name="free").click()
+    wait_until(lambda: bob.claims() == [])
+    page.wait_for_selector("text=Nothing is claimed.")
+
+
+def test_what_agents_write_is_text(pair: Cluster, shown: Screen) -> None:
+    state = pair[0].client("mallory")
+    key = "evil/" + HOSTILE.replace("\x1b", "").replace("\u2028", "")
+    state.set(key, {HOSTILE: [HOSTILE]})
+    state.put_task("tasks/evil", HOSTILE)
+    with pytest.raises(Exception, match="nobody has answered"):
+        state.ask("evil", HOSTILE, options=[HOSTILE], context=HOSTILE, timeout=0)
+    state.set("evil/long", "x" * 1_000_000)
+    shown.open(f"state/{quote(key, safe='')}", "pre >> text=U+202E")
+    assert shown.page.locator("main img, main script").count() == 0
+    assert r"\u001b" in shown.page.inner_text("main"), "as JSON has it"
+    shown.open("state/evil%2Flong", "text=the first part of 1,000,000 characters")
+    for name, wanted in SCREENS.items():
+        shown.open(name, wanted)
+        assert shown.page.locator("main img, main script").count() == 0
+
+
+def test_a_stolen_address_and_another_browser_are_refused(shown: Screen, browser: Browser) -> None:
+    for address in (shown.address, f"{shown.address}#{shown.word}"):
+        context = browser.new_context()
+        try:
+            page = context.new_page()
+            page.set_default_timeout(WAIT_MS)
+            page.goto(address)
+            page.wait_for_selector("text=This browser is not let in")
+        finally:
+            context.close()
