@@ -613,8 +613,8 @@ class Storage(Protocol):
         Fewer than ``rows_max`` where they are large; none: there are no more.
         """
 
-    def dead_part(self, space: int, key: str, sub: str) -> bytes | None:
-        """The newest value of a dead entry of a key with this ``sub``, if there is one."""
+    def dead_part(self, space: int, key: str, sub: str) -> tuple[bytes | None, bytes] | None:
+        """The newest value of a dead entry of a key with this ``sub``, and its hash, if there is one."""
 
     def dead_under(self, space: int, prefix: str, position: int | None, rows_max: int) -> list[int]:
         """The rows of dead entries of keys that begin so: of those that died at this position or before."""

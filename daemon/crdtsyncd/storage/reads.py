@@ -471,15 +471,15 @@ class Reads:
             found = [[row for row in some if row.entry.order >= last] for some in found]
         return [*islice(merge_sorted(*found, key=attrgetter("entry.order"), reverse=True), rows_max)]
 
-    def dead_part(self, space: int, key: str, sub: str) -> bytes | None:
+    def dead_part(self, space: int, key: str, sub: str) -> tuple[bytes | None, bytes] | None:
         rows = self._dead_db.execute(
-            "SELECT IFNULL(e.value, v.value) FROM entries e INDEXED BY entries_dead_by_key "
+            "SELECT IFNULL(e.value, v.value), e.value_hash FROM entries e INDEXED BY entries_dead_by_key "
             "LEFT JOIN entry_values v ON v.row = e.row "
             "WHERE e.space = ? AND e.key = ? AND e.position IS NOT NULL AND e.sub = ? ORDER BY e.hlc DESC LIMIT 1",
             (space, key, sub),
         )
-        found = rows.fetchone()
-        return None if found is None else found[0]
+        found: tuple[bytes | None, bytes] | None = rows.fetchone()
+        return found
 
     def dead_under(self, space: int, prefix: str, position: int | None, rows_max: int) -> list[int]:
         rows = self._dead_db.execute(

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from crdtsync.core.background.retention_caps import Caps
+from crdtsync.core.background.retention_caps import DEFAULT_CAPS, Caps
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.storage.long_values import MEMORY_BYTES_MAX, ROW_BYTES, ValueCache
 from crdtsync.errors import NoSpace
-from crdtsync.wire.codec import pack
+from crdtsync.wire.codec import pack, unpack
 from tests.fleet.agent import Refusal
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
@@ -287,3 +287,30 @@ def test_a_spoilt_value_is_not_handed_on_as_a_purged_one(fleet: Fleet) -> None:
     fleet.run(30)
     held: Any = fleet["b"].agent()
     assert (held.get("good"), held.get("bad")) == (LONG + "good", "anew")
+
+
+@pytest.mark.parametrize("is_in_log", [True, False])
+def test_a_spoilt_value_of_the_past_is_never_shown(is_in_log: bool) -> None:
+    caps = DEFAULT_CAPS if is_in_log else DEFAULT_CAPS._replace(log_bytes_max=1000)
+    with fleet_of("a", caps=caps) as fleet:
+        host = fleet["a"]
+        ann = host.agent("ann")
+        ann.set("k", LONG)
+        ann.set("other", 1)
+        ann.do("checkpoint_set", name="before")
+        fleet.run(2)
+        row = entry_of(host, "k").row
+        ann.set("k", "new")
+        fleet.run(3)
+        in_tables(host)
+        with closing(sqlite3.connect(host.store.path, isolation_level=None)) as db:
+            spoilt = pack(LONG.replace("x", "y"))
+            assert db.execute("UPDATE entry_values SET value = ? WHERE row = ?", (spoilt, row)).rowcount == 1
+        if is_in_log:
+            assert unpack(ann.ask("get", key="k", at="checkpoint:before")["value"]) == LONG
+        else:
+            with pytest.raises(Refusal, match="damaged"):
+                ann.ask("get", key="k", at="checkpoint:before")
+            assert "value_damaged" in host.alarms
+        assert unpack(ann.ask("get", key="other", at="checkpoint:before")["value"]) == 1
+        assert [row[0] for row in ann.ask("scan", prefix="", at="checkpoint:before")["items"]] == ["k", "other"]
