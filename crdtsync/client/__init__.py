@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from crdtsync.client.blocking.watch import Watch
     from crdtsync.client.mirror.view import View
     from crdtsync.client.operations.batch import Batch
-    from crdtsync.client.operations.checkpoints import Checkpoint
+    from crdtsync.client.operations.checkpoints import Checkpoint, Verified
     from crdtsync.client.operations.forks import Merged
     from crdtsync.client.operations.history import History, PastValue, Removal
     from crdtsync.client.operations.restore import Difference, Restored
@@ -94,6 +94,7 @@ _MODULES = {
     "Resolver": "blocking.resolver",
     "Purge": "values.results",
     "Merged": "operations.forks",
+    "Verified": "operations.checkpoints",
     "Restored": "operations.restore",
     "Schema": "values.results",
     "Session": "blocking.client",
@@ -143,6 +144,7 @@ __all__ = [
     "Space",
     "Text",
     "TextUpdate",
+    "Verified",
     "View",
     "Watch",
     "Written",

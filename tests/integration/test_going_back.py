@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from crdtsync.client import AsyncClient
-from crdtsync.errors import InvalidRequest
+from crdtsync.errors import DamagedValue, InvalidRequest
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
+from tests.harness.shell import Shell
+from tests.integration.test_long_values import flip_a_bit
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -60,3 +65,43 @@ async def test_both_clients_read_the_past_and_write_nothing_there(daemon: Daemon
         assert (await state.entry("k")).siblings == []  # type: ignore[union-attr]
         done = await state.undo("planner", token)
         assert (done.restored, await state.get("k")) == (["k"], 1)
+
+
+def test_verifying_finds_what_the_disk_has_spoilt_alive_or_dead(
+    make_daemon: Callable[..., Daemon], tmp_path: Path
+) -> None:
+    daemon = make_daemon(log_bytes_max=65536)
+    values = {name: Random(number).randbytes(20_000) for number, name in enumerate(("alive", "dead", "good", "part"))}
+    with daemon.client() as client:
+        client.checkpoint("early")
+        for name in ("alive", "dead", "good"):
+            client.set(name, values[name])
+        client.append("log", values["good"])
+        client.put_blob("blob", values["part"] + bytes(3_000_000))
+        client.checkpoint("before")
+        client.set("dead", "overwritten")
+        assert (client.verify_checkpoint("before").keys, client.verify_checkpoint("before").damaged) == (5, {})
+        for n in range(10):
+            client.set("filler", values["good"] + bytes([n]))
+        wait_until(lambda: daemon.space()["log_bytes"] <= 65536, what="the log is trimmed")
+    database = Path(daemon.status()["store"]["path"])
+    daemon.stop()
+    for name in ("alive", "dead", "part"):
+        flip_a_bit(database, values[name])
+    daemon.start()
+    with daemon.client() as client:
+        found = client.verify_checkpoint("before")
+        assert (found.keys, sorted(found.damaged), found.older) == (5, ["alive", "blob", "dead"], "early")
+        assert client.get("good", at="checkpoint:before") == values["good"]
+        with pytest.raises(DamagedValue):
+            client.get("dead", at="checkpoint:before")
+        with pytest.raises(InvalidRequest, match="there is no checkpoint other"):
+            client.verify_checkpoint("other")
+    shell = Shell(daemon.socket, tmp_path)
+    done = shell("checkpoint", "verify", "before")
+    assert (done.status, [line.split(":")[0] for line in done.out.splitlines()]) == (
+        74,
+        ["! alive", "! blob", "! dead"],
+    )
+    assert "the checkpoint early before it is whole" in done.err
+    assert shell.ok("checkpoint", "verify", "early") == "whole: 0 keys"

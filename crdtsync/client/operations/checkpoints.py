@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.session.request_context import Write
@@ -37,6 +37,19 @@ class Checkpoint:
     node: str | None
     time: datetime | None
     ttl: float | None
+
+
+@dataclass(slots=True)
+class Verified:
+    """What became of reading all that a checkpoint holds on this node.
+
+    ``keys``: how many there are. ``damaged``: those that cannot be read, each with why. ``older``: if there are some,
+    the newest older checkpoint that is whole here, or None.
+    """
+
+    keys: int = 0
+    damaged: dict[str, str] = field(default_factory=dict)
+    older: str | None = None
 
 
 def checkpoint(

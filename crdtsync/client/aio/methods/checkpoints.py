@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from crdtsync.client.aio.methods.base import AsyncMethods
 from crdtsync.client.protocol.steps import limit_s
+from crdtsync.errors import DamagedValue, InvalidRequest, TooOld
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from crdtsync.client.operations.checkpoints import Checkpoint
+    from crdtsync.client.aio.client import AsyncSession
+    from crdtsync.client.operations.checkpoints import Checkpoint, Verified
     from crdtsync.client.operations.restore import Difference, Restored
     from crdtsync.client.session.request_context import WriteConcern
     from crdtsync.client.values.durations import Seconds
     from crdtsync.client.values.listing import Listing
     from crdtsync.client.values.points import Point
+    from crdtsync.client.values.results import Entry
     from crdtsync.client.values.write_result import Written
+_READ_BYTES = 1024 * 1024
 
 
 class AsyncCheckpointMethods(AsyncMethods):
@@ -59,6 +64,60 @@ class AsyncCheckpointMethods(AsyncMethods):
         from crdtsync.client.operations.checkpoints import delete_checkpoint
 
         return await self._write(delete_checkpoint(self._operations, name), w, timeout)
+
+    async def verify_checkpoint(
+        self, name: str, *, progress: Callable[[int], object] | None = None, timeout: Seconds | None = None
+    ) -> Verified:
+        """Read all that a checkpoint holds on this node; the daemon compares each value with its hash.
+
+        Blobs are read as a whole. What the disk has spoilt is read from the log, if that still has it; else it is among
+        ``damaged``: read it on another node. Then older checkpoints are read too, the newest first, until one is whole.
+
+        :param progress: is called with 1 after each key.
+        :raises InvalidRequest: there is no checkpoint of that name.
+        :raises TooOld: this node does not hold all of it.
+        """
+        found = [each.name for each in await self.checkpoints(timeout=timeout)]
+        if name not in found:
+            raise InvalidRequest(f"there is no checkpoint {name} in space {self.space}")
+        verified = await self._verify(name, progress, timeout)
+        for older in reversed(found[: found.index(name)] if verified.damaged else []):
+            with suppress(TooOld):
+                if not (await self._verify(older, progress, timeout)).damaged:
+                    verified.older = older
+                    break
+        return verified
+
+    async def _verify(self, name: str, progress: Callable[[int], object] | None, timeout: Seconds | None) -> Verified:
+        from crdtsync.client.operations.checkpoints import Verified
+
+        past: AsyncSession = self.session(at=f"checkpoint:{name}")  # type: ignore[attr-defined]  # this is a part of it
+        verified = Verified()
+        for entry in await past.entries(timeout=timeout):
+            verified.keys += 1
+            try:
+                await self._read_all(past, entry, timeout)
+            except DamagedValue as error:
+                verified.damaged[entry.key] = error.message
+            if progress is not None:
+                progress(1)
+        return verified
+
+    async def _read_all(self, past: AsyncSession, entry: Entry, timeout: Seconds | None) -> None:
+        """All values of a key. A listing shows null for what cannot be read; what reads one key alone is refused."""
+        key = entry.key
+        if entry.kind == "blob":
+            blob = await past.get_blob(key, timeout=timeout)
+            while blob is not None and await blob.read(_READ_BYTES):
+                pass
+        elif entry.kind == "log":
+            await past.log_items(key, timeout=timeout)
+        elif entry.kind == "set":
+            await past.member_items(key, timeout=timeout)
+        elif entry.kind == "map":
+            await past.fields(key, timeout=timeout)
+        elif entry.value is None or any(each.value is None for each in entry.siblings):
+            await past.entry(key, timeout=timeout)
 
     # -- going back ------------------------------------------------------------------------------------------
 

@@ -9,10 +9,11 @@ import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.commands.time.restore import diff, restore
 from crdtsyncd.cli.connect import connect
-from crdtsyncd.cli.errors import absent
+from crdtsyncd.cli.errors import FILE, CommandFailed, absent
 from crdtsyncd.cli.params import KEY, NAME, TEXT, TTL
 from crdtsyncd.cli.shared_options import concern_option
 from crdtsyncd.cli.show import output
+from crdtsyncd.cli.show.progress import Progress
 
 if TYPE_CHECKING:
     from crdtsyncd.cli.params import WriteConcernValue
@@ -150,6 +151,35 @@ def _print(found: list[Checkpoint]) -> None:
     show_table(columns, [asdict(each) for each in found])
 
 
+@state_command("verify")
+@click.argument("name", type=TEXT)
+@pass_settings
+def verify(settings: Settings, name: str) -> None:
+    """Read all that a checkpoint holds on this node, and name what is damaged.
+
+    Each value is compared with its hash. If one is damaged, the exit status is 74, and it says which older checkpoint
+    is whole here; read the damaged keys on another node.
+
+    \b
+    Example:
+      crdtsync checkpoint verify before-refactor
+    """
+    with connect(settings) as client, Progress("keys read") as progress:
+        found = client.verify_checkpoint(name, progress=progress.advance)
+    if settings.json:
+        output.line(output.record(asdict(found)))
+    else:
+        for key, why in sorted(found.damaged.items()):
+            output.line(f"! {key}: {why}")
+        if not found.damaged:
+            output.line(f"whole: {found.keys:,} keys")
+    if found.damaged:
+        older = f"the checkpoint {found.older} before it is whole" if found.older else "none before it is whole"
+        raise CommandFailed(
+            f"{len(found.damaged)} keys of {name} are damaged here; {older}", status=FILE, code="damaged"
+        )
+
+
 @state_command("fork")
 @click.argument("name", type=NAME)
 @click.option(
@@ -173,5 +203,5 @@ def fork(settings: Settings, name: str, at: str | None, prefixes: tuple[str, ...
     output.result(settings, token, {"token": token, "space": name})
 
 
-for command in (create, list_, show, diff, restore, fork, delete):
+for command in (create, list_, show, diff, restore, fork, verify, delete):
     checkpoint.add_command(command)
