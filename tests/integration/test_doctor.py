@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from crdtsync.context import Views
 from tests.harness import Daemon, wait_until
 from tests.harness.shell import Done, Shell
 
@@ -146,3 +147,19 @@ def test_top_prints_a_look_where_no_terminal_is(daemon: Daemon, tmp_path: Path):
     assert len(looks) == 2
     assert json.loads(looks[1])["node"]["name"] == daemon.name
     assert "HOTTEST KEYS" in shell.ok("top", "--interval", "100ms")
+
+
+def test_a_view_whose_sources_outgrow_it_is_told_before_it_leaves_something_out(daemon: Daemon, tmp_path):
+    shell, ann = Shell(daemon.socket, tmp_path), daemon.client("ann")
+    Views(ann).define("planner", "plan/", budget_tokens=300)
+    ann.set("plan/0", "a step")
+    assert [found["state"] for found in findings(shell("doctor", "--json"))["views"]] == ["ok"]
+    for number in range(1, 6):
+        ann.set(f"plan/{number}", "a step that takes a while, and some more words")
+    (told,) = findings(shell("doctor", "--json"))["views"]
+    assert told["state"] == "warning"
+    assert "planner" in told["message"]
+    assert not Views(ann).named("planner").left_out
+    Views(ann).define("planner", "plan/", budget_tokens=300, summarize_after=1)
+    assert Views(ann).summarize("planner", lambda _: "eight steps")
+    assert [found["state"] for found in findings(shell("doctor", "--json"))["views"]] == ["ok"]

@@ -114,6 +114,20 @@ class Views:
             return False
         return True
 
+    def share(self, name: str, keys_max: int) -> float | None:
+        """Which part of its budget the view ``name`` would take if it showed all in full; what a summary covers counts
+        as the summary. None: it is about more than ``keys_max`` keys.
+        """
+        definition = self._definition(name)
+        for prefix in definition.prefixes:
+            if len(self._client.keys(prefix, limit=keys_max + 1)) > keys_max:
+                return None
+        found, _ = self._all(definition, None)
+        items = items_of([self._whole(entry) for entry in found.values()], definition.pinned)
+        if definition.summarize_after is not None:
+            items = folded(items, self._client.entry(SUMMARIES + name))
+        return tokenizer(definition.model).count(source(items)) / definition.budget_tokens
+
     def _definition(self, name: str) -> Definition:
         stored = self._client.get(VIEWS + name)
         if stored is None:

@@ -14,11 +14,12 @@ Modules:
 - ``ports``: the addresses of the settings: can they be had, can they be reached
 - ``hung_daemon``: one that listens and does not answer
 - ``running_daemon``: alarms, peers and clocks, as the daemon says
+- ``views``: named views whose sources outgrow them
 
 To add a check: a function that yields findings in the module of its subject, and its call in ``examine``. What to do
 about an alarm stands in :mod:`crdtsync.core.alarm_catalogue`.
 
-May import: every room of the daemon below it (see :mod:`crdtsyncd`), and the public client.
+May import: every room of the daemon below it (see :mod:`crdtsyncd`), the public client, and ``crdtsync.context``.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from crdtsyncd.doctor.hung_daemon import examine_hung, listener_of
 from crdtsyncd.doctor.ports import examine_ports
 from crdtsyncd.doctor.running_daemon import examine_status
 from crdtsyncd.doctor.settings import examine_settings
+from crdtsyncd.doctor.views import examine_views
 from crdtsyncd.service.install_units import SERVICE_DATA, installed_places, is_service_here
 
 from crdtsync.errors import ConfigError, CrdtSyncError, DaemonUnavailable, Timeout
@@ -64,6 +66,7 @@ def examine(socket: str | None, config_file: str | None, data_dir: str | None) -
         yield from examine_ports(config, told if runs else None)
     if status is not None:
         yield from examine_status(status)
+        yield from examine_views(socket, TIMEOUT_S)
 
 
 def _ask(socket: str | None) -> tuple[dict[str, Any] | None, int, Finding]:
