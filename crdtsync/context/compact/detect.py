@@ -13,6 +13,7 @@ _HTML = re.compile(r"<(!doctype html|html|head|body|div|table|p|ul|h[1-6])\b[^>]
 _LOG_LINE = re.compile(
     r"^\W{0,3}(\d{4}[-/]\d\d[-/]\d\d[T ]?|\d\d:\d\d:\d\d|[A-Z][a-z]{2} +\d+ \d\d:\d\d|\[? *\d+\.\d{3,}\]?)"
     r"|\b(DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|PASSED|FAILED|SKIPPED)\b"
+    r"|\.\.\. (ok|FAIL|ERROR|skipped)\b|^\s*--- (PASS|FAIL|SKIP): "
     r"|^Traceback |^  File \"|^\s+at \S+\("
 )
 _MARKDOWN = re.compile(r"^(#{1,6} \S|[-*+] \S|\d+\. \S|```|> \S|\|.*\|$)")

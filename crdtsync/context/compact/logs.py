@@ -10,7 +10,8 @@ becomes
     [×2 +0s…+1s] INFO worker-<1|2> took task <17…18> in <20…25> ms
     +2s ERROR worker-2 disk is full
 
-A *template* is a line whose numbers, identifiers and quoted strings are taken out. It stands where its first line
+A *template* is a line whose numbers, identifiers and quoted strings are taken out, and the names of tests that passed:
+nobody asks for these, while each that failed has something to say. It stands where its first line
 stood. Each error that says something new is written whole, and so are the lines of a template that comes once or twice.
 The idea of taking variables out of lines is that of Drain (He et al., ICWS 2017), with fixed patterns for its tree.
 """
@@ -30,6 +31,9 @@ _VARIABLE = re.compile(
     r"|\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|\b0x[0-9a-fA-F]+\b"  # identifiers
     r"|\b(?=[0-9a-f]*\d)[0-9a-f]{7,}\b"
     r"|\b\d+(?:[.:]\d+)*%?|(?<=[A-Za-z_])\d+"  # numbers, addresses, times; and a number that ends a word
+)
+_PASSED = re.compile(  # a test that passed: pytest and unittest, cargo; go
+    r"((?:test )?)([^\s\[]+(?:\[[^\]]*\])?(?: \(\S+\))?)( (?:\.\.\. )?(?:ok|PASSED)\b.*)|(--- PASS: )(\S+)(.*)"
 )
 _CONTINUED = re.compile(r"^(\s+\S|Traceback |Caused by|\t)|^\S*(Error|Exception)\b.*:")
 _SHOWN = (3, 3, 2, 1, 1)  # lines of a template that are shown whole before they are counted, by level
@@ -117,7 +121,12 @@ def _template(line: str) -> tuple[str, list[str]]:
         values.append(found[0])
         return "\0"
 
-    return _VARIABLE.sub(take, line), values
+    passed = _PASSED.fullmatch(line)
+    if passed is None:
+        return _VARIABLE.sub(take, line), values
+    before, name, after = passed.groups()[:3] if passed[2] else passed.groups()[3:]
+    values.append(name)
+    return f"{before}\0{_VARIABLE.sub(take, after)}", values
 
 
 def _said(time: datetime | None, start: datetime | None) -> str:

@@ -317,3 +317,27 @@ def test_no_value_takes_its_readers_longer_than_its_length_is_worth(piece: str, 
     start = process_time()
     compress(text, kind=kind, budget=200)
     assert process_time() - start < 10
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tests/unit/test_{0}.py::test_{0}_is_kept[a b-{1}] PASSED [ {1}%]",
+        "test_{0} (test.test_heapq.Test{1}.test_{0}) ... ok",
+        "test module::{0}::works_{1} ... ok",
+        "--- PASS: Test{0} (0.0{1}s)",
+    ],
+)
+def test_tests_that_passed_are_counted_and_those_that_failed_are_kept(line: str):
+    passed = [line.format("tuvwxyz"[number % 7] * (number + 1), number + 10) for number in range(18)]
+    failed = (
+        line.replace("PASSED", "FAILED").replace("PASS", "FAIL").replace("... ok", "... FAIL").format("upsilon", 77)
+    )
+    skipped = "test_omega (test.test_heapq.Test99.test_omega) ... skipped 'needs root'"
+    done = compress("\n".join([*passed[:9], failed, skipped, *passed[9:], "Ran 20 tests"]), model="gpt-5")
+    assert done.kind == "log"
+    assert "[×18]" in done.text
+    assert failed in done.text
+    assert skipped in done.text
+    assert "Ran 20 tests" in done.text
+    assert done.savings_percent > 60
