@@ -19,9 +19,10 @@ from crdtsync.core.crdt.read_context import NotYet
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import INLINE_BYTES_MAX, Copied, Rules, Sibling
 from crdtsync.core.kinds.operations import Fields, Operation, Tells, no_value
-from crdtsync.core.text.family import LINEAGE, attributes_of, current, families, family_of, members_of
+from crdtsync.core.text.family import LINEAGE, Family, attributes_of, current, families, family_of, members_of
 from crdtsync.core.text.join import compact, merge_siblings, text_op
 from crdtsync.core.text.marker import check_marker, named_document
+from crdtsync.core.text.passing import placed
 from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, InvalidRequest, TooLarge
 from crdtsync.wire.change import Change, Kind, Op
@@ -52,15 +53,25 @@ def _apply(draft: Draft, args: Arguments) -> Result:
     draft.check_kind(key, live, Kind.TEXT, "text")
     document = _document(draft, live, args.get("document"))
     target = document or draft.own_dot()
+    family = family_of(draft.held(key), target)
     summary = draft.check_edit(target, update)
+    if family is not None and family.before(target):
+        update = _placed(draft, family, target, update)
+        summary = draft.check_edit(target, update)
     draft.replica.documents.get(target).check_author(update, summary)
     draft.lengths.check(key, target, update, summary)
-    family = family_of(draft.held(key), target)
     markers = [entry.dot for entry in family.entries if entry.sub != LINEAGE] if family else []
     draft.add(text_op(key, None, document, update, markers))
     result: Result = {"document": encode_dot(target)}
     draft.promise_version(result)
     return result
+
+
+def _placed(draft: Draft, family: Family, document: Dot, update: bytes) -> bytes:
+    """The edit of an author who has read older documents of the text, too, as it is to be made in this one."""
+    documents = draft.replica.documents
+    olders = [documents.get(older) for older in reversed(family.before(document)) if documents.exists(older)]
+    return placed(update, documents.get(document), family.members[document], olders)
 
 
 def _compact(draft: Draft, args: Arguments) -> Result:

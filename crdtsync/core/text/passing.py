@@ -4,6 +4,7 @@ forgotten.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from crdtsync.core.text.places import Places
@@ -14,6 +15,8 @@ from crdtsync.wire.yjs.rewriting import forwarded
 from crdtsync.wire.yjs.state_vector import encode_state_vector
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from crdtsync.core.text.document import Document
     from crdtsync.core.text.family import Member
     from crdtsync.wire.yjs.encoding import Id
@@ -24,22 +27,33 @@ def passed(update: bytes, older: Document, newer: Document, member: Member) -> b
 
     :raises InvalidValue: it cannot be made there.
     """
+    return placed(update, newer, member, [older])
+
+
+def placed(update: bytes, newer: Document, member: Member, olders: Sequence[Document]) -> bytes:
+    """An edit of ``newer`` by an author who still has what that has forgotten, such as an editor with its own replica.
+
+    ``olders`` are asked where it stood, in this order.
+
+
+    :raises InvalidValue: as :func:`passed`.
+    """
     outline = newer.outline()
 
-    def places() -> Places:
-        found = older.places.get(newer.dot)
-        if found is None:
-            found = older.places[newer.dot] = Places(older.state(), outline, member.began_with())
-        return found
-
-    def left(item: Id) -> Id | None:
-        return places().left(item) if outline.is_gone(*item) else item
-
-    def right(item: Id) -> Id | None:
-        return places().right(item) if outline.is_gone(*item) else item
+    def neighbour(item: Id, side: Callable[[Places, Id], Id | None]) -> Id | None:
+        if not outline.is_gone(*item):
+            return item
+        for older in olders:
+            found = older.places.get(newer.dot)
+            if found is None:
+                found = older.places[newer.dot] = Places(older.state(), outline, member.began_with())
+            if item in found:
+                return side(found, item)
+        raise InvalidUpdate(f"nobody knows where clock {item[1]} of client {item[0]} stood")
 
     try:
-        return forwarded(update, outline, left, right, ROOT)
+        left = partial(neighbour, side=Places.left)
+        return forwarded(update, outline, left, partial(neighbour, side=Places.right), ROOT)
     except InvalidUpdate as error:
         raise InvalidValue(f"an edit of a text that has been compacted: {error}", path="$") from None
 

@@ -15,7 +15,6 @@ from typing import Final
 
 from crdtsync.core.text.yjs_library import ROOT, text_in
 from crdtsync.wire.yjs.encoding import STEP_STRUCTS, Id, Steps, at_once
-from crdtsync.wire.yjs.lib0 import InvalidUpdate
 from crdtsync.wire.yjs.rewriting import NUMBERS, Run, WholeText, digit_of
 from crdtsync.wire.yjs.validator import Outline
 
@@ -70,21 +69,26 @@ class Places:
                 places.setdefault(run.client, []).append((run.clock, run.end, before, after))
         self._places = {client: sorted(found, key=lambda place: place[0]) for client, found in places.items()}
 
+    def __contains__(self, item: Id) -> bool:
+        return self._find(item) is not None
+
     def left(self, item: Id) -> Id | None:
-        """The nearest character before a forgotten one; None: it stood at the beginning."""
-        return self._of(item)[2]
+        """The nearest character before a forgotten one that is in here; None: it stood at the beginning."""
+        found = self._find(item)
+        assert found is not None
+        return found[2]
 
     def right(self, item: Id) -> Id | None:
         """The nearest one after it; None: it stood at the end."""
-        return self._of(item)[3]
+        found = self._find(item)
+        assert found is not None
+        return found[3]
 
-    def _of(self, item: Id) -> tuple[int, int, Id | None, Id | None]:
+    def _find(self, item: Id) -> tuple[int, int, Id | None, Id | None] | None:
         client, clock = item
         found = self._places.get(client, [])
         index = bisect_right(found, clock, key=lambda place: place[0]) - 1
-        if index < 0 or clock >= found[index][1]:
-            raise InvalidUpdate(f"nobody knows where clock {clock} of client {client} stood")
-        return found[index]
+        return found[index] if index >= 0 and clock < found[index][1] else None
 
 
 def _read_in_order(state: bytes) -> Steps[list[tuple[Run, Run]]]:

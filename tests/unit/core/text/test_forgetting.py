@@ -14,7 +14,7 @@ from crdtsync.core.text import places
 from crdtsync.core.text.document import EDIT_STRUCTS_MAX, Document
 from crdtsync.core.text.family import Member
 from crdtsync.core.text.forgetting import forget
-from crdtsync.core.text.passing import missing_from, passed
+from crdtsync.core.text.passing import missing_from, passed, placed
 from crdtsync.core.text.yjs_library import text_in
 from crdtsync.errors import InvalidValue
 from crdtsync.wire.yjs.encoding import CLOCK_MAX, at_once
@@ -178,3 +178,17 @@ def test_what_cannot_be_placed_is_refused() -> None:
     with pytest.raises(InvalidValue, match="nobody knows where"):
         passed(bob.said(before), held(OLD), newer, member)
     assert text_in(newer.state()) == ""
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60))
+def test_who_goes_on_with_an_older_replica_writes_to_the_new_document_and_loses_nothing(seed: int, edits: int) -> None:
+    random = Random(seed)
+    author, other, _ = session(random, edits)
+    author.hear(other)
+    document, member, _ = compacted(author)
+    older = held(OLD, author.doc.get_update())
+    before = author.doc.get_state()
+    for _ in range(5):
+        author.edit(random)
+    document.apply(placed(author.said(before), document, member, [older]))
+    assert document.read() == str(author.text)

@@ -308,6 +308,19 @@ def test_a_long_text_is_compacted_in_parts(node: Host, monkeypatch: pytest.Monke
     assert len(node.replica.entries.held("t")) == 2
 
 
+def test_who_goes_on_with_an_older_replica_may_name_the_compacted_document(node: Host) -> None:
+    """As an unmodified Yjs editor does, which comes back with edits beside what has been forgotten meanwhile."""
+    late = Editor(node)
+    late.append("one two three")
+    late.edit(4, 8, "")
+    late.append("")
+    (update,) = late.replica.edit([(4, 4, "2 ")])
+    document = Editor(node).compact()["document"]
+    assert document != late.replica.document
+    node.agent("late").do("text_apply", key="t", document=document, update=update)
+    assert texts_of(node) == ["one 2 three"]
+
+
 def test_a_text_with_formats_is_not_compacted(node: Host) -> None:
     session = node.agent()
     doc: Doc[Text] = Doc()
