@@ -9,6 +9,7 @@ Rooms and modules, top to bottom; each may import those below it (``pyproject.to
 - ``sessions``: of coding agents, taken along to other hosts
 - ``adapters``: the state behind the interfaces of agent frameworks; of the agent layer
 - ``mcp``: the shared state for coding agents; of the agent layer
+- ``yjs``: Yjs editors join texts; of the agent layer
 - ``context``: what goes into a model's window; of the agent layer
 - ``coordination``: who does what, who is here; of the agent layer. The client's methods of that name open it
 - ``client``: the library that agents import
@@ -16,6 +17,7 @@ Rooms and modules, top to bottom; each may import those below it (``pyproject.to
 - ``wire``: bytes in, values out: framing, changes, messages, tokens, limits
 - ``causality``: version vectors, dots, frontiers, clocks
 - ``differences``: what turns one text into another
+- ``loopback``: a port that only its user may use
 - ``errors``: every error, under one root
 
 The daemon is another package, ``crdtsyncd``. Nothing here imports it.

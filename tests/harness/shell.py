@@ -84,14 +84,20 @@ class Shell:
 
 
 class Running:
-    """A command that goes on until it is stopped; its output line by line."""
+    """A command that goes on until it is stopped; its output line by line, and with ``is_told`` what it is told."""
 
     def __init__(
-        self, command: list[str], environment: dict[str, str], directory: Path, *, seconds: float = TIMEOUT_S
+        self,
+        command: list[str],
+        environment: dict[str, str],
+        directory: Path,
+        *,
+        seconds: float = TIMEOUT_S,
+        is_told: bool = False,
     ) -> None:
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=directory,
-            start_new_session=True,
+            command, stdin=subprocess.PIPE if is_told else None, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=environment, cwd=directory, start_new_session=True,
         )  # fmt: skip
         self._timer = threading.Timer(seconds, self._kill)  # a line that never comes must not hang the test
         self._timer.start()
@@ -108,6 +114,12 @@ class Running:
         """It and what it started, which may outlive it and hold its output open."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
+
+    def tell(self, line: str) -> None:
+        """One line on its stdin."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n".encode())
+        self.process.stdin.flush()
 
     def line(self) -> str:
         """The next line of its stdout."""

@@ -195,6 +195,7 @@ def test_every_page_with_commands_is_run_somewhere() -> None:
     """Here, or in the test that is named."""
     elsewhere = {
         "docs/how-to/coding-agents.md": "cli, coding_agents, mcp",
+        "docs/how-to/people-and-agents.md": "yjs_editors",
         "docs/how-to/run.md": "boot, startup, cli",
         "docs/how-to/take-a-session-along.md": "cli, sessions_of_agents",
         "docs/how-to/look-at-it.md": "ui",

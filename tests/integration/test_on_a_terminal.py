@@ -121,7 +121,8 @@ SHOWING = [
     ("checkpoint", "verify", "c"), ("checkpoint", "verify", EVIL),
     ("checkpoint", "fork", "trial"), ("space", "merge", "trial"), ("space", "merge", EVIL),
     ("purge", EVIL), ("purge", "--show"), ("bring-back",), ("session", "ls"), ("session", "show", EVIL),
-    ("session", "save", EVIL), ("session", "load", EVIL), ("session", "handover", EVIL, "--to", "codex"),
+    ("yjs", "--listen", EVIL), ("session", "save", EVIL), ("session", "load", EVIL),
+    ("session", "handover", EVIL, "--to", "codex"),
     ("session", "hook", "--from", EVIL),
     ("session", "exclude", EVIL, EVIL), ("session", "branch", EVIL), ("ui", "--listen", EVIL),
 ]  # fmt: skip

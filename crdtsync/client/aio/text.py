@@ -9,7 +9,7 @@ from crdtsync.client.session.request_context import Condition
 from crdtsync.errors import Timeout
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from crdtsync.client.aio.client import AsyncSession
     from crdtsync.client.aio.text_lock import AsyncTextLock
@@ -114,14 +114,15 @@ class AsyncText:
 
     async def apply(
         self,
-        update: bytes,
+        update: bytes | Sequence[bytes],
         *,
         if_version: str | None = None,
         if_absent: bool = False,
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> Written:
-        """Send a Yjs update (v1) of an editor's own document, whose text is named ``text``; returns the token.
+        """Send a Yjs update (v1) of an editor's own document, whose text is named ``text``, or several, which are one
+        change; returns the token.
 
         It goes to the document that this handle's :meth:`updates` showed, else to the one that is there now, else it
         makes the text.
@@ -131,11 +132,21 @@ class AsyncText:
         if self.document is None:
             self.document = await session.run(self._operations.document(self.key), timeout_s)
         written = await session.run(
-            self._operations.apply(self.key, self.document, update, w, timeout_s, Condition(if_version, if_absent)),
+            self._operations.apply_all(self.key, self.document, update, w, timeout_s, Condition(if_version, if_absent)),
             timeout_s,
         )
         self.document = written.document
         return written
+
+    async def state(self, *, timeout: Seconds | None = None) -> TextUpdate | None:
+        """All of the text as one update, to begin an editor's replica with; None: there is no text.
+
+        Go on with :meth:`updates` and ``after`` set to its ``token``. Who wrote what, it does not say.
+        """
+        timeout_s = self._limit_s(timeout)
+        whole = await self._session.run(self._operations.state(self.key), timeout_s)
+        self.document = None if whole is None else whole.document
+        return whole
 
     async def updates(self, *, after: str | None = None, timeout: Seconds | None = None) -> AsyncIterator[TextUpdate]:
         """The edits so far that ``after`` (a token) does not cover, all of them without it, in causal order; does

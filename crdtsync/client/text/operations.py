@@ -15,7 +15,7 @@ from crdtsync.client.values.write_result import Written
 from crdtsync.errors import InvalidRequest, Refused, StaleRead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from crdtsync.client.protocol.steps import Call, Steps
     from crdtsync.client.session.request_context import Arguments, Context, WriteConcern
@@ -76,6 +76,41 @@ class TextOperations:
     ) -> Write[Written]:
         """Send an editor's own update; no replica is touched."""
         return self._context.send(writes.text_apply(self._context, key, document, update, condition), w, timeout_s)
+
+    def apply_all(
+        self,
+        key: str,
+        document: str | None,
+        updates: bytes | Sequence[bytes],
+        w: WriteConcern,
+        timeout_s: float,
+        condition: Condition = ALWAYS,
+    ) -> Steps[Written]:
+        """The same with one or several, as one change; the condition is that of the first."""
+        if isinstance(updates, bytes) or len(updates) == 1:
+            update = updates if isinstance(updates, bytes) else updates[0]
+            return (yield from self.apply(key, document, update, w, timeout_s, condition))
+        context = self._context
+        conditions = [condition, *[ALWAYS] * (len(updates) - 1)]
+        parts = [
+            writes.text_apply(context, key, document, update, wanted)
+            for update, wanted in zip(updates, conditions, strict=True)
+        ]
+
+        def learn(reply: Any, token: str, _: bool) -> Written:
+            return parts[-1].learn(reply["results"][-1], token, True)
+
+        ops = [(part.operation, part.arguments) for part in parts]
+        batch = Write(context, "batch", {"ops": ops}, learn, waits=parts[0].waits)
+        try:
+            return (yield from context.send(batch, w, timeout_s))
+        except Refused as refusal:
+            _tell_of_one_edit(refusal)
+            raise
+
+    def state(self, key: str) -> Call[TextUpdate | None]:
+        """All of the text as one update; no replica is touched."""
+        return self._context.call("text_read", {"key": key}, _whole)
 
     def document(self, key: str) -> Call[str | None]:
         """The name of the document that the text lives in now; None if there is no text."""
@@ -146,11 +181,8 @@ class TextOperations:
         if not updates and condition == ALWAYS and (replica.document is not None or not makes):
             return (yield from self._unchanged(key, replica, w, timeout_s))
         try:
-            if len(updates) < 2:
-                update = updates[0] if updates else NO_CHANGE
-                written = yield from self.apply(key, replica.document, update, w, timeout_s, condition)
-            else:
-                written = yield from self._apply_all(key, replica.document, updates, w, timeout_s, condition)
+            sent = updates or [NO_CHANGE]
+            written = yield from self.apply_all(key, replica.document, sent, w, timeout_s, condition)
         except BaseException:
             # Refused, or nobody knows: either way the replica goes back to what is certain, and the next read brings
             # the rest.
@@ -160,34 +192,6 @@ class TextOperations:
         for update in updates:
             replica.accept(update)
         return written
-
-    def _apply_all(
-        self,
-        key: str,
-        document: str | None,
-        updates: list[bytes],
-        w: WriteConcern,
-        timeout_s: float,
-        condition: Condition,
-    ) -> Steps[Written]:
-        """What is too long for one edit, as one change of several; the condition is that of the first."""
-        context = self._context
-        conditions = [condition, *[ALWAYS] * (len(updates) - 1)]
-        parts = [
-            writes.text_apply(context, key, document, update, wanted)
-            for update, wanted in zip(updates, conditions, strict=True)
-        ]
-
-        def learn(reply: Any, token: str, _: bool) -> Written:
-            return parts[-1].learn(reply["results"][-1], token, True)
-
-        ops = [(part.operation, part.arguments) for part in parts]
-        batch = Write(context, "batch", {"ops": ops}, learn, waits=parts[0].waits)
-        try:
-            return (yield from context.send(batch, w, timeout_s))
-        except Refused as refusal:
-            _tell_of_one_edit(refusal)
-            raise
 
     def _unchanged(self, key: str, replica: Replica, w: WriteConcern, timeout_s: float) -> Steps[Written]:
         """The token of what was read; with a write concern, once so many nodes hold that."""
@@ -214,6 +218,12 @@ class TextOperations:
         self._context.memory.read(key, version)
         self._replicas.put(key, fresh)
         return fresh
+
+
+def _whole(reply: Any) -> TextUpdate | None:
+    from crdtsync.client.values.results import TextUpdate
+
+    return reply and TextUpdate(reply["update"], reply["token"], None, None, reply["document"], reset=True)
 
 
 def _page_of_updates(reply: Any) -> tuple[list[TextUpdate], bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,6 +38,20 @@ concern_option = click.option(
     type=WRITE_CONCERN,
     help="Return when this many nodes have it on disk.",
 )
+token_file_option = click.option(
+    "--token-file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Holds the token that requests show; made if absent.",
+)
+
+
+def loopback_place(given: str, option: str) -> tuple[str, int]:
+    """The host and port that ``[HOST:]PORT`` stands for."""
+    host, _, port = given.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise click.BadParameter(f"{given!r} is not [HOST:]PORT", param_hint=option)
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def check_conditions(if_version: str | None, if_absent: bool) -> None:

@@ -15,7 +15,7 @@ from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_com
 from crdtsyncd.cli.commands.context.tokens import model_option
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import TEXT
-from crdtsyncd.cli.shared_options import file_argument
+from crdtsyncd.cli.shared_options import file_argument, loopback_place, token_file_option
 from crdtsyncd.cli.show import output
 
 from crdtsync.mcp.install.change import has_server, read, with_server, without_server, write
@@ -41,12 +41,7 @@ def mcp() -> None:
 @click.option("--memory-server", is_flag=True, help="Offer the nine tools of the reference memory server instead.")
 @click.option("--tools", metavar="NAME,…", default="", help="Offer only these tools.")
 @click.option("--http", metavar="[HOST:]PORT", type=TEXT, help="Listen there instead, on loopback; 7478 is usual.")
-@click.option(
-    "--token-file",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Holds the token that HTTP requests show; made if absent.",
-)
+@token_file_option
 @model_option
 @pass_settings
 def serve(
@@ -84,18 +79,17 @@ def serve(
     if http is None:
         asyncio.run(serve_stdio(options))
         return
-    from crdtsync.mcp.http import serve_http, token_in
+    from crdtsync.loopback import token_in
+    from crdtsync.mcp.http import serve_http
 
-    host, _, port = http.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
-        raise click.BadParameter(f"{http!r} is not [HOST:]PORT", param_hint="--http")
+    host, port = loopback_place(http, "--http")
     path = token_file or Path(click.get_app_dir("crdtsync")) / "mcp-token"
     token = token_in(path)
 
     def ready(address: str) -> None:
         output.line(f"{address}, for who shows the token in {path}")
 
-    asyncio.run(serve_http(options, host.strip("[]") or "127.0.0.1", int(port), token, ready))
+    asyncio.run(serve_http(options, host, port, token, ready))
 
 
 _client_option = click.option(

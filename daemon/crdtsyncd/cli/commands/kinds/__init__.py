@@ -12,8 +12,9 @@ Modules:
 - ``maps``: ``merge``, ``drop``
 - ``sets``: ``add``, ``discard``, ``members``
 - ``text``: ``text``: print a text, or edit it by position
+- ``yjs``: ``yjs``: a port on which Yjs editors join texts
 
 Registers have their commands in ``crdtsyncd.cli.commands.keys``. What the kinds mean is in ``crdtsync.core.kinds``.
 
-May import: as all of :mod:`crdtsyncd.cli.commands`.
+May import: as all of :mod:`crdtsyncd.cli.commands`, and ``crdtsync.yjs``.
 """

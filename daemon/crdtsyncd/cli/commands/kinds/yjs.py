@@ -1,0 +1,50 @@
+"""``yjs``: a port on which Yjs editors join the texts of this host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.params import TEXT
+from crdtsyncd.cli.shared_options import loopback_place, token_file_option
+from crdtsyncd.cli.show import output
+
+
+@state_command("yjs")
+@click.option("--listen", metavar="[HOST:]PORT", type=TEXT, default="7479", show_default=True, help="On loopback.")
+@click.option(
+    "--origin", "origins", metavar="URL", type=TEXT, multiple=True, help="Let in pages from there, beside loopback's."
+)
+@click.option("--read-only", is_flag=True, help="Refuse every edit.")
+@token_file_option
+@pass_settings
+def yjs(settings: Settings, listen: str, origins: tuple[str, ...], read_only: bool, token_file: Path | None) -> None:
+    """Let Yjs editors join texts, by the y-websocket protocol.
+
+    It runs until Ctrl-C and keeps nothing. An editor's address is ws://127.0.0.1:7479/yjs/SPACE/KEY?token=TOKEN, with
+    &agent=NAME if it is to write under a name of its own. It edits the Yjs text named "text".
+
+    \b
+    Example:
+      crdtsync yjs --listen 7479
+    """
+    import asyncio
+
+    from crdtsync import AsyncClient
+    from crdtsync.loopback import token_in
+    from crdtsync.yjs.server import Server
+
+    host, port = loopback_place(listen, "--listen")
+    path = token_file or Path(click.get_app_dir("crdtsync")) / "yjs-token"
+    token = token_in(path)
+
+    def ready(address: str) -> None:
+        output.line(f"{address}, for who shows the token in {path}")
+
+    async def run() -> None:
+        agent = settings.agent or "editor"
+        async with AsyncClient(settings.socket, settings.space, agent, agent_key=settings.agent_key_file) as client:
+            await Server(client, token, origins, read_only).serve(host, port, ready)
+
+    asyncio.run(run())

@@ -1,0 +1,174 @@
+"""Unmodified Yjs editors join the texts of a fleet, by the provider of y-websocket; and who is kept out."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from websockets.exceptions import ConnectionClosedError, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from crdtsync.yjs.messages import asking, editing
+from tests.harness.cluster import Cluster, wait_until, wait_until_equal
+from tests.harness.daemon import Daemon
+from tests.harness.shell import Shell
+from tests.harness.yjs import Server, editor, editors_in, served
+
+pytestmark = pytest.mark.integration
+
+EMPTY = asking(b"\0")
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the editors are; skips the tests if npm cannot bring them."""
+    return editors_in(tmp_path_factory.mktemp("yjs-editors"))
+
+
+def test_people_and_an_agent_on_two_hosts_write_one_text(programs: Path, pair: Cluster) -> None:
+    agent = pair[0].client("agent").text("docs/notes")
+    agent.set("Plan\n")
+    wait_until_equal(pair)
+    with ExitStack() as stack:
+        here, there = (stack.enter_context(served(daemon)) for daemon in pair)
+        ann, bob = (stack.enter_context(editor(programs, here, "docs/notes", name)) for name in ("ann", "bob"))
+        eve = stack.enter_context(editor(programs, there, "docs/notes", "eve"))
+        people = [ann, bob, eve]
+        assert all(one.do("synced") for one in people)
+        for number in range(40):
+            for one, letter in zip(people, "abe", strict=True):
+                one.do("insert", number % 5, letter)
+        agent.read()
+        agent.insert(0, "Agent: ")
+        eve.do("disconnect")
+        eve.do("insert", 0, "offline ")
+        eve.do("connect")
+
+        def are_one() -> bool:
+            texts = {
+                ann.text,
+                bob.text,
+                eve.text,
+                *(daemon.client("reader").text("docs/notes").read() for daemon in pair),
+            }
+            return len(texts) == 1
+
+        wait_until(are_one, what="all show one text")
+        text = ann.text
+        assert sorted(text) == sorted("Plan\n" + "abe" * 40 + "Agent: " + "offline ")
+        wait_until(lambda: ann.do("names") == ["ann", "bob"], what="people of one host see each other")
+        assert {item.agent for item in pair[1].client("reader").history("docs/notes")} == {"agent", "ann", "bob", "eve"}
+        pair[0].kill()
+        ann.do("insert", 0, "while it was down ")
+        pair[0].start()
+        wait_until(
+            lambda: bob.text == eve.text == "while it was down " + text, what="what was typed meanwhile is there"
+        )
+
+
+def test_an_editor_comes_back_after_a_compaction_and_loses_nothing(programs: Path, daemon: Daemon) -> None:
+    agent = daemon.client("agent").text("notes")
+    agent.set("Hello cruel world")
+    with (
+        served(daemon) as server,
+        editor(programs, server, "notes", "ann") as ann,
+        editor(programs, server, "notes", "bob") as bob,
+    ):
+        assert ann.do("synced")
+        assert bob.do("synced")
+        ann.do("delete", 6, 11)
+        wait_until(lambda: bob.text == "Hello ", what="bob has heard of it")
+        bob.do("disconnect")
+        bob.do("insert", 6, "there")  # beside what is forgotten in a moment
+        agent.read()
+        agent.compact()
+        ann.do("insert", 0, "> ")
+        wait_until(lambda: agent.read() == "> Hello ", what="ann goes on")
+        bob.do("connect")
+        wait_until(lambda: bob.text == ann.text == agent.read() == "> Hello there", what="all show one text")
+
+
+def test_an_editor_of_another_document_is_sent_away(programs: Path, daemon: Daemon) -> None:
+    """Merged, the two would show everything twice."""
+    state = daemon.client("agent")
+    state.text("notes").set("one")
+    with served(daemon) as server, editor(programs, server, "notes", "ann") as ann:
+        assert ann.do("synced")
+        state.delete("notes")
+        wait_until(lambda: ann.do("closed") == 4409, what="it is told")
+        state.text("notes").set("another one")
+        ann.do("insert", 3, "!")
+        ann.do("connect")
+        wait_until(lambda: ann.do("closed") == 4409, what="it is told again")
+    assert daemon.client("reader").get("notes") == "another one"
+
+
+def test_who_may_only_read_is_told_so_and_goes_on_reading(programs: Path, daemon: Daemon) -> None:
+    state = daemon.client("agent")
+    text = state.text("notes")
+    text.set("one")
+    with served(daemon, "--read-only") as server, editor(programs, server, "notes", "ann") as ann:
+        assert ann.do("synced")
+        ann.do("insert", 0, "mine ")
+        wait_until(lambda: ann.do("denied"), what="it is told")
+        text.set("one two")
+        wait_until(lambda: ann.text == "mine one two", what="it hears of others")
+        assert text.read() == "one two"
+
+
+def address(server: Server, rest: str, token: str | None = None) -> str:
+    return f"{server.address}/{rest}?token={quote(server.token if token is None else token)}"
+
+
+def test_who_shows_no_token_or_comes_from_elsewhere_is_refused(daemon: Daemon) -> None:
+    with served(daemon, "--origin", "https://wiki.example") as server:
+        good = address(server, "default/notes")
+        for origin in (None, "http://localhost:5173", "https://wiki.example"):
+            with connect(good, origin=origin) as connection:  # type: ignore[arg-type]  # NewType of str
+                connection.send(EMPTY)
+                assert isinstance(connection.recv(timeout=20), bytes)
+        for url, origin, host, status in (
+            (address(server, "default/notes", "wrong"), None, None, 401), (address(server, "default"), None, None, 401),
+            (good, "https://evil.example", None, 403), (good, None, "evil.example", 421),
+        ):  # fmt: skip
+            headers = {"Host": host} if host else {}
+            with pytest.raises(InvalidStatus) as refused:
+                connect(url, origin=origin, additional_headers=headers)  # type: ignore[arg-type]
+            assert refused.value.response.status_code == status
+
+
+def code_of(connection: ClientConnection) -> int:
+    """With which code the server closes it."""
+    with pytest.raises(ConnectionClosedError) as closed:
+        deque(connection, maxlen=0)
+    assert closed.value.rcvd is not None
+    return closed.value.rcvd.code
+
+
+def test_what_is_no_edit_ends_its_connection_alone(daemon: Daemon) -> None:
+    state = daemon.client("agent")
+    state.set("register", 1)
+    state.text("notes").set("one")
+    with served(daemon) as server, connect(address(server, "default/notes")) as good:
+        good.send(EMPTY)
+        for place, sent, code in (
+            ("default/notes", [b""], 4400), ("default/notes", [b"\xff" * 40], 4400),
+            ("default/notes", [EMPTY, editing(b"\x01\xff\xff")], 4400), ("default/notes", [editing(b"\0\0")], 4400),
+            ("default/notes", [asking(b"\x05\x01")], 4400), ("default/notes", [EMPTY, editing(bytes(2**20 + 1))], 4413),
+            ("default/register", [EMPTY], 4400), ("nowhere/notes", [EMPTY], 4404),
+        ):  # fmt: skip
+            with connect(address(server, place)) as bad:
+                for message in sent:
+                    bad.send(message)
+                assert code_of(bad) == code, (place, sent)
+        assert good.recv(timeout=20)[:2] == b"\0\1"
+        state.text("notes").insert(0, "!")
+        assert isinstance(good.recv(timeout=20), bytes)
+
+
+def test_a_port_that_is_not_loopback_is_refused(daemon: Daemon, tmp_path: Path) -> None:
+    refused = Shell(daemon.socket, tmp_path)("yjs", "--listen", "0.0.0.0:0", "--token-file", str(tmp_path / "token"))
+    assert (refused.status, "loopback" in refused.err) == (4, True)
