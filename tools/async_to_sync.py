@@ -28,6 +28,7 @@ FILES = {
     "crdtsync/adapters/langgraph/async_store_calls.py": "crdtsync/adapters/langgraph/store_calls.py",
     "crdtsync/client/aio/blob.py": "crdtsync/client/blocking/blob.py",
     "crdtsync/client/aio/changes.py": "crdtsync/client/blocking/changes.py",
+    "crdtsync/client/aio/document.py": "crdtsync/client/blocking/document.py",
     "crdtsync/client/aio/text.py": "crdtsync/client/blocking/text.py",
     "crdtsync/context/memory/aio.py": "crdtsync/context/memory/blocking.py",
     "crdtsync/context/search/aio.py": "crdtsync/context/search/blocking.py",

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from crdtsync.client.aio.blob import AsyncBlob
     from crdtsync.client.aio.client import AsyncClient, AsyncSession
+    from crdtsync.client.aio.document import AsyncDocument
     from crdtsync.client.aio.editor import AsyncEditor
     from crdtsync.client.aio.mirror import AsyncMirror
     from crdtsync.client.aio.resolver import AsyncResolver
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from crdtsync.client.aio.watch import AsyncWatch
     from crdtsync.client.blocking.blob import Blob
     from crdtsync.client.blocking.client import Client, Session
+    from crdtsync.client.blocking.document import Document
     from crdtsync.client.blocking.editor import Editor
     from crdtsync.client.blocking.mirror import Mirror
     from crdtsync.client.blocking.resolver import Resolver
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "Archive": "operations.spaces",
     "AsyncClient": "aio.client",
+    "AsyncDocument": "aio.document",
     "AsyncEditor": "aio.editor",
     "AsyncMirror": "aio.mirror",
     "AsyncResolver": "aio.resolver",
@@ -79,6 +82,7 @@ _MODULES = {
     "Client": "blocking.client",
     "Conflict": "streams.resolver_state",
     "Difference": "operations.restore",
+    "Document": "blocking.document",
     "Dropped": "operations.spaces",
     "Editor": "blocking.editor",
     "Entry": "values.results",
@@ -110,6 +114,7 @@ __all__ = [
     "Archive",
     "AsyncBlob",
     "AsyncClient",
+    "AsyncDocument",
     "AsyncEditor",
     "AsyncMirror",
     "AsyncResolver",
@@ -123,6 +128,7 @@ __all__ = [
     "Client",
     "Conflict",
     "Difference",
+    "Document",
     "Dropped",
     "Editor",
     "Entry",

@@ -15,12 +15,15 @@ from tests.harness.npm import installed
 from tests.harness.shell import PROGRAM, Running
 
 PACKAGES = ["yjs@13.6.33", "y-websocket@3.1.0", "ws@8.23.0"]
+PAGE_PACKAGES = [*PACKAGES, "codemirror@6.0.2", "y-codemirror.next@0.3.6", "esbuild@0.28.2"]
+"""What the page of the documentation is made of."""
+ESBUILD = "node_modules/.bin/esbuild"
 _PROGRAM = Path(__file__).with_name("yjs_editor.mjs")
 
 
-def editors_in(place: Path) -> Path:
+def editors_in(place: Path, packages: list[str] = PACKAGES) -> Path:
     """A directory with the editor's program; skips the test if npm cannot bring what it needs."""
-    found = installed("CRDTSYNC_TEST_YJS", place, PACKAGES, ["node_modules/y-websocket/package.json"])
+    found = installed("CRDTSYNC_TEST_YJS", place, packages, ["node_modules/y-websocket/package.json"])
     shutil.copy(_PROGRAM, found)
     return found
 

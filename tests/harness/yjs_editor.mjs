@@ -7,6 +7,7 @@ import * as Y from "yjs";
 const [url, key, token, agent] = process.argv.slice(2);
 const doc = new Y.Doc();
 const text = doc.getText("text");
+const map = doc.getMap("doc");
 const provider = new WebsocketProvider(url, key, doc, {
   params: { token, agent }, WebSocketPolyfill: WebSocket, disableBc: true, maxBackoffTime: 200,
 });
@@ -21,6 +22,9 @@ const commands = {
   read: () => text.toString(),
   insert: (position, added) => text.insert(position, added),
   delete: (position, length) => text.delete(position, length),
+  map: () => map.toJSON(),
+  set: (name, value) => map.set(name, value),
+  push: (name, value) => map.get(name).push([new Y.Map(Object.entries(value))]),
   names: () => [...provider.awareness.getStates().values()].map((state) => state.user?.name).sort(),
   disconnect: () => provider.disconnect(),
   connect: () => provider.connect(),

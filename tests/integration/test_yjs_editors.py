@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import threading
 from collections import deque
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import quote
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
 
 import pytest
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from crdtsync.yjs.messages import asking, editing
+from tests.harness.browser import chromium
 from tests.harness.cluster import Cluster, wait_until, wait_until_equal
 from tests.harness.daemon import Daemon
 from tests.harness.shell import Shell
-from tests.harness.yjs import Server, editor, editors_in, served
+from tests.harness.yjs import ESBUILD, PAGE_PACKAGES, Server, editor, editors_in, served
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.integration
 
+HOW_TO = Path(__file__).resolve().parents[2] / "docs/how-to/people-and-agents.md"
+SHOWN = "window.editor && editor.state.doc.toString()"
+"""What the page of the documentation shows."""
 EMPTY = asking(b"\0")
 
 
@@ -172,3 +186,71 @@ def test_what_is_no_edit_ends_its_connection_alone(daemon: Daemon) -> None:
 def test_a_port_that_is_not_loopback_is_refused(daemon: Daemon, tmp_path: Path) -> None:
     refused = Shell(daemon.socket, tmp_path)("yjs", "--listen", "0.0.0.0:0", "--token-file", str(tmp_path / "token"))
     assert (refused.status, "loopback" in refused.err) == (4, True)
+
+
+@pytest.mark.slow
+def test_the_page_of_the_documentation_and_an_agent_write_one_text(pair: Cluster, tmp_path: Path) -> None:
+    programs = editors_in(tmp_path, PAGE_PACKAGES)
+    page = tmp_path / "page"
+    page.mkdir()
+    (program,) = re.findall(r"^```js\n(.*?)^```$", HOW_TO.read_text(), re.MULTILINE | re.DOTALL)
+    (page / "editor.js").write_text(program)
+    bundle = [str(programs / ESBUILD), "editor.js", "--bundle", "--outfile=bundle.js", "--log-level=error"]
+    subprocess.run(bundle, cwd=page, check=True, timeout=60)
+    (page / "index.html").write_text('<!doctype html><meta charset="utf-8"><body><script src="bundle.js"></script>')
+    agent = pair[0].client("agent").text("report")
+    agent.set("Draft: ")
+    wait_until_equal(pair)
+    with ExitStack() as stack:
+        here, there = (stack.enter_context(served(daemon)) for daemon in pair)
+        host = stack.enter_context(files(page))
+        browser = stack.enter_context(chromium())
+        ann, bob, eve = (browser.new_page() for _ in range(3))
+        addresses = (
+            f"{host}/#" + urlencode({"name": name, "server": server.address, "token": server.token})
+            for name, server in (("ann", here), ("bob", there), ("eve", here))
+        )
+        for tab, place in zip((ann, bob, eve), addresses, strict=True):
+            tab.goto(place)
+        for tab in (ann, bob):
+            wait_until(partial(shows, tab, "Draft: "), what="the page shows the text")
+        for tab, word in ((ann, "people "), (bob, "on two hosts ")):
+            tab.evaluate("editor.focus(); editor.dispatch({selection: {anchor: editor.state.doc.length}})")
+            tab.keyboard.insert_text(word)
+        agent.read()
+        agent.insert(0, "# By agents and people\n")
+        words = sorted("# By agents and people\nDraft: people on two hosts ")
+        wait_until(
+            lambda: ann.evaluate(SHOWN) == bob.evaluate(SHOWN) == agent.read() and sorted(agent.read()) == words,
+            what="all show one text",
+        )
+        caret = "document.querySelector('.cm-ySelectionInfo')?.textContent"
+        wait_until(lambda: eve.evaluate(caret) == "ann", what="a caret")
+        eve.screenshot(path=tmp_path / "page.png")
+        agent.read()
+        pair[0].client("agent").delete("report")
+        agent.set("Another one")
+        wait_until(partial(shows, ann, "Another one"), what="the page was loaded again")
+
+
+def shows(tab: Page, text: str) -> bool:
+    return bool(tab.evaluate(SHOWN) == text)
+
+
+class Files(SimpleHTTPRequestHandler):
+    """Files of a directory, without a word."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def files(directory: Path) -> Iterator[str]:
+    """The address of a server of this directory."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(directory))) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://localhost:{server.server_address[1]}"
+        finally:
+            server.shutdown()

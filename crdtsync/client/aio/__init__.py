@@ -16,8 +16,8 @@ Modules:
 - ``connection``: one connection for many tasks: pipelined requests, reconnecting, sending again
 - ``receive_buffer``: receiving into a buffer of one's own, which is faster than asyncio's way
 - ``stream``: one attached socket of what has a connection of its own
-- ``watch``, ``mirror``, ``resolver``, ``text``: the handles that ``watch()``, ``mirror()``, ``resolver()`` and
-  ``text()`` give; ``text_lock``: one edit of a text at a time
+- ``watch``, ``mirror``, ``resolver``, ``text``, ``document``: the handles that ``watch()``, ``mirror()``,
+  ``resolver()``, ``text()`` and ``doc()`` give; ``text_lock``: one edit of a text at a time
 - ``blob``: what is read of a blob
 - ``changes``: a watch that ends when all that has changed is told
 - ``editor``: the handle of an editor; ``editor_tasks``: its background tasks, which the blocking editor uses too

@@ -34,6 +34,7 @@ from crdtsync.errors import CrdtSyncError
 if TYPE_CHECKING:
     import os
 
+    from crdtsync.client.aio.document import AsyncDocument
     from crdtsync.client.aio.text import AsyncText
     from crdtsync.client.aio.text_lock import AsyncTextLock
     from crdtsync.client.aio.watch import AsyncWatch
@@ -89,6 +90,15 @@ class AsyncSession(
         if self._texts is None:
             self._texts = TextOperations(self._operations)
         return AsyncText(self, self._texts, key, self._text_locks.setdefault(key, AsyncTextLock()))
+
+    def doc(self, key: str) -> AsyncDocument:
+        """A handle on the nested maps and lists at ``key``. Nothing is sent yet."""
+        from crdtsync.client.aio.document import AsyncDocument
+        from crdtsync.client.text.operations import TextOperations
+
+        if self._texts is None:
+            self._texts = TextOperations(self._operations)
+        return AsyncDocument(self, self._texts, key)
 
     def watch(
         self, prefix: str = "", *, after: str | None = None, snapshot: bool = True, timeout: Seconds | None = None

@@ -16,7 +16,7 @@ Modules:
 - ``client``: the client and its sessions
 - ``connection``: one connection for many threads: leader and followers, reconnecting, sending again
 - ``stream``: one attached socket, with deadlines
-- ``watch``, ``mirror``, ``resolver``, ``text``, ``editor``: the handles that the methods of these names give
+- ``watch``, ``mirror``, ``resolver``, ``text``, ``editor``, ``document``: the handles that the methods give
 - ``blob``: what is read of a blob
 - ``changes``: a watch that ends when all that has changed is told
 - ``text_lock``: one edit of a text at a time

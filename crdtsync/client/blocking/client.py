@@ -36,6 +36,7 @@ from crdtsync.errors import CrdtSyncError
 if TYPE_CHECKING:
     import os
 
+    from crdtsync.client.blocking.document import Document
     from crdtsync.client.blocking.text import Text
     from crdtsync.client.blocking.text_lock import TextLock
     from crdtsync.client.blocking.watch import Watch
@@ -98,6 +99,16 @@ class Session(
             if self._texts is None:
                 self._texts = TextOperations(self._operations)
             return Text(self, self._texts, key, self._text_locks.setdefault(key, TextLock()))
+
+    def doc(self, key: str) -> Document:
+        """A handle on the nested maps and lists at ``key``. Nothing is sent yet."""
+        from crdtsync.client.blocking.document import Document
+        from crdtsync.client.text.operations import TextOperations
+
+        with self._text_lock:
+            if self._texts is None:
+                self._texts = TextOperations(self._operations)
+            return Document(self, self._texts, key)
 
     def watch(
         self, prefix: str = "", *, after: str | None = None, snapshot: bool = True, timeout: Seconds | None = None

@@ -17,6 +17,7 @@ Open first: ``operations`` for texts, :class:`~crdtsync.client.text.editor_state
 Modules:
 
 - ``operations``: every operation on texts as a plan
+- ``tree``: a document's nested maps and lists, by paths
 - ``replica``: a session's own replica of one text
 - ``replica_cache``: the texts that a session holds, bounded
 - ``editor_state``: an editor without its connection

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crdtsync.client.protocol.steps import Call, Steps
     from crdtsync.client.session.request_context import Arguments, Context, WriteConcern
     from crdtsync.client.text.replica import Replica
+    from crdtsync.client.text.tree import Path, Tree
     from crdtsync.client.values.results import TextUpdate
 
 _PAGE_ITEMS_MAX = 1000
@@ -139,6 +140,56 @@ class TextOperations:
         write = Write(self._context, "text_compact", arguments, learn)
         return (yield from self._context.send(write, w, timeout_s))  # a step: what was read counts when it is sent
 
+    def doc_get(self, key: str, path: Path, default: Any, after: str | None, timeout_s: float) -> Steps[Any]:
+        """What stands at a path of the document's map."""
+        tree, _ = yield from self._tree(key, after, timeout_s)
+        return tree.get(path, default)
+
+    def doc_set(
+        self, key: str, path: Path, value: Any, w: WriteConcern, timeout_s: float, condition: Condition
+    ) -> Steps[Written]:
+        """Put a value at a path of it."""
+        from crdtsync.client.text.tree import check
+
+        check(value)
+        return (yield from self._edit_tree(key, lambda tree: tree.set(path, value), w, timeout_s, condition))
+
+    def doc_insert(
+        self, key: str, path: Path, value: Any, w: WriteConcern, timeout_s: float, condition: Condition
+    ) -> Steps[Written]:
+        """Put a value into a list of it."""
+        from crdtsync.client.text.tree import check
+
+        check(value)
+        return (yield from self._edit_tree(key, lambda tree: tree.insert(path, value), w, timeout_s, condition))
+
+    def doc_delete(
+        self, key: str, path: Path, w: WriteConcern, timeout_s: float, condition: Condition
+    ) -> Steps[Written]:
+        """Take out what stands at a path of it."""
+        return (yield from self._edit_tree(key, lambda tree: tree.delete(path), w, timeout_s, condition))
+
+    def _tree(self, key: str, after: str | None, timeout_s: float) -> Steps[tuple[Tree, str | None]]:
+        """The document's map, and the document's name; of what is not there, an empty one and None."""
+        from crdtsync.client.text.tree import Tree
+
+        reply: Any = yield self._context.read_call("text_read", {"key": key}, after, timeout_s)
+        if reply is None:
+            return Tree(None), None
+        self._context.memory.read(key, reply["version"])
+        return Tree(reply["update"]), reply["document"]
+
+    def _edit_tree(
+        self, key: str, edit: Callable[[Tree], None], w: WriteConcern, timeout_s: float, condition: Condition
+    ) -> Steps[Written]:
+        from crdtsync.client.text.replica import NO_CHANGE
+
+        tree, document = yield from self._tree(key, None, timeout_s)
+        update = tree.edited(edit)
+        if update is None and condition == ALWAYS:
+            return (yield from self._unchanged(key, document, w, timeout_s))
+        return (yield from self.apply(key, document, update or NO_CHANGE, w, timeout_s, condition))
+
     def _refresh(self, key: str, after: str | None, timeout_s: float) -> Steps[Replica]:
         replica, version = yield from self._fetch(key, self._replicas.get(key), after, timeout_s)
         self._context.memory.read(key, version)
@@ -179,7 +230,7 @@ class TextOperations:
         replica = yield from self._as_last_read(key, timeout_s)
         updates = change(replica)
         if not updates and condition == ALWAYS and (replica.document is not None or not makes):
-            return (yield from self._unchanged(key, replica, w, timeout_s))
+            return (yield from self._unchanged(key, replica.document, w, timeout_s))
         try:
             sent = updates or [NO_CHANGE]
             written = yield from self.apply_all(key, replica.document, sent, w, timeout_s, condition)
@@ -193,9 +244,9 @@ class TextOperations:
             replica.accept(update)
         return written
 
-    def _unchanged(self, key: str, replica: Replica, w: WriteConcern, timeout_s: float) -> Steps[Written]:
+    def _unchanged(self, key: str, document: str | None, w: WriteConcern, timeout_s: float) -> Steps[Written]:
         """The token of what was read; with a write concern, once so many nodes hold that."""
-        reply: dict[str, Any] = {"document": replica.document}
+        reply: dict[str, Any] = {"document": document}
         token = self._context.point or ""
         if token and w not in (None, 1):
             arguments: Arguments = {"token": token, "w": w, "timeout": milliseconds(timeout_s)}

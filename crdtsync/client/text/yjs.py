@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 try:
-    from pycrdt import Doc, Text, TransactionEvent, get_state, get_update, merge_updates
+    from pycrdt import Array, Doc, Map, Text, TransactionEvent, get_state, get_update, merge_updates
 except ModuleNotFoundError:
     raise ModuleNotFoundError(
         "to edit a text, or open an editor, this process needs pycrdt: pip install 'crdtsync[text]' (without it a text "
@@ -11,4 +11,4 @@ except ModuleNotFoundError:
         name="pycrdt",
     ) from None
 
-__all__ = ["Doc", "Text", "TransactionEvent", "get_state", "get_update", "merge_updates"]
+__all__ = ["Array", "Doc", "Map", "Text", "TransactionEvent", "get_state", "get_update", "merge_updates"]

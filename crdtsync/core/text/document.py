@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from crdtsync.causality import Dot
-from crdtsync.core.text.yjs_library import NO_CHANGE, ROOT, client_of, edited_by, is_panic, new_doc, text_of
+from crdtsync.core.text.yjs_library import NO_CHANGE, ROOT, ROOTS, client_of, edited_by, is_panic, new_doc, text_of
 from crdtsync.differences import Edit
 from crdtsync.errors import CrdtSyncError, InvalidValue
 from crdtsync.wire.codec import pack
@@ -349,7 +349,7 @@ class Document:
     def outline(self) -> Outline:
         """What updates are judged by; made when the first one comes, for reads need none."""
         if self._outline is None:
-            outline = Outline({ROOT: "text"})
+            outline = Outline(ROOTS)
             advance(outline, validate_update(self.state(), outline, is_own_state=True))
             outline.competition.looked_at = 0
             self._outline = outline
@@ -388,7 +388,7 @@ def check_state(state: bytes) -> None:
 
     :raises InvalidValue: malformed, or it refers to what it does not hold.
     """
-    _judge_state(state, Outline({ROOT: "text"}))
+    _judge_state(state, Outline(ROOTS))
 
 
 def _judge_state(state: bytes, outline: Outline) -> UpdateSummary:

@@ -6,16 +6,20 @@ structural validation of :mod:`crdtsync.wire.yjs.validator` may come here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from crdtsync.differences import Edit
+from crdtsync.wire.yjs.validator import RootKind
 
 if TYPE_CHECKING:
     from pycrdt import Doc, Text
 
 ROOT = "text"
+ROOTS: Mapping[str, RootKind] = {ROOT: "text", "doc": "map"}
+"""What agents read of a document: the text here; the map in the agent's process alone."""
+
 NO_CHANGE = b"\0\0"
 """The Yjs update with neither insertions nor deletions."""
 

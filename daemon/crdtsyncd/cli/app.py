@@ -54,6 +54,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "trim": "kinds.logs:trim",
         "remove": "kinds.logs:remove",
         "text": "kinds.text:text",
+        "doc": "kinds.doc:doc",
         "yjs": "kinds.yjs:yjs",
     },
     "Files": {

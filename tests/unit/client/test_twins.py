@@ -9,12 +9,14 @@ import pytest
 import crdtsync
 from crdtsync.client import (
     AsyncClient,
+    AsyncDocument,
     AsyncEditor,
     AsyncMirror,
     AsyncResolver,
     AsyncText,
     AsyncWatch,
     Client,
+    Document,
     Editor,
     Mirror,
     Resolver,
@@ -24,6 +26,7 @@ from crdtsync.client import (
 
 PAIRS = [
     (Client, AsyncClient),
+    (Document, AsyncDocument),
     (Editor, AsyncEditor),
     (Mirror, AsyncMirror),
     (Resolver, AsyncResolver),

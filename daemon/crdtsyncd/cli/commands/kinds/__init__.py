@@ -8,6 +8,7 @@ findings -f`` prints each element that comes, until Ctrl-C.
 Modules:
 
 - ``counters``: ``incr``, ``reset``
+- ``doc``: ``doc``: print nested maps and lists, or edit them by path
 - ``logs``: ``append``, ``log``, ``trim``
 - ``maps``: ``merge``, ``drop``
 - ``sets``: ``add``, ``discard``, ``members``

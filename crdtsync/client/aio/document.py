@@ -1,0 +1,87 @@
+"""A handle on the map of one document, for the asyncio client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.client.protocol.steps import limit_s
+from crdtsync.client.session.request_context import Condition
+
+if TYPE_CHECKING:
+    from crdtsync.client.aio.client import AsyncSession
+    from crdtsync.client.session.request_context import WriteConcern
+    from crdtsync.client.text.operations import TextOperations
+    from crdtsync.client.text.tree import Path
+    from crdtsync.client.values.durations import Seconds
+    from crdtsync.client.values.write_result import Written
+
+
+class AsyncDocument:
+    """Nested maps and lists that several authors edit at once: the map ``doc`` of a Yjs document.
+
+    A path is names and indexes, as one str with ``/`` between them, or as a list; ``""`` is the whole. An index counts
+    in the list as this daemon has it when the edit is made; ``-`` is its end. Numbers are JavaScript's: 1.0 is 1.
+    Edits are on disk on return; one that changes nothing is none.
+
+    The key is a text: what its :class:`AsyncText` sends and follows as Yjs updates is this, too.
+    """
+
+    def __init__(self, session: AsyncSession, operations: TextOperations, key: str) -> None:
+        self.key = key
+        self._session = session
+        self._operations = operations
+
+    async def get(
+        self, path: Path = "", default: Any = None, *, after: str | None = None, timeout: Seconds | None = None
+    ) -> Any:
+        """What stands at ``path`` as plain values, ``default`` if nothing does; shared texts and XML as str.
+
+        With ``after`` (a token) it waits until this daemon holds what that names.
+        """
+        timeout_s = limit_s(timeout, self._session.timeout_s)
+        return await self._session.run(self._operations.doc_get(self.key, path, default, after, timeout_s), timeout_s)
+
+    async def set(
+        self,
+        path: Path,
+        value: Any,
+        *,
+        if_version: str | None = None,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
+        """Put ``value`` at ``path``, with maps where parts before it are missing; returns the token.
+
+        What was there goes, with what others add to it at the same time: to keep that, set what is below it.
+
+        :raises InvalidRequest: ``path`` leads through what is no map and no list, or to no place of a list.
+        """
+        timeout_s = limit_s(timeout, self._session.timeout_s)
+        condition = Condition(if_version)
+        return await self._session.run(
+            self._operations.doc_set(self.key, path, value, w, timeout_s, condition), timeout_s
+        )
+
+    async def insert(
+        self,
+        path: Path,
+        value: Any,
+        *,
+        if_version: str | None = None,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
+        """Put ``value`` into a list, before what is at ``path``; returns the token. Raises as :meth:`set`."""
+        timeout_s = limit_s(timeout, self._session.timeout_s)
+        condition = Condition(if_version)
+        return await self._session.run(
+            self._operations.doc_insert(self.key, path, value, w, timeout_s, condition), timeout_s
+        )
+
+    async def delete(
+        self, path: Path, *, if_version: str | None = None, w: WriteConcern = None, timeout: Seconds | None = None
+    ) -> Written:
+        """Take out what is at ``path``, if anything; returns the token. Raises as :meth:`set`."""
+        timeout_s = limit_s(timeout, self._session.timeout_s)
+        condition = Condition(if_version)
+        return await self._session.run(self._operations.doc_delete(self.key, path, w, timeout_s, condition), timeout_s)

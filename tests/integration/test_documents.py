@@ -1,0 +1,108 @@
+"""Nested maps and lists in one key: edited on two hosts, by commands, and by an unmodified Yjs program."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from crdtsync import AsyncClient
+from crdtsync.errors import InvalidRequest, InvalidValue, NotAllowed, VersionMismatch
+from tests.harness.cluster import Cluster, wait_until, wait_until_equal
+from tests.harness.daemon import Daemon
+from tests.harness.shell import Shell
+from tests.harness.yjs import editor, editors_in, served
+
+pytestmark = pytest.mark.integration
+
+
+def test_edits_of_two_hosts_that_were_cut_off_are_merged(pair: Cluster) -> None:
+    ann, bob = (daemon.client(name).doc("board") for daemon, name in zip(pair, ("ann", "bob"), strict=True))
+    ann.set("columns", [{"title": "todo", "cards": []}])
+    wait_until_equal(pair)
+    pair.cut(0, 1)
+    for number in range(5):
+        ann.insert("columns/0/cards/-", f"ann {number}")
+        bob.insert("columns/0/cards/-", f"bob {number}")
+    ann.set("columns/0/title", "now")
+    bob.set("owner/name", "bob")
+    pair.heal()
+    wait_until_equal(pair)
+    whole = ann.get()
+    assert whole == bob.get()
+    assert (whole["owner"], whole["columns"][0]["title"]) == ({"name": "bob"}, "now")
+    cards = whole["columns"][0]["cards"]
+    for name in ("ann", "bob"):
+        assert [card for card in cards if card.startswith(name)] == [f"{name} {number}" for number in range(5)]
+    pair[0].kill()
+    pair[0].start()
+    assert pair[0].client("later").doc("board").get() == whole
+
+
+def test_what_texts_have_documents_have(daemon: Daemon) -> None:
+    """Conditions, reads of the past, rights, tokens; and a refused edit leaves nothing behind."""
+    state = daemon.client("ann")
+    board = state.doc("board")
+    token = board.set("title", "one")
+    before = state.entry("board")
+    board.set("title", "two")
+    entry = state.entry("board")
+    assert before is not None
+    assert entry is not None
+    assert state.session(at=token).doc("board").get("title") == "one"
+    assert daemon.client("bob").doc("board").get("title", after=token) == "two"
+    with pytest.raises(VersionMismatch):
+        board.set("title", "three", if_version=before.version)
+    board.set("title", "three", if_version=entry.version)
+    assert board.set("title", "three") is not None  # which changes nothing
+    for path, value, fault in (("title/x", 1, InvalidRequest), ("big", 2**60, InvalidValue), ("", {}, InvalidRequest)):
+        with pytest.raises(fault):
+            board.set(path, value)
+    with pytest.raises(InvalidValue, match="split it"):
+        board.set("long", [{"n": number} for number in range(2000)])
+    assert board.get() == {"title": "three"}
+    state.delete("board")
+    assert (board.get(), board.get("title", "none")) == ({}, "none")
+
+
+async def test_with_asyncio_and_without_rights(daemon: Daemon) -> None:
+    state = daemon.client("host")
+    key = state.agent_create("reader")["key"]
+    state.access_grant("agent:reader", "read", "board")
+    async with AsyncClient(daemon.socket, agent="ann") as ann, AsyncClient(daemon.socket, agent_key=key) as reader:
+        token = await ann.doc("board").set(["a/b", "c"], [1, 2.5, {"x": None}])
+        assert await reader.doc("board").get(after=token) == {"a/b": {"c": [1, 2.5, {"x": None}]}}
+        with pytest.raises(NotAllowed):
+            await reader.doc("board").delete(["a/b"])
+        await asyncio.gather(*(ann.doc("board").insert(["a/b", "c", 0], number) for number in range(10)))
+        assert len(await ann.doc("board").get(["a/b", "c"])) == 13
+
+
+def test_by_commands(daemon: Daemon, tmp_path: Path) -> None:
+    shell = Shell(daemon.socket, tmp_path)
+    assert shell("doc", "board").status == 1
+    assert shell.ok("doc", "board", "--set", "columns", '[{"title": "todo"}]').startswith("c1.")
+    shell.ok("doc", "board", "--insert", "columns/-", '{"title": "done"}')
+    shell.ok("doc", "board", "--delete", "columns/0")
+    assert shell.ok("doc", "board") == '{"columns": [{"title": "done"}]}'
+    assert shell.ok("doc", "board", "--get", "columns/0/title") == '"done"'
+    assert shell("doc", "board", "--get", "columns/7").status == 1
+    assert shell("doc", "board", "--set", "columns/7", "1").status == 4
+    assert shell("doc", "board", "--get", "a", "--delete", "a").status == 2
+    shell.ok("set", "register", "1")
+    assert shell("doc", "register").status == 4
+
+
+def test_a_yjs_program_edits_the_same_map(daemon: Daemon, tmp_path_factory: pytest.TempPathFactory) -> None:
+    programs = editors_in(tmp_path_factory.mktemp("yjs-editors"))
+    board = daemon.client("agent").doc("board")
+    board.set("cards", [{"title": "one"}])
+    with served(daemon) as server, editor(programs, server, "board", "ann") as ann:
+        assert ann.do("synced")
+        assert ann.do("map") == {"cards": [{"title": "one"}]}
+        ann.do("push", "cards", {"title": "two", "done": True, "n": 3})
+        ann.do("set", "owner", {"name": "ann"})
+        board.set("cards/0/title", "ONE")
+        wanted = {"cards": [{"title": "ONE"}, {"title": "two", "done": True, "n": 3}], "owner": {"name": "ann"}}
+        wait_until(lambda: board.get() == ann.do("map") == wanted, what="both have one map")
