@@ -60,6 +60,9 @@ _REASON_BYTES_MAX = 123  # RFC 6455, 5.5
 UNWRITTEN_MAX = 256
 """Edits of an editor that wait to be written; with more it is not listened to until there are fewer."""
 
+WRITE_EDITS_MAX = 32
+"""Edits in one write: the daemon judges each on top of those before it."""
+
 WRITE_BYTES_MAX = 256 * 1024
 """About so many bytes of edits are one write."""
 
@@ -163,9 +166,11 @@ class Editor:
         """What goes into one write. The first edit of a key makes the document that the others are of."""
         edits = [self._unwritten.popleft()]
         size_bytes = len(edits[0])
-        while self._text.document and self._unwritten and size_bytes + len(self._unwritten[0]) <= WRITE_BYTES_MAX:
+        while self._text.document and self._unwritten and len(edits) < WRITE_EDITS_MAX:
+            size_bytes += len(self._unwritten[0])
+            if size_bytes > WRITE_BYTES_MAX:
+                break
             edits.append(self._unwritten.popleft())
-            size_bytes += len(edits[-1])
         return edits
 
     async def _deny(self, reason: str) -> None:
