@@ -187,7 +187,7 @@ def test_who_pings_and_does_not_read_the_pongs_is_cut_off() -> None:
 # -- each message and each request at its worst ------------------------------------------------------------------------
 
 CASES = [(kind, makers[at]) for kind, makers in WORST.items() for at in range(len(makers))]
-SHORT_S, SHORT_BYTES = 2.0, 24 * MIB
+SHORT_S, SHORT_BYTES = 1.0, 24 * MIB
 
 
 def test_no_message_is_forgotten() -> None:
