@@ -25,6 +25,7 @@ from crdtsync.wire.limits import (
 )
 from crdtsync.wire.peer import meshing
 from crdtsync.wire.peer.base import Message
+from crdtsync.wire.peer.cards import CARD_BYTES_MAX, CARDS_TOLD_MAX, Cards, ToldCard
 from crdtsync.wire.peer.changes import Ack, Changes, SpaceAck, Stop, Want
 from crdtsync.wire.peer.comparing import (
     REMOVED_ENTRIES_MAX,
@@ -35,6 +36,7 @@ from crdtsync.wire.peer.comparing import (
     Sample,
     Sampled,
 )
+from crdtsync.wire.peer.forks import CHAIN_POINTS_MAX, Chain
 from crdtsync.wire.peer.health import ALARMS_TOLD_MAX, Health, ToldAlarm
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.meshing import Ask, Asked, Held, Holding, Links, Reached, Relays
@@ -202,6 +204,23 @@ def _samples() -> Iterator[bytes]:
         yield Sample(SPACE, 0, os.urandom(16), vector, entries).encode()
 
 
+def _chains() -> Iterator[bytes]:
+    """Of writers that nobody knows: as many points as there may be, or the longest body."""
+    while True:
+        points = {seq: os.urandom(8) for seq in range(1, CHAIN_POINTS_MAX + 1)}
+        yield Chain(SPACE, 0, writers(1)[0], points).encode()
+        yield Chain(SPACE, 0, writers(1)[0], {1: os.urandom(8)}, bytes(PEER_FRAME_BYTES_MAX - 200)).encode()
+
+
+def _cards() -> Iterator[bytes]:
+    """All that a node may show, of one node after the other."""
+    while True:
+        node = names(1)[0]
+        keys = [f"{next(_numbers)}".rjust(1000, "k") for _ in range(CARDS_TOLD_MAX)]
+        cards = tuple(ToldCard(SPACE, key, "worst", bytes(CARD_BYTES_MAX)) for key in keys)
+        yield Cards(node, node, SEQ_MAX, cards).encode()
+
+
 def _of(make: Callable[[int], Message]) -> Maker:
     """Many small ones, that differ in a number."""
     return lambda: (make(next(_numbers)).encode() for _ in count())
@@ -228,6 +247,8 @@ WORST: dict[type[Message], tuple[Maker, ...]] = {
     Removed: (_removed,),
     Health: (_healths,),
     Sample: (_samples,),
+    Chain: (_chains,),
+    Cards: (_cards,),
     Sampled: (_of(lambda number: Sampled(SPACE, 0, struct.pack(">QQ", 0, number), True, number, True)),),
 }
 
