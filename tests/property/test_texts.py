@@ -16,6 +16,8 @@ from tests.fleet.editor import Editor, texts_of
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
 from tests.fleet.wire import Wire
+from tests.simulator.histories import run_history
+from tests.simulator.kinds import TEXTS
 
 WORD = re.compile(r"w\d+x")
 
@@ -129,3 +131,7 @@ def _is_counted(machine: Host) -> bool:
         "+ (SELECT IFNULL(SUM(LENGTH(state)), 0) FROM document_states)"
     ).fetchone()
     return bool(machine.store.log_stats(1)["document_bytes"] == size_bytes)
+
+
+def test_a_mirror_shows_what_a_snapshot_brings_of_a_text_whose_marker_stays() -> None:
+    run_history(7, keys=TEXTS)

@@ -75,6 +75,9 @@ def merge_snapshot(replica: Replica, taken: Taking, now_ms: int) -> Merged:
     replica.entries.exchange(found.gone, found.incoming, found.digest, found.whole)
     replica.texts.note_merged_markers(found.come, found.gone)
     texts = replica.texts.unite()
+    # Of a text whose marker neither comes nor goes, the edits may come all the same.
+    texts |= {key for document, _ in states if (key := replica.documents.key_of(document)) is not None}
+    texts -= {entry.key for entry in (*found.come, *found.gone)}
     replica.note_reserved((*found.come, *found.gone))
     _advance_heads(replica, taken, advanced)
     if advanced:
