@@ -7,11 +7,21 @@ Nobody settles anything: a compaction makes no siblings, whatever was edited or 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from itertools import combinations, count
 from random import Random
 
 import pytest
 
+from crdtsync.causality import Dot
+from crdtsync.core.text.document import Document
+from crdtsync.core.text.document_cache import Documents
+from crdtsync.core.text.family import Member
+from crdtsync.core.text.passing import passed
+from crdtsync.core.text.yjs_library import ROOT
+from crdtsync.wire.yjs.encoding import STRING, read_sections
+from crdtsync.wire.yjs.rewriting import Part, written_item, written_update
+from tests.fleet.agent import Refusal
 from tests.fleet.editor import Editor, texts_of
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
@@ -111,6 +121,10 @@ def _only(values: list[str]) -> str:
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("names, compactors", [("ab", "a"), ("ab", "ab"), ("abc", "abc")])
 def test_every_acknowledged_word_is_there_once(names: str, compactors: str, seed: int, apart: str) -> None:
+    play(names, compactors, seed, apart)
+
+
+def play(names: str, compactors: str, seed: int, apart: str) -> None:
     with fleet_of(*names) as fleet:
         random = fleet.random = Random(seed)
         work = Workload(fleet, random, compactors, apart)
@@ -122,6 +136,47 @@ def test_every_acknowledged_word_is_there_once(names: str, compactors: str, seed
         assert sorted(found) == sorted(work.words), text  # none lost, none twice, none that had been deleted
         assert not any(machine.alarms for machine in fleet.machines.values())
         assert all(_is_counted(machine) for machine in fleet.machines.values())
+
+
+# -- planted faults: the histories find them ---------------------------------------------------------------------------
+
+
+def made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late edit is made in the new document under another id, too."""
+
+    def twice(update: bytes, older: Document, newer: Document, member: Member) -> bytes:
+        sections, _ = read_sections(update)
+        strings = [struct for structs in sections.values() for struct in structs if struct.kind == STRING]
+        parts = [
+            Part(number, 0, written_item(STRING, None, None, ROOT, update[struct.body : struct.stop]))
+            for number, struct in enumerate(strings, min(sections, default=0) + 1)
+        ]
+        newer.apply(written_update(parts))
+        return passed(update, older, newer, member)
+
+    monkeypatch.setattr("crdtsync.core.text.apply_edits.passed", twice)
+
+
+def dropped_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An old document is gone as soon as no marker names it."""
+
+    def exists(self: Documents, dot: Dot) -> bool:
+        return is_held(self, dot) and (self.is_named(dot) or not self.names() or self.is_dirty(dot))
+
+    is_held = Documents.exists
+    monkeypatch.setattr(Documents, "exists", exists)
+
+
+@pytest.mark.parametrize("plant", [made_twice, dropped_too_early])
+def test_a_planted_fault_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, ValueError, Refusal)):
+        play_some()
+
+
+def play_some() -> None:
+    for seed in range(8):
+        play("ab", "ab", seed, " ")
 
 
 def _is_counted(machine: Host) -> bool:

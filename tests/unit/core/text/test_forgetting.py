@@ -128,6 +128,14 @@ def test_a_late_edit_stands_where_its_forgotten_neighbours_stood() -> None:
     assert newer.read() == "Hello lyworld"
 
 
+def test_a_late_edit_beside_the_wrong_neighbours_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of the test before."""
+    for side in ("left", "right"):
+        monkeypatch.setattr(places.Places, side, lambda *_: None)
+    with pytest.raises(AssertionError):
+        test_a_late_edit_stands_where_its_forgotten_neighbours_stood()
+
+
 def test_two_compactions_at_once_take_each_others_edits() -> None:
     ann, bob = Typist(1), Typist(2)
     ann.text.insert(0, "one two three")
