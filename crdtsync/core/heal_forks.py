@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from crdtsync.causality import Writer
 from crdtsync.core.alarm_catalogue import FORK_HEALED
 from crdtsync.core.interface import Ready
 from crdtsync.core.replay import take_back
-from crdtsync.core.replica.fork_healing import CannotHeal, Healing, heal, slices
-from crdtsync.core.storage.interface import Batch, moved_name
+from crdtsync.core.replica.fork_healing import NEW_NAMES_MAX, CannotHeal, Healing, heal, slices
+from crdtsync.core.storage.interface import Batch, moved_name, new_names_name
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.codec import pack, unpack
 
@@ -83,6 +84,10 @@ class ForkHealing:
             batch.retired_writers.append((replica.id, replica.writer))
         for number, bodies in enumerate(slices(healing.bodies)):
             batch.metas.append((moved_name(replica.id, number), pack([replica.position, bodies])))
+        firsts = [(Writer(writer), first) for writer, first in healing.rewind.firsts]
+        moved = [(writer, first, replica.vector[writer], healing.names[writer]) for writer, first in firsts]
+        new_names = [[*names] for names in (*replica.new_names, *moved)]
+        batch.metas.append((new_names_name(replica.id), pack(new_names[-NEW_NAMES_MAX:])))
         batch.metas.append(("incarnation", incarnation))
         return batch
 

@@ -43,6 +43,8 @@ MOVED_CHANGES_MAX = 10_000
 """Of a branch that gets new names when a fork is healed: that is one turn."""
 MOVED_BYTES_MAX = 16 * 1024 * 1024
 """Of the changes of such a branch."""
+NEW_NAMES_MAX = 1_000
+"""Of writers whose numbers have moved here, remembered of a space for tokens that were handed out before."""
 _SLICE_BYTES, _SLICE_ROWS = 1024 * 1024, 1000
 
 Totals = tuple[int, int]

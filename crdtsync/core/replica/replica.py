@@ -23,14 +23,14 @@ from crdtsync.core.replica.purges import Purges
 from crdtsync.core.replica.snapshot import ReadDocument, Snapshot
 from crdtsync.core.replica.snapshot_staging import Staging
 from crdtsync.core.replica.uploads import Uploads
-from crdtsync.core.storage.interface import ChangeRow, EntryRow, MendedValue, SpaceRow, Storage
+from crdtsync.core.storage.interface import ChangeRow, EntryRow, MendedValue, SpaceRow, Storage, new_names_name
 from crdtsync.core.storage.long_values import LongValues, ValueCache
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.text.apply_edits import TextEdits
 from crdtsync.core.text.document_cache import Documents
 from crdtsync.errors import ForkDetected, InvalidEncoding
 from crdtsync.wire.change import NO_HASH, SHORT_HASH_BYTES, Change, Codec, Dep, Kind, Op, value_hash
-from crdtsync.wire.codec import new_row, pack
+from crdtsync.wire.codec import new_row, pack, unpack
 from crdtsync.wire.limits import CLUSTER_SPACE
 from crdtsync.wire.peer.snapshot import WriterRow
 
@@ -121,12 +121,16 @@ class Replica:
         """The heads on disk of writers who have others in memory."""
         self.unknown: tuple[Change, Dot] | None = None
         self.barred: AbstractSet[tuple[int, int, int]] = frozenset()
+        self.new_names: list[tuple[Writer, int, int, Writer]] = []
+        """Of branches that have moved here: a writer, its first and last number on it, and the writer there is now."""
         self._load(row)
 
     def _load(self, row: SpaceRow) -> None:
         for writer, seq, change_hash in self.storage.heads(self.id):
             self.vector[writer] = seq
             self.hashes[writer] = change_hash
+        packed = self.storage.meta(new_names_name(self.id))
+        self.new_names = [(w, first, last, name) for w, first, last, name in unpack(packed)] if packed else []
         self.origins = {writer: (node, name) for writer, node, name in self.storage.origins(self.id)}
         stored = list(self.storage.entries(self.id, self.values.stand_in))
         self.note_reserved(stored)

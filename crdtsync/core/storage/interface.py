@@ -509,6 +509,11 @@ def moved_name(space: int, number: int | None) -> str:
     return f"moved/{space}/{'' if number is None else f'{number:06}'}"
 
 
+def new_names_name(space: int) -> str:
+    """Under which name a node keeps which of its writers' numbers have new names."""
+    return f"new_names/{space}"
+
+
 def purge_done_name(space: int, pattern: str) -> str:
     """Under which name a node keeps that it has done its part of a purge."""
     return f"purged/{space}/{pattern}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from crdtsync.causality import VersionVector
+from crdtsync.causality import VersionVector, merge
 from crdtsync.core.peers.peer_state import Peer
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.waiting.missing_changes import connected, lacking, told
@@ -47,7 +47,20 @@ def vector_in(replica: Replica, token: object) -> VersionVector:
             "still: it has not heard yet that the space was dropped and made anew; nothing was done",
             held_by=[],
         )
-    return vector
+    return with_new_names(replica, vector) if replica.new_names else vector
+
+
+def with_new_names(replica: Replica, vector: VersionVector) -> VersionVector:
+    """Numbers that were handed out here on a branch that has moved since, and that nobody may ever use again, by the
+    names that they have now.
+    """
+    named = dict(vector)
+    for writer, first, last, name in replica.new_names:
+        seq = named.get(writer, 0)
+        if first <= seq <= last and seq > replica.vector.get(writer, 0):
+            merge(named, {name: seq - first + 1})
+            named[writer] = first - 1
+    return named
 
 
 def need_in(replica: Replica, token: object) -> VersionVector:

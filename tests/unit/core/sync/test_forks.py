@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.fleet.clones import clone, meet
+from crdtsync.core.peers.peer_state import Link
+from crdtsync.wire.peer.forks import Chain
+from tests.fleet.clones import clone, meet, part
 from tests.fleet.editor import Editor
 from tests.fleet.fleet import fleet_of
 from tests.fleet.host import Host
@@ -291,3 +293,65 @@ def test_what_was_built_on_another_branch_is_known_after_a_restart_too(fleet):
     meet(fleet, ("a", "b"), ("a", "c"), ("b", "c"))
     check_agree(a, b, c)
     assert len(log(a)) == len(log(b)) == 7
+
+
+def test_a_session_that_has_seen_a_branch_that_moved_goes_on(fleet):
+    """It would wait for numbers that the other branch may never reach."""
+    a = fleet["a"]
+    append(a, 0)
+    b = clone(fleet, "a", "b")
+    append(a, "a0")
+    append(b, "b0")
+    host = loser(a, b)
+    append(host, *(f"more {n}" for n in range(9)))
+    token = host.agent().append("log", "seen")["token"]
+    meet(fleet, ("a", "b"))
+    host.restart()
+    assert "seen" in host.agent().get("log", after=token)
+
+
+def test_a_node_of_an_older_version_gets_both_branches_from_those_who_heal(fleet, monkeypatch):
+    a, c = fleet["a"], fleet["c"]
+    append(a, 0)
+    b = clone(fleet, "a", "b")
+    meet(fleet, ("a", "c"))
+    part(fleet)
+    append(a, "a0")
+    append(b, "b0")
+    takes = Link.takes
+    monkeypatch.setattr(
+        Link, "takes", lambda link, message: takes(link, message) and not (message is Chain and about(c, link))
+    )
+    meet(fleet, ("a", "b"))
+    meet(fleet, ("a", "c"), ("b", "c"))
+    check_agree(a, b, c)
+    assert sorted(map(str, log(c))) == ["0", "a0", "b0"]
+
+
+def test_a_node_of_an_older_version_on_the_branch_that_moves_is_left_out_and_told(fleet, monkeypatch):
+    a, c = fleet["a"], fleet["c"]
+    append(a, 0)
+    b = clone(fleet, "a", "b")
+    append(a, "a0")
+    append(b, "b0")
+    host = loser(a, b)
+    other = b if host is a else a
+    meet(fleet, (host.name, "c"))
+    takes = Link.takes
+    monkeypatch.setattr(
+        Link, "takes", lambda link, message: takes(link, message) and not (message is Chain and about(c, link))
+    )
+    meet(fleet, ("a", "b"))
+    meet(fleet, ("a", "c"), ("b", "c"))
+    assert "fork" in c.alarms
+    assert len(log(a)) == len(log(b)) == 3
+    append(other, "on")
+    append(c, "alone")
+    meet(fleet, ("a", "b"))
+    assert len(log(a)) == len(log(b)) == 4
+    assert len(log(c)) == 3
+
+
+def about(machine: Host, link: Link) -> bool:
+    """Whether a connection is between a machine and another one."""
+    return link in machine.node.sync.links.values() or link.peer_node == machine.node.identity.node
