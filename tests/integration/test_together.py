@@ -138,6 +138,13 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
             for row in map(json.loads, shell.ok("who", "--json").splitlines())
         )
         assert "critic" in shell.ok("who")
+    with shell.start("tasks", "--watch", "--json") as run:
+        daemon.client("ann").put_task("tasks/1", 7)
+        assert (run.event()["key"], daemon.client("ann").delete("tasks/1")) == ("tasks/1", True)
+        daemon.client("ann").put_task("tasks/2", 8)
+        assert run.event()["key"] == "tasks/2"
+    with shell.start("who", "--watch") as run, daemon.client("ann").present(role="watched"):
+        assert any("watched" in run.line() for _ in range(50))
     with shell.start("on", "findings/*", "--role", "r", "--", "sh", "-c", 'grep -o \'"key": "[^"]*"\'') as run:
         wait_until(lambda: daemon.client("writer").get("progress/r"))
         daemon.client("writer").set("findings/1", 1)

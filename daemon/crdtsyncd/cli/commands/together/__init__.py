@@ -12,6 +12,7 @@ Modules:
 - ``asks``: ``ask``, ``asks``, ``answer``
 - ``presence``: ``who``
 - ``reactions``: ``on``
+- ``again``: ``--watch`` of what is a list
 - ``children``: runs a command under a claim: its signals, its end
 
 What they stand on is :mod:`crdtsync.coordination`.

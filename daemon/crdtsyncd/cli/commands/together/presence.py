@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from time import sleep
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.commands.together.again import show_again, watch_option
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.show import output
-from crdtsyncd.cli.show.streams import end_with_reader
 
-WATCH_S = 0.5
+if TYPE_CHECKING:
+    from crdtsync import Client
 
 
 @state_command("who")
-@click.option("--watch", "is_watching", is_flag=True, help="Print it again when it changes, until Ctrl-C.")
+@watch_option
 @pass_settings
 def who(settings: Settings, is_watching: bool) -> None:
     """Print who is here, on all hosts that can be reached.
@@ -27,25 +26,18 @@ def who(settings: Settings, is_watching: bool) -> None:
     Example:
       crdtsync who
     """
-    if is_watching:
-        end_with_reader()
     with connect(settings) as client:
-        before: list[dict[str, Any]] | None = None
-        while True:
-            found = [
-                {
-                    "agent": one.agent, "node": one.node, "role": one.role, "status": one.status, "since": one.since,
-                    "claims": list(one.claims),
-                }
-                for one in client.who()
-            ]  # fmt: skip
-            if found != before:
-                _show(settings, found)
-                output.flush()
-            if not is_watching:
-                return
-            before = found
-            sleep(WATCH_S)
+        show_again(lambda: _rows(client), lambda rows: _show(settings, rows), is_watching=is_watching)
+
+
+def _rows(client: Client) -> list[dict[str, Any]]:
+    return [
+        {
+            "agent": one.agent, "node": one.node, "role": one.role, "status": one.status, "since": one.since,
+            "claims": list(one.claims),
+        }
+        for one in client.who()
+    ]  # fmt: skip
 
 
 def _show(settings: Settings, found: list[dict[str, Any]]) -> None:

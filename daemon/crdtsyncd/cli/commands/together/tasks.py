@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.commands.together.again import show_again, watch_option
 from crdtsyncd.cli.commands.together.children import Child, on_signals
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
@@ -24,6 +25,7 @@ from crdtsyncd.cli.shared_options import (
 from crdtsyncd.cli.show import output
 
 if TYPE_CHECKING:
+    from crdtsync import Client
     from crdtsync.coordination import Job, Task, Worker
 
 STATES = ("open", "claimed", "done", "failed")
@@ -105,8 +107,9 @@ for _command in (put, retry):
 @state_command("tasks")
 @prefix_argument
 @click.option("--state", type=click.Choice(STATES), help="Only those.")
+@watch_option
 @pass_settings
-def tasks(settings: Settings, prefix: str, state: str | None) -> None:
+def tasks(settings: Settings, prefix: str, state: str | None, is_watching: bool) -> None:
     """Print the tasks whose keys begin with PREFIX.
 
     NOTE says why a task waits or has failed, and what else came out where hosts that were cut off did it too. With
@@ -116,18 +119,25 @@ def tasks(settings: Settings, prefix: str, state: str | None) -> None:
     Example:
       crdtsync tasks tasks/ --state failed
     """
-    from crdtsyncd.cli.show.tables import Column, show_table
+    with connect(settings) as client:
+        show_again(lambda: _rows(client, prefix, state), lambda rows: _show(settings, rows), is_watching=is_watching)
 
+
+def _rows(client: Client, prefix: str, state: str | None) -> list[dict[str, Any]]:
     from crdtsync.coordination.task_record import blocked_by
 
-    with connect(settings) as client:
-        found = {one.key: one for one in client.tasks(prefix)}
-    chosen = [one for one in found.values() if state in (None, one.state)]
+    found = {one.key: one for one in client.tasks(prefix)}
+    return [_fields(one, blocked_by(one, found)) for one in found.values() if state in (None, one.state)]
+
+
+def _show(settings: Settings, rows: list[dict[str, Any]]) -> None:
+    from crdtsyncd.cli.show.tables import Column, show_table
+
     if settings.json:
-        for one in chosen:
-            output.line(output.record(_fields(one, blocked_by(one, found))))
+        for row in rows:
+            output.line(output.record(row))
         return
-    if not chosen:
+    if not rows:
         output.line("no tasks")
         return
     columns = (
@@ -138,7 +148,7 @@ def tasks(settings: Settings, prefix: str, state: str | None) -> None:
         Column("WORKER", lambda row: row["worker"]),
         Column("NOTE", _note, folds=True),
     )
-    show_table(columns, [_fields(one, blocked_by(one, found)) for one in chosen])
+    show_table(columns, rows)
 
 
 def _note(row: Any) -> str:  # Any: as Column
