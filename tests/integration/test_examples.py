@@ -25,8 +25,8 @@ __all__ = ["hosts"]
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).resolve().parents[2]
-TOLD = ("README.md", "docs/tutorial.md", "docs/how-to/frameworks.md")
-"""Pages whose programs build on each other, or need a framework: other tests run these."""
+TOLD = ("README.md", "docs/tutorial.md", "docs/how-to/frameworks.md", "docs/how-to/blackboard.md")
+"""Pages whose programs build on each other, or need a framework or several hosts: other tests run these."""
 PAGES = sorted(str(page.relative_to(ROOT)) for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 
