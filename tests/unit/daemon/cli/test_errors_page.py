@@ -12,7 +12,7 @@ OWN_ROW = re.compile(r"\| `(?P<code>\w+)` \| (?P<status>\d+|the command's own) \
 
 
 def test_the_details_that_the_command_line_prints_are_documented():
-    listed = re.search(r"prints such details beside code and message: (.+)\.", PAGE.read_text().replace("\n", " "))
+    listed = re.search(r"prints what else the error has: (.+)\.", PAGE.read_text().replace("\n", " "))
     assert listed is not None
     assert set(re.findall(r"`(\w+)`", listed[1].partition(". ")[0])) == set(errors.DETAILS)
 

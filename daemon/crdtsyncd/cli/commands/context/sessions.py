@@ -213,7 +213,10 @@ def include(settings: Settings, session: str, turns: str) -> None:
 
 @state_command("brief")
 @_session_argument
-@click.option("--budget", "budget_tokens", metavar="TOKENS", type=click.IntRange(50), default=2000, show_default=True)
+@click.option(
+    "--budget", "budget_tokens", metavar="TOKENS", type=click.IntRange(50), default=2000, show_default=True,
+    help="At most so many.",
+)  # fmt: skip
 @click.option("--model", metavar="MODEL", type=TEXT, help="Whose tokens count.")
 @pass_settings
 def brief(settings: Settings, session: str, budget_tokens: int, model: str | None) -> None:
@@ -327,7 +330,7 @@ def hook(settings: Settings, program: str) -> None:
 
     \b
     Example:
-      echo '{"hook_event_name": "SessionStart", "session_id": "f6c34a6a"}' | crdtsync session hook --from codex
+      crdtsync session hook --from codex < event.json
     """
     import json
     import sys

@@ -22,7 +22,7 @@ _FILE = click.Path(exists=True, dir_okay=False)
 def ui(
     settings: Settings, listen: str, read_only: bool, is_opening: bool, certificate: str | None, private_key: str | None
 ) -> None:
-    """Show the fleet, the state, its past and the work on it in a browser, until Ctrl-C.
+    """Show people the fleet, the state and its past in a browser.
 
     It prints an address that lets one browser in, once; then the next one. The page acts under the name that --agent
     gives, and may do what that name may.
