@@ -36,12 +36,13 @@ def token_in(path: Path) -> str:
     return token
 
 
-def listening(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int, *, anywhere: bool = False) -> socket.socket:
     """A socket that listens there.
 
-    Raises :class:`~crdtsync.errors.InvalidRequest` for what is not loopback, and OSError if the port is taken.
+    Raises :class:`~crdtsync.errors.InvalidRequest` for what is not loopback, unless it may be ``anywhere``, and OSError
+    if the port is taken.
     """
-    if not is_loopback(host):
+    if not anywhere and not is_loopback(host):
         message = f"{host!r} is no address of loopback: use 127.0.0.1 or ::1; other hosts run a server of their own"
         raise InvalidRequest(message)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -20,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from crdtsync import AsyncClient
 from crdtsync.errors import CrdtSyncError, InvalidRequest
+from crdtsync.loopback import is_loopback, listening
 from crdtsync.ui.calls import CALLS, Space
 from crdtsync.ui.guard import Doorkeeper, Guard
 from crdtsync.ui.live import Live
@@ -153,11 +153,6 @@ def _error(status: int, code: str, message: str) -> Response:
 
 
 def _listening(options: Options) -> socket.socket:
-    try:
-        is_loopback = ipaddress.ip_address(options.host).is_loopback
-    except ValueError:
-        raise InvalidRequest(f"{options.host!r} is no address: use 127.0.0.1, ::1, or one of this machine's") from None
-    if not is_loopback and options.certificate is None:
+    if options.certificate is None and not is_loopback(options.host):
         raise InvalidRequest(f"{options.host} is not loopback: give --certificate and --private-key, or use 127.0.0.1")
-    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    return socket.create_server((options.host, options.port), family=family)
+    return listening(options.host, options.port, anywhere=True)

@@ -86,7 +86,7 @@ def probes(prefix: str, token: str) -> Iterator[Probe]:
     key = {"key": f"{prefix}named"}
     for name in ("get", "entry", "log", "members", "fields", "text_read", "text_updates", "history", "explain"):
         yield Probe(name, READ, "key", key)
-    for name in ("scan", "history", "watch"):
+    for name in ("scan", "history", "watch", "shown"):
         yield Probe(name, READ, "prefix", {"prefix": prefix})
     for args in ({"values": True}, {"entries": True, "values": True}, {"entries": True, "conflicts": True}):
         yield Probe("scan", READ, "some", args)

@@ -179,5 +179,5 @@ def test_read_only_and_what_is_refused_at_the_start(daemon: Daemon, shell: Shell
         busy = browser.host.rpartition(":")[2]
         assert "in use" in shell("ui", "--listen", busy).err
     assert daemon.client().keys() == []
-    for place, said in (("0.0.0.0:0", "--certificate"), ("nonsense:0", "no address"), ("x", "[HOST:]PORT")):
+    for place, said in (("0.0.0.0:0", "--certificate"), ("nonsense:0", "--certificate"), ("x", "[HOST:]PORT")):
         assert said in shell("ui", "--listen", place).err
