@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from msgpack import packb
+from pycrdt import Doc, Text
 
 from crdtsync.wire.blobs import PART_BYTES, PARTS_AT_ONCE
 from crdtsync.wire.limits import CHANGE_OPS_MAX, VALUE_BYTES_MAX
@@ -31,12 +32,16 @@ TURN_CPU_MS_MAX = 50.0
 LONGER_MS: Mapping[str, float] = {
     "batch": 100.0,
     "merge": 75.0,
+    "trim": 75.0,
+    "delete": 75.0,
     "restore": 250.0,
+    "text_apply": 300.0,
     "lists in each other": 150.0,
     "maps in each other": 300.0,
+    "empty lists": 75.0,
 }
-"""What is known to take longer: 1,000 operations of 4 MB are one change and one turn, and so is what a restore brings
-back; a value is looked at whole.
+"""What is known to take longer: 1,000 operations of 4 MB are one change and one turn, and so are 1,000 edits of a text,
+the 20,000 elements that one operation removes, and what a restore brings back; a value is looked at whole.
 """
 STANDARD_MS = 10.0
 """What :func:`standard_work` takes on a machine that is fast enough for the bounds."""
@@ -137,6 +142,18 @@ def delete_keys(agent: RawAgent) -> None:
     batch(agent, "delete", lambda n: {"key": f"keys/{n}"})
 
 
+def type_on(agent: RawAgent) -> None:
+    """As many edits of one text as a change may hold."""
+    doc: Doc[Any] = Doc()
+    text = doc.get("text", type=Text)
+    updates = []
+    for number in ALL:
+        before = doc.get_state()
+        text += f"word {number} "
+        updates.append(doc.get_update(before))
+    batch(agent, "text_apply", lambda n: {"key": "text", "update": updates[n]})
+
+
 def count_up(agent: RawAgent) -> None:
     batch(agent, "incr", lambda _n: {"key": "counter", "by": 1})
 
@@ -214,6 +231,7 @@ LARGEST: dict[str, list[Callable[[RawAgent], object]]] = {
     "touch": [writes("touch", key="value", ttl=10**9)],
     "remove": [remove],
     "batch": [remove_many, overwrite, delete_keys, delete_values, count_up],
+    "text_apply": [type_on],
     "bring_back": [writes("bring_back")],
     "trim": [writes("trim", key="log/2", keep=0)],
     "delete": [writes("delete", key=key) for key in ("log", "set", "map", "value")],
@@ -245,7 +263,7 @@ SMALL = {
     "backup": "its slices are bounded by the reader's offset and end",
 }  # fmt: skip
 """Requests without a large form, and why."""
-TEXTS = {"text_read", "text_updates", "text_apply", "text_compact"}
+TEXTS = {"text_read", "text_updates", "text_compact"}
 """What an edit takes depends on the document and the library, not on rows: a bound of its own."""
 
 

@@ -8,7 +8,7 @@ the replica, which it does not touch. A draft that is refused is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot, Writer, merge, vector_of
@@ -21,6 +21,7 @@ from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.values import describe, describe_key, grouped, kind_name, readable_value, siblings, version_of
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, Document
+from crdtsync.core.text.drafted_edits import DraftedEdits
 from crdtsync.core.text.length_limit import TextLengths
 from crdtsync.core.text.marker import check_marker, stored_value
 from crdtsync.errors import InvalidRequest, KindMismatch, VersionMismatch
@@ -55,7 +56,7 @@ class Draft:
         self._replaced_bytes = 0
         self._versions: list[tuple[int, Result, Version]] = []
         self.lengths = TextLengths(self)
-        self._edits: dict[Dot, list[bytes]] = {}
+        self._edits: dict[Dot, DraftedEdits] = {}
         self._key_versions: dict[str, tuple[Version, list[Result]]] = {}
         self._seen: dict[str, Version] = {}
 
@@ -222,7 +223,7 @@ class Draft:
         """Append an operation."""
         if op.kind == Kind.TEXT and op.value is not None:
             named, update = check_marker(unpack(op.value))
-            self._edits.setdefault(named or self.own_dot(), []).append(update)
+            self._edits.setdefault(named or self.own_dot(), DraftedEdits()).add(update)
         self._unsettled.setdefault(op.key, []).append((len(self.ops), op))
         self.ops.append(op)
 
@@ -231,16 +232,16 @@ class Draft:
 
         :raises InvalidValue: see :meth:`crdtsync.core.text.document.Document.check`.
         """
-        before = self._edits.get(document, ())
+        before = self._edits.get(document)
         return self.replica.documents.get(document).check(update, before, looked_at_max=AUTHOR_LOOKED_AT_MAX)
 
     def has_edits(self, document: Dot) -> bool:
         """Whether an operation so far edits the document."""
         return document in self._edits
 
-    def edits_of(self, document: Dot) -> Sequence[bytes]:
-        """What the operations so far do to the document."""
-        return self._edits.get(document, ())
+    def edits_of(self, document: Dot) -> DraftedEdits:
+        """What the operations so far do to the document; to be read."""
+        return self._edits.get(document) or DraftedEdits()
 
     def document(self, dot: Dot, *edits: bytes) -> Document:
         """The document with the edits so far, and with ``edits``: a copy if there are any, to be read only."""
@@ -249,7 +250,7 @@ class Draft:
     def copy_of_document(self, dot: Dot, *edits: bytes) -> Document:
         """The same, always a copy, which may be edited."""
         document = self.replica.documents.get(dot)
-        drafted = [*self._edits.get(dot, ()), *edits]
+        drafted = [*self.edits_of(dot).updates, *edits]
         return Document(dot, lambda _: (document.state(), drafted))
 
     def describe_replaced(self, winner: Sibling) -> Result:

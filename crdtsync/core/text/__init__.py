@@ -21,6 +21,7 @@ Modules:
 - ``document``: one Yjs document in memory: check, apply, undo, read
 - ``document_cache``: the documents of a space, loaded at their first use, unloaded when idle
 - ``marker``: the entries that name documents
+- ``drafted_edits``: the edits of one document in a change in the making
 - ``apply_edits``: what changes do to the texts of a replica: tried, applied or skipped, and written down for the
   disk
 - ``length_limit``: how long a text may become by a local edit

@@ -23,6 +23,7 @@ from crdtsync.wire.yjs.validator import InvalidUpdate, Outline, UpdateSummary, a
 if TYPE_CHECKING:
     from pycrdt import Doc, Text
 
+    from crdtsync.core.text.drafted_edits import DraftedEdits
     from crdtsync.core.text.places import Places
 
 EDIT_STRUCTS_MAX = 2000
@@ -116,21 +117,17 @@ class Document:
     def check(
         self,
         update: bytes,
-        before: Sequence[bytes] = (),
+        before: DraftedEdits | None = None,
         structs_max: int = EDIT_STRUCTS_MAX,
         looked_at_max: int = EDIT_LOOKED_AT_MAX,
     ) -> UpdateSummary:
-        """Refuse an update that is not acceptable on top of what the document holds, and of the updates ``before``.
+        """Refuse an update that is not acceptable on top of what the document holds, and of the edits ``before``.
 
         :raises InvalidValue: malformed, or it refers to edits that the document does not hold.
         """
         self._loaded()
         try:
-            outline = self.outline()
-            if before:
-                outline = outline.copy()
-                for earlier in before:
-                    advance(outline, validate_update(earlier, outline))
+            outline = self.outline() if before is None else before.outline(self)
             summary = validate_update(update, outline)
         except InvalidUpdate as error:
             raise InvalidValue(f"not an acceptable Yjs update: {error}", path="$") from None

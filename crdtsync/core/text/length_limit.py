@@ -39,19 +39,18 @@ class TextLengths:
                 f"so many edits of the text {shown(key)} compete for the same places that each host would take long to "
                 "load it: compact it, or go on in another key"
             )
-        size_bytes = sum(
-            map(len, edits), self._draft.replica.documents.get(document).bytes_with(update, DOCUMENT_BYTES_MAX)
-        )
+        held = self._draft.replica.documents.get(document)
+        size_bytes = edits.size_bytes + held.bytes_with(update, DOCUMENT_BYTES_MAX)
         if size_bytes > DOCUMENT_BYTES_MAX and summary.ranges:
             raise TooLarge(
                 f"the text {shown(key)} takes {size_bytes:,} bytes with what was deleted from it; at most "
                 f"{DOCUMENT_BYTES_MAX:,} may be edited: compact it, delete some of it, or go on in another key"
             )
         # An update has at least the bytes that it inserts: mostly nobody needs to know how many these are.
-        atmost_bytes = sum(map(len, edits), self._draft.replica.documents.get(document).text_bytes() + len(update))
+        atmost_bytes = edits.size_bytes + held.text_bytes() + len(update)
         if atmost_bytes <= TEXT_BYTES_MAX or not summary.ranges:
             return
-        tried = self._trial(document, len(edits))
+        tried = self._trial(document, len(edits.updates))
         before_bytes = tried.text_bytes()
         after_bytes = tried.text_bytes_with(update)
         if before_bytes < after_bytes > TEXT_BYTES_MAX:
@@ -60,7 +59,7 @@ class TextLengths:
                 f"with this edit the text {shown(key)} would have {after_bytes:,} bytes of UTF-8; at most "
                 f"{TEXT_BYTES_MAX:,} fit into one: delete some of it first, or go on in another key"
             )
-        self._tried[document] = (len(edits) + 1, tried)
+        self._tried[document] = (len(edits.updates) + 1, tried)
 
     def _trial(self, document: Dot, edits: int) -> Document:
         """A copy of the document with so many edits of the draft: the last one, if it has them."""

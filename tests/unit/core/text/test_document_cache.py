@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pycrdt import Doc, Text
+from pycrdt import Doc, Text, merge_updates
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.text import document_cache
 from crdtsync.core.text.document import Document
 from crdtsync.core.text.document_cache import Documents
+from crdtsync.core.text.drafted_edits import DraftedEdits
 from crdtsync.core.text.yjs_library import NO_CHANGE, fresh_updates
 from crdtsync.errors import CrdtSyncError, InvalidValue
 from crdtsync.wire.change import Kind
@@ -267,7 +268,14 @@ def test_dependent_edits_are_judged_one_after_the_other() -> None:
     document = document_with()
     with pytest.raises(InvalidValue):
         document.check(second)
-    document.check(second, [base])
+    edits = DraftedEdits()
+    edits.add(base)
+    document.check(second, edits)
+    edits.add(second)
+    third = appended(merge_updates(base, second), "three ")
+    document.check(third, edits)
+    with pytest.raises(InvalidValue):
+        document.check(appended(merge_updates(base, second, third), "four "), edits)
     assert document.is_empty
 
 
