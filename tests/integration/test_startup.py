@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import sqlite3
+import struct
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 
 from tests.harness import Daemon, RawAgent, RawError, wait_until, wait_until_equal
@@ -436,8 +438,8 @@ def test_sigterm_ends_it_in_time_whatever_agents_and_peers_do(make_cluster: Any)
         silent = [socket.create_connection((daemon.address.split(":")[0], daemon.port)) for _ in range(5)]
         deaf = daemon.raw("deaf")
         deaf.write("set", key="large", value=bytes(1_000_000))
-        for _ in range(100):
-            deaf.send("get", key="large")
+        asked = [msgpack.packb([number, "get", {"key": "large"}]) for number in range(1000, 1100)]
+        deaf.send_bytes(b"".join(struct.pack(">I", len(frame)) + frame for frame in asked))  # at once: it may not block
         half = daemon.raw(None)
         half.send_bytes(b"\0\0")
         token = deaf_token(daemon)

@@ -55,6 +55,7 @@ DISK: Any = SimpleNamespace(
     change_hash=lambda *_: None,
     document=lambda *_: (None, []),
     document_exists=lambda *_: False,
+    meta=lambda *_: None,
     metas=nothing,
     value=lambda *_: None,
     values=nothing,
