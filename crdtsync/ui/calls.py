@@ -19,8 +19,13 @@ from crdtsync.errors import InvalidRequest
 from crdtsync.ui.plain import plain
 
 PAGE_KEYS = 200
+"""Keys and folders that one answer names; the next one goes on."""
+
 PARTS_MAX = 200
-_VALUE_CHARS_MAX = 200_000
+"""Of a log, a set, a map, a difference or an outcome: the newest, or the first."""
+
+VALUE_CHARS_MAX = 200_000
+"""Of a value as JSON; a longer one is shown by its beginning."""
 
 
 class Call(NamedTuple):
@@ -203,6 +208,18 @@ async def undo(space: Space, agent: str, since: str | int, dry_run: bool = True)
     return _done(await space.state.undo(agent, when, dry_run=dry_run))
 
 
+@writing
+async def fork(space: Space, name: str, at: str | None = None) -> Any:
+    """Make a space of its own from this one, to try things out in."""
+    return await space.state.fork(name, at=at)
+
+
+@writing
+async def merge_space(space: Space, name: str, dry_run: bool = True) -> Any:
+    """Bring back what has changed in a fork."""
+    return await space.state.merge_space(name, dry_run=dry_run)
+
+
 # -- work --------------------------------------------------------------------------------------------------------------
 
 
@@ -298,16 +315,16 @@ def _cut(value: Any) -> Any:
     """``value`` as JSON, or its beginning where that would be long to show."""
     shown = plain(value)
     text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
-    if len(text) <= _VALUE_CHARS_MAX:
+    if len(text) <= VALUE_CHARS_MAX:
         return shown
-    return {"$cut": len(text), "text": text[:_VALUE_CHARS_MAX]}
+    return {"$cut": len(text), "text": text[:VALUE_CHARS_MAX]}
 
 
 def _item(item: Any) -> dict[str, Any]:
     shown = plain(item)
     shown["images"] = len(shown.get("images") or [])
     if "text" in shown:
-        shown["text"] = shown["text"][:_VALUE_CHARS_MAX]
+        shown["text"] = shown["text"][:VALUE_CHARS_MAX]
     return dict(shown)
 
 

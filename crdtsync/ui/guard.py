@@ -37,7 +37,8 @@ _HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 ]
-_BROWSERS_MAX = 64
+BROWSERS_MAX = 64
+"""That are in at once; the one that came first has to come anew."""
 
 
 class Doorkeeper:
@@ -61,7 +62,7 @@ class Doorkeeper:
         if not hmac.compare_digest(word.encode(), self._word.encode()):
             return None
         cookie = secrets.token_urlsafe(32)
-        self._cookies = [*self._cookies, cookie][-_BROWSERS_MAX:]
+        self._cookies = [*self._cookies, cookie][-BROWSERS_MAX:]
         self._new_word()
         return cookie
 

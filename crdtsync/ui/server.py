@@ -27,7 +27,14 @@ from crdtsync.ui.plain import number, plain
 
 PORT = 7479
 REQUEST_BYTES_MAX = 2 << 20
+"""Of what the page sends at once."""
+
 SPACES_MAX = 100
+"""That the pages of one server look at, each by a session of its own."""
+
+PART_BYTES = 512 * 1024
+PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""Types of blobs that the page shows. Others, such as SVG, may hold what a browser would run."""
 ASSETS = Path(__file__).parent / "assets"
 
 
@@ -84,6 +91,7 @@ class Page:
                 Route("/", lambda _: FileResponse(ASSETS / "index.html"), methods=["GET"]),
                 Mount("/assets", StaticFiles(directory=ASSETS)),
                 Route("/live", self._news, methods=["GET"]),
+                Route("/blob", self._blob, methods=["GET"]),
                 Route("/login", self._login, methods=["POST"]),
                 Route("/api/{name}", self._call, methods=["POST"]),
             ]
@@ -113,6 +121,26 @@ class Page:
             return _error(200, error.code, error.message)
         except (TypeError, ValueError) as error:
             return _error(400, "invalid_request", str(error))
+
+    async def _blob(self, request: Request) -> Response:
+        """The bytes of a blob: pictures of harmless types to be shown, all else to be saved."""
+        asked = request.query_params
+        try:
+            blob = await self._space(asked.get("space")).state.get_blob(asked.get("key", ""))
+        except CrdtSyncError as error:
+            return _error(404, error.code, error.message)
+
+        if blob is None:
+            return _error(404, "absent", "there is no such blob")
+
+        async def parts() -> AsyncIterator[bytes]:
+            while part := await blob.read(PART_BYTES):
+                yield part
+
+        is_picture = blob.media_type in PICTURES
+        headers = {"content-length": str(blob.size)} | ({} if is_picture else {"content-disposition": "attachment"})
+        kind = blob.media_type if is_picture else "application/octet-stream"
+        return StreamingResponse(parts(), media_type=kind, headers=headers)
 
     def _space(self, name: str | None) -> Space:
         if name not in self._spaces:

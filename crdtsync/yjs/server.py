@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 INTERNAL_ERROR = 1011
 EDITORS_MAX = 200
+"""That are connected to one server."""
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024
 """Of an editor; the daemon takes less in one edit, and says so."""
 

@@ -21,7 +21,7 @@ class Hooks:
         self._home = directory
 
     def run(self, event: str, *options: str, session: str = "s1", **more: str) -> Done:
-        stdin = json.dumps({"hook_event_name": event, "session_id": session, "cwd": "/work/api"})
+        stdin = json.dumps({"hook_event_name": event, "session_id": session, "cwd": "/srv/api"})
         home = {"HOME": str(self._home), "CODEX_HOME": str(self._home / "codex"), **more}
         return self._shell("session", "hook", "--from", "codex", *options, stdin=stdin, **home)
 

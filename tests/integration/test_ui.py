@@ -13,6 +13,7 @@ import pytest
 
 from tests.harness import Daemon
 from tests.harness.shell import Running, Shell
+from tests.harness.values import PNG
 
 pytestmark = pytest.mark.integration
 
@@ -140,6 +141,36 @@ def test_time_and_work(browser: Browser, daemon: Daemon):
     assert state.claims() == []
     assert browser.call("sessions") == []
     assert "tokens" in browser.call("view", budget=200)
+
+
+def test_bytes_and_a_copy_to_try_things_out_in(browser: Browser, daemon: Daemon):
+    state = daemon.client("bob")
+    drawing = b"<svg onload='alert(1)'/>"
+    state.put_blob("files/a.svg", drawing, media_type="image/svg+xml")
+    state.put_blob("files/a.png", PNG, media_type="image/png")
+    assert browser.call("entry", key="files/a.png")["value"]["size"] == len(PNG)
+    for key, held, kind, way in (
+        ("a.png", PNG, "image/png", None),
+        ("a.svg", drawing, "application/octet-stream", "attachment"),
+    ):
+        connection = http.client.HTTPConnection(browser.host, timeout=30)
+        connection.request("GET", f"/blob?key=files/{key}&space=default", headers={"cookie": browser.cookie})
+        response = connection.getresponse()
+        assert (response.getheader("content-type"), response.getheader("content-disposition")) == (kind, way)
+        assert response.getheader("x-content-type-options") == "nosniff"
+        assert response.read() == held
+        connection.close()
+    state.set("plain", 1)
+    assert [browser.ask("GET", f"/blob?key={key}")[0] for key in ("none", "plain", "")] == [404, 404, 404]
+    assert browser.ask("GET", "/blob?key=files/a.png", cookie="")[0] == 401
+
+    browser.call("fork", name="trial")
+    assert "trial" in browser.call("spaces")
+    state.session(space="trial").set("plain", 2)
+    assert browser.call("merge_space", name="trial", dry_run=True)["written"] == ["plain"]
+    assert state.get("plain") == 1
+    browser.call("merge_space", name="trial", dry_run=False)
+    assert state.get("plain") == 2
 
 
 def test_news_come_when_something_changes_and_when_the_daemon_is_away(browser: Browser, daemon: Daemon):

@@ -13,6 +13,7 @@ from tests.harness import Cluster, wait_until
 from tests.harness.browser import chromium
 from tests.harness.npm import installed
 from tests.harness.shell import Running, Shell
+from tests.harness.values import PNG
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -182,6 +183,22 @@ def test_time_and_work(pair: Cluster, shown: Screen) -> None:
     page.get_by_role("button", name="free").click()
     wait_until(lambda: bob.claims() == [])
     page.wait_for_selector("text=Nothing is claimed.")
+
+
+def test_a_picture_is_shown_and_a_copy_is_made_and_merged(pair: Cluster, shown: Screen) -> None:
+    page, bob = shown.page, pair[0].client("bob")
+    bob.put_blob("files/dot", PNG, media_type="image/png")
+    bob.set("plan/goal", 1)
+    shown.open("state/files%2Fdot", "main img")
+    page.wait_for_function("document.querySelector('main img').naturalWidth === 1")
+    shown.open("time", "text=Checkpoints")
+    page.get_by_label("name of the copy").fill("trial")
+    page.get_by_role("button", name="try out in a copy").click()
+    page.wait_for_selector("header option >> text=trial", state="attached")
+    bob.session(space="trial").set("plan/goal", 2)
+    page.get_by_role("button", name="what would merging it back do").click()
+    page.get_by_role("button", name="Merge trial back").click()
+    wait_until(lambda: bob.get("plan/goal") == 2)
 
 
 def test_what_agents_write_is_text(pair: Cluster, shown: Screen) -> None:

@@ -79,5 +79,6 @@ function stop(reason) {
   fill(main, h("div", { class: "panel empty" }, h("h1", {}, "This browser is not let in"), h("p", {}, reason || "The page's server has ended, or was started anew."), h("p", {}, "Open the address that ", h("code", {}, "crdtsync ui"), " printed last.")));
 }
 
+document.addEventListener("spaces", head);
 window.addEventListener("hashchange", () => void show());
 void begin();

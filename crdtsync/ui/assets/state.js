@@ -1,7 +1,9 @@
 // Keys as a tree; a key's values, its history, its conflicts; editing as one who has seen what is shown.
 
 import { call, page } from "/assets/ask.js";
-import { ago, author, count, empty, fill, h, marked, safe, shown, table, tag, words } from "/assets/dom.js";
+import { ago, author, count, empty, fill, h, marked, safe, shown, size, table, tag, words } from "/assets/dom.js";
+
+const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"]; // as the server has them
 
 /** A tree of keys; `at` is a function that gives the point to read, and `open` shows a key. */
 export function keyTree(place, { at = () => null, open }) {
@@ -100,8 +102,16 @@ export async function state(place, rest) {
   }
 
   function body(entry) {
+    if (entry.kind === "blob") return blob(entry);
     if (entry.parts) return entry.parts.length ? h("ol", { class: "stack", start: entry.parts[0].index + 1 }, entry.parts.map((one) => h("li", {}, author(one), shown(one.value)))) : empty("The log is empty.");
     return shown(entry.value);
+  }
+
+  function blob(entry) {
+    const { size: bytes, sha256, media_type: type } = entry.value;
+    const address = `/blob?${new URLSearchParams({ key: entry.key, space: page.space })}`;
+    return [h("dl", {}, [["size", size(bytes)], ["type", safe(type)], ["SHA-256", h("span", { class: "mono" }, sha256)]].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+      PICTURES.includes(type) && bytes < 20e6 ? h("img", { src: address, alt: `the picture in ${entry.key}` }) : null, h("a", { href: address, download: entry.key.split("/").at(-1) }, "save it")];
   }
 
   function history(past) {

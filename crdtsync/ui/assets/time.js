@@ -66,6 +66,21 @@ export async function time(place) {
     try { outcome(await call("undo", { agent, since, dry_run: dry }), dry, () => undo(agent, false), `Undo ${agent}`); } catch (error) { say(error); }
     if (!dry) await refresh();
   }
+  async function fork(name) {
+    try {
+      await call("fork", { name });
+      page.spaces = await call("spaces");
+      document.dispatchEvent(new Event("spaces"));
+      fill(said, h("p", { class: "notice" }, "The space ", safe(name), " holds what there is now. Choose it above to work in it."));
+    } catch (error) { say(error); }
+  }
+  async function merge(name, dry) {
+    try {
+      const done = await call("merge_space", { name, dry_run: dry });
+      fill(said, h("section", { class: "panel stack" }, h("p", {}, `${dry ? "It would bring" : "It brought"} ${count(done.written.length, "key")} back, and ${dry ? "remove" : "removed"} ${done.removed.length.toLocaleString()}.`), list([...done.written, ...done.removed]),
+        Object.entries(done.left).length ? [h("h3", {}, "left alone"), list(Object.entries(done.left).map((one) => one.join(": ")))] : null, dry && done.written.length + done.removed.length ? h("div", { class: "row" }, h("button", { class: "main", onclick: () => merge(name, false) }, `Merge ${name} back`)) : null));
+    } catch (error) { say(error); }
+  }
   function outcome(done, dry, go, title) {
     const { restored, removed, left } = done.counts;
     const nothing = !restored && !removed;
@@ -77,11 +92,13 @@ export async function time(place) {
   async function drawPoints() {
     const found = await call("checkpoints");
     const field = h("input", { placeholder: "name", "aria-label": "name of the checkpoint", required: true });
+    const copy = h("input", { placeholder: "name of the copy", "aria-label": "name of the copy", required: true });
     const agent = h("input", { placeholder: "agent", "aria-label": "agent whose work is taken back", required: true });
     fill(points, h("h2", {}, "Checkpoints"),
       found.length ? table(["name", "keys", "made", "note", ""], found.map((one) => [h("span", { class: "mono" }, safe(one.name)), one.keys === null ? "" : one.keys.toLocaleString(), author(one), safe(one.note), h("button", { onclick: () => { at = one.cut; label.textContent = one.name; void refresh(); } }, "look")])) : empty("None yet: a checkpoint keeps what there is now, under a name."),
       page.readOnly ? null : h("div", { class: "row" },
         h("form", { class: "row", onsubmit: async (event) => { event.preventDefault(); try { await call("checkpoint", { name: field.value }); await drawPoints(); } catch (error) { say(error); } } }, field, h("button", {}, "keep what there is now")),
+        h("form", { class: "row", onsubmit: (event) => { event.preventDefault(); void (event.submitter.value === "merge" ? merge(copy.value, true) : fork(copy.value)); } }, copy, h("button", { value: "fork" }, "try out in a copy"), h("button", { value: "merge" }, "what would merging it back do")),
         h("form", { class: "row", onsubmit: (event) => { event.preventDefault(); void undo(agent.value, true); } }, agent, h("button", {}, "what would undoing its work do"))));
   }
   await Promise.all([refresh(), drawPoints()]);
