@@ -224,10 +224,10 @@ async def merge_space(space: Space, name: str, dry_run: bool = True) -> Any:
 
 
 @call
-async def work(space: Space) -> Any:
-    """Who is here, what is claimed, what is to be done, and what waits for a person."""
+async def work(space: Space, tasks_in: str = "tasks/") -> Any:
+    """Who is here, what is claimed, what waits for a person, and what is to be done: of the keys that begin so."""
     state = space.state
-    who, claims, tasks, asks = await asyncio.gather(state.who(), state.claims(), state.tasks(), state.asks())
+    who, claims, tasks, asks = await asyncio.gather(state.who(), state.claims(), state.tasks(tasks_in), state.asks())
     return {"who": who, "claims": claims, "tasks": [_task(one) for one in tasks[:500]], "asks": asks}
 
 

@@ -11,23 +11,27 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
-from crdtsync import AsyncClient
+from crdtsync.client import AsyncSession
 from crdtsync.errors import CrdtSyncError
 from crdtsync.ui.plain import plain
 
 EVERY_S = 0.5
+STATUS_EVERY_S = 5.0
+"""How often alarms are asked for, which costs the daemon more than its newest point."""
 BEAT_S = 15.0
 _ASK_TIMEOUT_S = 5.0
 
 
 class Live:
-    """What is told to all pages: ``{"token", "node", "alarms", "peers", "conflicts", "down"}``."""
+    """What is told to the pages that show one space: ``{"token", "alarms", "down"}``."""
 
-    def __init__(self, client: AsyncClient) -> None:
-        self._client = client
-        self._news: dict[str, Any] = {}
+    def __init__(self, state: AsyncSession) -> None:
+        self._state = state
+        self._status_s = 0.0
+        self._news: dict[str, Any] = {"alarms": []}
         self._number = 0  # of the news
         self._changed = asyncio.Condition()
         self._pages = 0
@@ -73,12 +77,8 @@ class Live:
             await asyncio.sleep(EVERY_S)
 
     async def _ask(self) -> dict[str, Any]:
-        status = await self._client.status(timeout=_ASK_TIMEOUT_S)
-        return {
-            "token": [[space["name"], space["digest"]] for space in status["spaces"]][:50],
-            "node": status["node"]["name"],
-            "alarms": plain(status["alarms"]),
-            "peers": [[peer["name"], peer["state"]] for peer in status["peers"]],
-            "siblings": sum(space["siblings"] for space in status["spaces"]),
-            "down": None,
-        }
+        news = {**self._news, "token": await self._state.now(timeout=_ASK_TIMEOUT_S), "down": None}
+        if monotonic() >= self._status_s:
+            news["alarms"] = plain((await self._state.status(timeout=_ASK_TIMEOUT_S))["alarms"])
+            self._status_s = monotonic() + STATUS_EVERY_S
+        return news

@@ -81,8 +81,7 @@ class Page:
         self._client = client
         self._keeper = keeper
         self._options = options
-        self._live = Live(client)
-        self._spaces: dict[str | None, Space] = {}
+        self._spaces: dict[str | None, tuple[Space, Live]] = {}
 
     def app(self) -> Starlette:
         """What answers a browser that :class:`~crdtsync.ui.guard.Guard` has let through."""
@@ -114,7 +113,7 @@ class Page:
             return _error(404, "not_found", f"nothing is called {request.path_params['name']}")
         if found.writes and self._options.read_only:
             return _error(403, "read_only", "this page was started with --read-only")
-        space = self._space(given.pop("space", None))
+        space, _ = self._space(given.pop("space", None))
         try:
             return JSONResponse({"result": plain(await found.function(space, **given))})
         except CrdtSyncError as error:
@@ -126,7 +125,7 @@ class Page:
         """The bytes of a blob: pictures of harmless types to be shown, all else to be saved."""
         asked = request.query_params
         try:
-            blob = await self._space(asked.get("space")).state.get_blob(asked.get("key", ""))
+            blob = await self._space(asked.get("space"))[0].state.get_blob(asked.get("key", ""))
         except CrdtSyncError as error:
             return _error(404, error.code, error.message)
 
@@ -142,19 +141,21 @@ class Page:
         kind = blob.media_type if is_picture else "application/octet-stream"
         return StreamingResponse(parts(), media_type=kind, headers=headers)
 
-    def _space(self, name: str | None) -> Space:
+    def _space(self, name: str | None) -> tuple[Space, Live]:
         if name not in self._spaces:
             if len(self._spaces) >= SPACES_MAX:
                 self._spaces.clear()
-            self._spaces[name] = Space(self._client, name)
+            space = Space(self._client, name)
+            self._spaces[name] = space, Live(space.state)
         return self._spaces[name]
 
-    async def _news(self, _: Request) -> Response:
+    async def _news(self, request: Request) -> Response:
+        _, live = self._space(request.query_params.get("space"))
         hello = {"agent": self._client.agent, "space": self._client.space, "read_only": self._options.read_only}
 
         async def events() -> AsyncIterator[bytes]:
             yield f"event: hello\ndata: {json.dumps(hello)}\n\n".encode()
-            async for event in self._live.events():
+            async for event in live.events():
                 yield event
 
         return StreamingResponse(events(), media_type="text/event-stream")

@@ -46,7 +46,7 @@ setInterval(() => { if (changed && !isHeld()) void update(); }, 400);
 
 function head() {
   const choice = page.spaces.length > 1
-    ? h("label", {}, h("span", {}, "space"), h("select", { onchange: (event) => { page.space = event.target.value; screen = null; void show(); } },
+    ? h("label", {}, h("span", {}, "space"), h("select", { onchange: (event) => { page.space = event.target.value; screen = null; document.dispatchEvent(new Event("space")); } },
       page.spaces.map((name) => h("option", { value: name, selected: name === page.space }, name)))) : null;
   fill(document.querySelector("#where"), ...[choice, h("span", {}, "as ", safe(page.agent), page.readOnly ? " (read only)" : "")].filter(Boolean));
 }

@@ -34,7 +34,8 @@ export async function login(word) {
 export async function follow({ hello, news, gone }) {
   const first = await fetch("/api/spaces", { method: "POST", body: "{}" }).catch(() => null);
   if (!first || first.status === 401) return first ? "" : "The page's server does not answer.";
-  const stream = new EventSource("/live");
+  const stream = new EventSource(`/live${page.space === null ? "" : `?${new URLSearchParams({ space: page.space })}`}`);
+  document.addEventListener("space", () => { stream.close(); void follow({ hello, news, gone }); }, { once: true });
   stream.addEventListener("hello", (event) => {
     const told = JSON.parse(event.data);
     page.agent = told.agent;

@@ -13,8 +13,8 @@ export async function fleet(place) {
     fill(place, h("div", { class: "stack" }, h("h1", {}, "Fleet"), h("div", { class: "panel" }, picture(told, place.clientWidth < 520 ? 400 : 760)), h("div", { class: "cards" }, self(told), told.peers.map(peer))));
   }
   await update();
-  const timer = setInterval(() => { if (place.isConnected) void update().catch(() => {}); else clearInterval(timer); }, 3000);
-  return { update };
+  const timer = setInterval(() => { if (place.isConnected) void update().catch(() => {}); else clearInterval(timer); }, 1000);
+  return {};
 }
 
 function isLinked(one) { return one.state === "connected"; }

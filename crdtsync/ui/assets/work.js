@@ -7,10 +7,11 @@ const STATES = [["open", "To do"], ["claimed", "In work"], ["done", "Done"], ["f
 
 export async function work(place) {
   const said = h("div", { role: "alert" });
+  const prefix = h("input", { value: "tasks/", "aria-label": "tasks whose keys begin with", onchange: () => { drawn = {}; void update(); } });
   const asks = h("section", { class: "panel stack", "data-hold": true });
   const board = h("div", { class: "board" });
   const rest = h("div", { class: "cards" });
-  place.append(h("h1", {}, "Work"), h("div", { class: "stack" }, said, asks, board, rest));
+  place.append(h("h1", {}, "Work"), h("div", { class: "stack" }, said, asks, h("label", { class: "small quiet" }, "tasks whose keys begin with", prefix), board, rest));
   let drawn = {};
 
   async function act(name, content) {
@@ -26,7 +27,7 @@ export async function work(place) {
   }
 
   async function update() {
-    const told = await call("work");
+    const told = await call("work", { tasks_in: prefix.value });
     redraw("asks", told.asks, () => fill(asks, h("h2", {}, "Questions that wait for a person"), ...(told.asks.length ? told.asks.map(question) : [empty("Nobody waits for an answer.")])));
     redraw("tasks", told.tasks, () => fill(board, ...STATES.map(([state, title]) => column(title, told.tasks.filter((one) => one.state === state)))));
     redraw("who", [told.who, told.claims], () => fill(rest, 
