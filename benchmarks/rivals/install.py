@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import compileall
+import fcntl
 import hashlib
 import os
 import shutil
 import site
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -16,8 +18,12 @@ CACHE = HERE.parents[1] / ".rivals"
 PYTHON = CACHE / "venv" / "bin" / "python"
 NODE_MODULES = CACHE / "node" / "node_modules"
 
-PROGRAMS = {"redis-server": "redis-server", "nats-server": "nats-server", "etcd": "etcd-server", "npm": "npm"}
-"""What must be on the path, and Debian's package that has it."""
+PROGRAMS = {
+    "redis-server": "redis-server", "nats-server": "nats-server", "etcd": "etcd-server", "npm": "npm",
+    "chromium": "chromium",
+}  # fmt: skip
+"""What must be on the path, and Debian's package that has it. The last one is for tests of pages."""
+INSTALL_TIMEOUT_S = 240
 
 
 class InstallError(Exception):
@@ -27,10 +33,17 @@ class InstallError(Exception):
 def install_programs(names: set[str]) -> None:
     """Install with apt-get those of ``names`` that are not there; needs root then.
 
-    Services that the packages would start are kept from starting.
+    Services that the packages would start are kept from starting. Of several processes that want something, one
+    installs at a time: apt-get itself fails where another one runs.
 
     :raises InstallError: it does not work.
     """
+    with (Path(tempfile.gettempdir()) / "crdtsync-apt.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _install_missing(names)
+
+
+def _install_missing(names: set[str]) -> None:
     missing = sorted({PROGRAMS[name] for name in names if shutil.which(name) is None})
     if not missing:
         return
@@ -98,9 +111,13 @@ def _digest(lock: Path) -> str:
 
 def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
     print(f"installing: {' '.join(command)}", file=sys.stderr, flush=True)
-    done = subprocess.run(
-        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
+    try:
+        done = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            timeout=INSTALL_TIMEOUT_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise InstallError(f"{command[0]} did not end in {INSTALL_TIMEOUT_S} s") from None
     if done.returncode != 0:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-10:])
         raise InstallError(f"{command[0]} failed:\n{tail}")

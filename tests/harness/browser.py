@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
+
+from benchmarks.rivals.install import InstallError, install_programs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -22,7 +19,6 @@ QUIET = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-INSTALL_TIMEOUT_S = 240
 
 
 @contextmanager
@@ -39,14 +35,9 @@ def chromium() -> Iterator[Browser]:
 
 
 def _program() -> str:
+    with suppress(InstallError, OSError):
+        install_programs({"chromium"})
     found = shutil.which("chromium")
-    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        with (Path(tempfile.gettempdir()) / "crdtsync-test-apt.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # other workers wait for the same
-            for command in (["apt-get", "update"], ["apt-get", "install", "-y", "--no-install-recommends", "chromium"]):
-                environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-                subprocess.run(command, env=environment, capture_output=True, timeout=INSTALL_TIMEOUT_S, check=False)
-        found = shutil.which("chromium")
     if found is None:
         pytest.skip("needs Chromium, or root and apt-get to install it: the page NOT tested in a browser")
     return found
