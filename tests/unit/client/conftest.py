@@ -83,9 +83,10 @@ Scene = Callable[[Peer], None]
 
 
 def idle(peer: Peer) -> None:
-    """A scene: there, and asked nothing."""
-    peer.greet()
-    peer.wait_for_end()
+    """A scene: there, and asked nothing, perhaps not even until it has greeted."""
+    with contextlib.suppress(ConnectionError, EOFError):
+        peer.greet()
+        peer.wait_for_end()
 
 
 class ScriptedDaemon:
