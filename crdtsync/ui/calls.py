@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 
 from crdtsync import AsyncClient
 from crdtsync.client import AsyncSession, Entry, Restored
+from crdtsync.context import AsyncSearch, AsyncViews
 from crdtsync.errors import InvalidRequest
+from crdtsync.sessions import AsyncSessions
 from crdtsync.ui.plain import plain
 
 PAGE_KEYS = 200
@@ -146,8 +148,6 @@ async def conflicts(space: Space) -> Any:
 @call
 async def search(space: Space, query: str) -> Any:
     """Entries that speak of some words."""
-    from crdtsync.context import AsyncSearch  # noqa: PLC0415  # an extra
-
     return await AsyncSearch(space.state).search(query, limit=30)
 
 
@@ -255,16 +255,12 @@ async def retry(space: Space, key: str) -> Any:
 @call
 async def sessions(space: Space) -> Any:
     """The saved sessions of coding agents."""
-    from crdtsync.sessions import AsyncSessions  # noqa: PLC0415
-
     return [{**plain(one), "files": None, "bytes": one.bytes} for one in await AsyncSessions(space.state).ls()]
 
 
 @call
 async def transcript(space: Space, session: str) -> Any:
     """What was said and done in a session, by turns."""
-    from crdtsync.sessions import AsyncSessions  # noqa: PLC0415
-
     found = AsyncSessions(space.state)
     conversation, excluded = await found.conversation(session), await found.excluded(session)
     turns = [[{"type": type(item).__name__, **_item(item)} for item in turn] for turn in conversation.turns()]
@@ -275,8 +271,6 @@ async def transcript(space: Space, session: str) -> Any:
 @writing
 async def exclude(space: Space, session: str, turn: int, excluded: bool) -> Any:
     """Leave a turn out of what is handed over, or take it in again."""
-    from crdtsync.sessions import AsyncSessions  # noqa: PLC0415
-
     found = AsyncSessions(space.state)
     return await (found.exclude if excluded else found.include)(session, str(turn))
 
@@ -284,8 +278,6 @@ async def exclude(space: Space, session: str, turn: int, excluded: bool) -> Any:
 @call
 async def view(space: Space, prefix: str = "", budget: int = 4000, query: str = "") -> Any:
     """What a view hands to an agent, with what it left out."""
-    from crdtsync.context import AsyncViews  # noqa: PLC0415  # an extra
-
     found = await AsyncViews(space.state).view([prefix], budget_tokens=budget, query=query or None)
     return plain(found)
 

@@ -13,7 +13,8 @@ from crdtsync.errors import InvalidRequest, InvalidValue
 VIEWS = "views/"
 BUDGET_TOKENS = 4_000
 RECORDS = (
-    "claims/", "context.full/", "presence/", "progress/", "reactions/", "sessions.lines/", "sessions/",
+    "claims/", "context.full/", "presence/", "progress/", "reactions/", "sessions.excluded/",
+    "sessions.lines/", "sessions/",
     "views.summaries/", VIEWS,
 )  # fmt: skip
 """What is there for programs: shown where a prefix begins so, and not in a view of everything."""
