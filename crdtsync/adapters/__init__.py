@@ -6,6 +6,11 @@ it has one, is its test. A room for each framework:
 - ``langgraph``: checkpoints of graphs, and its long-term store
 - ``openai_agents``: sessions of the OpenAI Agents SDK
 
+What they share:
+
+- ``attached``: a client, and calls of it from any event loop
+- ``keys``: names of any characters as parts of keys
+
 Its place: above the public client only, beside ``mcp``. A module here may import :class:`crdtsync.Client`,
 :class:`crdtsync.AsyncClient`, ``crdtsync.client``, ``crdtsync.errors`` and ``crdtsync.context``; never
 ``crdtsync.core``, ``crdtsync.wire`` or ``crdtsyncd``. import-linter holds this (the contracts ``agent-layer`` and

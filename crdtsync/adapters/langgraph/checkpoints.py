@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, get_checkpoint_metadata
 
-from crdtsync.adapters.langgraph.records import DamagedCheckpoint, Keys, Write, pack, part_keys, unpack
+from crdtsync.adapters.keys import Keys
+from crdtsync.adapters.langgraph.records import DamagedCheckpoint, Write, pack, part_keys, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.store.base import SearchItem, get_text_at_path
 
-from crdtsync.adapters.langgraph.records import Keys
+from crdtsync.adapters.keys import Keys
 from crdtsync.context.compact.words import content_words
 
 if TYPE_CHECKING:

@@ -8,10 +8,8 @@ is never seen before those that its author had made, so whoever finds a head fin
 from __future__ import annotations
 
 import zlib
-from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote, unquote
 
 from crdtsync.errors import CrdtSyncError
 
@@ -35,32 +33,6 @@ class Write(NamedTuple):
     value: Any  # what a key can hold
     meta: dict[str, Any] | None = None
     if_absent: bool = False
-
-
-class Keys:
-    """Names of keys: ``PREFIX/KIND/THREAD/NAMESPACE/…``, where each name may have any characters."""
-
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix.rstrip("/")
-
-    def key(self, kind: str, *names: str) -> str:
-        """The key of these names."""
-        return "/".join([self._prefix, kind, *map(quoted, names)])
-
-    def below(self, kind: str, *names: str) -> str:
-        """What all keys below these names begin with."""
-        return self.key(kind, *names) + "/"
-
-    def names(self, key: str) -> list[str]:
-        """The names that a key was made of."""
-        parts = key[len(self._prefix) + 1 :].split("/")[1:]
-        return ["" if part == "@" else unquote(part) for part in parts]
-
-
-@lru_cache(maxsize=10_000)  # listing 100 checkpoints with 100 channels each names 10,000 values
-def quoted(name: str) -> str:
-    """A name as a part of a key."""
-    return quote(name, safe=":|") or "@"
 
 
 def pack(

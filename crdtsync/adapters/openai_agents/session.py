@@ -5,26 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
-from urllib.parse import quote
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from agents.memory import SessionSettings
 from agents.memory.session_settings import coerce_session_settings
 
+from crdtsync.adapters.attached import Attached, settled
+from crdtsync.adapters.keys import quoted
 from crdtsync.client import Client
 from crdtsync.errors import TooLarge
 
 if TYPE_CHECKING:
     from agents import TResponseInputItem
 
-T = TypeVar("T")
-
 CHANGE_OPERATIONS = 500
 
 
-class CrdtSession:
+class CrdtSession(Attached):
     """Keeps the history of a conversation on this host's disk and on every other host.
 
     ``client`` is a client, or the path of a daemon's socket (None: the usual one). The history is the log
@@ -43,25 +41,10 @@ class CrdtSession:
         session_settings: SessionSettings | dict[str, Any] | None = None,
         w: int | str | None = None,
     ) -> None:
+        super().__init__(client, w)
         self.session_id = session_id
         self.session_settings = coerce_session_settings(session_settings or {})
-        self._owned = None if isinstance(client, Client) else Client(client)
-        self._client = client if isinstance(client, Client) else self._owned or Client()
-        self._key = f"{prefix.rstrip('/')}/{quote(session_id, safe=':|') or '@'}"
-        self._w: Any = w
-
-    def close(self) -> None:
-        """Close the client that this made for itself; one that was handed in stays open."""
-        if self._owned is not None:
-            self._owned.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._key = f"{prefix.rstrip('/')}/{quoted(session_id)}"
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The newest ``limit`` items, oldest first; without a limit that of the settings, or all there are."""
@@ -74,7 +57,7 @@ class CrdtSession:
         """Add items, all or none and as neighbours where they fit into one change."""
         plain = [json.loads(json.dumps(item)) for item in items]
         for first in range(0, len(plain), CHANGE_OPERATIONS):
-            await _settled(self._append, plain[first : first + CHANGE_OPERATIONS])
+            await settled(self._append, plain[first : first + CHANGE_OPERATIONS])
 
     def _append(self, items: Sequence[Any]) -> None:
         try:
@@ -89,7 +72,7 @@ class CrdtSession:
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; None if there is none. On one host nobody else gets the same."""
-        return await _settled(self._pop)
+        return await settled(self._pop)
 
     def _pop(self) -> Any:
         while newest := self._client.log_items(self._key, last=1):
@@ -99,14 +82,4 @@ class CrdtSession:
 
     async def clear_session(self) -> None:
         """Remove all items that this host has; one that another host adds meanwhile stays."""
-        await _settled(self._client.delete, self._key, w=self._w)
-
-
-async def _settled(function: Callable[..., T], *args: Any, **options: Any) -> T:
-    """Call a function in a thread. Whoever is cancelled meanwhile is so when the outcome is there, and not before."""
-    call = asyncio.ensure_future(asyncio.to_thread(function, *args, **options))
-    try:
-        return await asyncio.shield(call)
-    except asyncio.CancelledError:
-        await asyncio.wait([call])
-        raise
+        await settled(self._client.delete, self._key, w=self._w)

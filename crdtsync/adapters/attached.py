@@ -1,0 +1,49 @@
+"""What adapters with a blocking client have in common: the client, and calls of it from any event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from crdtsync.client import Client
+
+T = TypeVar("T")
+
+
+class Attached:
+    """Something that keeps its data with a daemon.
+
+    ``client`` is a client, or the path of a daemon's socket (None: the usual one). What was written is on this host's
+    disk on return; with ``w`` (a number, ``"majority"``, ``"all"``) on so many hosts'.
+    """
+
+    def __init__(self, client: Client | str | os.PathLike[str] | None, w: int | str | None) -> None:
+        self._owned = None if isinstance(client, Client) else Client(client)
+        self._client = client if isinstance(client, Client) else self._owned or Client()
+        self._w: Any = w
+
+    def close(self) -> None:
+        """Close the client that this made for itself; one that was handed in stays open."""
+        if self._owned is not None:
+            self._owned.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+async def settled(function: Callable[..., T], *args: Any, **options: Any) -> T:
+    """Call a function in a thread. Whoever is cancelled meanwhile is so when the outcome is there, and not before."""
+    call = asyncio.ensure_future(asyncio.to_thread(function, *args, **options))
+    try:
+        return await asyncio.shield(call)
+    except asyncio.CancelledError:
+        await asyncio.wait([call])
+        raise

@@ -1,0 +1,36 @@
+"""Names of any characters as parts of keys."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from urllib.parse import quote, unquote
+
+
+class Keys:
+    """Names of keys: ``PREFIX/KIND/NAME/…``, where each name may have any characters."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix.rstrip("/")
+
+    def key(self, kind: str, *names: str) -> str:
+        """The key of these names."""
+        return "/".join([self._prefix, kind, *map(quoted, names)])
+
+    def below(self, kind: str, *names: str) -> str:
+        """What all keys below these names begin with."""
+        return self.key(kind, *names) + "/"
+
+    def names(self, key: str) -> list[str]:
+        """The names that a key was made of."""
+        return [*map(unquoted, key[len(self._prefix) + 1 :].split("/")[1:])]
+
+
+@lru_cache(maxsize=10_000)  # listing 100 checkpoints with 100 channels each names 10,000 values
+def quoted(name: str) -> str:
+    """A name as a part of a key."""
+    return quote(name, safe=":|") or "@"
+
+
+def unquoted(part: str) -> str:
+    """The name that is a part of a key."""
+    return "" if part == "@" else unquote(part)
