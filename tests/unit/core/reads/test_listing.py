@@ -176,3 +176,19 @@ def test_what_is_no_list_of_keys_is_refused(node, keys):
     with pytest.raises(Refusal) as refusal:
         node.agent().ask("get_many", keys=keys)
     assert refusal.value.code == "invalid_request"
+
+
+def test_a_row_says_of_a_key_what_a_get_of_it_says(node):
+    ann = node.agent()
+    ann.do("schema_set", key="_schema/all", pattern="all", policy="all")
+    for key in ("plain", "two", "all"):
+        ann.set(key, 1)
+    ann.set("told", 1, meta=pack({"by": "hand"}), ttl=60_000)
+    ann.set("two", 2, seen="?")
+    ann.do("incr", key="counter")
+    ann.append("log", "x")
+    rows = ann.ask("get_many", keys=["plain", "told", "two", "all", "counter", "log"])["items"]
+    assert len(rows) == 6
+    for key, kind, value, version, siblings in rows:
+        said = ann.ask("get", key=key)
+        assert said == {"value": value, "kind": kind, "version": version, "siblings": siblings}, key
