@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, get_checkpoint_metadata
 
-from crdtsync.adapters.keys import Keys
-from crdtsync.adapters.langgraph.records import DamagedCheckpoint, Write, pack, part_keys, unpack
+from crdtsync.adapters.keys import Keys, quoted
+from crdtsync.adapters.langgraph.records import DamagedCheckpoint, Write, has_parts, pack, part_keys, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ class Record(NamedTuple):
     parent: str | None
     checkpoint: Checkpoint
     metadata: CheckpointMetadata
-    channels: Sequence[str]  # those that have a value
+    value_keys: Mapping[str, str]  # where the values are, by channel
 
 
 def place_of(config: RunnableConfig) -> tuple[str, str]:
@@ -139,7 +139,7 @@ class Layout:
         """The keys of what these heads do not hold themselves."""
         found = []
         for key, head in heads.items():
-            if isinstance(head, dict) and head.get("parts"):
+            if has_parts(head):
                 found += part_keys(head, self.parts(*self.names(key)[:2]))
         return found
 
@@ -148,28 +148,28 @@ class Layout:
 
         :raises DamagedCheckpoint: it is not there, or not whole.
         """
+        return decoded(serde, key, self.typed(key, stored))
+
+    def typed(self, key: str, stored: Mapping[str, Any]) -> tuple[str, bytes]:
+        """What was written at ``key``, as it was encoded.
+
+        :raises DamagedCheckpoint: it is not there, or not whole.
+        """
         if key not in stored:
             raise DamagedCheckpoint(f"{key} is missing")
-        data = unpack(key, stored[key], self.parts(*self.names(key)[:2]), stored)
-        try:
-            return serde.loads_typed((stored[key]["type"], data))
-        except Exception as error:
-            raise DamagedCheckpoint(f"{key} cannot be decoded: {error}") from error
+        head = stored[key]
+        data = unpack(key, head, self.parts(*self.names(key)[:2]) if has_parts(head) else "", stored)
+        return head["type"], data
 
     def record(self, serde: SerializerProtocol, key: str, stored: Mapping[str, Any]) -> Record:
         """The checkpoint that was written at ``key``."""
         thread, namespace, checkpoint_id = self.names(key)
         said = self.loads(serde, key, stored)
         parent = stored[key].get("parent")
-        return Record(
-            key, thread, namespace, checkpoint_id, parent, said["checkpoint"], said["metadata"], said["channels"]
-        )
-
-    def value_keys(self, record: Record) -> dict[str, str]:
-        """The keys of the values of a checkpoint, by channel."""
-        versions = record.checkpoint["channel_versions"]
-        place = record.thread, record.namespace
-        return {channel: self.value_key(*place, channel, versions[channel]) for channel in record.channels}
+        versions = said["checkpoint"]["channel_versions"]
+        below = self.below(VALUES, thread, namespace)
+        values = {each: f"{below}{quoted(each)}/{quoted(str(versions[each]))}" for each in said["channels"]}
+        return Record(key, thread, namespace, checkpoint_id, parent, said["checkpoint"], said["metadata"], values)
 
     def pending(self, serde: SerializerProtocol, keys: Iterable[str], stored: Mapping[str, Any]) -> list[Any]:
         """What tasks have written after a checkpoint, in the order in which LangGraph applies it."""
@@ -191,3 +191,60 @@ class Layout:
             parent_config=config_of(*place, record.parent) if record.parent else None,
             pending_writes=pending,
         )
+
+
+class Values:
+    """What has been read of channels, for several checkpoints: they have most of it in common.
+
+    Each value is looked at once. It is decoded anew for each checkpoint, but for what nobody can change.
+    """
+
+    def __init__(self, layout: Layout, serde: SerializerProtocol) -> None:
+        self._layout = layout
+        self._serde = serde
+        self._stored: dict[str, Any] = {}
+        self._typed: dict[str, tuple[str, bytes]] = {}
+        self._fixed: dict[str, Any] = {}
+
+    def lacking(self, records: Iterable[Record]) -> list[str]:
+        """The keys that these checkpoints need and that have not been read; what they do not need is forgotten."""
+        needed = {key for record in records for key in record.value_keys.values()}
+        self._stored = {}
+        self._typed = {key: typed for key, typed in self._typed.items() if key in needed}
+        self._fixed = {key: value for key, value in self._fixed.items() if key in needed}
+        return sorted(needed - self._typed.keys() - self._fixed.keys())
+
+    def take(self, stored: dict[str, Any]) -> None:
+        """What was read, with its parts."""
+        self._stored = stored
+
+    def of(self, record: Record) -> dict[str, Any]:
+        """The values of a checkpoint, by channel.
+
+        :raises DamagedCheckpoint: one is not there, or not whole.
+        """
+        fixed = self._fixed
+        return {channel: fixed[key] if key in fixed else self._value(key) for channel, key in record.value_keys.items()}
+
+    def _value(self, key: str) -> Any:
+        typed = self._typed.get(key) or self._layout.typed(key, self._stored)
+        value = decoded(self._serde, key, typed)
+        if type(value) in _FIXED:
+            self._fixed[key] = value
+        else:
+            self._typed[key] = typed
+        return value
+
+
+_FIXED = frozenset((type(None), bool, int, float, str, bytes))
+
+
+def decoded(serde: SerializerProtocol, key: str, typed: tuple[str, bytes]) -> Any:
+    """What was encoded.
+
+    :raises DamagedCheckpoint: LangGraph cannot make anything of it.
+    """
+    try:
+        return serde.loads_typed(typed)
+    except Exception as error:
+        raise DamagedCheckpoint(f"{key} cannot be decoded: {error}") from error

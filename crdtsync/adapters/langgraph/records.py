@@ -53,6 +53,11 @@ def pack(
     yield Write(key, {**fields, "digest": digest, "parts": count}, meta, if_absent)
 
 
+def has_parts(head: Any) -> bool:
+    """Whether a record is longer than its head."""
+    return isinstance(head, dict) and bool(head.get("parts"))
+
+
 def part_keys(head: Mapping[str, Any], parts: str) -> list[str]:
     """The keys of what a head does not hold itself."""
     return [f"{parts}{head['digest'].hex()}.{number}" for number in range(head.get("parts", 0))]

@@ -20,6 +20,7 @@ from crdtsync.adapters.langgraph.checkpoints import (
     WRITES,
     Layout,
     Record,
+    Values,
     config_of,
     next_version,
     place_of,
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PAGE = 16  # checkpoints that are fetched at once
+PAGE = 32  # checkpoints that are fetched at once
+LAST_CHAR = "\U0010ffff"
 
 
 class CrdtSaver(CallsInThreads):
@@ -96,11 +98,13 @@ class CrdtSaver(CallsInThreads):
                 pass
             return newest
         key = self._layout.key(CHECKPOINTS, *place, wanted)
-        stored = self._read([key])
+        stored = self._client.get_many([key])
         if key not in stored:
             return None
-        record = self._layout.record(self.serde, key, stored)
-        return self._load(record, self._values([record]))
+        record = self._layout.record(self.serde, key, self._with_parts(stored))
+        values = Values(self._layout, self.serde)
+        self._fill(values, [record])
+        return self._load(record, values, self._written([record]))
 
     def list(
         self,
@@ -116,12 +120,14 @@ class CrdtSaver(CallsInThreads):
         left = limit
         if limit is not None and limit <= 0:
             return
+        values = Values(self._layout, self.serde)
         for page in self._pages(config, before, limit):
             records = self._records(page, filter or {})
-            values = self._values(records)  # of all at once: most have most of them in common
+            self._fill(values, records)
+            written = self._written(records)
             for record in records:
                 try:
-                    found = self._load(record, values)
+                    found = self._load(record, values, written)
                 except DamagedCheckpoint as damage:
                     self._skip(record.key, damage)
                     continue
@@ -132,8 +138,8 @@ class CrdtSaver(CallsInThreads):
 
     def _pages(
         self, config: RunnableConfig | None, before: RunnableConfig | None, limit: int | None
-    ) -> Iterator[Sequence[str]]:
-        """The keys of checkpoints, newest first."""
+    ) -> Iterator[Mapping[str, Any]]:
+        """Checkpoints as they are stored, newest first."""
         configurable = config["configurable"] if config else {}
         thread, namespace = configurable.get("thread_id"), configurable.get("checkpoint_ns")
         names = [] if thread is None else [str(thread)] if namespace is None else [str(thread), namespace]
@@ -141,35 +147,31 @@ class CrdtSaver(CallsInThreads):
         if configurable.get("checkpoint_id"):
             names = [str(thread), namespace or "", configurable["checkpoint_id"]]
             if until is None or names[2] < until:
-                yield [self._layout.key(CHECKPOINTS, *names)]
+                yield self._client.get_many([self._layout.key(CHECKPOINTS, *names)])
         elif len(names) == 2:
             start = None if until is None else self._layout.key(CHECKPOINTS, *names, until)
             size = PAGE if limit is None else max(1, min(PAGE, limit))
             prefix = self._layout.below(CHECKPOINTS, *names)
-            while page := self._client.keys(prefix, start=start, limit=size, reverse=True):
-                yield page
-                start = page[-1]
+            while page := self._client.items(prefix, start=start, limit=size, reverse=True):
+                yield dict(page)
+                start = page[-1][0]
         else:
             found = self._client.keys(self._layout.below(CHECKPOINTS, *names))
             by_id = sorted(((self._layout.names(key)[2], key) for key in found), reverse=True)
             chosen = [key for name, key in by_id if until is None or name < until]
             for first in range(0, len(chosen), PAGE):
-                yield chosen[first : first + PAGE]
-
-    def _read(self, keys: Iterable[str]) -> dict[str, Any]:
-        """What is stored at these keys, with the parts of it that have keys of their own."""
-        stored = self._client.get_many(keys)
-        return self._with_parts(stored)
+                yield self._client.get_many(chosen[first : first + PAGE])
 
     def _with_parts(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """What is stored, with the parts of it that have keys of their own."""
         parts = self._layout.part_keys(stored)
         return {**stored, **(self._client.get_many(parts))} if parts else dict(stored)
 
-    def _records(self, keys: Iterable[str], wanted: Mapping[str, Any]) -> Sequence[Record]:
-        """The checkpoints at these keys whose metadata has what is wanted."""
-        stored = self._read(keys)
+    def _records(self, page: Mapping[str, Any], wanted: Mapping[str, Any]) -> Sequence[Record]:
+        """The checkpoints of a page whose metadata has what is wanted."""
+        stored = self._with_parts(page)
         records = []
-        for key in keys:
+        for key in page:
             try:
                 record = self._layout.record(self.serde, key, stored)
             except DamagedCheckpoint as damage:
@@ -183,19 +185,32 @@ class CrdtSaver(CallsInThreads):
         if self._client.get(key) is not None:  # else somebody has removed it just now
             log.warning("a checkpoint is not whole, the one before it is used: %s", damage)
 
-    def _values(self, records: Iterable[Record]) -> dict[str, Any]:
-        """What is stored of the channels of these checkpoints."""
-        keys = {key for record in records for key in self._layout.value_keys(record).values()}
-        return self._read(sorted(keys))
+    def _fill(self, values: Values, records: Iterable[Record]) -> None:
+        """Read what these checkpoints have of their channels, but what the page before has brought."""
+        lacking = values.lacking(records)
+        values.take(self._with_parts(self._client.get_many(lacking)))
 
-    def _load(self, record: Record, stored: Mapping[str, Any]) -> CheckpointTuple:
+    def _written(self, records: Iterable[Record]) -> dict[str, Any]:
+        """What threads have written after these checkpoints, which follow each other in their namespaces."""
+        ids: dict[tuple[str, str], list[str]] = {}
+        for record in records:
+            ids.setdefault((record.thread, record.namespace), []).append(record.id)
+        written: list[str] = []
+        for place, named in ids.items():
+            first, last = (self._layout.below(WRITES, *place, each) for each in (min(named), max(named)))
+            start = last + LAST_CHAR
+            while keys := self._client.keys(self._layout.below(WRITES, *place), start=start, limit=PAGE, reverse=True):
+                written += [key for key in keys if key >= first]
+                start = keys[-1]
+                if start < first:
+                    break
+        return self._with_parts(self._client.get_many(written))
+
+    def _load(self, record: Record, values: Values, written: Mapping[str, Any]) -> CheckpointTuple:
         """A checkpoint with the values of its channels and what threads have written since."""
-        keys = self._layout.value_keys(record)
-        values = {channel: self._layout.loads(self.serde, key, stored) for channel, key in keys.items()}
-        written = self._client.items(self._layout.below(WRITES, record.thread, record.namespace, record.id))
-        written_parts = self._with_parts(dict(written))
-        pending = self._layout.pending(self.serde, [key for key, _ in written], written_parts)
-        return self._layout.tuple_of(record, values, pending)
+        below = self._layout.below(WRITES, record.thread, record.namespace, record.id)
+        pending = self._layout.pending(self.serde, [key for key in written if key.startswith(below)], written)
+        return self._layout.tuple_of(record, values.of(record), pending)
 
     # -- writes -------------------------------------------------------------------------------------------------
 
@@ -291,12 +306,12 @@ class CrdtSaver(CallsInThreads):
         parent = newest.parent_config
         while needed and parent is not None:
             key = self._layout.key(CHECKPOINTS, thread, namespace, parent["configurable"]["checkpoint_id"])
-            stored = self._read([key])
+            stored = self._client.get_many([key])
             if key not in stored:
                 break
-            record = self._layout.record(self.serde, key, stored)
+            record = self._layout.record(self.serde, key, self._with_parts(stored))
             kept.add(record.id)
-            needed -= set(record.channels)
+            needed -= record.value_keys.keys()
             parent = config_of(thread, namespace, record.parent) if record.parent else None
         return kept
 
@@ -307,10 +322,10 @@ class CrdtSaver(CallsInThreads):
         parts = self._client.keys(self._layout.below(PARTS, *place))
         needed: set[str] = set()
         for page in self._pages(config_of(*place, ""), None, None):
-            left = [key for key in page if self._layout.names(key)[2] not in doomed]
-            stored = self._read(left)
+            left = {key: head for key, head in page.items() if self._layout.names(key)[2] not in doomed}
+            stored = self._with_parts(left)
             for key in left:
-                needed.update(self._layout.value_keys(self._layout.record(self.serde, key, stored)).values())
+                needed.update(self._layout.record(self.serde, key, stored).value_keys.values())
         self._delete(self._layout.key(CHECKPOINTS, *place, each) for each in sorted(doomed))
         for each in sorted(doomed):
             self._client.delete_prefix(self._layout.below(WRITES, *place, each), w=self._w)
