@@ -14,7 +14,7 @@ from crdtsync.sessions.agents.places import check_id, find
 from crdtsync.sessions.conversation.choose import named, numbers
 from crdtsync.sessions.conversation.record import Conversation
 from crdtsync.sessions.handing_over import HandedOver, HandoverOptions
-from crdtsync.sessions.local import Loaded, LoadOptions, Reading, SaveResult
+from crdtsync.sessions.local import Follower, Loaded, LoadOptions, Reading, SaveResult
 from crdtsync.sessions.moving.paths import parsed
 from crdtsync.sessions.saved.header import (
     HEADERS,
@@ -26,7 +26,7 @@ from crdtsync.sessions.saved.header import (
     is_header,
     lines_key,
 )
-from crdtsync.sessions.saved.pieces import START, Piece, Tree, batches, lines_of
+from crdtsync.sessions.saved.pieces import START, Piece, Tree, lines_of, plain, runs
 
 
 class AsyncSessions:
@@ -54,11 +54,12 @@ class AsyncSessions:
         session here.
         """
         there = await to_thread(find, agent, session)
-        reading = await to_thread(
-            local.read, there, redact=redact, patterns=None if patterns is None else Path(patterns)
-        )
-        result = await self._store(reading)
-        for parent in reading.saved.needs:
+        own = None if patterns is None else Path(patterns)
+        follower = await to_thread(Follower, there, redact=redact, patterns=own)
+        while (result := await self._store(await to_thread(follower.read, whole=True))) is None:
+            follower = await to_thread(Follower, there, redact=redact, patterns=own, anew=True)
+        await to_thread(follower.leave_note)
+        for parent in result.saved.needs:
             result.needed.append(await self.save(parent, agent=there.agent.name, redact=redact, patterns=patterns))
         return result
 
@@ -79,14 +80,15 @@ class AsyncSessions:
         there = await to_thread(find, agent, session)
         own = None if patterns is None else Path(patterns)
         yield await self.save(there.id, agent=there.agent.name, redact=redact, patterns=patterns)
-        follower = local.Follower(there, redact=redact, patterns=own)
+        follower = await to_thread(Follower, there, redact=redact, patterns=own)
         while True:
             reading = await to_thread(follower.read, whole=False)
-            if reading is None:
-                follower = local.Follower(there, redact=redact, patterns=own)
-                continue
-            if any(reading.pieces.values()) and (result := await self._store(reading)).new_bytes:
-                yield result
+            if reading is None or any(reading.pieces.values()):
+                result = await self._store(reading)
+                if result is None:
+                    follower = await to_thread(Follower, there, redact=redact, patterns=own, anew=True)
+                elif result.new_bytes:
+                    yield result
             await sleep(every_s)
 
     async def ls(self) -> list[Saved]:
@@ -274,8 +276,12 @@ class AsyncSessions:
     async def _tree(self, session: str, name: str) -> Tree:
         return Tree(await self._client.log(lines_key(session, name)))
 
-    async def _store(self, reading: Reading) -> SaveResult:
-        """Write what is new of each file, and the record with every portion, so that a save that is cut off goes on."""
+    async def _store(self, reading: Reading | None) -> SaveResult | None:
+        """Write what is new of each file, and the record with every run, so that a save that is cut off goes on. None:
+        read all, for a file is another one now, or what the new pieces follow is not saved.
+        """
+        if reading is None:
+            return None
         saved, result = reading.saved, SaveResult(reading.saved, left_out=reading.left_out)
         entry = await self._client.entry(header_key(saved.id))
         before = Saved.from_plain(saved.id, entry.value, entry.time) if entry and is_header(entry.value) else None
@@ -283,18 +289,21 @@ class AsyncSessions:
         ends, saved.files = saved.files, files
         saved.join_redacted(before)
         for name, pieces in reading.pieces.items():
-            new = local.missing(pieces, files[name].end if name in files else START)
+            after = reading.after[name]
+            new = local.missing(pieces, after, files[name].end if name in files else START)
             if new is None:
-                new = (await self._tree(saved.id, name)).new_in(pieces)
-            portions = list(batches(new))
-            for portion in portions:
-                files[name] = ends[name] if portion is portions[-1] else SavedFile(portion[-1].digest, 0, 0)
+                tree = await self._tree(saved.id, name)
+                if after not in tree:
+                    return None
+                new = tree.new_in(pieces)
+            found = list(runs(new))
+            for run in found:
+                files[name] = ends[name] if run is found[-1] else SavedFile(run[-1].digest, 0, 0)
                 async with self._client.batch() as batch:
-                    for one in portion:
-                        batch.append(lines_key(saved.id, name), one.plain())
+                    batch.append(lines_key(saved.id, name), plain(run))
                     batch.set(header_key(saved.id), saved.plain())
-                result.new_lines += sum(one.content.endswith(b"\n") for one in portion)
-                result.new_bytes += sum(len(one.content) for one in portion)
+                result.new_lines += sum(one.content.endswith(b"\n") for one in run)
+                result.new_bytes += sum(len(one.content) for one in run)
             files.setdefault(name, ends[name])
         if before is None and not result.new_bytes:
             await self._client.set(header_key(saved.id), saved.plain())

@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import socket
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from crdtsync.errors import InvalidRequest, TooLarge
 from crdtsync.sessions.agents.description import Description
 from crdtsync.sessions.agents.places import FILE_BYTES_MAX, Agent, Local, agent_named, check_id
 from crdtsync.sessions.moving.paths import PathMap
 from crdtsync.sessions.moving.plan import GROWN, NEW, Move, move
+from crdtsync.sessions.notes import Note
+from crdtsync.sessions.redaction.patterns import FORMS, VALUE
 from crdtsync.sessions.redaction.redactor import Redactor, own_patterns
 from crdtsync.sessions.saved.header import MAIN, Saved, SavedFile
 from crdtsync.sessions.saved.pieces import START, Piece, chain, lines_of
 
 FILES_MAX = 1000
+_COMPARED_BYTES = 64 * 1024
 _NAME_BYTES_MAX = 800
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A session as it is on this machine now: its record, and the pieces of each file; ``left_out``: files that were
-    not taken, with the reason.
+    """A session as it is on this machine now: its record, and of each file the pieces that follow the digest in
+    ``after``; ``left_out``: files that were not taken, with the reason.
     """
 
     saved: Saved
+    after: dict[str, bytes]
     pieces: dict[str, list[Piece]]
     left_out: dict[str, str]
 
@@ -85,19 +93,40 @@ def default_patterns() -> Path:
 
 class Follower:
     """Reads a session that may grow: all of it first, then what is new. It remembers its place, so that following a
-    long session costs what its new lines cost. A torn last line is read when nothing else is to come: ``whole``.
+    long session costs what its new lines cost; with :meth:`leave_note` the next process goes on from there, unless it
+    reads ``anew``. A torn last line is read when nothing else is to come: ``whole``.
     """
 
-    def __init__(self, local: Local, *, redact: bool, patterns: Path | None) -> None:
+    def __init__(self, local: Local, *, redact: bool, patterns: Path | None, anew: bool = False) -> None:
         own = _own(patterns) if redact else []
+        rules = repr((redact, own, FORMS, VALUE))
+        self._note = Note("sessions", str(local.main), sha256(rules.encode()).hexdigest())
         self._local = local
         self._new_redactor = (lambda: Redactor(own)) if redact else (lambda: None)
         self._tails: dict[str, _Tail] = {}
         self._about = Description()
         self.left_out: dict[str, str] = {}
+        noted = self._note.taken()
+        if noted is not None and not anew:
+            with suppress(ValueError, KeyError, TypeError, AttributeError, OSError):
+                self._go_on(json.loads(noted))
+
+    def leave_note(self) -> None:
+        """What was read is saved: let the next process go on from here."""
+        tails = {name: tail.place() for name, tail in self._tails.items()}
+        with suppress(OSError):
+            self._note.write(json.dumps({"about": asdict(self._about), "tails": tails}))
+
+    def _go_on(self, noted: dict[str, Any]) -> None:
+        paths = {MAIN: self._local.main, **self._local.files()}
+        tails = {name: _Tail(path, self._new_redactor()) for name, path in paths.items() if name in noted["tails"]}
+        tails = {name: tail for name, tail in tails.items() if tail.goes_on(noted["tails"][name])}
+        if MAIN in tails:
+            self._tails, self._about = tails, Description(**noted["about"])
 
     def read(self, *, whole: bool) -> Reading | None:
         """What is new of all files; None: a file is not what it was, so begin anew."""
+        after: dict[str, bytes] = {}
         pieces: dict[str, list[Piece]] = {}
         for name, path in {MAIN: self._local.main, **self._local.files()}.items():
             reason = _unfit(name, path, len(self._tails) - (name in self._tails))
@@ -105,6 +134,7 @@ class Follower:
                 self.left_out[name] = reason
                 continue
             tail = self._tails.setdefault(name, _Tail(path, self._new_redactor()))
+            after[name] = tail.state.end
             new = tail.new(whole=whole)
             if new is None:
                 return None
@@ -112,7 +142,7 @@ class Follower:
         if MAIN not in pieces:
             raise TooLarge(f"{self._local.main} {self.left_out[MAIN]}")
         self._about = self._local.agent.described(lines_of(pieces[MAIN]), self._about)
-        return Reading(self._record(), pieces, dict(self.left_out))
+        return Reading(self._record(), after, pieces, dict(self.left_out))
 
     def _record(self) -> Saved:
         agent, about = self._local.agent, self._about
@@ -137,8 +167,37 @@ class _Tail:
         self._path = path
         self._file: tuple[int, int] | None = None
         self._offset = 0
+        self._is_torn = False
         self.redactor = redactor
         self.state = SavedFile(START, 0, 0)
+
+    def place(self) -> dict[str, Any]:
+        """Up to where it was read, for :meth:`goes_on`."""
+        state = [self.state.end.hex(), self.state.bytes, self.state.lines]
+        redactor = self.redactor.state() if self.redactor else None
+        return {"offset": self._offset, "before": self._before(), "state": state, "redactor": redactor,
+                "torn": self._is_torn}  # fmt: skip
+
+    def goes_on(self, noted: dict[str, Any]) -> bool:
+        """Begin at the place where another process stopped; whether the file is still the one that it read, and a
+        line that was torn there still is.
+        """
+        self._offset, self._is_torn = int(noted["offset"]), bool(noted["torn"])
+        if self._before() != noted["before"] or (self._is_torn and self._path.stat().st_size != self._offset):
+            return False
+        end, size, lines = noted["state"]
+        self.state = SavedFile(bytes.fromhex(end), int(size), int(lines))
+        if self.redactor:
+            self.redactor.go_on(noted["redactor"])
+        return True
+
+    def _before(self) -> list[Any]:
+        """The file, and a digest of what stands just before the place: files of sessions only grow."""
+        with self._path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            file.seek(max(0, self._offset - _COMPARED_BYTES))
+            there = file.read(min(self._offset, _COMPARED_BYTES))
+        return [status.st_dev, status.st_ino, sha256(there).hexdigest()]
 
     def new(self, *, whole: bool) -> list[Piece] | None:
         """The pieces after those that were read; None: the file is another one, or shorter."""
@@ -151,7 +210,9 @@ class _Tail:
             lines = list(file)
         if lines and not whole and not lines[-1].endswith(b"\n"):
             lines.pop()
-        self._offset += sum(map(len, lines))
+        if lines:
+            self._offset += sum(map(len, lines))
+            self._is_torn = not lines[-1].endswith(b"\n")
         pieces = list(chain(self.redactor.lines(lines) if self.redactor else lines, self.state.end))
         before = self.state
         self.state = SavedFile(
@@ -160,13 +221,6 @@ class _Tail:
             before.lines + sum(one.content.endswith(b"\n") for one in pieces),
         )
         return pieces
-
-
-def read(local: Local, *, redact: bool, patterns: Path | None) -> Reading:
-    """Read all files of a session, without the secrets in them."""
-    reading = Follower(local, redact=redact, patterns=patterns).read(whole=True)
-    assert reading is not None
-    return reading
 
 
 def load(saved: Saved, files: Mapping[str, list[Piece]], options: LoadOptions) -> Loaded:
@@ -203,10 +257,11 @@ def path_map(saved: Saved, cwd: str | None, maps: Mapping[str, str]) -> tuple[Pa
     return PathMap(pairs), directory
 
 
-def missing(pieces: Iterable[Piece], end: bytes) -> list[Piece] | None:
-    """The pieces after ``end``, where a file is saved up to that; None: its beginning is not what was saved."""
-    pieces = list(pieces)
-    if not pieces or pieces[0].after == end:
+def missing(pieces: list[Piece], after: bytes, end: bytes) -> list[Piece] | None:
+    """Of the pieces that follow ``after``, those after ``end``, where a file is saved up to that; None: that is none of
+    them.
+    """
+    if after == end:
         return pieces
     for at, one in enumerate(pieces):
         if one.digest == end:

@@ -131,7 +131,28 @@ def test_a_second_save_writes_what_is_new(daemon: Daemon, ann: Home):
     with ann.claude.open("ab") as file:
         file.write(b"n\n" + b"x" * 1_500_000 + b"\n")
     assert sessions.save(CLAUDE_ID).new_lines == 2
-    assert len(client.log(f"sessions.lines/{CLAUDE_ID}/main")) == 6 + 1 + 1 + 1 + 3
+    assert len(client.log(f"sessions.lines/{CLAUDE_ID}/main")) == 1 + 1 + 1 + 3
+
+
+def test_a_save_goes_on_where_the_last_one_stopped_and_notices_what_it_cannot_go_on_from(daemon: Daemon, ann: Home):
+    sessions = Sessions(daemon.client("ann"))
+    with ann.claude.open("ab") as file:
+        file.write(line(type="mode", key=TOKEN))
+    assert sessions.save(CLAUDE_ID).new_lines == 8
+    (notes,) = [path for path in (ann.path / ".cache").rglob("*") if path.is_file()]
+    assert TOKEN not in notes.read_text()
+    with ann.claude.open("ab") as file:
+        file.write(line(type="mode", key=TOKEN, other="ghp_" + "x1Y2z3A4b5C6" * 3))
+    grown = sessions.save(CLAUDE_ID)
+    assert (grown.new_lines, grown.saved.redacted, grown.saved.title) == (1, {"github-token": 2}, "fix the parser")
+    told = b"".join(piece.content for piece in sessions.files(grown.saved)["main"])
+    assert told.endswith(line(type="mode", key="[redacted:github-token:1]", other="[redacted:github-token:2]"))
+    sessions.drop(CLAUDE_ID)
+    assert sessions.save(CLAUDE_ID).new_lines == 9
+    lines = ann.claude.read_bytes().splitlines(keepends=True)
+    ann.claude.write_bytes(b"".join([*lines[:3], *lines[4:]]))
+    assert sessions.save(CLAUDE_ID).new_lines == 4
+    assert sessions.save(CLAUDE_ID, redact=False).new_lines == 2  # those with secrets in them
 
 
 def test_a_session_that_grows_is_followed(daemon: Daemon, ann: Home, tmp_path: Path):

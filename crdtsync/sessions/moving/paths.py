@@ -30,9 +30,8 @@ class PathMap:
         for old, new in pairs.items():
             if _trimmed(old) not in ("", _trimmed(new)):
                 self._new.update(zip(_forms(_trimmed(old)), _forms(_trimmed(new)), strict=True))
-        alternatives = b"|".join(re.escape(old) for old in sorted(self._new, key=len, reverse=True))
-        before = rb"(?:(?<![A-Za-z0-9_./~-])|(?<=\\[nrt])|(?<=file://))"
-        self._pattern = re.compile(before + b"(" + alternatives + rb")(?![A-Za-z0-9_-]|\.[A-Za-z0-9])(" + _REST + b")")
+        alternatives = b"|".join(map(_edge, sorted(self._new, key=len, reverse=True)))
+        self._pattern = re.compile(b"(" + alternatives + rb")(?![A-Za-z0-9_-]|\.[A-Za-z0-9])(" + _REST + b")")
 
     def __bool__(self) -> bool:
         return bool(self._new)
@@ -72,6 +71,13 @@ def _is_absolute(path: str) -> bool:
 
 def _trimmed(path: str) -> str:
     return path.rstrip("/\\")
+
+
+def _edge(path: bytes) -> bytes:
+    """``path`` where a path may begin. It begins with plain characters and looks behind after them: that is quick."""
+    old = re.escape(path)
+    behind = (rb"(?<![A-Za-z0-9_./~-]", rb"(?<=\\[nrt]", b"(?<=file://")
+    return old + b"(?:" + b"|".join(one + old + b")" for one in behind) + b")"
 
 
 def _forms(path: str) -> list[bytes]:

@@ -6,7 +6,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from crdtsync.errors import InvalidRequest
 from crdtsync.sessions.redaction.patterns import FORMS, STEMS, VALUE
@@ -35,9 +37,18 @@ class Redactor:
         self.found: Counter[str] = Counter()
         """How many different secrets were replaced, by kind."""
         self._own = tuple(own)
-        self._marks: dict[bytes, bytes] = {}
+        self._marks: dict[str, str] = {}
         self._numbers: Counter[str] = Counter()
         self._in_key = False
+
+    def state(self) -> dict[str, Any]:
+        """What another one needs to go on from here; secrets stand in it by their digests alone."""
+        return {"found": self.found, "marks": self._marks, "numbers": self._numbers, "in_key": self._in_key}
+
+    def go_on(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.found, self._marks = Counter(state["found"]), dict(state["marks"])
+        self._numbers, self._in_key = Counter(state["numbers"]), bool(state["in_key"])
 
     def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """``lines`` without secrets."""
@@ -101,11 +112,12 @@ class Redactor:
     def _mark(self, secret: bytes, kind: str) -> bytes:
         if not secret or _MARK.fullmatch(secret):
             return secret
-        if secret not in self._marks:
+        digest = sha256(secret).hexdigest()
+        if digest not in self._marks:
             self._numbers[kind] += 1
             self.found[kind] += 1
-            self._marks[secret] = b"[redacted:%s:%d]" % (kind.encode(), self._numbers[kind])
-        return self._marks[secret]
+            self._marks[digest] = f"[redacted:{kind}:{self._numbers[kind]}]"
+        return self._marks[digest].encode()
 
 
 def own_patterns(file: Path) -> list[re.Pattern[bytes]]:

@@ -12,6 +12,9 @@ the newest end.
 
 A piece is a line with its line end, or a part of a line that is longer than :data:`PIECE_BYTES_MAX`. A torn last line
 is a piece without a line end; when the line is complete, that is another piece, and the torn one a dead end.
+
+Lines of a session repeat each other, and packed together they take half the room. So what is saved at once is stored
+as runs: an element of the log is the digest before its first piece, and the content of all its pieces.
 """
 
 from __future__ import annotations
@@ -21,16 +24,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
+from io import BytesIO
 from typing import Any
 
 from crdtsync.errors import InvalidEncoding
 
 PIECE_BYTES_MAX = 512 * 1024
-BATCH_BYTES_MAX = 1024 * 1024
-BATCH_PIECES_MAX = 500
 PACKED_OVER_BYTES = 512
 PACKED = 1
-"""How a long piece is stored: packed by zlib."""
+"""How a long run is stored: packed by zlib."""
 START = b""
 _DIGEST_BYTES = 12
 
@@ -42,19 +44,6 @@ class Piece:
     after: bytes
     digest: bytes
     content: bytes
-
-    def plain(self) -> list[Any]:
-        """As it is stored: a short one as text where it is text, for readers and searches; a long one packed (zlib),
-        where that makes it shorter.
-        """
-        if len(self.content) > PACKED_OVER_BYTES:
-            packed = zlib.compress(self.content)
-            if len(packed) < len(self.content):
-                return [self.after, packed, PACKED]
-        try:
-            return [self.after, self.content.decode()]
-        except UnicodeDecodeError:
-            return [self.after, self.content]
 
 
 def piece(after: bytes, content: bytes) -> Piece:
@@ -71,18 +60,48 @@ def chain(lines: Iterable[bytes], after: bytes = START) -> Iterator[Piece]:
             yield made
 
 
-def batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """``pieces`` in portions that fit into one change each."""
-    portion: list[Piece] = []
+def runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """``pieces`` in runs that follow each other, each of at most :data:`PIECE_BYTES_MAX`."""
+    run: list[Piece] = []
     size = 0
     for one in pieces:
-        if portion and (size + len(one.content) > BATCH_BYTES_MAX or len(portion) == BATCH_PIECES_MAX):
-            yield portion
-            portion, size = [], 0
-        portion.append(one)
+        if run and (size + len(one.content) > PIECE_BYTES_MAX or one.after != run[-1].digest):
+            yield run
+            run, size = [], 0
+        run.append(one)
         size += len(one.content)
-    if portion:
-        yield portion
+    if run:
+        yield run
+
+
+def plain(run: list[Piece]) -> list[Any]:
+    """A run as it is stored: a short one as text where it is text, for readers; a long one packed (zlib), where that
+    makes it shorter.
+    """
+    content = b"".join(one.content for one in run)
+    if len(content) > PACKED_OVER_BYTES:
+        packed = zlib.compress(content)
+        if len(packed) < len(content):
+            return [run[0].after, packed, PACKED]
+    try:
+        return [run[0].after, content.decode()]
+    except UnicodeDecodeError:
+        return [run[0].after, content]
+
+
+def pieces_in(value: Any) -> Iterator[Piece]:
+    """The pieces that an element of a log holds; none, if it is no run."""
+    match value:
+        case [bytes(after), str(text)]:
+            content: bytes | None = text.encode("utf-8", "surrogatepass")
+        case [bytes(after), bytes(content)]:
+            pass
+        case [bytes(after), bytes(packed), int(way)] if way == PACKED:
+            content = _unpacked(packed)
+        case _:
+            return
+    if content:
+        yield from chain(BytesIO(content), after)
 
 
 class Tree:
@@ -91,11 +110,9 @@ class Tree:
     def __init__(self, values: Iterable[Any]) -> None:
         self._pieces: dict[bytes, Piece] = {}
         followed: Counter[bytes] = Counter()
-        for value in values:
-            made = _from_plain(value)
-            if made is not None:
-                followed[made.after] += self._pieces.pop(made.digest, None) is None
-                self._pieces[made.digest] = made  # at the end: the newest place counts
+        for made in (one for value in values for one in pieces_in(value)):
+            followed[made.after] += self._pieces.pop(made.digest, None) is None
+            self._pieces[made.digest] = made  # at the end: the newest place counts
         self.ends = [
             digest
             for digest, one in self._pieces.items()
@@ -139,20 +156,8 @@ def lines_of(pieces: Iterable[Piece]) -> Iterator[bytes]:
         yield b"".join(begun)
 
 
-def _from_plain(value: Any) -> Piece | None:
-    match value:
-        case [bytes(after), str(content)]:
-            return piece(after, content.encode("utf-8", "surrogatepass"))
-        case [bytes(after), bytes(content)]:
-            return piece(after, content)
-        case [bytes(after), bytes(packed), int(way)] if way == PACKED:
-            content_ = _unpacked(packed)
-            return None if content_ is None else piece(after, content_)
-    return None
-
-
 def _unpacked(packed: bytes) -> bytes | None:
-    """None: that was not packed here; nothing that somebody else puts there takes more memory than a piece."""
+    """None: that was not packed here; nothing that somebody else puts there takes more memory than a run."""
     unpacker = zlib.decompressobj()
     try:
         content = unpacker.decompress(packed, PIECE_BYTES_MAX)

@@ -7,23 +7,23 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtsync.sessions.saved.pieces import PACKED, PIECE_BYTES_MAX, Tree, batches, chain, lines_of
+from crdtsync.sessions.saved.pieces import PACKED, PIECE_BYTES_MAX, Tree, chain, lines_of, plain, runs
 from tests.examples import examples
 
 lines = st.lists(st.binary(max_size=12).map(lambda line: line.replace(b"\n", b"") + b"\n"), max_size=12)
 
 
 def stored(content: list[bytes]) -> list[object]:
-    return [one.plain() for one in chain(content)]
+    return [plain(run) for run in runs(chain(content))]
 
 
 @examples(200)
 @given(lines, lines, lines)
 def test_a_log_of_two_ways_gives_the_one_that_was_saved_last(common: list[bytes], one: list[bytes], two: list[bytes]):
-    first, second = list(chain(common + one)), list(chain(common + two))
-    log = [piece.plain() for piece in first]
+    second = list(chain(common + two))
+    log = stored(common + one)
     new = Tree(log).new_in(second)
-    tree = Tree([*log, *(piece.plain() for piece in new)])
+    tree = Tree([*log, *map(plain, runs(new))])
     assert b"".join(piece.content for piece in tree.file(second[-1].digest if second else b"")) == b"".join(
         common + two
     )
@@ -35,10 +35,12 @@ def test_a_long_line_goes_in_parts_and_comes_back_whole():
     content = [b"x" * (2 * PIECE_BYTES_MAX + 7) + b"\n", b"\xff torn"]
     pieces = list(chain(content))
     assert len(pieces) == 4
-    assert len(pieces[0].plain()[1]) < 1000
-    assert pieces[-1].plain() == [pieces[-2].digest, content[1]]
-    assert list(lines_of(Tree([piece.plain() for piece in pieces]).file())) == content
-    assert [len(portion) for portion in batches(pieces)] == [2, 2]
+    found = list(runs(pieces))
+    assert [len(run) for run in found] == [1, 1, 2]
+    assert len(plain(found[0])[1]) < 1000
+    assert plain(found[-1]) == [pieces[1].digest, b"x" * 7 + b"\n" + content[1]]
+    assert list(lines_of(Tree(map(plain, found)).file())) == content
+    assert [len(run) for run in runs([*pieces[:1], *pieces[2:]])] == [1, 2]  # what does not follow is another run
 
 
 def test_what_others_put_into_the_log_is_passed_over():
@@ -51,7 +53,7 @@ def test_what_others_put_into_the_log_is_passed_over():
 def test_a_line_that_was_torn_is_taken_whole_in_the_end():
     log = stored([b"a\n", b"tor"])
     whole = list(chain([b"a\n", b"torn\n"]))
-    log += [piece.plain() for piece in Tree(log).new_in(whole)]
+    log += map(plain, runs(Tree(log).new_in(whole)))
     assert list(lines_of(Tree(log).file())) == [b"a\n", b"torn\n"]
     assert len(Tree([*log, *log]).ends) == 1
     assert len(Tree([*log, *stored([b"b\n"])]).ends) == 2
