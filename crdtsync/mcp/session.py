@@ -12,7 +12,7 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 
 from crdtsync.client import AsyncClient, AsyncSession
-from crdtsync.context.tokens import DEFAULT_MODEL
+from crdtsync.context.tokens import ANY_MODEL
 from crdtsync.errors import CrdtSyncError
 from crdtsync.mcp.install.clients import agent_name
 
@@ -29,7 +29,7 @@ class Options:
     space: str | None = None
     agent: str | None = None
     agent_key: str | None = None
-    model: str = DEFAULT_MODEL
+    model: str = ANY_MODEL
     read_only: bool = False
     tools: tuple[str, ...] = ()
     memory_server: bool = False

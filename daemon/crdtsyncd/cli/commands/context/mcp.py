@@ -12,12 +12,12 @@ from typing import IO, TYPE_CHECKING
 
 import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
-from crdtsyncd.cli.commands.context.tokens import model_option
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.shared_options import file_argument, loopback_place, token_file_option
 from crdtsyncd.cli.show import output
 
+from crdtsync.context.tokens import ANY_MODEL
 from crdtsync.mcp.install.change import has_server, read, with_server, without_server, write
 from crdtsync.mcp.install.clients import client as client_named
 from crdtsync.mcp.install.clients import found
@@ -42,7 +42,13 @@ def mcp() -> None:
 @click.option("--tools", metavar="NAME,…", default="", help="Offer only these tools.")
 @click.option("--http", metavar="[HOST:]PORT", type=TEXT, help="Listen there instead, on loopback; 7478 is usual.")
 @token_file_option
-@model_option
+@click.option(
+    "--model",
+    metavar="NAME",
+    default=ANY_MODEL,
+    show_default=True,
+    help="Whose tokens budgets count; a name such as claude or gpt-5 takes 40 MB more.",
+)
 @pass_settings
 def serve(
     settings: Settings,
