@@ -11,6 +11,7 @@ from benchmarks import (
     idle,
     large_fleet,
     make_trace,
+    mcp_sessions,
     mirror,
     new_node,
     overwrites,
@@ -36,6 +37,7 @@ main.add_command(editing_traces.main, "editing-traces")
 main.add_command(large_fleet.main, "fleet")
 main.add_command(idle.main, "idle")
 main.add_command(make_trace.main, "make-trace")
+main.add_command(mcp_sessions.main, "mcp")
 main.add_command(mirror.main, "mirror")
 main.add_command(overwrites.main, "overwrites")
 main.add_command(new_node.main, "new-node")

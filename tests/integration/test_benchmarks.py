@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import idle, new_node, overwrites
+from benchmarks import idle, mcp_sessions, new_node, overwrites
 from benchmarks.gauges import Live, Reading, percentile, slope
 from benchmarks.pacing import Answer, Paced
 from crdtsync.core.sync.change_feed import CREDIT_BYTES_MAX
@@ -159,6 +159,13 @@ def test_the_check_of_an_idle_daemon_fails_beyond_its_bounds(monkeypatch, rss_by
     done = CliRunner().invoke(idle.main, ["--check", "--seconds", "1"])
     assert done.exit_code == status
     assert f"RSS {rss_bytes / 1e6:.1f} MB" in done.output
+
+
+@pytest.mark.slow
+async def test_mcp_sessions_take_little_and_go_with_their_clients():
+    found = await mcp_sessions.measure(sessions=2, seconds=2.0, pace_s=0.0)
+    assert 30 < found.samples[-1].shared_most < 80  # two share little; a vocabulary of tokens alone takes 37
+    assert found.orphans == 0
 
 
 # -- the commands ------------------------------------------------------------------------------------------------------
