@@ -19,9 +19,12 @@ from typing import Any
 
 import pytest
 
+from tests.harness.daemon import Daemon
+
 ROOT = Path(__file__).resolve().parents[2]
 FRAMEWORKS = ROOT / "tests" / "adapters"
 ENVIRONMENTS = ROOT / ".venv-adapters"
+PAGE = ROOT / "docs" / "how-to" / "frameworks.md"
 INSTALL_TIMEOUT_S = 300
 
 
@@ -74,6 +77,26 @@ def passes(name: str, file: str, *, timeout_s: float = 300, **variables: Any) ->
         env=environment(**variables), capture_output=True, text=True, timeout=timeout_s, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}"
+
+
+def run_with(name: str, daemon: Daemon, program: Path, *arguments: str) -> str:
+    """What a program prints that runs beside a daemon, in the framework's environment; it finds the folder's files."""
+    variables = environment(CRDTSYNC_SOCKET=daemon.socket)
+    variables["PYTHONPATH"] += f"{os.pathsep}{FRAMEWORKS / name}"
+    done = subprocess.run(
+        [str(python_with(name)), str(program), *arguments],
+        env=variables, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def program_of_the_page(word: str, place: Path, first: str = "") -> Path:
+    """The program of the how-to page that calls a class, in a file that imports ``first`` from the folder before."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    (program,) = [block for block in blocks if f"{word}(" in block]
+    place.write_text(f"import {first}\n{program}" if first else program)
+    return place
 
 
 def source_of(name: str, package: str) -> Path:
