@@ -134,6 +134,66 @@ def test_commands_put_and_get(daemon: Daemon, tmp_path: Path) -> None:
     assert (tmp_path / "then").read_bytes() == content
 
 
+def test_blobs_travel_with_export_restore_undo_and_backup(
+    daemon: Daemon, make_daemon: Callable[..., Daemon], tmp_path: Path
+) -> None:
+    shell = Shell(daemon.socket, tmp_path)
+    content = source(tmp_path / "in", 2 * MIB + 7).read_bytes()
+    with daemon.client("planner") as state:
+        for key in ("changed", "deleted", "kept"):
+            state.put_blob(key, content, media_type="text/x", meta={"by": key})
+        state.put_blob("empty", b"")
+        state.checkpoint("before")
+        state.delete("deleted")
+        state.session("critic").put_blob("changed", b"other")
+        state.put_blob("later", b"x")
+        assert [each.key for each in state.diff("before")] == ["changed", "deleted", "later"]
+        foreseen = state.restore("before", dry_run=True)
+        done = state.restore("before")
+        assert (done.restored, done.removed, done.left) == (foreseen.restored, ["later"], {})
+        assert sorted(done.restored) == ["changed", "deleted"]
+        for key in done.restored:
+            blob = state.get_blob(key, after=done.token)
+            assert blob is not None
+            assert (blob.read(), blob.media_type, blob.entry.meta) == (content, "text/x", {"by": key})
+            assert blob.entry.siblings == []
+        assert state.diff("before") == []
+        again = state.restore("before")
+        assert (again.restored, again.removed, again.left) == ([], [], {})
+        state.checkpoint("review")
+        state.session("critic").put_blob("kept", b"other")
+        assert state.undo("critic", "checkpoint:review").restored == ["kept"]
+        assert hash_of(state, "kept") == sha256(content).hexdigest()
+    (tmp_path / "all").write_text(shell.ok("export"))
+    other = make_daemon()
+    there = Shell(other.socket, tmp_path)
+    assert there.ok("import", "all") == "4 created"
+    assert there.ok("import", "all") == "4 unchanged"
+    with other.client() as state:
+        state.put_blob("kept", b"mine")
+        assert there.ok("import", "all", "--on-conflict", "sibling") == "1 added, 3 unchanged"
+        entry = state.entry("kept")
+        assert entry is not None
+        assert sorted(one.value["size"] for one in (entry, *entry.siblings)) == [4, len(content)]
+        assert there.ok("import", "all", "--on-conflict", "set") == "1 replaced, 3 unchanged"
+        for key in ("changed", "deleted", "kept"):
+            assert hash_of(state, key) == sha256(content).hexdigest()
+        assert state.get("empty")["size"] == 0
+    lines = (tmp_path / "all").read_text().splitlines()
+    for broken, why in ((lines[:2], "are missing"), (lines[1:], "has bytes of a blob that is not before it")):
+        (tmp_path / "cut").write_text("\n".join(broken))
+        refused = there("import", "cut")
+        assert (refused.status, why in refused.err) == (4, True), refused.err
+    shell.ok("backup", "saved")
+    third = make_daemon(start=False)
+    shell.ok("restore", "saved", "--data-dir", str(third.data), "--new-node")
+    third.start()
+    with third.client() as state:
+        assert hash_of(state, "changed") == sha256(content).hexdigest()
+        state.set("changed-in-between", 1)
+        assert state.restore("before").removed == ["changed-in-between"]
+
+
 def put_through_kills(cluster: Cluster, path: Path, size: int) -> None:
     """Kill the daemon that takes a blob, and one that receives it, at three moments of the put."""
     putting, receiving, third = cluster

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from crdtsyncd.cli.data.export_records import line_of
+from crdtsyncd.cli.data.export_records import lines_of
 
 from crdtsync.errors import DamagedValue
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
@@ -86,6 +86,6 @@ def test_a_flipped_bit_is_told_and_everything_else_is_served(make_daemon: Callab
         assert daemon.alarms() == ["value_damaged"]
         assert [event["key"] for event in daemon.log_events("value_damaged")] == ["k/2"]
         with pytest.raises(DamagedValue, match="k/2"):  # an export with null in its place would be imported as that
-            assert [line_of(client, entry) for entry in client.entries()]
+            assert [[*lines_of(client, entry)] for entry in client.entries()]
         client.set("k/2", "anew")
         assert client.get("k/2") == "anew"

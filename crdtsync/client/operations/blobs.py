@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from crdtsync.client.values.durations import Seconds
     from crdtsync.client.values.results import Entry
 
+PORTION_BYTES = PARTS_AT_ONCE * PART_BYTES
+"""What is stored by one request."""
 Source = bytes | bytearray | memoryview | str | os.PathLike[str] | IO[bytes]
 """Where the bytes of a blob come from: bytes, the path of a file, or a file object that gives bytes."""
 
@@ -40,6 +42,12 @@ class Part(NamedTuple):
     def is_one_of(self, hashes: list[bytes]) -> bool:
         """Whether it is stored already; ``hashes`` are those of the first parts."""
         return self.number < len(hashes) and hashes[self.number] == value_hash(pack(self.data))
+
+
+def parts_at(place: int, data: bytes) -> list[Part]:
+    """The parts in ``data``, which begins at a ``place`` where one does."""
+    starts = range(0, len(data), PART_BYTES)
+    return [Part((place + start) // PART_BYTES, data[start : start + PART_BYTES]) for start in starts]
 
 
 class Reading:

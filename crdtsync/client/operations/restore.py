@@ -7,6 +7,7 @@ of them supersede what was there when the first began.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.operations.listings import Selection
@@ -54,9 +55,12 @@ def restore(
     w: WriteConcern,
     timeout_s: float,
     progress: Callable[[int], object] | None,
-) -> Steps[Restored]:
-    """Restore the keys that begin with one of these prefixes; ``undo``: only what this agent has done since."""
-    done = Restored()
+) -> Steps[tuple[Restored, list[str], str | None]]:
+    """Restore the keys that begin with one of these prefixes; ``undo``: only what this agent has done since.
+
+    With what was done come the keys of blobs that are still to be put anew, and a token of what there was at the start.
+    """
+    done, blobs = Restored(), list[str]()
     seen: str | None = None
     for prefix in prefixes:
         start: str | None = None
@@ -70,12 +74,20 @@ def restore(
             reply, token = yield operations.send(write, w, timeout_s)
             for key, what in reply["items"]:
                 (done.restored if what == "restored" else done.removed).append(key)
-            done.left.update(reply["left"])
+            blobs += reply.get("blobs", ())
+            done.left.update((key, why) for key, why in reply["left"] if key not in blobs)
             done.token, seen, start = token, reply["seen"], reply["next"]
             yield Compute(progress or _nothing, len(reply["items"]))
             if start is None:
                 break
-    return done
+    return done, blobs, seen
+
+
+def left_of(entry: Entry) -> float | None:
+    """How many seconds an entry of the past has to live from now on; None: there is no end."""
+    if entry.ttl is None or entry.time is None:
+        return None
+    return entry.ttl - (datetime.now(UTC) - entry.time).total_seconds()
 
 
 def prefixes_of(operations: Operations, at: str | int, timeout_s: float) -> Steps[list[str]]:
@@ -115,7 +127,11 @@ def diff(before: Operations, after: Operations, prefix: str, timeout_s: float) -
 def _said(entry: Entry | None) -> Any:  # Any: values
     if entry is None:
         return None
-    return entry.kind, [(one.field, one.value) for one in (entry, *entry.siblings)]
+    return entry.kind, [(one.field, _without_upload(one)) for one in (entry, *entry.siblings)]
+
+
+def _without_upload(entry: Entry) -> Any:
+    return {**entry.value, "upload": ""} if entry.kind == "blob" else entry.value
 
 
 def _nothing(_count: int) -> None:

@@ -13,6 +13,8 @@ The rules:
   restores at once of 10 to 7 give 7, and not 4.
 - A text is edited to what it was, by an edit that two hosts make alike. One that is gone is made anew.
 - Values whose time to live is over are not brought back; others live as long as they would have.
+- Of a blob that is gone the bytes have to be put anew. That is too much for one change, so the client does it, which
+  is told which ones these are.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from crdtsync.core.text.join import text_op
 from crdtsync.core.text.yjs_library import NO_CHANGE, fresh_updates
 from crdtsync.differences import edits
 from crdtsync.errors import CrdtSyncError, InvalidRequest, TooLarge
+from crdtsync.wire.blobs import manifest_of
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import CHANGE_BYTES_MAX, CHANGE_OPS_MAX, NAMED_DOTS_MAX
@@ -75,6 +78,7 @@ def restore(draft: Draft, args: Arguments) -> Result:
         raise InvalidRequest("a restore cannot be part of a batch: it is one change, or several, by itself")
     items: list[list[str]] = []
     left: list[list[str]] = []
+    blobs: list[str] = []
     texts = size_bytes = 0
     last: str | None = None
     keys = _keys(draft.replica, past)
@@ -92,6 +96,7 @@ def restore(draft: Draft, args: Arguments) -> Result:
             ops = _ops(draft, past, key, was, held)
         except CrdtSyncError as error:
             left.append([key, error.message])
+            blobs += [key] if isinstance(error, _PutAnew) else []
             last = key
             continue
         if len(draft.ops) + len(ops) > CHANGE_OPS_MAX:
@@ -112,7 +117,7 @@ def restore(draft: Draft, args: Arguments) -> Result:
     if args.get("dry_run"):
         draft.ops.clear()
     seen = encode_token([(draft.replica.name, draft.replica.epoch, past.seen)])
-    return {"items": items, "left": left, "next": last if is_cut else None, "seen": seen}
+    return {"items": items, "left": left, "blobs": blobs, "next": last if is_cut else None, "seen": seen}
 
 
 def _keys(replica: Replica, past: Past) -> list[str]:
@@ -202,8 +207,8 @@ class _Made(NamedTuple):
 
 def _content(entry: Entry) -> tuple[str | None, bytes, bytes]:
     """Equal for two entries that say the same."""
-    said = {name: value for name, value in (entry.attrs or {}).items() if name in ("confidence", "meta")}
-    return entry.sub, entry.value_hash, pack(sorted(said.items()))
+    attrs = entry.attrs or {}
+    return entry.sub, entry.value_hash, pack([attrs.get("confidence"), attrs.get("meta")])
 
 
 def _of_values(draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
@@ -219,12 +224,27 @@ def _of_values(draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[E
     return _Made(_written(draft, missing), left)
 
 
-def _of_blobs(draft: Draft, past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
-    """Blobs that came later go. One that is gone would need its parts anew."""
-    made = _of_values(draft, past, was, held)
-    if made.ops:
-        raise InvalidRequest("a restore does not bring blobs back: read it there (blob get --at), and put it again")
-    return made
+class _PutAnew(InvalidRequest):
+    """The bytes of a blob have to be stored again, under a new upload."""
+
+
+def _shows(entry: Entry) -> tuple[object, ...]:
+    """Equal for two entries of blobs that say the same, whatever upload they name."""
+    manifest = manifest_of(entry.value)
+    return (*_content(entry)[::2], None if manifest is None else manifest._replace(upload=""))
+
+
+def _of_blobs(_draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
+    """Blobs that came later go. One that is gone needs its parts anew, for its own may go with who removed it."""
+    left = [*held]
+    for entry in was:
+        same = next((other for other in left if _shows(other) == _shows(entry)), None)
+        if same is None:
+            raise _PutAnew(
+                "this client brings no blobs back: upgrade it, or read it there (blob get --at), and put it again"
+            )
+        left.remove(same)
+    return _Made([], left)
 
 
 def _of_log(draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:

@@ -387,6 +387,9 @@ class Taker:
             )
         receipt.deadline_s = now_s + PROGRESS_TIMEOUT_S
         if receipt.is_repair:
+            for entry in receipt.taking.arrived:
+                if replica.entries.holds_dot(entry.key, entry.dot):
+                    entry.value = None  # it is here already: it would be in memory until all has come
             return
         row = SnapshotPartRow(replica.id, message.part, message.snapshot, message.short_hash + message.data)
         replica.staging.stage(row, receipt.taking.arrived)

@@ -55,8 +55,9 @@ SNAPSHOT_ENTRIES_MAX = 20_000_000
 """Of a snapshot that is taken."""
 SNAPSHOT_DOCUMENTS_MAX = 1_000_000
 """Of a snapshot that is taken."""
-SNAPSHOT_BYTES_MAX = 4 * 1024 * 1024 * 1024
-"""Of a snapshot's parts as they are read, not as they are sent: a compressed one may be a thousandth."""
+SNAPSHOT_BYTES_MAX = 1024 * 1024 * 1024 * 1024
+"""Of a snapshot's parts as they are read, not as they are sent: a compressed one may be a thousandth. Long values and
+the parts of blobs go to disk as they come; what memory and disk have room for is a bound of its own."""
 INFLATED_BYTES_MAX = 4 * 1024 * 1024
 """Of a part of a snapshot that came compressed: the longest entry there can be has a little more than half of
 that."""

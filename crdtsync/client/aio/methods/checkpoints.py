@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from crdtsync.client.aio.methods.base import AsyncMethods
 from crdtsync.client.protocol.steps import limit_s
-from crdtsync.errors import DamagedValue, InvalidRequest, TooOld
+from crdtsync.errors import DamagedValue, InvalidRequest, TooLarge, TooOld
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -151,8 +151,8 @@ class AsyncCheckpointMethods(AsyncMethods):
 
         It removes what came later and brings back what was overwritten or deleted, of all kinds. It is a write like any
         other, on disk on return: it supersedes what was there when it began, and what others write meanwhile lives on
-        beside it, as a sibling. Up to 1,000 keys are one change. Where there are more it is several: if it is cut off,
-        do it again, and it goes on with what is left. ``timeout`` is for each change.
+        beside it, as a sibling. Up to 1,000 keys are one change. Where there are more it is several, and each blob is
+        put anew: if it is cut off, do it again, and it goes on with what is left. ``timeout`` is for each change.
 
         :param prefix: only keys that begin so, or with one of these; if not given, those of the checkpoint.
         :param dry_run: write nothing, and say what would be done.
@@ -198,4 +198,34 @@ class AsyncCheckpointMethods(AsyncMethods):
         plan = restore(
             self._operations, at, prefixes, undo=agent, dry_run=dry_run, w=w, timeout_s=timeout_s, progress=progress
         )
-        return await self.run(plan, timeout_s)
+        done, blobs, seen = await self.run(plan, timeout_s)
+        for key in blobs:
+            try:
+                token = None if dry_run or seen is None else await self._put_back(key, at, seen, w, timeout)
+            except (DamagedValue, InvalidRequest, TooOld, TooLarge) as error:
+                done.left[key] = error.message
+            else:
+                done.restored.append(key)
+                done.token = token or done.token
+        return done
+
+    async def _put_back(
+        self, key: str, at: str | int, start: str, w: WriteConcern, timeout: Seconds | None
+    ) -> str | None:
+        """Put the blobs anew that a key held, as one who had seen what there was at ``start``; the last token."""
+        from crdtsync.client.aio.blob import AsyncBlob
+        from crdtsync.client.operations import forks
+        from crdtsync.client.operations.restore import left_of
+
+        session: AsyncSession = self.session()  # type: ignore[attr-defined]  # this is a part of it
+        timeout_s = limit_s(timeout, self.timeout_s)
+        entry = await self.run(self._at(at).entry(key, None, timeout_s), timeout_s)
+        seen, token = forks.seen_with(forks.vector_seen(start, self.space), None), None
+        for one in () if entry is None else (entry, *entry.siblings):
+            ttl = left_of(one)
+            if ttl is not None and ttl <= 0:
+                continue
+            blob = AsyncBlob(session, session._operations, one)  # noqa: SLF001  # of the same client
+            token = await session._copy_blob(blob, seen, ttl, w, timeout)  # noqa: SLF001
+            seen = forks.UNSEEN
+        return token

@@ -211,19 +211,11 @@ class AsyncCarrying:
         await text.set(after.value, timeout=self._timeout_s)
 
     async def _carry_blob(self, key: str, after: State, seen: str) -> str | None:
-        from tempfile import TemporaryFile
-
         source: AsyncBlob = after.value
         there = await self._target.entry(key)
         if there is not None and there.kind == "blob" and there.value["sha256"] == source.sha256:
             return there.version  # a merge that was cut off has brought it
-        with TemporaryFile() as file:
-            async for piece in source:
-                file.write(piece)
-            file.seek(0)
-            written = await self._target.put_blob(
-                key, file, media_type=source.media_type, ttl=after.entry.ttl, seen=seen, meta=after.entry.meta
-            )
+        written = await self._target._copy_blob(source, seen, after.entry.ttl)  # noqa: SLF001  # of the same client
         return written.version
 
     async def flush(self) -> None:

@@ -84,6 +84,30 @@ class BlobMethods(Methods):
         )
         return self._write(write, w, timeout)
 
+    def _copy_blob(
+        self, source: Blob, seen: Seen, ttl: float | None, w: WriteConcern = None, timeout: Seconds | None = None
+    ) -> Written:
+        """Put a blob that is read elsewhere, in another space or in the past, under its key here."""
+        from crdtsync.client.operations import blobs
+
+        timeout_s, entry = limit_s(timeout, self.timeout_s), source.entry
+        upload, stored = self.run(blobs.unfinished(self._operations, source.key, source.sha256, timeout_s), timeout_s)
+        while parts := blobs.parts_at(source.tell(), source.read(blobs.PORTION_BYTES)):
+            if missing := [part for part in parts if not part.is_one_of(stored)]:
+                self._write(blobs.write_parts(self._operations, source.key, upload, missing), None, timeout)
+        write = blobs.set_blob(
+            self._operations,
+            source.key,
+            blobs.manifest_in(entry)._replace(upload=upload),
+            ttl=ttl,
+            if_version=None,
+            if_absent=False,
+            seen=seen,
+            confidence=entry.confidence,
+            meta=entry.meta,
+        )
+        return self._write(write, w, timeout)
+
     def get_blob(
         self, key: str, *, after: str | None = None, at: Point | None = None, timeout: Seconds | None = None
     ) -> Blob | None:

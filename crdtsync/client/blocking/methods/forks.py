@@ -213,19 +213,11 @@ class Carrying:
         text.set(after.value, timeout=self._timeout_s)
 
     def _carry_blob(self, key: str, after: State, seen: str) -> str | None:
-        from tempfile import TemporaryFile
-
         source: Blob = after.value
         there = self._target.entry(key)
         if there is not None and there.kind == "blob" and there.value["sha256"] == source.sha256:
             return there.version  # a merge that was cut off has brought it
-        with TemporaryFile() as file:
-            for piece in source:
-                file.write(piece)
-            file.seek(0)
-            written = self._target.put_blob(
-                key, file, media_type=source.media_type, ttl=after.entry.ttl, seen=seen, meta=after.entry.meta
-            )
+        written = self._target._copy_blob(source, seen, after.entry.ttl)  # noqa: SLF001  # of the same client
         return written.version
 
     def flush(self) -> None:

@@ -4,15 +4,18 @@
 of a set and of a log a list, of a map an object, of a text a string. A map's siblings name their ``field``. What was
 said of the elements of a log stands in ``elements``, an object for each. What an import cannot set, such as author and
 time, is there for people to read.
+
+The line of a blob says size and hash; lines of the kind ``blob part`` follow it, with its bytes in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from crdtsyncd.cli.data.kinds import (
+    BLOB_PART,
     ELEMENTS,
     INFORMATION,
     KEY_BYTES_MAX,
@@ -21,6 +24,7 @@ from crdtsyncd.cli.data.kinds import (
     Shape,
     fingerprint,
     is_field,
+    shown_of_blob,
     whole_entry,
 )
 from crdtsyncd.cli.show import output
@@ -97,13 +101,13 @@ def left_out(entry: Entry) -> list[Entry]:
 
 
 def _details(entry: Entry) -> dict[str, object]:
-    options = OPTIONS if entry.kind == "register" else ()  # of others they are of one part, the newest
+    options = OPTIONS if entry.kind in ("register", "blob") else ()  # of others they are of one part, the newest
     given = {name: getattr(entry, name) for name in (*options, *INFORMATION)}
     present = {name: option for name, option in given.items() if option is not None}
     if entry.time is not None:
         present["time"] = rfc3339(entry.time)
     of_map = {} if entry.field is None else {"field": entry.field}
-    return {**of_map, "value": entry.value, **present}
+    return {**of_map, "value": shown_of_blob(entry.value) if entry.kind == "blob" else entry.value, **present}
 
 
 def _is_key(text: str) -> bool:
@@ -131,11 +135,36 @@ _CHECKS: Mapping[str, tuple[str, Callable[[Value], bool]]] = {
 }
 
 
+def records_of(lines: Iterable[Line]) -> Iterator[Record]:
+    """What the lines describe, in order; otherwise an error that names the line and says what is wrong with it."""
+    blob: Record | None = None
+    left_bytes = 0
+    for line in lines:
+        record = record_of(line)
+        is_part = record.kind == BLOB_PART
+        if left_bytes and not (is_part and blob is not None and record.key == blob.key):
+            raise line.wrong(f"{left_bytes:,} bytes of the blob before it are missing")
+        if is_part:
+            left_bytes -= len(record.variants[0].value)
+            if left_bytes < 0:
+                raise line.wrong("it has bytes of a blob that is not before it, or is whole")
+        elif record.kind == "blob":
+            blob, left_bytes = record, record.variants[0].value["size"]
+        yield record
+    if left_bytes and blob is not None:
+        raise blob.line.wrong(f"the last {left_bytes:,} bytes of it are missing")
+
+
 def record_of(line: Line) -> Record:
-    """The key that a line describes; otherwise an error that names the line and says what is wrong with it."""
+    """The key, or the part of a blob, that a line describes."""
     fields = line.fields
     _require(line, fields, "key")
     kind = fields.get("kind")
+    if kind == BLOB_PART:
+        _check_fields(line, fields, ("key", "kind", "value"))
+        if not isinstance(fields["value"], bytes) or not fields["value"]:
+            raise line.wrong(f'the "value" of a {BLOB_PART} must be bytes')
+        return Record(line, fields["key"], BLOB_PART, (Variant(fields["value"]),))
     if not isinstance(kind, str) or kind not in KINDS:
         raise line.wrong(f'"kind" must be one of {", ".join(KINDS)}')
     _check_fields(line, fields, ("key", "kind", "value", *KINDS[kind].fields))
@@ -143,7 +172,7 @@ def record_of(line: Line) -> Record:
         raise line.wrong(f'the "value" of a {kind} must be {KINDS[kind].wanted}')
     record = Record(line, fields["key"], kind, _variants(line, kind, fields))
     for variant in record.variants:
-        for part in [variant.value] if KINDS[kind].is_batched else _parts(variant.value):
+        for part in _parts(variant.value) if kind == "text" else [variant.value]:
             _check_storable(line, part)
     return record
 
@@ -200,22 +229,33 @@ def _require(line: Line, fields: dict[str, Value], name: str) -> None:
         raise line.wrong(f'"{name}" must be {wanted}')
 
 
-def line_of(client: Session, listed: Entry) -> str | None:
-    """What is printed of a key; None if it has gone meanwhile.
+def lines_of(client: Session, listed: Entry) -> Iterator[str]:
+    """What is printed of a key; nothing if it has gone meanwhile.
 
     :raises DamagedValue: the disk has spoilt it: a listing shows null then, as for what is null.
     """
     is_whole = listed.kind == "register" and None not in (listed.value, *(one.value for one in listed.siblings))
     entry = listed if is_whole else whole_entry(client, listed.key)
     if entry is None:
-        return None  # deleted since it was listed
+        return  # deleted since it was listed
     if entry.kind not in KINDS:
-        why = "blob get writes it to a file" if entry.kind == "blob" else "this version does not know the kind"
-        output.warning(f"{entry.key} was left out, a {entry.kind}: {why}")
-        return None
+        output.warning(f"{entry.key} was left out, a {entry.kind}: this version does not know the kind")
+        return
     for sibling in left_out(entry):
         why = f"it is a {sibling.kind}, and the winner a {entry.kind}"
         if sibling.kind == entry.kind:
-            why = "resolve it with --merge first to have both"
+            why = "resolve it first" if entry.kind == "blob" else "resolve it with --merge first to have both"
         output.warning(f"a sibling of {entry.key} was left out: {why}")
-    return exported(entry, client.log_items(entry.key) if entry.kind == "log" else ())
+    if entry.kind == "blob":
+        yield from _lines_of_blob(client, entry)
+    else:
+        yield exported(entry, client.log_items(entry.key) if entry.kind == "log" else ())
+
+
+def _lines_of_blob(client: Session, entry: Entry) -> Iterator[str]:
+    blob = client.get_blob(entry.key)
+    if blob is None:
+        return  # deleted since it was listed
+    yield exported(blob.entry)
+    for data in blob:
+        yield output.record({"key": entry.key, "kind": BLOB_PART, "value": data})

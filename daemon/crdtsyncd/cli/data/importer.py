@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from hashlib import sha256
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.data.export_records import TEXT_PART_CHARS, Record, Variant
-from crdtsyncd.cli.data.kinds import KINDS, Shape, Write, contents, fingerprint, whole_entry, without_what_is_there
+from crdtsyncd.cli.data.kinds import (
+    KINDS,
+    SEEN_NOTHING,
+    Shape,
+    Write,
+    contents,
+    fingerprint,
+    whole_entry,
+    without_what_is_there,
+)
 
 from crdtsync.errors import TooLarge, VersionMismatch
 
@@ -34,8 +45,11 @@ class Importer:
 
     def write(self, records: Iterable[Record]) -> Iterator[Record]:
         """Write all records in batches; yields the last record of each batch that is done."""
-        for chunk in chunks(records):
-            if KINDS[chunk[0].kind].is_batched:
+        left = iter(records)
+        for chunk in chunks(left):
+            if chunk[0].kind == "blob":
+                self._write_blob(chunk[0], left)
+            elif KINDS[chunk[0].kind].is_batched:
                 self._write_chunk(chunk)
             else:
                 self._write_text(chunk[0])
@@ -97,6 +111,50 @@ class Importer:
         if outcome in ("created", "replaced"):
             _set_text(self.client.text(record.key), record.variants[0].value)
 
+    def _write_blob(self, record: Record, left: Iterator[Record]) -> None:
+        """Put a blob; its parts are the next of the records that are ``left``."""
+        (variant,), held = record.variants, whole_entry(self.client, record.key)
+        parts = _Parts(left, variant.value)
+        outcome = outcome_of(record, held, self.policy)
+        context: dict[str, Any] = {"seen": SEEN_NOTHING} if outcome == "added" else {"if_absent": True}
+        if outcome == "replaced" and held is not None:
+            context = {"seen": held.version}
+            if held.kind != "blob":
+                self.client.delete(record.key, **context)
+                context = {"if_absent": True}
+        if outcome in ("created", "replaced", "added"):
+            source, media_type = cast("IO[bytes]", parts), variant.value["media_type"]
+            self.client.put_blob(record.key, source, media_type=media_type, **variant.options, **context)
+        while parts.read(PART_BYTES_MAX):
+            pass
+        self.counts[outcome] += 1
+
+
+class _Parts(io.RawIOBase):
+    """The bytes of a blob, from the records behind it: as a file that can be read once.
+
+    :raises CommandFailed: they are not those that its line says.
+    """
+
+    def __init__(self, records: Iterator[Record], blob: dict[str, Any]) -> None:
+        self._records = records
+        self._left_bytes: int = blob["size"]
+        self._expected: str = blob["sha256"]
+        self._hash = sha256()
+        self._data = b""
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes, ``size`` of them at most, and of one record."""
+        if not self._data and self._left_bytes:
+            record = next(self._records)
+            self._data = record.variants[0].value
+            self._left_bytes -= len(self._data)
+            self._hash.update(self._data)
+            if not self._left_bytes and self._hash.hexdigest() != self._expected:
+                raise record.line.wrong("the bytes of this blob are not those of its sha256")
+        found, self._data = self._data[:size], self._data[size:]
+        return found
+
 
 def _set_text(text: Text, whole: str) -> None:
     """Make a text ``whole``, in several edits where one would be too large."""
@@ -149,7 +207,7 @@ def outcome_of(record: Record, held: Entry | None, policy: str) -> str:
         return "created" if record.variants else "unchanged"
     if fingerprint(held.kind, contents(held)) == record.fingerprint:
         return "unchanged"
-    if policy == "sibling" and held.kind == record.kind and KINDS[record.kind].is_batched:
+    if policy == "sibling" and held.kind == record.kind != "text":
         return "added"
     return "replaced" if policy == "set" else "skipped"
 
@@ -199,6 +257,12 @@ def chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
     keys: set[str] = set()
     writes = size_bytes = 0
     for record in records:
+        if record.kind == "blob":  # whoever takes it goes on with its parts
+            if group:
+                yield group
+            yield [record]
+            group, keys, writes, size_bytes = [], set(), 0, 0
+            continue
         count, size = len(record.variants) + 1, sum(map(_size_bytes, record.variants))
         is_full = writes + count > BATCH_WRITES_MAX or size_bytes + size > BATCH_BYTES_MAX
         is_apart = not KINDS[record.kind].is_batched or record.key in keys

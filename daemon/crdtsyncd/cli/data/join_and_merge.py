@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsyncd.cli.connect import all_entries, connect
 from crdtsyncd.cli.data import ndjson
-from crdtsyncd.cli.data.export_records import line_of, record_of
+from crdtsyncd.cli.data.export_records import lines_of, records_of
 from crdtsyncd.cli.data.importer import Importer
 from crdtsyncd.cli.errors import REFUSED, CommandFailed
 from crdtsyncd.cli.show import output
@@ -93,16 +93,14 @@ def enter_and_merge(settings: Settings, enter: Callable[[Client, bool], dict[str
 def _export(settings: Settings, space: str, path: Path) -> None:
     with connect(replace(settings, space=space)) as client, path.open("w") as file:
         for listed in all_entries(client, "", values=True):
-            line = line_of(client, listed)
-            if line is not None:
-                file.write(f"{line}\n")
+            file.writelines(f"{line}\n" for line in lines_of(client, listed))
 
 
 def _import(settings: Settings, space: str, path: Path) -> bool:
     """Whether all of it is in the cluster now."""
     try:
         with connect(replace(settings, space=space)) as client, path.open("rb") as file:
-            for _ in Importer(client, "sibling").write(map(record_of, ndjson.lines(file, str(path)))):
+            for _ in Importer(client, "sibling").write(records_of(ndjson.lines(file, str(path)))):
                 pass
     except CrdtSyncError as error:
         output.warning(

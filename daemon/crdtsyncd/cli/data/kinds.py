@@ -88,7 +88,7 @@ class Kind:
     is_ranked: bool = False
     """Whether a read policy says which of several values comes first."""
     create: Callable[[Record], list[Write]] | None = None
-    """The writes that make an absent key; None: it is a text, which is edited and not written in batches."""
+    """The writes that make an absent key; None: it is a text or a blob, which are not written in batches."""
     change: Callable[[Record, Entry], list[Write]] | None = None
     """The writes that make of a key of this kind what a record says; None: it is deleted and made anew."""
     add: Callable[[Record], list[Write]] | None = None
@@ -140,6 +140,8 @@ def fingerprints(kind: str, contents: list[Value]) -> set[str]:
 
 def contents(entry: Entry) -> list[Value]:
     """The values of a key, as the variants of a record are counted."""
+    if entry.kind == "blob":
+        return [shown_of_blob(one.value) for one in (entry, *entry.siblings)]
     siblings = [one.value if one.field is None else [one.field, one.value] for one in entry.siblings]
     shape = KINDS.get(entry.kind, UNKNOWN).shape
     if shape is Shape.LIST:
@@ -335,6 +337,32 @@ _LOG = Kind(
 
 _TEXT = Kind("a string", lambda value: isinstance(value, str))
 
+# -- blobs ---------------------------------------------------------------------------------------------------
+
+BLOB_PART = "blob part"
+"""The kind of the lines behind that of a blob, which have its bytes."""
+_OF_BLOB = ("size", "sha256", "media_type")
+
+
+def shown_of_blob(manifest: Any) -> dict[str, Value]:  # Any: what the entry says
+    """What of a blob's entry is the same wherever it is stored."""
+    return {name: manifest.get(name) for name in _OF_BLOB} if isinstance(manifest, dict) else {}
+
+
+def _is_blob(value: Value) -> bool:
+    from crdtsync.errors import InvalidRequest
+    from crdtsync.wire.blobs import checked
+
+    try:
+        return {*value} == {*_OF_BLOB} and checked(
+            value["size"], value["sha256"], value["media_type"], "0" * 24
+        ) is not None
+    except (InvalidRequest, TypeError):
+        return False
+
+
+_BLOB = Kind("an object with size, sha256 and media_type", _is_blob, (*OPTIONS, *INFORMATION))
+
 # -- all of them ---------------------------------------------------------------------------------------------
 
 KINDS: Mapping[str, Kind] = {
@@ -344,6 +372,7 @@ KINDS: Mapping[str, Kind] = {
     "map": _MAP,
     "log": _LOG,
     "text": _TEXT,
+    "blob": _BLOB,
 }
 
 UNKNOWN = Kind("of a kind that this version does not know", lambda _: False)

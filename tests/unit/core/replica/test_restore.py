@@ -235,3 +235,15 @@ def test_what_one_agent_did_is_undone_where_nobody_else_wrote_since(pair):
         "ruined": "ann's", "deleted": "ann's", "new": None, "log": [1], "built-on": "bob's", "bobs": "bob's",
         "untouched": "ann's",
     }  # fmt: skip
+
+
+def test_what_was_said_of_a_value_comes_back_and_is_compared(pair):
+    ann = pair["a"].agent("ann")
+    for key in ("changed", "kept"):
+        ann.set(key, 1, meta=pack("ann"), confidence=0.5)
+    ann.do("checkpoint_set", name="before")
+    ann.set("changed", 1, meta=pack("bob"), confidence=0.5)
+    (done,) = restore(ann)
+    assert done["items"] == [["changed", "restored"]]
+    entry = ann.do("entry", key="changed")
+    assert (entry["meta"], entry["confidence"]) == (pack("ann"), 0.5)

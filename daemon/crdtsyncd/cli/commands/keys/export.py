@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.connect import all_entries, connect, past
-from crdtsyncd.cli.data.export_records import line_of
+from crdtsyncd.cli.data.export_records import lines_of
 from crdtsyncd.cli.shared_options import at_option, prefix_argument
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.progress import Progress
@@ -24,8 +24,9 @@ def export(settings: Settings, prefix: str, at: Point | None) -> None:
 
     Every key that begins with PREFIX becomes a JSON object on a line. Keys are read one after the other: what is
     written meanwhile may be in it or not. Siblings are included; of a log, set, map or counter what it holds, but not
-    who wrote each part of it. What has no place in it, such as a sibling of a text, is left out with a warning. With
-    --at it is all of one moment, however much is written meanwhile.
+    who wrote each part of it. The bytes of a blob are on lines of their own behind it. What has no place in it, such as
+    a sibling of a text or of a blob, is left out with a warning. With --at it is all of one moment, however much is
+    written meanwhile.
 
     \b
     Example:
@@ -34,7 +35,6 @@ def export(settings: Settings, prefix: str, at: Point | None) -> None:
     with connect(settings) as client, Progress("keys exported") as progress:
         source = past(client, at)
         for listed in all_entries(source, prefix, values=True):
-            line = line_of(source, listed)
-            if line is not None:
+            for line in lines_of(source, listed):
                 output.line(line)
-                progress.advance()
+            progress.advance()

@@ -10,8 +10,9 @@ import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import ndjson
-from crdtsyncd.cli.data.export_records import record_of
+from crdtsyncd.cli.data.export_records import records_of
 from crdtsyncd.cli.data.importer import Importer
+from crdtsyncd.cli.data.kinds import BLOB_PART
 from crdtsyncd.cli.errors import CommandFailed
 from crdtsyncd.cli.shared_options import file_argument
 from crdtsyncd.cli.show import output
@@ -62,7 +63,7 @@ def import_(settings: Settings, file: IO[bytes], policy: str) -> None:
         done = 0
         with Progress("keys imported", total) as progress:
             try:
-                for record in importer.write(map(record_of, ndjson.lines(source, name))):
+                for record in importer.write(records_of(ndjson.lines(source, name))):
                     done = record.line.number
                     progress.advance(sum(importer.counts.values()) - progress.count)
             except CrdtSyncError as error:
@@ -74,7 +75,7 @@ def import_(settings: Settings, file: IO[bytes], policy: str) -> None:
 def _checked(source: IO[bytes], name: str) -> int:
     """How many records there are; an error if one of them is not right."""
     try:
-        return sum(1 for _ in map(record_of, ndjson.lines(source, name)))
+        return sum(record.kind != BLOB_PART for record in records_of(ndjson.lines(source, name)))
     except CommandFailed as error:
         error.message += f"; {_so_far(0)}"
         raise

@@ -8,9 +8,8 @@ from crdtsync.core.kinds import registry
 from crdtsync.core.kinds.values import kind_name
 
 
-def test_every_kind_but_blobs_is_exported_and_imported():
-    """Bytes of any length are not for a line of JSON: an export warns of each."""
-    assert {*KINDS, "blob"} == {kind_name(kind) for kind in registry.KINDS}
+def test_every_kind_is_exported_and_imported():
+    assert {*KINDS} == {kind_name(kind) for kind in registry.KINDS}
 
 
 def test_what_a_read_in_parts_is_for_is_read_in_parts():
