@@ -165,6 +165,28 @@ class ClaimLost(Refused):
     exit_status = 1
 
 
+class SchemaMismatch(Refused):
+    """A write breaks a rule of the key's schema: ``rule`` and ``path`` say which, and where in the value."""
+
+    code = "schema_mismatch"
+    exit_status = 1
+
+    @property
+    def rule(self) -> str | None:
+        """Which rule: ``kind``, ``writers``, ``version``, or a keyword of the JSON Schema, such as ``maxLength``."""
+        return _text(self.details.get("rule"))
+
+    @property
+    def path(self) -> str:
+        """Where in the value: ``$.steps[3].when``; ``$`` is the whole."""
+        return str(self.details.get("path", "$"))
+
+    @property
+    def pattern(self) -> str | None:
+        """Of which schema."""
+        return _text(self.details.get("pattern"))
+
+
 class RanksLower(Refused):
     """A later write would rank lower than what readers are shown, and the key's schema refuses that.
 

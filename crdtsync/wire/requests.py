@@ -76,7 +76,7 @@ ARGUMENTS = frozenset({"agent", "need", "space", "timeout"})
 """Those that every request takes; ``need`` but for a few."""
 READ_ARGUMENTS = frozenset({"after"})
 """Those that every read takes beside."""
-WRITE_ARGUMENTS = frozenset({"again", "if_absent", "if_version", "n", "w"})
+WRITE_ARGUMENTS = frozenset({"again", "if_absent", "if_version", "n", "schema_version", "w"})
 """Those that every write takes beside; ``schema_set`` has no conditions."""
 
 
@@ -137,7 +137,9 @@ REQUESTS: Mapping[str, Request] = {
     "text_compact": _write("key seen"),
     "batch": _write("ops", On.PARTS),
     "bring_back": _request(Form.WRITE, Right.HOST, On.HOST),
-    "schema_set": _request(Form.WRITE, Right.ADMIN, On.PATTERN, "pattern policy refuse_lower remove history"),
+    "schema_set": _request(
+        Form.WRITE, Right.ADMIN, On.PATTERN, "pattern policy refuse_lower remove history kind json ttl writers version"
+    ),
     "checkpoint_set": _request(Form.WRITE, Right.WRITE, On.SOME, "name note prefixes ttl remove"),
     "restore": _request(Form.WRITE, Right.WRITE, On.SOME, "at prefix start seen undo dry_run"),
     "purge": _request(Form.WRITE, Right.ADMIN, On.PATTERN, "pattern"),

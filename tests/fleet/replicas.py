@@ -11,6 +11,7 @@ from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.core.reads.operations import READS, Reader
 from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.replica.replica import Replica
+from crdtsync.core.replica.schema_check import schema_version
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.storage.interface import SpaceRow
 from crdtsync.core.storage.long_values import ValueCache
@@ -58,6 +59,7 @@ class Site:
         """A write request; its reply. Values are packed."""
         args = self.packed(args)
         draft = Draft(self.replica, self.now_ms, self.replica.node_of)
+        draft.author, draft.schema_version = self.name, schema_version(args)
         result = WRITES[operation](draft, args if operation == "batch" else {"key": key, **args})
         if draft.ops:
             applied = self.replica.commit(draft.ops, self.name, None, self.now_ms)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crdtsync import AsyncClient, Client, RanksLower, Unresolved, VersionMismatch
+from crdtsync import AsyncClient, Client, RanksLower, SchemaMismatch, Unresolved, VersionMismatch
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
 from tests.harness.shell import Shell
 
@@ -223,6 +223,56 @@ async def test_the_asyncio_client_does_the_same(daemon: Daemon) -> None:
         assert [schema.policy for schema in await client.schemas()] == ["manual"]
         await client.schema_set("k", None)
         assert await client.schema("k") is None
+
+
+def test_a_write_that_breaks_a_rule_is_refused_where_it_is_made(pair: Cluster) -> None:
+    """On every host that knows the schema; what a host that does not know it takes in comes to the other one."""
+    a, b = (daemon.client() for daemon in pair)
+    pair.cut(0, 1)
+    token = a.schema_set("bids/*", kind="register", json_schema={"properties": {"price": {"type": "integer"}}})
+    with pytest.raises(SchemaMismatch) as refused:
+        a.set("bids/1", {"price": "12"})
+    assert (refused.value.rule, refused.value.path, refused.value.pattern) == ("type", "$.price", "bids/*")
+    b.set("bids/2", {"price": "12"})
+    pair.heal()
+    assert a.get("bids/2", after=b.last_token) == {"price": "12"}
+    b.wait(token)
+    with pytest.raises(SchemaMismatch):
+        b.set("bids/3", {"price": "12"})
+    b.set("bids/3", {"price": 12})
+    found = b.schema("bids/3")
+    assert found is not None
+    assert (found.kind, found.json_schema) == ("register", {"properties": {"price": {"type": "integer"}}})
+
+
+def test_rules_by_commands(crdtsync: Shell, tmp_path: Path) -> None:
+    """Status 1, and a line that says what does not fit."""
+    run = crdtsync
+    shape = '{"type": "string", "maxLength": 5}'
+    run.ok(
+        "schema",
+        "set",
+        "titles/*",
+        "--json-schema",
+        "-",
+        "--writer",
+        "ann",
+        "--version",
+        "2",
+        "--ttl",
+        "1h",
+        stdin=shape,
+    )
+    (shown,) = run.json("schema", "show", "--json")
+    assert shown["fields"]["json"] == shown["json_schema"] == json.loads(shape)
+    assert (shown["writers"], shown["version"], shown["ttl"]) == (["ann"], 2, 3600)
+    assert "version 2" in run.ok("schema", "show")
+    long = run("set", "titles/1", "too long", "--string", "--agent", "ann")
+    assert (long.status, "maxLength" in long.err, "longer than 5" in long.err) == (1, True, True)
+    assert run("set", "titles/1", "x", "--string", "--agent", "bob").status == 1
+    run.ok("set", "titles/1", "short", "--string", "--agent", "ann")
+    assert run.json("get", "titles/1", "--json")[0]["ttl"] == 3600
+    assert run("schema", "set", "titles/*", "--json-schema", "-", stdin='{"type": "strin"}').status == 4
 
 
 def test_the_command_line_follows_the_policy(crdtsync: Shell) -> None:

@@ -24,7 +24,7 @@ from crdtsync.wire.limits import CHANGE_OPS_MAX, VALUE_BYTES_MAX
 from crdtsync.wire.requests import REQUESTS
 from tests.harness import Cluster, Daemon, wait_until
 from tests.harness.daemon import PROGRAM
-from tests.harness.raw import RawAgent
+from tests.harness.raw import RawAgent, RawError
 
 pytestmark = pytest.mark.integration
 
@@ -104,6 +104,8 @@ class Bystander:
 Arguments = Callable[[int], dict[str, Any]]
 ALL = range(CHANGE_OPS_MAX)
 UPLOAD = "0" * 24
+SLOW_PATTERN = {"items": {"pattern": "^[01]*1[01]{60}$"}}
+"""The slowest that is known of its steps, a byte."""
 
 
 def batch(agent: RawAgent, operation: str, arguments: Arguments, numbers: range = ALL) -> None:
@@ -203,6 +205,25 @@ def nested(item: bytes, count: int) -> Callable[[RawAgent], object]:
     return lambda agent: agent.write("batch", space="default", ops=[["set", {"key": "nested", "value": packed}]])
 
 
+def declare_slowly(agent: RawAgent) -> None:
+    """A JSON Schema that takes long to be looked through, and is refused in the end."""
+    deep = [
+        {"properties": {f"f{n}": {"type": "string"} for n in range(450)}, "uniqueItems": True, "items": {"$ref": "#"}}
+    ]
+    with pytest.raises(RawError, match="one place"):
+        agent.write("schema_set", pattern="p/**", policy="lww", json=packb({"allOf": deep}))
+
+
+def check_slowly(agent: RawAgent) -> None:
+    """As much work as a change may be, and more, which is refused before it begins."""
+    agent.write("schema_set", pattern="checked/**", policy="lww", json=packb(SLOW_PATTERN))
+    text = "".join(map(str, (n * n % 7 % 2 for n in range(27_000)))) + "a"
+    with pytest.raises(RawError, match="schema_mismatch"):
+        agent.write("set", key="checked/k", value=packb([text]))
+    with pytest.raises(RawError, match="steps"):
+        agent.write("set", key="checked/k", value=packb([VALUE.decode()]))
+
+
 LARGEST: dict[str, list[Callable[[RawAgent], object]]] = {
     "get": [calls("get", key=key) for key in ("values/0", "log", "set", "map")],
     "entry": [calls("entry", key="value")],
@@ -235,7 +256,7 @@ LARGEST: dict[str, list[Callable[[RawAgent], object]]] = {
     "bring_back": [writes("bring_back")],
     "trim": [writes("trim", key="log/2", keep=0)],
     "delete": [writes("delete", key=key) for key in ("log", "set", "map", "value")],
-    "schema_set": [writes("schema_set", pattern="p/**", policy="all")],
+    "schema_set": [writes("schema_set", pattern="p/**", policy="all"), declare_slowly, check_slowly],
     "restore": [
         writes("restore", at="checkpoint:before", prefix=prefix) for prefix in ("keys/", "short/", "values/", "log")
     ],

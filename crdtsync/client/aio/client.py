@@ -128,15 +128,24 @@ class AsyncSession(
         )
         return await watch.answer()
 
-    def session(self, agent: str | None = None, *, space: str | None = None, at: Point | None = None) -> AsyncSession:
+    def session(
+        self,
+        agent: str | None = None,
+        *,
+        space: str | None = None,
+        at: Point | None = None,
+        schema_version: int | None = None,
+    ) -> AsyncSession:
         """Another author over the same connection, with its own memory of what it has read.
 
         With ``at`` it reads the past (see :meth:`get`) and nothing else: what would write or watch is refused.
+        ``schema_version`` is the version of the schemas that its author knows: it may not write under newer ones.
         """
         overrides = dict(self._overrides)
         overrides |= {"agent": agent} if agent else {}
         overrides |= {"space": space} if space else {}
         overrides |= {} if at is None else {"at": point_argument(at)}
+        overrides |= {} if schema_version is None else {"schema_version": schema_version}
         return AsyncSession(self._connection, self.timeout_s, overrides)
 
     async def close(self) -> None:

@@ -145,15 +145,24 @@ class Session(
             self._connection, self._operations.memory, prefix, after, self._overrides, timeout_s, timeout_s
         ).answer()
 
-    def session(self, agent: str | None = None, *, space: str | None = None, at: Point | None = None) -> Session:
+    def session(
+        self,
+        agent: str | None = None,
+        *,
+        space: str | None = None,
+        at: Point | None = None,
+        schema_version: int | None = None,
+    ) -> Session:
         """Another author over the same connection, with its own memory of what it has read.
 
         With ``at`` it reads the past (see :meth:`get`) and nothing else: what would write or watch is refused.
+        ``schema_version`` is the version of the schemas that its author knows: it may not write under newer ones.
         """
         overrides = dict(self._overrides)
         overrides |= {"agent": agent} if agent else {}
         overrides |= {"space": space} if space else {}
         overrides |= {} if at is None else {"at": point_argument(at)}
+        overrides |= {} if schema_version is None else {"schema_version": schema_version}
         return Session(self._connection, self.timeout_s, overrides)
 
     def close(self) -> None:

@@ -6,6 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.session.request_context import Write
+from crdtsync.client.values.durations import milliseconds, seconds
+from crdtsync.client.values.encoding import encode
 from crdtsync.client.values.listing import Listing
 from crdtsync.client.values.write_result import Written
 from crdtsync.errors import InvalidRequest
@@ -17,9 +19,14 @@ if TYPE_CHECKING:
 
 
 def schema_set(
-    context: Context, pattern: str, policy: str | None, refuse_lower: bool, history: bool | int | timedelta
+    context: Context,
+    pattern: str,
+    policy: str | None,
+    refuse_lower: bool,
+    history: bool | int | timedelta,
+    rules: dict[str, Any],  # Any: those of the method, as they were given
 ) -> Write[Written]:
-    """Declare the read policy of a pattern, and how much history is kept; None removes what is declared."""
+    """Declare what holds for the keys of a pattern; a policy of None removes what is declared."""
     arguments: Arguments = {"pattern": pattern}
     if policy is None:
         arguments["remove"] = True
@@ -27,6 +34,14 @@ def schema_set(
         arguments |= {"policy": policy, "refuse_lower": refuse_lower}
         if history is not True:
             arguments["history"] = _history(history)
+        json, ttl, writers = (rules.pop(name) for name in ("json_schema", "ttl", "writers"))
+        if json is not None:
+            arguments["json"] = encode(json)
+        if ttl is not None:
+            arguments["ttl"] = milliseconds(seconds(ttl, "ttl"))
+        if writers is not None:
+            arguments["writers"] = [*writers]
+        arguments |= {name: said for name, said in rules.items() if said is not None}
 
     def learn(reply: Any, token: str, _: bool) -> Written:
         return Written(token, pattern, {name: reply[name] for name in ("existed", "nodes") if name in reply})

@@ -51,7 +51,8 @@ class Context:
         self.token_written: str | None = None  # by the newest operation, if that was a write
         self._told: str | None = None  # the version in the reply before, in a batch
         self._unanswered = Unanswered()
-        self._overrides = overrides or {}  # `agent` and `space`, where they differ from the connection's hello
+        self._overrides = dict(overrides or {})  # `agent` and `space`, where they differ from the connection's hello
+        self._schema_version = self._overrides.pop("schema_version", None)  # of writes alone
 
     @property
     def last_token(self) -> str | None:
@@ -106,6 +107,8 @@ class Context:
             arguments["timeout"] = milliseconds(timeout_s)
         if not write.places and "key" in arguments:
             write.places = ((str(arguments["key"]), 0),)
+        if self._schema_version is not None:
+            arguments["schema_version"] = self._schema_version
         earlier = self._unanswered.add(write, write.places)
         if earlier is not None:
             write.follows = partial(numbers_of, earlier)

@@ -78,6 +78,11 @@ class Schema:
     node: str | None
     time: datetime | None
     history: bool | int | timedelta = True
+    kind: str | None = None
+    json_schema: dict[str, Any] | None = None
+    ttl: timedelta | None = None
+    writers: tuple[str, ...] = ()
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +240,21 @@ def schema_from_wire(fields: Fields) -> Schema:
         node=fields.get("node"),
         time=moment(fields.get("time")),
         history=_history_cap(fields.get("history", True)),
+        **_rules(plain(fields["schema"])),
     )
+
+
+def _rules(stored: Fields) -> Fields:
+    """The rules among the stored fields, whose types their author's node has checked, as far as this version does."""
+    json, ttl, writers = stored.get("json"), stored.get("ttl"), stored.get("writers")
+    kind, version = stored.get("kind"), stored.get("version")
+    return {
+        "kind": kind if isinstance(kind, str) else None,
+        "json_schema": plain(json) if isinstance(json, bytes) else None,
+        "ttl": timedelta(milliseconds=ttl) if isinstance(ttl, int) else None,
+        "writers": tuple(map(str, writers)) if isinstance(writers, list) else (),
+        "version": version if isinstance(version, int) else None,
+    }
 
 
 def _history_cap(plain: Any) -> bool | int | timedelta:

@@ -11,6 +11,7 @@ from crdtsync.core.crdt.read_context import NotYet
 from crdtsync.core.kinds.arguments import Arguments, timeout_ms
 from crdtsync.core.reads.as_of import RestoreRead
 from crdtsync.core.replica.change_draft import Draft
+from crdtsync.core.replica.schema_check import schema_version
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.waiting.missing_changes import is_known_elsewhere
 from crdtsync.core.waiting.session_points import shown_at
@@ -114,6 +115,9 @@ class WriteRequests:
     ) -> dict[str, Any]:
         draft = Draft(replica, self._host.now_ms, replica.node_of)
         draft.past = past
+        if name not in ("restore", "bring_back"):
+            draft.author = author
+            draft.schema_version = schema_version(args)
         draft.own = self._outcomes.versions(agent.client, args.get("follows"))
         draft.is_limited = not self._host.guard.sees_all_of(agent, replica.name)
         result = WRITES[name](draft, args)

@@ -49,6 +49,34 @@ def history_cap(plain: object) -> HistoryCap | None:
     return None
 
 
+class Rules(NamedTuple):
+    """What a schema asks of writes: checked when one is made, and never when it is merged. None, empty: not asked."""
+
+    kind: str | None = None
+    json: bytes | None = None
+    """The JSON Schema of a value, as msgpack."""
+    ttl_ms: int | None = None
+    writers: frozenset[str] = frozenset()
+    version: int | None = None
+
+
+NO_RULES = Rules()
+
+
+def rules_of(plain: dict[str, Any]) -> Rules | None:
+    """The rules in a schema's fields, without those that are not understood here; None: there are none."""
+    kind, json, ttl = plain.get("kind"), plain.get("json"), plain.get("ttl")
+    writers, version = plain.get("writers"), plain.get("version")
+    rules = Rules(
+        kind if type(kind) is str else None,
+        json if type(json) is bytes else None,
+        ttl if type(ttl) is int and ttl > 0 else None,
+        frozenset(name for name in writers if type(name) is str) if type(writers) is list else frozenset(),
+        version if type(version) is int else None,
+    )
+    return None if rules == NO_RULES else rules
+
+
 class Schema(NamedTuple):
     """What is declared for the keys that match ``pattern``. ``plain`` is all of it, also what is not known here.
 
@@ -60,6 +88,7 @@ class Schema(NamedTuple):
     refuse_lower: bool
     plain: dict[str, Any]
     history: HistoryCap | None = None
+    rules: Rules | None = None
 
 
 DEFAULT = Schema("", LWW, False, {})
@@ -78,7 +107,8 @@ def schema_of(pattern: str, held: Iterable[Entry]) -> Schema | None:
             name = plain.get("policy")
             policy = POLICIES.get(name, LWW) if isinstance(name, str) else LWW
             refuse_lower = policy.can_refuse and plain.get("refuse_lower") is True
-            return Schema(pattern, policy, refuse_lower, plain, history_cap(plain.get("history", True)))
+            cap = history_cap(plain.get("history", True))
+            return Schema(pattern, policy, refuse_lower, plain, cap, rules_of(plain))
     return None
 
 

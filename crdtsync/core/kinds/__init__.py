@@ -15,7 +15,7 @@ Where to begin:
 - ``values``: from the entries of a key to what a reader sees: winner, siblings, version.
 
 ``arguments`` checks what requests share, ``rank_check`` refuses a write that ranks too low under the key's schema,
-``crowding`` keeps siblings within their bound.
+``crowding`` keeps siblings within their bound, ``json_schema`` checks values against JSON Schemas in bounded time.
 
 A new kind takes a number in ``Kind`` (:mod:`crdtsync.wire.change`), a module here with its ``RULES``, a line in
 ``registry``, and for each request a line in :mod:`crdtsync.wire.requests`. Outside of the core it takes a

@@ -20,6 +20,7 @@ from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.values import describe, describe_key, grouped, kind_name, readable_value, siblings, version_of
 from crdtsync.core.replica.replica import Applied, Replica
+from crdtsync.core.replica.schema_check import by_schema
 from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, Document
 from crdtsync.core.text.drafted_edits import DraftedEdits
 from crdtsync.core.text.length_limit import TextLengths
@@ -48,6 +49,9 @@ class Draft:
         self.node_of = node_of
         self.own: Mapping[str, Version] = {}  # by key: what earlier writes of this session left that it has not read
         self.past: Past | None = None  # what a restore goes back to
+        self.author: str | None = None  # None: what is written has been there before, and fitted then
+        self.schema_version: int | None = None  # that its author knows
+        self.checked_steps = 0  # of checking values
         self.is_limited = False  # whether its author may not read everything in the space
         self.ops: list[Op] = []
         self._keys: dict[str, KeyEntries] = {}
@@ -220,7 +224,12 @@ class Draft:
     # -- what is written ---------------------------------------------------------------------------------------
 
     def add(self, op: Op) -> None:
-        """Append an operation."""
+        """Append an operation.
+
+        :raises SchemaMismatch: the schema of its key does not allow it.
+        """
+        if self.author is not None and op.key[0] != "_" and not self.replica.schemas.is_empty:
+            op = by_schema(self, op)
         if op.kind == Kind.TEXT and op.value is not None:
             named, update = check_marker(unpack(op.value))
             self._edits.setdefault(named or self.own_dot(), DraftedEdits()).add(update)

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.causality import hlc_ms
 from crdtsync.core.crdt.read_policies import POLICIES
 from crdtsync.core.crdt.schemas import SCHEMA_PREFIX, Schema, history_cap, schema_of
-from crdtsync.core.kinds.arguments import Arguments, Result
+from crdtsync.core.kinds.arguments import Arguments, Result, attributes
+from crdtsync.core.kinds.json_schema import compiled
+from crdtsync.core.kinds.values import KIND_NAMES
+from crdtsync.core.replica.schema_check import DESCRIBED, ENDING, schema_version
 from crdtsync.errors import InvalidRequest, QuotaExceeded
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import pack
-from crdtsync.wire.limits import KEY_BYTES_MAX, key_fault, shown
+from crdtsync.wire.limits import KEY_BYTES_MAX, check_agent_name, key_fault, shown
 from crdtsync.wire.patterns import check_new_pattern, check_pattern
 from crdtsync.wire.tokens import encode_dot
 
@@ -20,12 +23,16 @@ if TYPE_CHECKING:
     from crdtsync.core.reads.operations import Reader
     from crdtsync.core.replica.change_draft import Draft
 
+JSON_BYTES_MAX = 1024 * 1024
+"""JSON Schemas of a space, all together, when one more is set"""
+WRITERS_MAX = 64
+"""Writers that a schema may name"""
 SCHEMAS_MAX = 1000
 """Schemas of a space when one more is set; merging takes what others have set."""
 
 
 def schema_set(draft: Draft, args: Arguments) -> Result:
-    """The request ``schema_set``: declare the read policy of a pattern, or, with ``remove``, nothing any more.
+    """The request ``schema_set``: declare what holds for the keys of a pattern, or, with ``remove``, nothing any more.
 
     Replaces what is declared for it now; fields that this version does not know stay.
     """
@@ -41,9 +48,12 @@ def schema_set(draft: Draft, args: Arguments) -> Result:
     if before is None and len(draft.replica.schemas) >= SCHEMAS_MAX:
         raise QuotaExceeded(f"the space has {SCHEMAS_MAX:,} schemas already: use patterns that match more keys")
     check_new_pattern(pattern)
-    plain = {**({} if before is None else before.plain), **_declared(args)}
-    if plain["history"] is True:
-        del plain["history"]
+    plain = {**({} if before is None else before.plain), **_declared(args), **_rules(args)}
+    plain = {name: said for name, said in plain.items() if said is not None}
+    _check_version(before, plain)
+    others = sum(len(schema.rules.json or b"") for schema in draft.replica.schemas.all() if schema.rules is not None)
+    if "json" in plain and others + len(plain["json"]) > JSON_BYTES_MAX:
+        raise QuotaExceeded(f"the JSON Schemas of the space have {JSON_BYTES_MAX:,} bytes already")
     if before is None or plain != before.plain or len(held) > 1:
         value = pack(plain)
         gone = tuple(entry.dot for entry in held)
@@ -76,7 +86,41 @@ def _declared(args: Arguments) -> dict[str, Any]:
         raise InvalidRequest(
             'history must be true, false, {"bytes": so many} or {"age_ms": so many}, with a number above 0'
         )
-    return {"policy": policy.name, "refuse_lower": refuse_lower, "history": history}
+    return {"policy": policy.name, "refuse_lower": refuse_lower, "history": None if history is True else history}
+
+
+def _rules(args: Arguments) -> dict[str, Any]:
+    """The fields of :class:`~crdtsync.core.crdt.schemas.Rules`, checked; None where there is none."""
+    kind, json, ttl, writers = (args.get(name) for name in ("kind", "json", "ttl", "writers"))
+    if kind is not None and kind not in KIND_NAMES.values():
+        raise InvalidRequest(f"kind must be one of {', '.join(KIND_NAMES.values())}, not {shown(kind)}")
+    if json is not None:
+        found = compiled(json) if type(json) is bytes else InvalidRequest("json must be the msgpack of a JSON Schema")
+        if isinstance(found, InvalidRequest):
+            raise found
+        _check_goes_with(kind, "a JSON Schema", DESCRIBED)
+    if ttl is not None:
+        attributes({"ttl": ttl})
+        _check_goes_with(kind, "ttl", ENDING)
+    if writers is not None:
+        if type(writers) is not list or not 0 < len(writers) <= WRITERS_MAX:
+            raise InvalidRequest(f"writers must be a list of 1 to {WRITERS_MAX} names of agents")
+        writers = sorted({check_agent_name(name) for name in writers})
+    version = schema_version({"schema_version": args.get("version")})
+    return {"kind": kind, "json": json, "ttl": ttl, "writers": writers, "version": version}
+
+
+def _check_goes_with(kind: object, what: str, kinds: frozenset[Kind]) -> None:
+    able = sorted(KIND_NAMES[kind] for kind in kinds)
+    if kind is not None and kind not in able:
+        raise InvalidRequest(f"{what} goes with {', '.join(able)}, not with {kind}")
+
+
+def _check_version(before: Schema | None, plain: dict[str, Any]) -> None:
+    """Refuse to take a version back: writers that know the newer one would break the older one's rules."""
+    now = None if before is None or before.rules is None else before.rules.version
+    if now is not None and plain.get("version", 0) < now:
+        raise InvalidRequest(f"the schema has version {now}: give that, or a higher one; or remove the schema first")
 
 
 def schemas(reader: Reader, args: Arguments) -> object:

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.blocking.methods.base import Methods
 from crdtsync.client.operations import schemas
 from crdtsync.client.protocol.steps import limit_s
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import timedelta
 
     from crdtsync.client.session.request_context import WriteConcern
@@ -26,21 +27,28 @@ class SchemaMethods(Methods):
     def schema_set(
         self,
         pattern: str,
-        policy: str | None,
+        policy: str | None = "lww",
         *,
         refuse_lower: bool = False,
         history: bool | int | timedelta = True,
+        kind: str | None = None,
+        json_schema: dict[str, Any] | None = None,
+        ttl: Seconds | None = None,
+        writers: Sequence[str] | None = None,
+        version: int | None = None,
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> Written:
-        """Declare the read policy of all keys that match ``pattern``; returns the token.
+        """Declare what holds for all keys that match ``pattern``, on every node; returns the token.
 
-        It says which of several concurrent values readers are shown first, on every node: of a register, and of each
-        field of a map. It replaces what was declared for the same pattern, and applies to what is written already.
+        It replaces what was declared for the same pattern. A read policy applies to what is written already. The
+        other rules are checked by the writer's node at each write from now on, which is refused with
+        :class:`~crdtsync.errors.SchemaMismatch`; what other nodes write before they hear of it comes in all the same.
 
         :param pattern: a key, or with ``*`` for one part and ``**`` for any number of parts; of those that match a
             key the most specific one applies.
-        :param policy: ``"lww"`` (the newest, as without a schema), ``"all"`` (:meth:`get` gives the list of all),
+        :param policy: which of several concurrent values readers are shown first, of a register and of each field of
+            a map: ``"lww"`` (the newest, as without a schema), ``"all"`` (:meth:`get` gives the list of all),
             ``"max"``, ``"min"`` (by value), ``"confidence"`` (the highest), ``"first"`` (the oldest), ``"manual"``
             (:meth:`get` raises :class:`~crdtsync.errors.Unresolved` until somebody resolves), or None to remove the
             schema.
@@ -50,9 +58,19 @@ class SchemaMethods(Methods):
         :param history: how much history each host keeps of these keys, all together: True, as of all others; False,
             none; so many bytes; or what ended within that time. So keys that are written all the time do not push the
             history of others out. What is over the cap goes within seconds, from :meth:`history` with ``lost`` too.
-        :raises InvalidRequest: the pattern, the policy or the cap is not one; the message says why.
+        :param kind: the only kind that is written: ``"register"``, ``"log"`` …
+        :param json_schema: of the value of a register, of an element of a log or set, and of a map of each field that
+            is written, as ``{field: value}``. Dialect 2020-12, without ``$id``, ``unevaluatedProperties`` and
+            references to elsewhere; regular expressions without lookaround. ``format`` is not checked.
+        :param ttl: how long a value of a register, blob or log lives that is written without a ``ttl``, in seconds.
+        :param writers: the only agents that may write, by name.
+        :param version: of the schema, from 1; never lower than before. A session that says it knows an older one
+            (``session(schema_version=1)``) is refused.
+        :raises InvalidRequest: something of it is not allowed, or the JSON Schema takes too long to check; the message
+            says what.
         """
-        write = schemas.schema_set(self._operations, pattern, policy, refuse_lower, history)
+        fields = {"kind": kind, "json_schema": json_schema, "ttl": ttl, "writers": writers, "version": version}
+        write = schemas.schema_set(self._operations, pattern, policy, refuse_lower, history, fields)
         return self._write(write, w, timeout)
 
     def schemas(self, *, after: str | None = None, timeout: Seconds | None = None) -> Listing[Schema]:

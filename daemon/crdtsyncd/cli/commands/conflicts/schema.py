@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
-from crdtsyncd.cli.errors import absent
-from crdtsyncd.cli.params import HISTORY_CAP, KEY, TEXT
-from crdtsyncd.cli.shared_options import concern_option
+from crdtsyncd.cli.errors import absent, refused_value
+from crdtsyncd.cli.params import FILE, HISTORY_CAP, KEY, TEXT, TTL
+from crdtsyncd.cli.shared_options import concern_option, read_text
 from crdtsyncd.cli.show import output
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import timedelta
 
     from crdtsyncd.cli.params import WriteConcernValue
 
     from crdtsync.client import Schema
 
+KINDS = ("register", "counter", "set", "map", "log", "text", "blob")
 POLICIES = ("lww", "all", "max", "min", "confidence", "first", "manual")
 
 
@@ -34,6 +36,11 @@ def schema() -> None:
 @click.option(
     "--history", type=HISTORY_CAP, metavar="all|none|SIZE|DURATION", help="How much history is kept of all these keys."
 )
+@click.option("--kind", type=click.Choice(KINDS), help="The only kind that is written.")
+@click.option("--json-schema", metavar="FILE", type=FILE, help="A JSON Schema that values must fit; - is stdin.")
+@click.option("--ttl", type=TTL, metavar="DURATION", help="How long a value lives that is written without a ttl.")
+@click.option("--writer", "writers", metavar="AGENT", multiple=True, help="The only agents that may write; repeatable.")
+@click.option("--version", type=click.IntRange(min=1), help="The version of the schema; it only rises.")
 @click.option("--none", "is_none", is_flag=True, help="Declare nothing any more.")
 @concern_option
 @pass_settings
@@ -43,10 +50,15 @@ def set_(
     policy: str | None,
     refuse_lower: bool,
     history: bool | int | timedelta | None,
+    kind: str | None,
+    json_schema: IO[bytes] | None,
+    ttl: float | None,
+    writers: tuple[str, ...],
+    version: int | None,
     is_none: bool,
     w: WriteConcernValue | None,
 ) -> None:
-    """Declare the read policy of keys, and print the token.
+    """Declare what holds for keys, and print the token.
 
     PATTERN is a key, or has * for one part and ** for any number of parts; for a key that several match, the most
     specific one applies. Values that are there already are read by it too. What comes first:
@@ -64,25 +76,47 @@ def set_(
     keys together, so that they push nobody else's out: none, a size such as 64MB, or what ended within a time such as
     7d; without --policy, that is lww. If there is nothing that --none could remove, the exit status is 1.
 
+    The other options are rules for writes. A host checks them when one of its agents writes, and refuses what breaks
+    them with status 1; what is there already stays. The JSON Schema is of the value of a register, of an element of a
+    log or set, and of each field that is written to a map, as an object of that field.
+
     \b
     Examples:
       crdtsync schema set 'findings/**' --policy confidence
       crdtsync schema set best/price --policy min --refuse-lower
       crdtsync schema set 'beats/**' --history none
+      crdtsync schema set 'bids/*' --kind register --json-schema bid.json
+      crdtsync schema set 'plan/**' --writer planner --version 2
       crdtsync schema set 'findings/**' --none
     """
-    if is_none == (policy is not None or history is not None):
-        raise click.UsageError("give either --policy, --history or both, or --none.")
+    shape = None if json_schema is None else _object_in(json_schema)
+    rules: dict[str, Any] = {"kind": kind, "json_schema": shape, "ttl": ttl, "writers": writers or None}
+    rules["version"] = version
+    if is_none == any(said is not None for said in (policy, history, *rules.values())):
+        raise click.UsageError("give --policy, --history or a rule, or --none.")
     if is_none and refuse_lower:
         raise click.UsageError("--none declares nothing: leave out --refuse-lower.")
     wanted = policy or (None if is_none else "lww")
     with connect(settings) as client:
         token = client.schema_set(
-            pattern, wanted, refuse_lower=refuse_lower, history=True if history is None else history, w=w
+            pattern, wanted, refuse_lower=refuse_lower, history=True if history is None else history, **rules, w=w
         )
     if is_none and not token.existed:
         raise absent(f"nothing is declared for {pattern!r}: there is nothing to remove")
     output.result(settings, token, {"token": token, "nodes": token.nodes})
+
+
+def _object_in(file: IO[bytes]) -> dict[str, Any]:
+    from crdtsyncd.cli.data import json_values
+
+    name = str(file.name)
+    try:
+        content = json_values.loads(read_text(file.read(), name))
+    except json_values.NotStorable as error:
+        raise refused_value(f"{name} is no JSON Schema: {error}") from None
+    if not isinstance(content, dict):
+        raise refused_value(f'{name} is no JSON Schema: that is an object, such as {{"type": "string"}}')
+    return content
 
 
 @state_command("show")
@@ -121,8 +155,25 @@ def show(settings: Settings, pattern: str | None, key: str | None) -> None:
 
 
 def _fields(found: Schema) -> dict[str, Any]:  # Any: as the columns have it
-    names = ("pattern", "policy", "refuse_lower", "fields", "siblings", "agent", "node", "time")
-    return {**{name: getattr(found, name) for name in names}, "history": found.fields.get("history", True)}
+    names = ("pattern", "policy", "refuse_lower", "siblings", "agent", "node", "time", "kind", "version", "json_schema")
+    fields = {name: said for name, said in found.fields.items() if name != "json"}
+    if found.json_schema is not None:
+        fields["json"] = found.json_schema
+    more = {"fields": fields, "history": fields.get("history", True), "writers": [*found.writers]}
+    return {**{name: getattr(found, name) for name in names}, **more, "ttl": found.ttl and found.ttl.total_seconds()}
+
+
+def _rules_shown(row: Mapping[str, Any]) -> str:
+    from crdtsyncd.wording import span
+
+    said = [
+        row["kind"],
+        row["json_schema"] and "json schema",
+        row["ttl"] and f"ttl {span(row['ttl'])}",
+        row["writers"] and f"by {', '.join(row['writers'])}",
+        row["version"] and f"version {row['version']}",
+    ]
+    return "; ".join(filter(None, said))
 
 
 def _cap_shown(history: Any) -> str:  # Any: as it is stored
@@ -142,6 +193,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
         Column("POLICY", lambda row: row["policy"]),
         Column("LOWER", lambda row: "refused" if row["refuse_lower"] else ""),
         Column("HISTORY", lambda row: _cap_shown(row["history"])),
+        Column("RULES", _rules_shown, folds=True),
         Column("AGENT", lambda row: row["agent"] or ""),
         Column("NODE", lambda row: row["node"] or ""),
         Column("SET", lambda row: ago(rfc3339(row["time"]) if row["time"] else None)),
