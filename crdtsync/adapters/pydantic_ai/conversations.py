@@ -1,0 +1,224 @@
+"""Pydantic AI's store of conversations.
+
+pydantic-ai/record/CONVERSATION    where its history ends, its usage, its branches: a ``ConversationRecord``
+pydantic-ai/entry/ENTRY            {"parent": …, "message": …, "of": CONVERSATION}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+from pydantic_ai.conversation_store import (
+    ConversationConflict,
+    ConversationEntry,
+    ConversationRecord,
+    ConversationStore,
+)
+from pydantic_ai.messages import ModelMessagesTypeAdapter
+
+from crdtsync.adapters.attached import Attached, settled
+from crdtsync.adapters.keys import Keys
+from crdtsync.client import Client
+from crdtsync.errors import TooLarge, VersionMismatch
+
+if TYPE_CHECKING:
+    from crdtsync.client import Entry
+
+CHANGE_OPERATIONS = 500
+
+_RECORD = TypeAdapter(ConversationRecord)
+
+
+class CrdtConversationStore(Attached, ConversationStore):
+    """Keeps conversations on this host's disk and on every other host.
+
+    ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``. What was
+    saved is on this host's disk on return; with ``w`` (a number, ``"majority"``, ``"all"``) on so many hosts'. A
+    message has at most 1 MiB.
+
+    Of one conversation that two hosts have saved while they were cut off, the one saved last is loaded, and the history
+    of the other is one of its ``branches``. Deleting a conversation deletes its messages, but for those that a fork of
+    it shares; what another host saves at the same time stays, without the messages before.
+
+    It may be used from any event loop and thread: every call waits in a thread of its own.
+    """
+
+    def __init__(
+        self,
+        client: Client | str | os.PathLike[str] | None = None,
+        *,
+        prefix: str = "pydantic-ai",
+        w: int | str | None = None,
+    ) -> None:
+        super().__init__(client, w)
+        self._keys = Keys(prefix)
+
+    # -- records ----------------------------------------------------------------------------------------------
+
+    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+        """The record of a conversation; None if there is none."""
+        entry = await settled(self._client.entry, self._keys.key("record", conversation_id))
+        return None if entry is None else _record(entry)
+
+    async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
+        """The records, or those of a scope, the one saved last first; at most ``limit``."""
+        found = [each for each in await settled(self._records) if scope is None or each.scope == scope]
+        return sorted(found, key=lambda record: record.updated_at, reverse=True)[:limit]
+
+    def _records(self) -> list[ConversationRecord]:
+        return [_record(entry) for entry in self._client.entries(self._keys.below("record"))]
+
+    async def write_record(
+        self,
+        record: ConversationRecord,
+        *,
+        new_entries: Sequence[ConversationEntry] = (),
+        expected_revision: str | None,
+    ) -> None:
+        """Store a record and entries, all or nothing where they fit into one change; else the entries first.
+
+        :raises ConversationConflict: the record that this host has is another one than is expected.
+        """
+        await settled(self._write, record, new_entries, expected_revision)
+
+    def _write(self, record: ConversationRecord, new: Sequence[ConversationEntry], expected: str | None) -> None:
+        key = self._keys.key("record", record.conversation_id)
+        held = self._client.entry(key)
+        if (None if held is None else held.value["revision"]) != expected or not self._has(record.head_id, new):
+            raise ConversationConflict(record.conversation_id)
+        if held is not None:  # what the others ended with is a branch, also where the record was read before they came
+            lost = [each for each in _tips(held) if each not in (record.head_id, *record.branches)]
+            record = replace(record, branches=[*lost, *record.branches])
+        condition: dict[str, Any] = {"if_absent": True} if held is None else {"if_version": held.version}
+        try:
+            try:
+                self._put(new, key, record, condition)
+            except TooLarge:
+                self._put_apart(new, record.conversation_id)
+                self._put([], key, record, condition)
+        except VersionMismatch as error:
+            raise ConversationConflict(record.conversation_id) from error
+
+    def _has(self, head: str | None, new: Sequence[ConversationEntry]) -> bool:
+        is_new = head is None or any(entry.id == head for entry in new)
+        return is_new or self._client.get(self._keys.key("entry", str(head))) is not None
+
+    def _put(
+        self, new: Sequence[ConversationEntry], key: str, record: ConversationRecord, condition: dict[str, Any]
+    ) -> None:
+        with self._client.batch(w=self._w) as batch:
+            for entry in new:
+                batch.set(self._keys.key("entry", entry.id), _stored(entry, record.conversation_id))
+            batch.set(key, _RECORD.dump_python(record, mode="json"), **condition)
+
+    def _put_apart(self, new: Sequence[ConversationEntry], conversation: str) -> None:
+        """Entries that do not fit into one change with their record: nobody sees them before it is there."""
+        try:
+            with self._client.batch(w=self._w) as batch:
+                for entry in new:
+                    batch.set(self._keys.key("entry", entry.id), _stored(entry, conversation))
+        except TooLarge:
+            if len(new) == 1:
+                raise
+            self._put_apart(new[: len(new) // 2], conversation)
+            self._put_apart(new[len(new) // 2 :], conversation)
+
+    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+        """Delete a conversation and its messages, but for those that a fork of it has, or that it has as a fork.
+
+        :raises ConversationConflict: the record that this host has is another one than is expected.
+        """
+        await settled(self._delete, conversation_id, expected_revision)
+
+    def _delete(self, conversation: str, expected: str) -> None:
+        key = self._keys.key("record", conversation)
+        held = self._client.entry(key)
+        if held is None or held.value["revision"] != expected:
+            raise ConversationConflict(conversation)
+        gone = self._own(_record(held))
+        try:
+            with self._client.batch(w=self._w) as batch:
+                batch.delete(key, if_version=held.version)
+                for entry in gone[:CHANGE_OPERATIONS]:
+                    batch.delete(self._keys.key("entry", entry), seen=None)
+        except VersionMismatch as error:
+            raise ConversationConflict(conversation) from error
+        for first in range(CHANGE_OPERATIONS, len(gone), CHANGE_OPERATIONS):
+            with self._client.batch(w=self._w) as batch:
+                for entry in gone[first : first + CHANGE_OPERATIONS]:
+                    batch.delete(self._keys.key("entry", entry), seen=None)
+
+    def _own(self, record: ConversationRecord) -> list[str]:
+        """The entries of a conversation that no other one has. Only a fork has entries that another one has saved."""
+        others = [each for each in self._records() if each.conversation_id != record.conversation_id]
+        names = {each.conversation_id for each in others}
+        forks = [self._reached(each) for each in others if each.forked_from is not None]
+        reached = self._reached(record).items()
+        return [entry for entry, of in reached if of not in names and all(entry not in fork for fork in forks)]
+
+    # -- entries ----------------------------------------------------------------------------------------------
+
+    async def read_entry(self, entry_id: str) -> ConversationEntry:
+        """An entry.
+
+        :raises KeyError: there is none.
+        """
+        (entry,) = await self.read_history(entry_id, limit=1)
+        return entry
+
+    async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
+        """The entries up to one, oldest first; the newest ``limit`` of them.
+
+        :raises KeyError: there is no such entry.
+        """
+        return await settled(self._history, head_id, limit)
+
+    def _history(self, head: str | None, limit: int | None) -> list[ConversationEntry]:
+        line: list[ConversationEntry] = []
+        for entry_id, stored in self._line(head):
+            if len(line) == limit:
+                break
+            (message,) = ModelMessagesTypeAdapter.validate_json(json.dumps([stored["message"]]))
+            line.append(ConversationEntry(id=entry_id, parent_id=stored["parent"], message=message))
+        if head is not None and not line and limit != 0:
+            raise KeyError(head)
+        return line[::-1]
+
+    def _line(self, head: str | None) -> Iterator[tuple[str, Any]]:
+        """The entries from one back to the first; those before one that was deleted are not missed."""
+        while head is not None and (stored := self._client.get(self._keys.key("entry", head))) is not None:
+            yield head, stored
+            head = stored["parent"]
+
+    def _reached(self, record: ConversationRecord) -> dict[str, str]:
+        """The entries of a conversation's history and its branches, each with the conversation that has saved it."""
+        reached: dict[str, str] = {}
+        for tip in (record.head_id, *record.branches):
+            for entry_id, stored in self._line(tip):
+                if entry_id in reached:
+                    break
+                reached[entry_id] = stored["of"]
+        return reached
+
+
+def _record(entry: Entry) -> ConversationRecord:
+    """The record that was saved last, with what others have saved as its branches."""
+    record: ConversationRecord = _RECORD.validate_json(json.dumps(entry.value))
+    lost = [tip for tip in _tips(entry) if tip not in (record.head_id, *record.branches)]
+    return replace(record, branches=[*lost, *record.branches])
+
+
+def _tips(entry: Entry) -> list[str]:
+    """Where the histories and branches end of those that saved a conversation and are not shown."""
+    tips = [tip for each in entry.siblings[::-1] for tip in (*each.value["branches"], each.value["head_id"])]
+    return [*dict.fromkeys(tip for tip in tips if tip is not None)]
+
+
+def _stored(entry: ConversationEntry, conversation: str) -> dict[str, Any]:
+    (message,) = ModelMessagesTypeAdapter.dump_python([entry.message], mode="json")
+    return {"parent": entry.parent_id, "message": message, "of": conversation}
