@@ -15,18 +15,6 @@ from crdtsync.context.view.items import items_of
 from crdtsync.context.view.render import Shown, block, visible
 
 
-class EntryShown(TypedDict):
-    """One key as a tool shows it."""
-
-    key: str
-    kind: str
-    value: Any
-    agent: str | None
-    time: str | None
-    version: str | None
-    others: int
-
-
 class WrittenShown(TypedDict):
     """What a write did, in words and as data: some clients hand their model only the one or the other."""
 
@@ -39,22 +27,14 @@ class WrittenShown(TypedDict):
 class Shortened(TypedDict):
     """Entries within a budget."""
 
-    entries: list[EntryShown]
+    entries: list[dict[str, Any]]
     shortened: list[str]
-
-
-class Hit(TypedDict):
-    """An entry that was found, and the part of it that speaks of the query."""
-
-    key: str
-    agent: str | None
-    snippet: str
 
 
 class Hits(TypedDict):
     """What was found, the best first."""
 
-    hits: list[Hit]
+    hits: list[dict[str, Any]]
 
 
 class Keys(TypedDict):
@@ -76,7 +56,7 @@ def answer(text: str, data: Any) -> CallToolResult:  # one of the shapes above
     return CallToolResult(content=[TextContent(type="text", text=visible(text))], structured_content=data)
 
 
-def shown(entry: Entry, value: Any) -> EntryShown:  # any value of a key
+def shown(entry: Entry, value: Any) -> dict[str, Any]:  # any value of a key
     """``entry`` as data; ``others`` counts values that were written at the same time and are at odds with it."""
     time = entry.time.isoformat(timespec="seconds") if entry.time else None
     return {
@@ -87,7 +67,7 @@ def shown(entry: Entry, value: Any) -> EntryShown:  # any value of a key
 
 def within(entries: Iterable[Entry], budget: int, model: str) -> tuple[str, Shortened]:
     """``entries`` in ``budget`` tokens or little more: what does not fit in full is made compact, and said to be."""
-    counter, blocks, listed, shortened = tokenizer(model), list[str](), list[EntryShown](), list[str]()
+    counter, blocks, listed, shortened = tokenizer(model), list[str](), list[dict[str, Any]](), list[str]()
     entries = list(entries)
     for place, entry in enumerate(entries):
         item = items_of([entry])[0]

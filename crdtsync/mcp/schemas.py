@@ -9,10 +9,10 @@ _NOISE_OF_OUTPUTS = (*_NOISE, "description", "required")
 
 
 def slim(schema: Any, *, is_output: bool = False) -> Any:  # JSON of any shape
-    """``schema`` without what says nothing: titles, ``null`` as an alternative, and of an output also descriptions
-    and what it always has.
+    """``schema`` without what says nothing: titles, and ``null`` for what may be left out; of an output also
+    descriptions, what it always has, and the type of what may be null.
 
-    What is valid stays the same, as far as a schema of one type or null goes.
+    What a tool takes or gives is valid still.
     """
     if isinstance(schema, list):
         return [slim(one, is_output=is_output) for one in schema]
@@ -24,10 +24,9 @@ def slim(schema: Any, *, is_output: bool = False) -> Any:  # JSON of any shape
         del kept["additionalProperties"]
     either = kept.get("anyOf")
     if isinstance(either, list) and len(either) == 2 and {"type": "null"} in either:
-        other = next(one for one in either if one != {"type": "null"})
-        if set(other) == {"type"}:
-            del kept["anyOf"]
-            kept["type"] = [other["type"], "null"]
+        del kept["anyOf"]
+        if not is_output:
+            kept |= next(one for one in either if one != {"type": "null"})
     if kept.get("default", ...) is None:
         del kept["default"]
     return {name: slim(one, is_output=is_output) for name, one in kept.items()}

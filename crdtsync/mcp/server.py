@@ -11,7 +11,7 @@ from crdtsync.mcp import prompts, resources, subscriptions
 from crdtsync.mcp.memory import tools as memory
 from crdtsync.mcp.schemas import slim
 from crdtsync.mcp.session import Options, Sessions
-from crdtsync.mcp.tools import coordinating, following, reading, writing
+from crdtsync.mcp.tools import coordinating, following, people, reading, tasks, writing
 from crdtsync.mcp.tools.table import Tool, offered
 
 INSTRUCTIONS = """State that a team of agents on several hosts shares: plans, findings, tasks, decisions.
@@ -55,7 +55,7 @@ def all_tools(sessions: Sessions) -> list[Tool]:
     """Every tool there is, in the order in which a model sees them; or the reference memory server's."""
     if sessions.options.memory_server:
         return memory.tools(sessions)
-    rooms = (reading, writing, following, coordinating)
+    rooms = (reading, writing, following, coordinating, tasks, people)
     return [tool for room in rooms for tool in room.tools(sessions)]
 
 

@@ -19,6 +19,8 @@ from crdtsync.mcp.install.clients import agent_name
 SESSION_HEADER = "mcp-session-id"
 _SESSIONS_MAX = 1_000  # the one that began first is forgotten, with what it has read
 _NAMES_MAX = 64  # each has a connection to the daemon
+ALONE_S = 900
+"""So long a caller whose end nobody notices has what it has taken."""
 
 
 @dataclass(frozen=True, slots=True)

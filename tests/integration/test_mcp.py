@@ -142,11 +142,13 @@ async def test_what_is_stored_is_marked_as_data_and_cannot_end_its_block(daemon:
 async def test_the_tools_are_few_and_cheap_and_can_be_fewer(daemon: Daemon):
     async with attached(daemon) as client:
         tools = (await client.list_tools()).tools
-        listed = json.dumps([tool.model_dump(by_alias=True, exclude_none=True) for tool in tools])
+        all_of_them = [tool.model_dump(by_alias=True, exclude_none=True) for tool in tools]
+        listed = json.dumps(all_of_them, separators=(",", ":"))  # as they come over the wire
         assert count(listed, "gpt-5") <= 3_000
         reading = {tool.name for tool in tools if tool.annotations and tool.annotations.read_only_hint}
         assert reading == {
-            "view", "search", "read", "list_keys", "history", "conflicts", "wait_for_change", "recall"
+            "view", "search", "read", "list_keys", "history", "conflicts", "wait_for_change", "recall",
+            "who_is_here",
         }  # fmt: skip
     async with attached(daemon, "--read-only") as client:
         assert {tool.name for tool in (await client.list_tools()).tools} == reading
@@ -225,6 +227,76 @@ async def test_what_one_agent_has_in_hand_another_leaves_alone(pair: Cluster):
         lease = await carl.claim("task/1", wait=20).acquire()
         assert lease.is_held
         await lease.release()
+
+
+async def test_tasks_are_put_on_one_host_and_done_once_on_another(pair: Cluster):
+    async with attached(pair[0], "--agent", "ann") as ann, attached(pair[1], "--agent", "bob") as bob:
+        await call(ann, "put_task", key="tasks/parser", task={"what": "write the parser"})
+        await call(ann, "put_task", key="tasks/test", task="test it", after=["tasks/parser"])
+        text, data = await call(bob, "take_task", timeout_s=20)
+        assert data == {"key": "tasks/parser", "task": {"what": "write the parser"}, "attempt": 1}
+        assert text.startswith("tasks/parser is yours")
+        assert "**tasks/parser** (ann, " in text
+        assert (await call(ann, "take_task", timeout_s=0))[1]["key"] is None
+        assert "not have tasks/parser in hand" in await refused(ann, "finish_task", key="tasks/parser")
+        assert (await call(bob, "finish_task", key="tasks/parser", result="done so"))[0] == "tasks/parser is done"
+        assert "in hand" in await refused(bob, "finish_task", key="tasks/parser")
+
+        _, data = await call(ann, "take_task", timeout_s=20)
+        assert data["key"] == "tasks/test"
+        assert (await call(ann, "finish_task", key="tasks/test", failure="no disk"))[0] == "tasks/test has failed"
+        _, data = await call(ann, "take_task", timeout_s=20)
+        assert data["attempt"] == 2
+    (task,) = await to_thread(pair[0].client("eve").tasks, "tasks/parser")
+    assert (task.state, task.result, task.worker.split()[0]) == ("done", "done so", "bob")
+    worker = AsyncClient(pair[0].socket, agent="carl")
+    async with worker:  # ann's server has ended, and what it had in hand is open
+        done = Queue[str]()
+        working = worker.work("tasks/**", lambda job: done.put(job.key))
+        assert await working.run(drain=True) == 1
+        assert done.get_nowait() == "tasks/test"
+
+
+async def test_what_was_there_is_read_and_brought_back(daemon: Daemon):
+    async with attached(daemon, "--agent", "ann") as ann, attached(daemon, "--agent", "bob") as bob:
+        _, first = await call(ann, "write", key="plan/goal", value="ship")
+        await call(ann, "checkpoint", name="monday", prefixes=["plan/"], note="before bob")
+        await call(bob, "read", keys=["plan/goal"])
+        await call(bob, "write", key="plan/goal", value="wait")
+        await call(bob, "write", key="plan/more", value=1)
+        for at in ("monday", "checkpoint:monday", first["token"]):
+            assert (await call(ann, "read", keys=["plan/goal"], at=at))[1]["entries"][0]["value"] == "ship"
+        assert "time zone" in await refused(ann, "read", keys=["plan/goal"], at="2026-11-20T10:00")
+        text, _ = await call(ann, "restore", point="monday", dry_run=True)
+        assert text == "would restore 1 keys: plan/goal\nwould remove 1 keys: plan/more"
+        await call(ann, "restore", point="monday")
+        assert (await call(bob, "list_keys"))[1]["keys"] == ["plan/goal"]
+        await call(bob, "write", key="plan/other", value=1)
+        await call(ann, "write", key="plan/mine", value=1)
+        assert (await call(ann, "restore", point="monday", only_by="bob"))[1]["removed"] == 1
+        assert (await call(bob, "list_keys"))[1]["keys"] == ["plan/goal", "plan/mine"]
+        assert "no checkpoint" in await refused(ann, "restore", point="tuesday")
+
+
+async def test_a_person_is_asked_and_who_is_here_is_seen(pair: Cluster):
+    async with attached(pair[0], "--agent", "ann") as ann, attached(pair[1], "--agent", "bob") as bob:
+        asked = {"name": "deploy", "question": "Deploy now?", "options": ["yes", "no"]}
+        assert (await call(ann, "ask_person", **asked, timeout_s=0))[1] == {"answered": False, "answer": None}
+        person = pair[1].client("eve")
+        await to_thread(wait_until, person.asks)
+        await to_thread(person.answer, "deploy", "yes")
+        assert (await call(ann, "ask_person", **asked, timeout_s=20))[0] == "The answer: yes"
+
+        await call(ann, "who_is_here", doing="writing the\x1b[2J parser")
+        await call(ann, "claim", key="parser")
+        await to_thread(wait_until, lambda: any(one.status and one.claims for one in person.who()))
+        text, data = await call(bob, "who_is_here")
+        assert "ann on host-" in text
+        assert "\x1b" not in text
+        (found,) = [one for one in data["agents"] if one["agent"] == "ann"]
+        assert found["claims"] == ["parser"]
+        await call(ann, "who_is_here", doing="testing")
+        await to_thread(wait_until, lambda: "testing" in {one.status for one in person.who()})
 
 
 async def test_what_is_learnt_is_recalled_on_another_host(pair: Cluster):
@@ -377,6 +449,10 @@ def test_it_ends_with_its_client_whatever_it_is_doing(daemon: Daemon):
         assert b'"id":2' in server.stdout.readline()
         say("tools/call", 3, name="claim", arguments={"key": "task/1"})
         while b'"id":3' not in server.stdout.readline():
+            pass
+        daemon.client("ann").put_task("tasks/1", "a task")
+        say("tools/call", 5, name="take_task", arguments={})
+        while b'"id":5' not in server.stdout.readline():
             pass
         say("tools/call", 4, name="wait_for_change", arguments={"prefix": "none/", "timeout_s": 600})
         daemon.client("ann").set("a", 1)

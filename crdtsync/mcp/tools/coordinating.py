@@ -15,14 +15,12 @@ from crdtsync.context.view.render import in_a_line
 from crdtsync.coordination import AsyncLease
 from crdtsync.errors import ClaimHeld, InvalidRequest
 from crdtsync.mcp.answers import answer
-from crdtsync.mcp.session import Sessions, told
+from crdtsync.mcp.session import ALONE_S, Sessions, told
 from crdtsync.mcp.tools.table import Tool
 
 TEAM = "team"
 """Whose memory it is: that of all agents in the space."""
 _CLAIMS_MAX = 100
-_ALONE_S = 900
-"""A claim of a caller whose end nobody notices."""
 
 
 class Claimed(TypedDict):
@@ -43,7 +41,7 @@ def tools(sessions: Sessions) -> list[Tool]:
     leases: dict[tuple[AsyncSession, str], AsyncLease] = {}
 
     async def claim(ctx: Context, key: str) -> Annotated[CallToolResult, Claimed]:
-        """Claim a task or a file before you work on it, so that no other agent does. You hold it until you release it
+        """Claim a file or a topic before you work on it, so that no other agent does. You hold it until you release it
         or end, or as long as the answer says.
         """
         async with told():
@@ -59,10 +57,10 @@ def tools(sessions: Sessions) -> list[Tool]:
                 raise InvalidRequest(message)
             try:
                 stays = sessions.ends_with_server(ctx)
-                leases[place] = await session.claim(key, ttl=60 if stays else _ALONE_S, keep=stays).acquire()
+                leases[place] = await session.claim(key, ttl=60 if stays else ALONE_S, keep=stays).acquire()
             except ClaimHeld as error:
                 return answer(error.message, {"held": False, "by": error.agent})
-        how_long = "" if stays else f" for {_ALONE_S // 60} minutes; then claim it again"
+        how_long = "" if stays else f" for {ALONE_S // 60} minutes; then claim it again"
         return answer(f"You hold {key}{how_long}.", {"held": True, "by": session.agent})
 
     async def release(ctx: Context, key: str) -> Annotated[CallToolResult, Claimed]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context
 from mcp_types import CallToolResult
@@ -15,8 +15,10 @@ from crdtsync.mcp.answers import answer, plain
 from crdtsync.mcp.session import Sessions, told
 from crdtsync.mcp.tools.table import Tool
 
+Wait = Annotated[float, Field(ge=0, le=600)]
 _PROGRESS_S = 5.0  # clients take a call for lost that says nothing for long
 _EVENTS_MAX = 50
+_TOGETHER_S = 0.05  # what comes so soon after the first change is told with it
 
 
 class Changes(TypedDict):
@@ -33,11 +35,9 @@ def tools(sessions: Sessions) -> list[Tool]:
         ctx: Context,
         prefix: str = "",
         after: Annotated[str | None, Field(description="The token of an earlier answer; none: from now on.")] = None,
-        timeout_s: Annotated[float, Field(ge=0, le=600)] = 50,
+        timeout_s: Wait = 50,
     ) -> Annotated[CallToolResult, Changes]:
-        """Wait until another agent changes a key that begins with a prefix, and tell what it did. To miss nothing, hand
-        the token of the last answer to the next call.
-        """
+        """Wait until another agent changes a key that begins with a prefix, and tell what it did."""
         async with told():
             session = sessions.of(ctx)
             token = after or (await session.keys(prefix, limit=1)).token
@@ -48,28 +48,35 @@ def tools(sessions: Sessions) -> list[Tool]:
     return [Tool(wait_for_change)]
 
 
+async def awaited(ctx: Context, what: set[asyncio.Future[Any]], timeout_s: float, why: str) -> bool:
+    """Wait until one of ``what`` is done; whether one is. The client is told meanwhile that the call goes on."""
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    while True:
+        left = start + timeout_s - loop.time()
+        done, _ = await asyncio.wait(
+            what, timeout=max(0.0, min(left, _PROGRESS_S)), return_when=asyncio.FIRST_COMPLETED
+        )
+        if done or left <= 0:
+            return bool(done)
+        await ctx.report_progress(loop.time() - start, timeout_s, why)
+
+
 async def _waited(
     ctx: Context, session: AsyncSession, prefix: str, token: str | None, timeout_s: float
 ) -> tuple[list[dict[str, object]], str | None]:
     """The changes behind ``token``, as soon as there are some, and the token behind them."""
     changes: list[dict[str, object]] = []
-    loop = asyncio.get_running_loop()
-    start, end = loop.time(), loop.time() + timeout_s
     async with session.watch(prefix, after=token) as events:
         following = asyncio.ensure_future(anext(events))
         try:
-            while len(changes) < _EVENTS_MAX:
-                left = end - loop.time()
-                done, _ = await asyncio.wait({following}, timeout=0.05 if changes else max(0.0, min(left, _PROGRESS_S)))
-                if done:
-                    event = following.result()
-                    changes += [_told(one) for one in event.events or [event] if one.key is not None]
-                    token = event.token or token
-                    following = asyncio.ensure_future(anext(events))
-                elif changes or left <= 0:
-                    break
-                else:
-                    await ctx.report_progress(loop.time() - start, timeout_s, f"waiting for {prefix or 'any key'}")
+            wait_s, why = timeout_s, f"waiting for {prefix or 'any key'}"
+            while len(changes) < _EVENTS_MAX and await awaited(ctx, {following}, wait_s, why):
+                event = following.result()
+                changes += [_told(one) for one in event.events or [event] if one.key is not None]
+                token = event.token or token
+                following = asyncio.ensure_future(anext(events))
+                wait_s = _TOGETHER_S if changes else wait_s
         finally:
             following.cancel()
             await asyncio.wait({following})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context
 from mcp_types import CallToolResult
@@ -11,11 +12,13 @@ from typing_extensions import TypedDict
 
 from crdtsync.context import AsyncSearch, AsyncViews
 from crdtsync.context.view.render import in_a_line
-from crdtsync.mcp.answers import EntryShown, Hit, Hits, Keys, Shortened, answer, plain, within
+from crdtsync.mcp.answers import Hits, Keys, Shortened, answer, plain, within
 from crdtsync.mcp.session import Sessions, told
 from crdtsync.mcp.tools.table import Tool
 
-Budget = Annotated[int, Field(ge=50, le=100_000, description="Tokens the answer may take.")]
+Budget = Annotated[int, Field(ge=50, le=100_000)]
+Prefixes = Annotated[tuple[str, ...], Field(description='Beginnings of keys, such as ["plan/"]; none: all.')]
+At = Annotated[str, Field(description="A checkpoint's name, a token, or a time such as 2026-11-20T10:00Z.")]
 
 
 class ViewShown(TypedDict):
@@ -30,9 +33,17 @@ class ViewShown(TypedDict):
 
 
 class Past(TypedDict):
-    """What a key held."""
+    """What a key held, the newest first."""
 
-    values: list[EntryShown]
+    values: list[dict[str, Any]]
+
+
+def point_of(text: str) -> str | datetime:
+    """A point of the past as a model writes it."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return text if text.startswith(("checkpoint:", "c1.")) else f"checkpoint:{text}"
 
 
 def tools(sessions: Sessions) -> list[Tool]:
@@ -41,9 +52,7 @@ def tools(sessions: Sessions) -> list[Tool]:
 
     async def view(
         ctx: Context,
-        prefixes: Annotated[
-            tuple[str, ...], Field(description='Beginnings of keys, such as ["plan/"]; none: all.')
-        ] = (),
+        prefixes: Prefixes = (),
         query: Annotated[str | None, Field(description="What you look for.")] = None,
         budget_tokens: Budget = 2_000,
         since: Annotated[str | None, Field(description="Token of an earlier view: only what is new.")] = None,
@@ -67,10 +76,11 @@ def tools(sessions: Sessions) -> list[Tool]:
         ctx: Context,
         keys: Annotated[list[str], Field(min_length=1, max_length=50)],
         budget_tokens: Budget = 4_000,
+        at: Annotated[str | None, Field(description="As it was then: a checkpoint, token or time.")] = None,
     ) -> Annotated[CallToolResult, Shortened]:
         """Read entries by key. What you have read, your next write replaces; what you have not, it will tell you."""
         async with told():
-            session = sessions.of(ctx)
+            session = sessions.of(ctx) if at is None else sessions.of(ctx).session(at=point_of(at))
             entries = [entry for key in keys if (entry := await session.entry(key)) is not None]
         missing = [key for key in keys if key not in {entry.key for entry in entries}]
         text, data = within(entries, budget_tokens, model)
@@ -99,7 +109,7 @@ def tools(sessions: Sessions) -> list[Tool]:
         """Find entries by their words, in any key; the best first. Then read what you need whole."""
         async with told():
             found = await AsyncSearch(sessions.of(ctx)).search(query, prefix=prefix, limit=limit)
-        hits: list[Hit] = [{"key": one.key, "agent": one.agent, "snippet": one.snippet} for one in found]
+        hits = [{"key": one.key, "agent": one.agent, "snippet": one.snippet} for one in found]
         lines = [f"{one['key']} ({one['agent']}): {one['snippet']}" for one in hits]
         return answer("\n".join(lines) or f"nothing speaks of {query!r}", {"hits": hits})
 
@@ -112,8 +122,8 @@ def tools(sessions: Sessions) -> list[Tool]:
             past = await session.history(key, last=last)
         values = [
             {
-                "key": key, "kind": value.kind, "value": plain(value.value), "agent": value.agent,
-                "time": value.time.isoformat(timespec="seconds") if value.time else None, "version": None, "others": 0,
+                "value": plain(value.value), "agent": value.agent,
+                "time": value.time.isoformat(timespec="seconds") if value.time else None,
             }
             for value in past
         ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tools that write: values, logs, texts, deletions, resolutions."""
+"""Tools that write: values, logs, texts, deletions, resolutions, checkpoints."""
 
 from __future__ import annotations
 
@@ -8,14 +8,26 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from crdtsync.client import AsyncSession
 from crdtsync.mcp.answers import Done, WrittenShown, answer, written
 from crdtsync.mcp.session import Sessions, told
+from crdtsync.mcp.tools.reading import At, Prefixes, point_of
 from crdtsync.mcp.tools.table import Tool
 
 Key = Annotated[str, Field(description="A path, such as plan/goal.")]
+_KEYS_SHOWN = 20
 Value = Annotated[Any, Field(description="Any JSON value.")]
+
+
+class RestoredShown(TypedDict):
+    """How many keys a restore has touched, or would."""
+
+    restored: int
+    removed: int
+    left: int
+    token: str | None
 
 
 def tools(sessions: Sessions) -> list[Tool]:
@@ -77,12 +89,44 @@ def tools(sessions: Sessions) -> list[Tool]:
             done = await session.set(key, value, if_version=entry.version, meta={"note": note} if note else None)
         return written(key, done)
 
+    async def checkpoint(
+        ctx: Context, name: str, prefixes: Prefixes = (), note: str = ""
+    ) -> Annotated[CallToolResult, Done]:
+        """Name what is there now, before you change much: restore goes back to it."""
+        async with told():
+            done = await sessions.of(ctx).checkpoint(name, prefix=prefixes or None, note=note)
+        return answer(f"made {name}", {"done": f"made {name}", "token": str(done)})
+
+    async def restore(
+        ctx: Context,
+        point: At,
+        prefixes: Prefixes = (),
+        only_by: Annotated[str | None, Field(description="Undo only what this agent has done since.")] = None,
+        dry_run: Annotated[bool, Field(description="Only tell what would change.")] = False,
+    ) -> Annotated[CallToolResult, RestoredShown]:
+        """Bring back what was there at a point of the past. What others write meanwhile stays beside it."""
+        async with told():
+            session, when, prefix = sessions.of(ctx), point_of(point), prefixes or None
+            if only_by is None:
+                done = await session.restore(when, prefix=prefix, dry_run=dry_run)
+            else:
+                done = await session.undo(only_by, when, prefix=prefix, dry_run=dry_run)
+        would = "would " if dry_run else ""
+        said = [
+            f"{would}{what} {len(keys)} keys: {', '.join(list(keys)[:_KEYS_SHOWN])}"
+            for what, keys in (("restore", done.restored), ("remove", done.removed), ("leave alone", done.left)) if keys
+        ]  # fmt: skip
+        data = {"restored": len(done.restored), "removed": len(done.removed), "left": len(done.left)}
+        return answer("\n".join(said) or "nothing differs", {**data, "token": done.token})
+
     return [
         Tool(write, writes=True, repeatable=True),
         Tool(append, writes=True),
         Tool(edit_text, writes=True),
         Tool(delete, writes=True, destroys=True, repeatable=True),
         Tool(resolve, writes=True, repeatable=True),
+        Tool(checkpoint, writes=True),
+        Tool(restore, writes=True, destroys=True, repeatable=True),
     ]
 
 
