@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from itertools import permutations, product
 from pathlib import Path
@@ -273,6 +274,36 @@ def test_rules_by_commands(crdtsync: Shell, tmp_path: Path) -> None:
     run.ok("set", "titles/1", "short", "--string", "--agent", "ann")
     assert run.json("get", "titles/1", "--json")[0]["ttl"] == 3600
     assert run("schema", "set", "titles/*", "--json-schema", "-", stdin='{"type": "strin"}').status == 4
+
+
+def test_what_was_there_before_is_found_and_migrated(crdtsync: Shell) -> None:
+    """A migration that was cut off goes on behind what it has done; one that is done changes nothing."""
+    run = crdtsync
+    for n in range(4):
+        run.ok("set", f"plan/{n}", f'{{"name": "n{n}"}}', "--confidence", "0.5")
+    run.ok("set", "plan/0/draft", "1")
+    run.ok("append", "plan/log", '"x"')
+    shape = '{"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}'
+    assert run("schema", "migrate", "plan/*", "--", "cat").status == 1
+    run.ok("schema", "set", "plan/*", "--version", "2", "--json-schema", "-", stdin=shape)
+    found = run("schema", "check", "plan/")
+    assert (found.status, "5 values" in found.err) == (1, True)
+    assert found.out.splitlines()[0].split("\t")[:3] == ["plan/0", "required", "$"]
+    by_name = ("--", sys.executable, "-c")
+    code = "import json, sys; v = json.load(sys.stdin); print(json.dumps({'title': v['name']}))"
+    dry = run("schema", "migrate", "plan/*", "--dry-run", *by_name, code)
+    assert (dry.status, "4 would be migrated to version 2" in dry.out) == (0, True)
+    assert run.ok("get", "plan/0") == '{"name": "n0"}'
+    stops = f"{code}; sys.exit(v['name'] == 'n2')"
+    stopped = run("schema", "migrate", "plan/*", *by_name, stops)
+    assert (stopped.status, "plan/2" in stopped.err) == (1, True)
+    misfit = run("schema", "migrate", "plan/*", "--", "cat")
+    assert (misfit.status, "plan/2: what 'cat' printed does not fit: $" in misfit.err) == (1, True)
+    assert run.ok("schema", "migrate", "plan/*", *by_name, code).startswith("2 migrated to version 2, 2 were there")
+    assert run.ok("schema", "migrate", "plan/*", "--", "false").startswith("0 migrated to version 2, 4 were there")
+    (entry,) = run.json("get", "plan/3", "--json")
+    assert (entry["value"], entry["meta"], entry["confidence"]) == ({"title": "n3"}, {"schema_version": 2}, 0.5)
+    assert run("schema", "check", "plan/").out.splitlines() == ['plan/log\ttype\t$\tis not of type "object"']
 
 
 def test_the_command_line_follows_the_policy(crdtsync: Shell) -> None:

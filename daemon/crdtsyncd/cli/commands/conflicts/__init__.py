@@ -12,7 +12,8 @@ Modules:
 - ``bring_back``: values that a snapshot took away
 - ``resolver``: a command that is asked about conflicts as they come, until Ctrl-C
 - ``purge``: keys, and all that they ever held, gone on every host
-- ``schema``: how the keys of a pattern are read
+- ``schema``: how the keys of a pattern are read, and what may be written; ``schema_migration``: what does not fit, and
+  a command that makes it fit
 
 What the commands do is in ``crdtsync.client.operations``; what a conflict is, in ``crdtsync.core.kinds``.
 

@@ -6,6 +6,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.commands.conflicts.schema_migration import check, migrate
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent, refused_value
 from crdtsyncd.cli.params import FILE, HISTORY_CAP, KEY, TEXT, TTL
@@ -26,7 +27,7 @@ POLICIES = ("lww", "all", "max", "min", "confidence", "first", "manual")
 
 @click.group("schema", cls=StateGroup, no_args_is_help=False)
 def schema() -> None:
-    """Declare how keys are read and what history keeps, by pattern."""
+    """Declare how keys are read and what may be written, by pattern."""
 
 
 @state_command("set")
@@ -204,5 +205,5 @@ def _print(rows: list[dict[str, Any]]) -> None:
         output.line("no schemas: all keys are read by the policy lww")
 
 
-for command in (set_, show):
+for command in (set_, show, check, migrate):
     schema.add_command(command)

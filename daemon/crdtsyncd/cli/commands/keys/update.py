@@ -42,14 +42,14 @@ def update(
     form = Form(as_string=as_string)
 
     def through_command(value: object) -> object:
-        return form.decode(_filtered(command, form.encode(value)), f"what {command[0]!r} printed")
+        return form.decode(filtered(command, form.encode(value)), f"what {command[0]!r} printed")
 
     with connect(settings) as client:
         token = client.update(key, through_command, default=NOTHING, attempts=attempts, w=w)
     output.result(settings, token, {"token": token})
 
 
-def _filtered(command: tuple[str, ...], content: bytes) -> bytes:
+def filtered(command: tuple[str, ...], content: bytes) -> bytes:
     """What the command prints when it is fed the content."""
     try:
         done = subprocess.run(command, input=content, stdout=subprocess.PIPE, check=False)
