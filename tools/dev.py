@@ -340,6 +340,9 @@ def _locks() -> dict[str, list[str]]:
     for extra in apart:
         place = (FRAMEWORKS / extra).relative_to(ROOT)
         locks[f"{place}/requirements.lock"] = ["--extra", extra, PROJECT.name, f"{place}/requirements.in"]
+        unused = FRAMEWORKS / extra / "unused.txt"  # what the framework asks for, and nothing that is tested imports
+        for name in unused.read_text(encoding="utf-8").split() if unused.exists() else ():
+            locks[f"{place}/requirements.lock"] += ["--no-emit-package", name]
     return locks
 
 

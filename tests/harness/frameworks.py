@@ -65,6 +65,7 @@ def environment(**variables: Any) -> dict[str, str]:
     """For programs of a framework: they find crdtsync in this checkout, and call nobody."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("CRDTSYNC_", "PYTHON", "LANG"))}
     quiet = {"LANGSMITH_TRACING": "false", "OPENAI_AGENTS_DISABLE_TRACING": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    quiet |= {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true"}
     return {**kept, **quiet, "PYTHONPATH": str(ROOT), **{name: str(value) for name, value in variables.items()}}
 
 

@@ -1,0 +1,115 @@
+"""The states of CrewAI's flows."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from crewai.flow.persistence.base import FlowPersistence
+from pydantic import PrivateAttr
+from pydantic_core import to_jsonable_python
+
+from crdtsync.adapters.keys import Keys
+from crdtsync.client import Client
+
+if TYPE_CHECKING:
+    from crewai.flow.async_feedback.types import PendingFeedbackContext
+    from pydantic import BaseModel
+
+FLOWS, PENDING = "flows", "pending"
+
+
+class CrdtFlowPersistence(FlowPersistence):
+    """Keeps the newest state of each flow on this host's disk and on every other host.
+
+    ``client`` is a client, or the path of a daemon's socket (None: the usual one). The state of a flow is the key
+    ``PREFIX/flows/ID``, and its history has those before. A state is on this host's disk when its step has ended; with
+    ``w`` (a number, ``"majority"``, ``"all"``) on so many hosts'. It is what JSON can hold, and has at most 1 MiB.
+
+    Two hosts that run one flow at once both keep their states, as siblings; the newest one is loaded.
+    """
+
+    persistence_type: str = "CrdtFlowPersistence"
+    socket: str | None = None
+    prefix: str = "crewai"
+    w: int | str | None = None
+    _client: Client | None = PrivateAttr(None)
+    _owned: Client | None = PrivateAttr(None)
+
+    def __init__(self, client: Client | str | os.PathLike[str] | None = None, /, **fields: Any) -> None:
+        is_path = client is not None and not isinstance(client, Client)
+        super().__init__(**({"socket": str(client)} if is_path else {}), **fields)
+        self._client = client if isinstance(client, Client) else None
+
+    def init_db(self) -> None:
+        """Nothing is to be made first."""
+
+    def close(self) -> None:
+        """Close the client that this made for itself; one that was handed in stays open."""
+        if self._owned is not None:
+            self._owned.close()
+            self._client = self._owned = None
+
+    def save_state(self, flow_uuid: str, method_name: str, state_data: dict[str, Any] | BaseModel) -> None:
+        """Store the state of a flow after a step, on disk on return."""
+        self._state.set(self._key(FLOWS, flow_uuid), _stored(method_name, state_data), w=self.w)
+
+    def load_state(self, flow_uuid: str) -> dict[str, Any] | None:
+        """The newest state of a flow; None if there is none."""
+        found = self._state.get(self._key(FLOWS, flow_uuid))
+        return None if found is None else dict(found["state"])
+
+    def save_pending_feedback(
+        self, flow_uuid: str, context: PendingFeedbackContext, state_data: dict[str, Any] | BaseModel
+    ) -> None:
+        """Store the state of a flow that waits for a person, and what it needs to go on, as one change."""
+        stored = _stored(context.method_name, state_data)
+        with self._state.batch(w=self.w) as batch:
+            batch.set(self._key(FLOWS, flow_uuid), stored)
+            batch.set(self._key(PENDING, flow_uuid), {**stored, "context": _text(context.to_dict())})
+
+    def load_pending_feedback(self, flow_uuid: str) -> tuple[dict[str, Any], PendingFeedbackContext] | None:
+        """The state of a flow that waits for a person, and what it needs to go on; None if it does not wait."""
+        from crewai.flow.async_feedback.types import PendingFeedbackContext
+
+        found = self._state.get(self._key(PENDING, flow_uuid))
+        if found is None:
+            return None
+        return dict(found["state"]), PendingFeedbackContext.from_dict(json.loads(found["context"]))
+
+    def clear_pending_feedback(self, flow_uuid: str) -> None:
+        """A flow waits no longer."""
+        self._state.delete(self._key(PENDING, flow_uuid), w=self.w)
+
+    def _key(self, kind: str, flow_uuid: str) -> str:
+        return Keys(self.prefix).key(kind, flow_uuid)
+
+    @property
+    def _state(self) -> Client:
+        if self._client is None:  # made from what a flow has stored, or closed
+            self._client = self._owned = Client(self.socket)
+        return self._client
+
+
+def _stored(method: str, state: dict[str, Any] | BaseModel) -> dict[str, Any]:
+    if not isinstance(state, dict) and not hasattr(state, "model_dump"):
+        message = f"the state of a flow is a dict or a Pydantic model, not {type(state).__name__}"
+        raise ValueError(message)  # as CrewAI's own
+    return {
+        "method": method,
+        "state": _plain(state if isinstance(state, dict) else state.model_dump(mode="json", fallback=str)),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """As CrewAI's own persistence would give it back, which stores JSON."""
+    return json.loads(_text(value))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, default=_as_json)
+
+
+def _as_json(value: Any) -> Any:
+    return value.isoformat() if hasattr(value, "isoformat") else to_jsonable_python(value, fallback=str)

@@ -1,0 +1,242 @@
+"""The records of CrewAI's memory."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
+from crewai.memory.types import MemoryRecord, ScopeInfo
+
+from crdtsync.adapters.attached import Attached, settled
+from crdtsync.adapters.keys import Keys
+from crdtsync.errors import TooLarge
+
+if TYPE_CHECKING:
+    from crdtsync.client import Client
+
+RECORDS = "memory"
+CHANGE_OPERATIONS = 200
+
+
+class CrdtMemoryStorage(Attached):
+    """Keeps the records of a memory on this host's disk and on every other host.
+
+    ``client`` is a client, or the path of a daemon's socket (None: the usual one). A record is the key
+    ``PREFIX/memory/ID``. What was saved is on this host's disk on return; with ``w`` (a number, ``"majority"``,
+    ``"all"``) on so many hosts'. A record has at most 1 MiB with its vector.
+
+    A search looks at every record, with scores as LanceDB's. All records are held in memory (about 13 kB each with
+    vectors of 3,072 numbers), and each call first fetches what has changed. That somebody has read a record is not
+    written down.
+    """
+
+    def __init__(
+        self,
+        client: Client | str | os.PathLike[str] | None = None,
+        *,
+        prefix: str = "crewai",
+        w: int | str | None = None,
+    ) -> None:
+        super().__init__(client, w)
+        self._keys = Keys(prefix)
+        self._lock = Lock()
+        self._token: str | None = None
+        self._held: dict[str, MemoryRecord] = {}
+        self._length: int | None = None  # of vectors
+
+    # -- writes -------------------------------------------------------------------------------------------------
+
+    def save(self, records: list[MemoryRecord]) -> None:
+        """Store records, all or none where they fit into one change.
+
+        :raises EmbeddingDimensionMismatchError: a vector is not as long as those that there are.
+        """
+        self._check(record.embedding for record in records)
+        for first in range(0, len(records), CHANGE_OPERATIONS):
+            self._save(records[first : first + CHANGE_OPERATIONS])
+
+    def _save(self, records: list[MemoryRecord]) -> None:
+        try:
+            with self._client.batch(w=self._w) as batch:
+                for record in records:
+                    batch.set(self._keys.key(RECORDS, record.id), _stored(record))
+        except TooLarge:
+            if len(records) == 1:
+                raise
+            self._save(records[: len(records) // 2])
+            self._save(records[len(records) // 2 :])
+
+    def update(self, record: MemoryRecord) -> None:
+        """Store a record in place of the one with its id."""
+        self.save([record])
+
+    def delete(
+        self,
+        scope_prefix: str | None = None,
+        categories: list[str] | None = None,
+        record_ids: list[str] | None = None,
+        older_than: datetime | None = None,
+        metadata_filter: dict[str, Any] | None = None,
+    ) -> int:
+        """Remove the records to which all of this applies; how many."""
+        chosen = _chosen(self._records(), scope_prefix, categories, metadata_filter)
+        doomed = [
+            self._keys.key(RECORDS, record.id)
+            for record in chosen
+            if (not record_ids or record.id in record_ids) and (older_than is None or record.created_at < older_than)
+        ]
+        for first in range(0, len(doomed), CHANGE_OPERATIONS):
+            with self._client.batch(w=self._w) as batch:
+                for key in doomed[first : first + CHANGE_OPERATIONS]:
+                    batch.delete(key)
+        return len(doomed)
+
+    def reset(self, scope_prefix: str | None = None) -> None:
+        """Remove the records of a scope, or all."""
+        self.delete(scope_prefix)
+
+    # -- reads --------------------------------------------------------------------------------------------------
+
+    def search(
+        self,
+        query_embedding: list[float],
+        scope_prefix: str | None = None,
+        categories: list[str] | None = None,
+        metadata_filter: dict[str, Any] | None = None,
+        limit: int = 10,
+        min_score: float = 0.0,
+    ) -> list[tuple[MemoryRecord, float]]:
+        """The records whose vectors are nearest, the nearest first, each with 1 / (1 + distance²).
+
+        :raises EmbeddingDimensionMismatchError: the query is not as long as the vectors that there are.
+        """
+        query = np.asarray(query_embedding, dtype=np.float32)
+        records = list(_chosen(self._records(), scope_prefix, categories, metadata_filter))
+        self._check([query_embedding])
+        if not records:
+            return []
+        none = np.zeros_like(query)
+        vectors = np.stack([none if record.embedding is None else record.embedding for record in records])
+        scores = 1.0 / (1.0 + ((vectors - query) ** 2).sum(axis=1))
+        best = np.argsort(-scores, kind="stable")[:limit]
+        return [(_handed_over(records[at]), float(scores[at])) for at in best if scores[at] >= min_score]
+
+    def get_record(self, record_id: str) -> MemoryRecord | None:
+        """The record with an id; None if there is none."""
+        found = self._client.get(self._keys.key(RECORDS, record_id))
+        return None if found is None else _handed_over(_loaded(found))
+
+    def list_records(self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0) -> list[MemoryRecord]:
+        """The records of a scope, newest first."""
+        found = sorted(_chosen(self._records(), scope_prefix), key=lambda record: record.created_at, reverse=True)
+        return [_handed_over(record) for record in found[offset : offset + limit]]
+
+    def get_scope_info(self, scope: str) -> ScopeInfo:
+        """What there is in a scope and below it."""
+        records = list(_chosen(self._records(), scope))
+        created = [record.created_at for record in records]
+        return ScopeInfo(
+            path=scope.rstrip("/") or "/",
+            record_count=len(records),
+            categories=sorted({name for record in records for name in record.categories}),
+            oldest_record=min(created, default=None),
+            newest_record=max(created, default=None),
+            child_scopes=_children(records, scope),
+        )
+
+    def list_scopes(self, parent: str = "/") -> list[str]:
+        """The scopes right below one."""
+        return _children(_chosen(self._records(), parent), parent)
+
+    def list_categories(self, scope_prefix: str | None = None) -> dict[str, int]:
+        """The categories in a scope, and of how many records."""
+        return dict(Counter(name for record in _chosen(self._records(), scope_prefix) for name in record.categories))
+
+    def count(self, scope_prefix: str | None = None) -> int:
+        """How many records there are in a scope."""
+        return sum(1 for _ in _chosen(self._records(), scope_prefix))
+
+    async def asave(self, records: list[MemoryRecord]) -> None:
+        """As ``save``, in a thread."""
+        await settled(self.save, records)
+
+    async def asearch(self, query_embedding: list[float], **options: Any) -> list[tuple[MemoryRecord, float]]:
+        """As ``search``, in a thread."""
+        return await settled(self.search, query_embedding, **options)
+
+    async def adelete(self, **options: Any) -> int:
+        """As ``delete``, in a thread."""
+        return await settled(self.delete, **options)
+
+    # -- what is held -------------------------------------------------------------------------------------------
+
+    def _records(self) -> list[MemoryRecord]:
+        """All records as this host has them now."""
+        with self._lock:
+            changes = self._client.changes(self._keys.below(RECORDS), after=self._token)
+            if changes.is_all:
+                self._held = {}
+            for key in changes.gone:
+                self._held.pop(key, None)
+            for key, stored in self._client.get_many(changes.changed).items():
+                self._held[key] = _loaded(stored)
+            self._token = changes.token
+            records = [*self._held.values()]
+            self._length = next((len(each.embedding) for each in records if each.embedding is not None), None)
+            return records
+
+    def _check(self, vectors: Iterable[list[float] | None]) -> None:
+        if self._length is None:
+            self._records()
+        length = self._length
+        for vector in vectors:
+            if vector:
+                length = length or len(vector)
+                if len(vector) != length:
+                    raise EmbeddingDimensionMismatchError(length, len(vector))
+
+
+def _stored(record: MemoryRecord) -> dict[str, Any]:
+    vector = np.asarray(record.embedding or [], dtype="<f4")
+    return {"record": record.model_dump(mode="json"), "vector": vector.tobytes()}
+
+
+def _loaded(stored: Any) -> MemoryRecord:
+    """A record whose vector is an array, which takes a ninth of the memory of a list."""
+    record = MemoryRecord.model_validate(stored["record"])
+    vector = np.frombuffer(stored["vector"], dtype="<f4")
+    record.embedding = vector if len(vector) else None
+    return record
+
+
+def _handed_over(record: MemoryRecord) -> MemoryRecord:
+    """A copy that its user may change."""
+    vector = None if record.embedding is None else [float(number) for number in record.embedding]
+    return record.model_copy(update={"embedding": vector}, deep=True)
+
+
+def _chosen(
+    records: Iterable[MemoryRecord],
+    scope: str | None,
+    categories: list[str] | None = None,
+    metadata: dict[str, Any] | None = None,
+) -> Iterator[MemoryRecord]:
+    below = "/" + (scope or "").strip("/")
+    for record in records:
+        is_there = below == "/" or f"{record.scope.rstrip('/')}/".startswith(f"{below}/")
+        is_such = not categories or any(name in record.categories for name in categories)
+        has_said = all(record.metadata.get(name) == value for name, value in (metadata or {}).items())
+        if is_there and is_such and has_said:
+            yield record
+
+
+def _children(records: Iterable[MemoryRecord], scope: str) -> list[str]:
+    below = f"{scope.rstrip('/')}/"
+    names = {record.scope[len(below) :].split("/")[0] for record in records if record.scope.startswith(below)}
+    return sorted(below + name for name in names if name)

@@ -1,0 +1,65 @@
+"""CrewAI on real daemons: its own tests of flows and memory, and flows that go on where a host has died."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Cluster, Daemon
+from tests.harness.frameworks import FRAMEWORKS, environment, program_of_the_page, python_with, run_with, source_of
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+
+NAME = "crewai"
+SUITES = [
+    "tests/test_flow_persistence.py", "tests/test_async_human_feedback.py", "tests/test_flow_persistence_factory.py",
+    "tests/test_flow_resumability_regression.py", "tests/memory/test_unified_memory.py",
+    "tests/memory/test_qdrant_edge_storage.py", "tests/memory/test_dimension_mismatch.py",
+    "tests/memory/test_memory_root_scope.py", "tests/memory/test_storage_factory.py",
+]  # fmt: skip
+NOT_OURS = "exceeding_scan_cap or touch_records or access_time or drains_and_shuts_down or flush or shard"
+"""Words in the names of tests of LanceDB's limit, of Qdrant's files, of use after close, of noting who has read."""
+
+
+def test_crewais_own_tests(daemon: Daemon) -> None:
+    """With these adapters where they make SQLite's, LanceDB's or Qdrant's."""
+    variables = environment(SOCKET=daemon.socket)
+    variables["PYTHONPATH"] += f"{os.pathsep}{FRAMEWORKS / NAME}"
+    done = subprocess.run(
+        [str(python_with(NAME)), "-m", "pytest", "-c", os.devnull, "--rootdir", ".", "-p", "in_place",
+         "-p", "no:cacheprovider", "-q", "-W", "ignore", "-k", f"not ({NOT_OURS})", *SUITES],
+        env=variables, cwd=source_of(NAME, NAME), capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert re.search(r"\b236 passed, 7 deselected\b", done.stdout), done.stdout[-5000:] + done.stderr[-1000:]
+
+
+def test_a_flow_that_waits_goes_on_where_its_host_has_died(pair: Cluster, tmp_path: Path) -> None:
+    """The program of the how-to page, on two hosts."""
+    program = program_of_the_page("CrdtFlowPersistence", tmp_path / "report.py")
+    assert "Human feedback pending for flow 'report-17'" in run_with(NAME, pair[0], program)
+    pair[1].client().wait(pair[0].client().now(), timeout=60)
+    pair[0].kill()
+    told = run_with(NAME, pair[1], program, "yes")
+    assert told.endswith("the cache is cold after a restart, and a person said yes\n")
+    state = pair[1].client()
+    assert state.get("crewai/flows/report-17")["method"] == "write"
+    assert state.keys("crewai/pending/") == []
+
+
+def test_what_two_crews_remember_that_are_cut_off_both_know_afterwards(parted: Cluster) -> None:
+    program = FRAMEWORKS / NAME / "remember.py"
+    said = ["the build runs on fridays", "the build needs two hours"]
+    for daemon, text in zip(parted, said, strict=True):
+        run_with(NAME, daemon, program, "say", text)
+        assert run_with(NAME, daemon, program, "ask", "when runs the build") == f"{text}\n"
+    parted.heal()
+    states = [daemon.client() for daemon in parted]
+    for token in [state.now() for state in states]:
+        for state in states:
+            state.wait(token, timeout=60)
+    for daemon in parted:
+        assert run_with(NAME, daemon, program, "ask", "when runs the build").splitlines() == said
