@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from crdtsync.client.blocking.watch import Watch
     from crdtsync.client.mirror.view import View
     from crdtsync.client.operations.batch import Batch
-    from crdtsync.client.operations.checkpoints import Checkpoint, Verified
+    from crdtsync.client.operations.checkpoints import Checkpoint, CheckpointPolicy, Verified
     from crdtsync.client.operations.forks import Merged
     from crdtsync.client.operations.history import History, PastValue, Removal
     from crdtsync.client.operations.restore import Difference, Restored
@@ -79,6 +79,7 @@ _MODULES = {
     "AsyncBlob": "aio.blob",
     "Blob": "blocking.blob",
     "Checkpoint": "operations.checkpoints",
+    "CheckpointPolicy": "operations.checkpoints",
     "Client": "blocking.client",
     "Conflict": "streams.resolver_state",
     "Difference": "operations.restore",
@@ -125,6 +126,7 @@ __all__ = [
     "Blob",
     "Changes",
     "Checkpoint",
+    "CheckpointPolicy",
     "Client",
     "Conflict",
     "Difference",

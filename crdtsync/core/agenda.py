@@ -37,12 +37,13 @@ class Part(IntEnum):
     ARCHIVES = 2
     PURGES = 3
     UPLOADS = 4
-    TEXTS = 5
-    SNAPSHOTS = 6
-    RECORDS = 7
-    RESOLVERS = 8
-    RETENTION = 9
-    PEERS = 10
+    CHECKPOINTS = 5
+    TEXTS = 6
+    SNAPSHOTS = 7
+    RECORDS = 8
+    RESOLVERS = 9
+    RETENTION = 10
+    PEERS = 11
 
 
 PARTS = tuple(Part)

@@ -96,6 +96,16 @@ CHECKPOINT_LOST = _alarm(
     stays until a restart.""",
     remedy="restore it on a node where crdtsync checkpoint list shows it whole; delete old ones, or give them --keep",
 )
+CHECKPOINT_OVERDUE = _alarm(
+    "checkpoint_overdue",
+    WARNING,
+    means="""a checkpoint that a policy of the space asks for was not made in time, or was not what it should be when
+    it was read back. The message names the policy and says why.""",
+    do="""`crdtsync checkpoint policy` shows the policies and when each was followed last. Delete checkpoints that are
+    no longer wanted, or give the policy fewer to keep; if a value is damaged, see
+    [`value_damaged`](#value_damaged). The alarm ends with the next checkpoint that is made and found whole.""",
+    remedy="see crdtsync checkpoint policy; delete checkpoints that are no longer wanted, or change the policy",
+)
 CLOCK_AHEAD = _alarm(
     "clock_ahead",
     WARNING,

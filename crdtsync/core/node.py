@@ -21,6 +21,7 @@ from crdtsync.core.agents.desk import Desk
 from crdtsync.core.agents.host_requests import Service, serve
 from crdtsync.core.alarm_catalogue import DISK_FILLING, NO_SPACE
 from crdtsync.core.alarms import Alarms
+from crdtsync.core.background.automatic_checkpoints import AutomaticCheckpoints
 from crdtsync.core.background.expiry_reaper import Reaper
 from crdtsync.core.background.purging import Purger
 from crdtsync.core.background.retention_caps import DEFAULT_CAPS, Caps
@@ -61,6 +62,7 @@ from crdtsync.core.interface import (
     Tick,
 )
 from crdtsync.core.peers.peer_state import Dial
+from crdtsync.core.reads.checkpoint_check import CheckpointCheck
 from crdtsync.core.replay import take_back
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.replica.uploads import BLOB_BYTES_MAX
@@ -77,6 +79,8 @@ from crdtsync.wire.limits import CLUSTER_SPACE
 
 if TYPE_CHECKING:
     from random import Random
+
+    from crdtsync.core.history.checkpoints import Checkpoint
 
 Log = Callable[..., None]
 
@@ -126,6 +130,7 @@ class Node:
         self.reaper = Reaper(self)
         self.purger = Purger(self)
         self.upload_sweep = UploadSweep(self)
+        self.automatic_checkpoints = AutomaticCheckpoints(self)
         self._texts: dict[str, TextKeeper] = {}
         self._load()
         self.retention = Retention(storage, caps, now.mono_s)
@@ -226,6 +231,15 @@ class Node:
     def restless(self) -> list[Replica]:
         """The spaces that time alone may change something in, and those that something has just happened to."""
         return [self.replicas[name] for name in sorted(self._restless)]
+
+    def live_holders(self, space: str) -> set[str]:
+        """The other nodes that are up and hold a space."""
+        record, live = self.spaces.record(space), self.sync.live_nodes()
+        return live if record is None or record.nodes is None else live & set(record.nodes)
+
+    def check_of(self, replica: Replica, record: Checkpoint, before: Checkpoint | None) -> CheckpointCheck:
+        """What reads a checkpoint back; of the values those that are new since the one ``before``."""
+        return CheckpointCheck(replica, self.storage, record, before)
 
     def close_replica(self, replica: Replica) -> None:
         """It is among them no longer."""
@@ -482,6 +496,8 @@ class Node:
             self.purger.run()
         if agenda.takes(Part.UPLOADS, now_s):
             self.upload_sweep.run()
+        if agenda.takes(Part.CHECKPOINTS, now_s):
+            self.automatic_checkpoints.run()
         if agenda.takes(Part.TEXTS, now_s):
             for name in sorted(self._restless):
                 own = self._texts[name].keep(self.now_ms, not self.read_only)
@@ -658,6 +674,7 @@ class Node:
             Part.ARCHIVES: lambda: None if self.read_only else self.spaces.archives.due_s,
             Part.PURGES: self.purger.deadline_s,
             Part.UPLOADS: lambda: None if self.read_only else self.upload_sweep.due_s,
+            Part.CHECKPOINTS: lambda: self.automatic_checkpoints.due_s,
             Part.TEXTS: self._texts_due_s,
             Part.SNAPSHOTS: self.sync.transfers.taker.check_due_s,
             Part.RESOLVERS: self.resolvers.deadline_s,

@@ -17,6 +17,7 @@ FEATURES: Mapping[str, Mapping[str, frozenset[str]]] = {
     "blobs": dict.fromkeys(("blob_parts", "blob_read", "blob_set", "blob_write"), frozenset()),
     "bring_back": {"bring_back": frozenset()},
     "cards": {"show": frozenset(), "shown": frozenset()},
+    "checkpoint_policies": {"checkpoint_policy": frozenset()},
     "checkpoints": {"checkpoint_set": frozenset(), "checkpoints": frozenset(), "restore": frozenset()},
     "field_absent": {"merge": frozenset({"if_field_absent"})},
     "history_cap": {"schema_set": frozenset({"history"})},

@@ -141,6 +141,7 @@ REQUESTS: Mapping[str, Request] = {
         Form.WRITE, Right.ADMIN, On.PATTERN, "pattern policy refuse_lower remove history kind json ttl writers version"
     ),
     "checkpoint_set": _request(Form.WRITE, Right.WRITE, On.SOME, "name note prefixes ttl remove"),
+    "checkpoint_policy": _request(Form.WRITE, Right.WRITE, On.SOME, "name prefixes every keep age remove"),
     "restore": _request(Form.WRITE, Right.WRITE, On.SOME, "at prefix start seen undo dry_run"),
     "purge": _request(Form.WRITE, Right.ADMIN, On.PATTERN, "pattern"),
     # following

@@ -51,6 +51,40 @@ def test_a_restore_while_another_host_is_cut_off_and_writes(pair: Cluster) -> No
         assert state.get("plan/new", at="checkpoint:before") is None
 
 
+def test_checkpoints_are_made_by_one_node_while_something_changes(pair: Cluster, tmp_path: Path) -> None:
+    """With something of every kind in them: each is read back, and found whole."""
+    first, second = pair[0].client("planner"), pair[1].client("critic")
+    shell = Shell(pair[0].socket, tmp_path)
+    shell.ok("checkpoint", "policy", "often", "--every", "1s", "--keep", "3")
+    assert "often" in shell.ok("checkpoint", "policy")
+    assert [(each.name, each.every, each.keep) for each in first.checkpoint_policies()] == [("often", 1.0, 3)]
+
+    names: set[str] = set()
+
+    def old_ones_are_deleted() -> bool:
+        second.append("findings", "x")
+        second.set("large", "y" * 50_000)
+        second.incr("count")
+        second.text("text").set(f"as it was {second.get('count')}")
+        second.put_blob("blob", b"z" * 600_000)
+        second.delete("large")
+        names.update(told := [each.name for each in first.checkpoints()])
+        return len(told) == 3 < len(names)
+
+    wait_until(old_ones_are_deleted, what="old ones are deleted")
+    assert len({name[-4:] for name in names}) == 1
+    wait_until_equal(pair)
+    for daemon in pair:
+        status = daemon.status()
+        assert [space["checkpoint_failures"] for space in status["spaces"]] == [0] * len(status["spaces"])
+        assert not [alarm for alarm in status["alarms"] if alarm["code"] == "checkpoint_overdue"]
+    newest = first.checkpoints()[-1].name
+    assert first.verify_checkpoint(newest).damaged == {}
+    assert second.get("count", at=f"checkpoint:{newest}")
+    shell.ok("checkpoint", "policy", "often", "--remove")
+    assert shell.ok("checkpoint", "policy") == "no policies"
+
+
 async def test_both_clients_read_the_past_and_write_nothing_there(daemon: Daemon) -> None:
     async with AsyncClient(daemon.socket, agent="planner") as state:
         await state.set("k", 1)

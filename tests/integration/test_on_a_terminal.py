@@ -118,6 +118,7 @@ SHOWING = [
     ("ask", "deploy", "again", "--timeout", "1s"), ("who",), ("who", "--json"), ("search", "exe"), ("search", EVIL),
     ("checkpoint", "list"), ("checkpoint", "show", "c"), ("checkpoint", "show", EVIL), ("checkpoint", "diff", "c"),
     ("checkpoint", "restore", "c", "--dry-run"), ("undo", "--agent", EVIL, "--since", "1h", "--dry-run"),
+    ("checkpoint", "policy"), ("checkpoint", "policy", "--json"), ("checkpoint", "policy", EVIL, "--remove"),
     ("checkpoint", "verify", "c"), ("checkpoint", "verify", EVIL),
     ("checkpoint", "fork", "trial"), ("space", "merge", "trial"), ("space", "merge", EVIL),
     ("purge", EVIL), ("purge", "--show"), ("bring-back",), ("session", "ls"), ("session", "show", EVIL),

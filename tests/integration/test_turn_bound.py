@@ -235,6 +235,7 @@ LARGEST: dict[str, list[Callable[[RawAgent], object]]] = {
     "history": [calls("history", key="value"), calls("history", prefix=""), calls("history", key="log/2")],
     "schemas": [calls("schemas")],
     "checkpoint_set": [writes("checkpoint_set", name="before")],
+    "checkpoint_policy": [writes("checkpoint_policy", name="hourly", every=3_600_000, keep=3)],
     "checkpoints": [calls("checkpoints")],
     "set": [writes("set", key="value", value=VALUE)],
     "blob_write": [put_parts],

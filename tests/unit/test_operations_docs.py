@@ -39,6 +39,7 @@ STATUS: dict[str, Any] = {
         {
             "name": "default", "epoch": 0, "keys": 1, "entries": 1, "siblings": 0, "log_changes": 1, "log_bytes": 1,
             "history_bytes": 1, "document_bytes": 1, "pending_changes": 0, "checkpoint_age_s": 1.0,
+            "checkpoint_failures": 0,
         }
     ],
     "peers": [

@@ -39,6 +39,24 @@ class Checkpoint:
     ttl: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointPolicy:
+    """How often nodes make a checkpoint by themselves. ``every`` and ``age``: in seconds.
+
+    ``last``: when one was made by it last, and ``count``: how many there are now.
+    """
+
+    name: str
+    prefixes: list[str]
+    every: float
+    keep: int
+    age: float | None
+    last: datetime | None
+    count: int
+    agent: str | None
+    node: str | None
+
+
 @dataclass(slots=True)
 class Verified:
     """What became of reading all that a checkpoint holds on this node.
@@ -90,3 +108,45 @@ def _from_wire(fields: dict[str, Any]) -> Checkpoint:
     ttl = fields.get("ttl")
     known = {name: fields[name] for name in Checkpoint.__dataclass_fields__ if name not in ("time", "ttl")}
     return Checkpoint(**known, time=moment(fields.get("time")), ttl=None if ttl is None else ttl / 1000)
+
+
+def set_policy(
+    context: Context, name: str, every: Seconds, prefixes: str | Iterable[str] | None, keep: int, age: Seconds | None
+) -> Write[Written]:
+    """Have nodes make one every so often."""
+    arguments: Arguments = {"name": name, "every": milliseconds(seconds(every, "every")), "keep": keep}
+    if prefixes is not None:
+        arguments["prefixes"] = [prefixes] if isinstance(prefixes, str) else list(prefixes)
+    if age is not None:
+        arguments["age"] = milliseconds(seconds(age, "age"))
+
+    def learn(reply: Any, token: str, _: bool) -> Written:
+        return Written(token, name, {"nodes": reply["nodes"]} if "nodes" in reply else {})
+
+    return Write(context, "checkpoint_policy", arguments, learn)
+
+
+def delete_policy(context: Context, name: str) -> Write[bool]:
+    """End a policy; whether it was there."""
+    return Write(
+        context, "checkpoint_policy", {"name": name, "remove": True}, lambda reply, _token, _: bool(reply["existed"])
+    )
+
+
+def policies(context: Context, timeout_s: float) -> Call[list[CheckpointPolicy]]:
+    """All of them, by name."""
+
+    def learn(reply: Any) -> list[CheckpointPolicy]:
+        return [
+            CheckpointPolicy(
+                **each
+                | {
+                    "every": each["every"] / 1000,
+                    "age": None if each["age"] is None else each["age"] / 1000,
+                    "last": moment(each["last"]),
+                }
+            )
+            for each in reply.get("policies", ())
+        ]
+
+    return context.read_call("checkpoints", {}, None, timeout_s, learn)

@@ -15,6 +15,7 @@ Modules:
 - ``trimming``: keeps the log and the history of each space within caps of bytes and age
 - ``pattern_trimming``: the same for the history of keys whose schema says how much is kept
 - ``upload_sweep``: clears away uploads of blobs that nobody has finished
+- ``automatic_checkpoints``: the checkpoints that policies ask for
 - ``purging``: takes what was purged out of everything that this node stores
 - ``retention_caps``: those caps
 - ``text_maintenance``: texts: compacts documents that have grown, writes torn ones anew,

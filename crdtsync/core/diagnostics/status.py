@@ -169,6 +169,7 @@ def _space(node: Node, replica: Replica, stats: Mapping[str, int]) -> dict[str, 
         "history_bytes_max": node.retention.caps.history_bytes_max,
         "pending_changes": len(replica.gate),
         "checkpoint_age_s": None if checkpoint_ms is None else max(0, node.now_ms - checkpoint_ms) / 1000,
+        "checkpoint_failures": node.automatic_checkpoints.failures.get(replica.name, 0),
     }
 
 

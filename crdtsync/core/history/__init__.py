@@ -12,6 +12,7 @@ Where to begin:
 - ``query``: answers the request ``history`` for one key, page by page, from memory and from disk;
 - ``cuts``: what a space held at a point of its past, and which point a token or a time names;
 - ``checkpoints``: points with a name, which nodes keep;
+- ``checkpoint_policies``: what says how often nodes make such points by themselves;
 - ``taken_away``: what a snapshot took away with nobody to confirm it, kept for a while;
 - ``arrival_log``: over which peer each change came, and when; in memory alone.
 

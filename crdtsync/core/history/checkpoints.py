@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from crdtsync.causality import Dot, VersionVector, Writer, covers, flatten, hlc_ms
 from crdtsync.core.alarm_catalogue import CHECKPOINT_LOST
 from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.history.checkpoint_policies import POLICY_PREFIX, CheckpointPolicy, policy_of
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
@@ -49,6 +50,8 @@ class Checkpoint(NamedTuple):
     prefixes: tuple[str, ...]
     keys: int
     digest: bytes
+    policy: str = ""
+    """That by which a node made it by itself."""
 
     @property
     def time_ms(self) -> int:
@@ -68,11 +71,12 @@ def check_name(name: object) -> str:
     return str(name)
 
 
-def packed_record(replica: Replica, note: str, prefixes: list[str]) -> bytes:
+def packed_record(replica: Replica, note: str, prefixes: list[str], policy: str = "") -> bytes:
     """The value of the record of a checkpoint of what the replica holds now."""
     entries = replica.entries
     return pack(
-        {
+        ({"policy": policy} if policy else {})
+        | {
             "cut": flatten(replica.vector),
             "digest": entries.digest.to_bytes(16, "big"),
             "keys": entries.key_count - sum(1 for _ in entries.keys("_", hidden=True)),
@@ -90,7 +94,7 @@ def record_of(entry: Entry) -> Checkpoint | None:
         vector = {Writer(int(writer)): int(seq) for writer, seq in zip(flat[::2], flat[1::2], strict=True)}
         name, prefixes = entry.key.removeprefix(CHECKPOINT_PREFIX), tuple(map(str, plain["prefixes"]))
         note, keys, digest = str(plain["note"]), int(plain["keys"]), bytes(plain["digest"])
-        return Checkpoint(name, entry, vector, note, prefixes, keys, digest)
+        return Checkpoint(name, entry, vector, note, prefixes, keys, digest, str(plain.get("policy", "")))
     except (LookupError, TypeError, ValueError):
         return None
 
@@ -106,19 +110,29 @@ class Checkpoints:
         """What the past of the space took when it was last looked at, and how much checkpoints may hold back."""
         self.bytes_max = 1
         self._keys: set[str] = set()
+        self._policy_keys: set[str] = set()
         self._positions: dict[Dot, int] | None = None
 
     def note(self, keys: Iterable[str]) -> None:
         """The entries of these keys, or of some of them, have changed."""
         for key in keys:
-            if key.startswith(CHECKPOINT_PREFIX):
-                (self._keys.add if self._replica.entries.held(key) else self._keys.discard)(key)
+            for prefix, known in ((CHECKPOINT_PREFIX, self._keys), (POLICY_PREFIX, self._policy_keys)):
+                if key.startswith(prefix):
+                    (known.add if self._replica.entries.held(key) else known.discard)(key)
 
     def all(self) -> list[Checkpoint]:
         """All of them, the oldest first; those of one name that were made at once, too."""
         held = [entry for key in self._keys for entry in self._replica.entries.held(key)]
         records = [record for entry in held if entry.kind == Kind.REGISTER and (record := record_of(entry))]
         return sorted(records, key=lambda record: record.entry.order)
+
+    def policies(self) -> list[CheckpointPolicy]:
+        """The policies of automatic ones, by name."""
+        found = (
+            policy_of(key.removeprefix(POLICY_PREFIX), self._replica.entries.held(key))
+            for key in sorted(self._policy_keys)
+        )
+        return [policy for policy in found if policy is not None]
 
     def newest_ms(self) -> int | None:
         """When the newest of them was made; None: there is none."""
@@ -150,7 +164,8 @@ class Checkpoints:
     def find_pins(self, held_bytes: int, bytes_max: int) -> None:
         """Find out where the cuts of new checkpoints stand, while the log reaches back to them, and keep that on disk.
 
-        If the past takes ``held_bytes``, more than ``bytes_max``, the oldest checkpoint is let go here, with an alarm.
+        If the past takes ``held_bytes``, more than ``bytes_max``, a checkpoint is let go here: the oldest automatic
+        one, but not the newest of all; else the oldest of all, with an alarm.
         """
         self.held_bytes, self.bytes_max = held_bytes, bytes_max
         replica, known = self._replica, self._known()
@@ -166,7 +181,8 @@ class Checkpoints:
                 self._note(dot, replica.storage.position_missing(replica.id, record.vector, durable))
         pinned = {dot: position for dot, position in known.items() if position != _LOST}
         if pinned and held_bytes > bytes_max:
-            oldest = min(pinned, key=lambda dot: pinned[dot])
+            by_age = sorted(pinned, key=lambda dot: pinned[dot])
+            oldest = next((dot for dot in by_age[:-1] if records[dot].policy), by_age[0])
             del pinned[oldest]
             self._let_go(records[oldest])
         self.pins = sorted(pinned.values())
@@ -178,6 +194,8 @@ class Checkpoints:
 
     def _let_go(self, record: Checkpoint) -> None:
         self._note(record.entry.dot, _LOST)
+        if record.policy:
+            return
         self._replica.alarms.raise_once(
             CHECKPOINT_LOST,
             self._replica.name,

@@ -21,6 +21,7 @@ Modules:
 - ``sliced``: reads that take more than one turn: a slice a turn, bounded for each connection
 - ``history_scan``: one of these: the newest writes of many keys
 - ``as_of``: another: any read, as of a point of the past
+- ``checkpoint_check``: reads back what a checkpoint holds
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``watch``, ``access``,
 ``replica``, ``history``, ``kinds``, ``text``, ``storage`` and ``crdt``. The desk of ``agents`` calls it, after the

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crdtsync.core.history.checkpoint_policies import (
+    POLICIES_MAX,
+    POLICY_PREFIX,
+    CheckpointPolicy,
+    check_policy_name,
+    packed_policy,
+)
 from crdtsync.core.history.checkpoints import (
     CHECKPOINT_PREFIX,
     CHECKPOINTS_MAX,
@@ -55,6 +62,27 @@ def checkpoint_set(draft: Draft, args: Arguments) -> Result:
     return {"existed": False}
 
 
+def checkpoint_policy(draft: Draft, args: Arguments) -> Result:
+    """The request ``checkpoint_policy``: declare how often nodes make a checkpoint, or, with ``remove``, no more.
+
+    :raises QuotaExceeded: there are as many as may be.
+    """
+    name = check_policy_name(args.get("name"))
+    key = POLICY_PREFIX + name
+    held = draft.held(key)
+    gone = tuple(entry.dot for entry in held)
+    if args.get("remove"):
+        if held:
+            draft.add(Op(key, None, Kind.REGISTER, None, None, gone, None))
+        return {"existed": bool(held)}
+    if not held and len(draft.replica.checkpoints.policies()) >= POLICIES_MAX:
+        raise QuotaExceeded(f"the space has {POLICIES_MAX} policies of checkpoints already: delete some first")
+    _, prefixes = _said(args)
+    value = packed_policy(prefixes, args.get("every"), args.get("keep"), args.get("age"))
+    draft.add(Op(key, None, Kind.REGISTER, value, value_hash(value), gone, None))
+    return {"existed": bool(held)}
+
+
 def _said(args: Arguments) -> tuple[str, list[str]]:
     note, prefixes = args.get("note", ""), args.get("prefixes", [])
     if type(note) is not str or len(note) > NOTE_CHARS_MAX:
@@ -71,6 +99,7 @@ def checkpoints(reader: Reader, args: Arguments) -> object:
     found = known.all() if name is None else [known.get(check_name(name))]
     return {
         "items": [_described(reader, record) for record in found if not record.entry.is_expired(reader.now_ms)],
+        "policies": [_described_policy(reader, policy) for policy in known.policies()],
         "held_bytes": known.held_bytes if found else 0,
         "bytes_max": known.bytes_max,
         "token": reader.token(),
@@ -91,4 +120,19 @@ def _described(reader: Reader, record: Checkpoint) -> Result:
         "node": reader.node_of(entry.dot.writer),
         "time": record.time_ms,
         "ttl": (entry.attrs or {}).get("ttl"),
+    }
+
+
+def _described_policy(reader: Reader, policy: CheckpointPolicy) -> Result:
+    made = [record.time_ms for record in reader.replica.checkpoints.all() if record.policy == policy.name]
+    return {
+        "name": policy.name,
+        "prefixes": list(policy.prefixes),
+        "every": policy.every_ms,
+        "keep": policy.keep,
+        "age": policy.age_ms,
+        "last": max(made, default=None),
+        "count": len(made),
+        "agent": policy.entry.agent,
+        "node": reader.node_of(policy.entry.dot.writer),
     }

@@ -10,7 +10,7 @@ from crdtsync.core.kinds.base import Write
 from crdtsync.core.kinds.registry import KINDS
 from crdtsync.core.replica.bring_back import bring_back
 from crdtsync.core.replica.change_draft import Draft
-from crdtsync.core.replica.checkpoint_operations import checkpoint_set
+from crdtsync.core.replica.checkpoint_operations import checkpoint_policy, checkpoint_set
 from crdtsync.core.replica.purges import purge
 from crdtsync.core.replica.resolve import resolve
 from crdtsync.core.replica.restore import restore
@@ -86,6 +86,7 @@ WRITES: dict[str, Write] = {
     "schema_set": schema_set,
     "restore": restore,
     "checkpoint_set": checkpoint_set,
+    "checkpoint_policy": checkpoint_policy,
     "purge": purge,
     "batch": _batch,
     "bring_back": bring_back,

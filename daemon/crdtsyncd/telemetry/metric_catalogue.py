@@ -218,6 +218,10 @@ METRICS: Final = (
         "checkpoint_age_s", "checkpoint_age_seconds",
         "age of the newest checkpoint; absent if there is none", is_summed=False,
     ),
+    _space(
+        "checkpoint_failures", "checkpoint_failures",
+        "automatic checkpoints that this node could not make, or that were not whole, since its start",
+    ),
     _space("epoch", "epoch", "how often the space was dropped", is_summed=False),
     _peer(
         "connected", "1: connected, or reached over others; 0: not",

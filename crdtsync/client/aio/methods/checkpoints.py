@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from crdtsync.client.aio.client import AsyncSession
-    from crdtsync.client.operations.checkpoints import Checkpoint, Verified
+    from crdtsync.client.operations.checkpoints import Checkpoint, CheckpointPolicy, Verified
     from crdtsync.client.operations.restore import Difference, Restored
     from crdtsync.client.session.request_context import WriteConcern
     from crdtsync.client.values.durations import Seconds
@@ -64,6 +64,44 @@ class AsyncCheckpointMethods(AsyncMethods):
         from crdtsync.client.operations.checkpoints import delete_checkpoint
 
         return await self._write(delete_checkpoint(self._operations, name), w, timeout)
+
+    async def checkpoint_policy(
+        self,
+        name: str,
+        *,
+        every: Seconds,
+        prefix: str | Iterable[str] | None = None,
+        keep: int = 24,
+        age: Seconds | None = None,
+        w: WriteConcern = None,
+        timeout: Seconds | None = None,
+    ) -> Written:
+        """Have the nodes make a checkpoint ``every`` so often while something changes; in place of one of that name.
+
+        One node makes it, checks it, and deletes old ones: the newest ``keep`` stay, and those younger than ``age``, 50
+        at most. They are called ``NAME-DATE-TIME-NODE``. If one is overdue, every node raises ``checkpoint_overdue``.
+
+        :param prefix: keys whose changes count, and that are restored if the restore does not say; a list for several.
+        :param keep: 3 to 50.
+        """
+        from crdtsync.client.operations.checkpoints import set_policy
+
+        return await self._write(set_policy(self._operations, name, every, prefix, keep, age), w, timeout)
+
+    async def checkpoint_policies(self, *, timeout: Seconds | None = None) -> list[CheckpointPolicy]:
+        """How often checkpoints of the space are made by themselves."""
+        from crdtsync.client.operations.checkpoints import policies
+
+        timeout_s = limit_s(timeout, self.timeout_s)
+        return await self.run(policies(self._operations, timeout_s), timeout_s)
+
+    async def delete_checkpoint_policy(
+        self, name: str, *, w: WriteConcern = None, timeout: Seconds | None = None
+    ) -> bool:
+        """End a policy; whether it was there. The checkpoints that were made stay."""
+        from crdtsync.client.operations.checkpoints import delete_policy
+
+        return await self._write(delete_policy(self._operations, name), w, timeout)
 
     async def verify_checkpoint(
         self, name: str, *, progress: Callable[[int], object] | None = None, timeout: Seconds | None = None

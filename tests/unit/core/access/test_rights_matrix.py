@@ -78,6 +78,9 @@ TABLE: Mapping[str, Row] = {
     "schema_set": in_space({"pattern": "k", "policy": "max", "n": 1}, {"pattern": "*x", "n": 1}),
     "purge": in_space({"pattern": "k", "n": 1}, {"pattern": "*x", "n": 1}),
     "checkpoints": in_space({}, {"name": "c"}, {"name": 7}),
+    "checkpoint_policy": in_space(
+        {"name": "c", "every": 1000, "keep": 3, "n": 1}, {"name": "c", "remove": True, "n": 1}, {"name": 7, "n": 1}
+    ),
     "checkpoint_set": in_space({"name": "c", "n": 1}, {"name": "c", "remove": True, "n": 1}, {"name": 7, "n": 1}),
     "restore": Row(lambda space: [{"space": space, "at": at, "n": 1} for at in (token(space, 0), "c", 5, None)]),
     "watch": in_space({}, {"states": True}, {"prefix": "_"}, {"after": token("default", 0)}),

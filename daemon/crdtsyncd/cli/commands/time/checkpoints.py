@@ -18,7 +18,7 @@ from crdtsyncd.cli.show.progress import Progress
 if TYPE_CHECKING:
     from crdtsyncd.cli.params import WriteConcernValue
 
-    from crdtsync.client.operations.checkpoints import Checkpoint
+    from crdtsync.client.operations.checkpoints import Checkpoint, CheckpointPolicy
 
 
 @click.group("checkpoint", cls=StateGroup, no_args_is_help=False)
@@ -203,5 +203,72 @@ def fork(settings: Settings, name: str, at: str | None, prefixes: tuple[str, ...
     output.result(settings, token, {"token": token, "space": name})
 
 
-for command in (create, list_, show, diff, restore, fork, verify, delete):
+@state_command("policy")
+@click.argument("name", type=TEXT, required=False)
+@click.option("--every", metavar="DURATION", type=TTL, help="Make one so often while something changes.")
+@click.option("--prefix", "prefixes", metavar="P", type=KEY, multiple=True, help="Only for changes of these keys.")
+@click.option("--keep", metavar="N", type=click.IntRange(3, 50), default=24, show_default=True, help="Keep the newest.")
+@click.option("--age", metavar="DURATION", type=TTL, help="Keep those younger than this too, 50 at most.")
+@click.option("--remove", is_flag=True, help="Make no more.")
+@concern_option
+@pass_settings
+def policy(
+    settings: Settings,
+    name: str | None,
+    every: float | None,
+    prefixes: tuple[str, ...],
+    keep: int,
+    age: float | None,
+    remove: bool,
+    w: WriteConcernValue | None,
+) -> None:
+    """Have checkpoints made by themselves, or list by which policies they are.
+
+    One node of the fleet makes each, reads it back, and deletes old ones. While nothing changes none is made. If one is
+    overdue, the alarm checkpoint_overdue says why.
+
+    \b
+    Examples:
+      crdtsync checkpoint policy hourly --every 1h --keep 24
+      crdtsync checkpoint policy plan --every 10m --prefix plan/ --age 2d
+      crdtsync checkpoint policy
+      crdtsync checkpoint policy hourly --remove
+    """
+    with connect(settings) as client:
+        if name is None:
+            _print_policies(settings, client.checkpoint_policies())
+        elif remove:
+            if not client.delete_checkpoint_policy(name, w=w):
+                raise absent(f"there is no policy {name!r}")
+            output.result(settings, client.last_token or "", {"token": client.last_token})
+        elif every is None:
+            raise click.UsageError("say how often, with --every, or --remove")
+        else:
+            token = client.checkpoint_policy(name, every=every, prefix=prefixes or None, keep=keep, age=age, w=w)
+            output.result(settings, token, {"token": token, "nodes": token.nodes})
+
+
+def _print_policies(settings: Settings, found: list[CheckpointPolicy]) -> None:
+    from crdtsyncd.cli.show.tables import Column, show_table
+    from crdtsyncd.wording import ago, rfc3339, span
+
+    if settings.json:
+        for each in found:
+            output.line(output.record(asdict(each)))
+    elif found:
+        columns = (
+            Column("NAME", lambda row: row["name"], folds=True),
+            Column("EVERY", lambda row: span(row["every"])),
+            Column("PREFIXES", lambda row: ", ".join(row["prefixes"]), folds=True),
+            Column("KEEP", lambda row: str(row["keep"])),
+            Column("AGE", lambda row: "" if row["age"] is None else span(row["age"])),
+            Column("THERE", lambda row: str(row["count"])),
+            Column("LAST", lambda row: ago(rfc3339(row["last"]) if row["last"] else None)),
+        )
+        show_table(columns, [asdict(each) for each in found])
+    else:
+        output.line("no policies")
+
+
+for command in (create, list_, show, diff, restore, fork, policy, verify, delete):
     checkpoint.add_command(command)

@@ -1,0 +1,233 @@
+"""Makes the checkpoints that policies ask for: on one node, and no more than are to be kept.
+
+If every node made one, there would be as many as there are nodes. All nodes look at the policies of the spaces that
+they hold, and see the checkpoints of all others. When one is due, the live node of the lowest id makes it at once. It
+may be unable to, or of an older version: so the next one does after half a minute, and so on. Hosts that are cut off
+from each other make one on each side.
+
+Nothing is made while nothing changes: the log says whether a key of the policy was written since the last one. Each is
+checked after it was made: what it holds is read back as any read of the past would, the digest is compared with that in
+its record, and each value that is new since the checkpoint before with its hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+from crdtsync.causality import covers
+from crdtsync.core.alarm_catalogue import CHECKPOINT_OVERDUE
+from crdtsync.core.history.checkpoint_policies import KEEP_MAX, CheckpointPolicy
+from crdtsync.core.history.checkpoints import CHECKPOINT_PREFIX, CHECKPOINTS_MAX, Checkpoint, packed_record
+from crdtsync.core.identity import OWN_AGENT, Identity
+from crdtsync.errors import CrdtSyncError
+from crdtsync.wire.change import Kind, Op, value_hash
+
+if TYPE_CHECKING:
+    from crdtsync.core.alarms import Alarms
+    from crdtsync.core.replica.replica import Applied, Replica
+
+LOOK_INTERVAL_S = 5.0
+"""How often the policies are looked at, if none asks for more."""
+LOOK_INTERVAL_S_MIN = 0.5
+SLICE_INTERVAL_S = 0.02
+"""Between two slices of the log, or of what is checked."""
+SLICE_ROWS = 200
+SLICE_BYTES = 256 * 1024
+TURN_MS = 30_000
+"""How long each node waits for the one before it."""
+OVERDUE_MS_MIN = 60_000
+"""A checkpoint is overdue when it has been due for so long, or for as long as from one to the next."""
+
+
+class Check(Protocol):
+    """Reads back what a checkpoint holds."""
+
+    replica: Replica
+
+    def advance(self) -> bool:
+        """Look at one slice more; True: that was all.
+
+        :raises CrdtSyncError: it is not what its record says.
+        """
+
+
+class Host(Protocol):
+    """What this needs of its node."""
+
+    identity: Identity
+    alarms: Alarms
+    log: Callable[..., None]
+    now_ms: int
+    now_s: float
+    read_only: str
+    replicas: dict[str, Replica]
+
+    def live_holders(self, space: str) -> Collection[str]:
+        """The other nodes that are up and hold a space."""
+
+    def check_of(self, replica: Replica, record: Checkpoint, before: Checkpoint | None) -> Check:
+        """What reads a checkpoint back; of the values those that are new since the one ``before``."""
+
+    def applied(self, replica: Replica, changes: list[Applied]) -> None:
+        """Changes have been applied in memory."""
+
+
+class _Wait:
+    """For one policy: since when a checkpoint is ``due``, and how far the log was looked through."""
+
+    __slots__ = ("due_ms", "every_ms", "failure", "last", "looked_to")
+
+    def __init__(self, last: Checkpoint | None, failure: str) -> None:
+        self.last = last
+        self.every_ms = 0
+        self.due_ms = 0
+        self.looked_to: int | None = None
+        self.failure = failure
+
+
+class AutomaticCheckpoints:
+    """Of one node. ``due_s``: when :meth:`run` has something to do; ``failures``: by space, since the start."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.due_s = host.now_s + LOOK_INTERVAL_S
+        self.failures: dict[str, int] = {}
+        self._waits: dict[tuple[str, str], _Wait] = {}
+        self._checks: list[tuple[str, str, Check]] = []
+
+    def run(self) -> None:
+        """Look at the policies, make what is due, and check a slice of what was made."""
+        host = self._host
+        if host.now_s < self.due_s:
+            return
+        self.due_s = host.now_s + LOOK_INTERVAL_S
+        known: set[tuple[str, str]] = set()
+        for name, replica in sorted(host.replicas.items()):
+            policies = replica.checkpoints.policies()
+            for policy in policies:
+                known.add((name, policy.name))
+                self._again_in(max(LOOK_INTERVAL_S_MIN, policy.every_ms / 4000))
+                self._look(replica, policy)
+        gone = self._waits.keys() - known
+        for each in gone:
+            del self._waits[each]
+        for space in sorted({space for space, _ in known | gone}):
+            self._tell(space, [name for each, name in sorted(known) if each == space])
+        self._check_slice()
+
+    def _again_in(self, seconds: float) -> None:
+        self.due_s = min(self.due_s, self._host.now_s + seconds)
+
+    def _look(self, replica: Replica, policy: CheckpointPolicy) -> None:
+        host = self._host
+        made = [record for record in replica.checkpoints.all() if record.policy == policy.name]
+        last = made[-1] if made else None
+        wait = self._waits.get((replica.name, policy.name))
+        if wait is None or (wait.last and wait.last.entry.dot) != (last and last.entry.dot):
+            is_own = last is not None and replica.is_own(last.entry.dot.writer)
+            failure = wait.failure if wait is not None and is_own else ""  # until it has been checked
+            wait = self._waits[replica.name, policy.name] = _Wait(last, failure)
+        wait.every_ms = policy.every_ms
+        if last is not None and host.now_ms < last.time_ms + policy.every_ms:
+            self._again_in((last.time_ms + policy.every_ms - host.now_ms) / 1000)
+            return
+        if not wait.due_ms:
+            if not self._has_changed(replica, policy, wait):
+                return
+            wait.due_ms = host.now_ms
+        turn = sum(1 for node in host.live_holders(replica.name) if node < host.identity.node)
+        if not host.read_only and host.now_ms >= wait.due_ms + turn * TURN_MS:
+            self._make(replica, policy, made, wait)
+
+    def _has_changed(self, replica: Replica, policy: CheckpointPolicy, wait: _Wait) -> bool:
+        """Whether a key of the policy was written since its last checkpoint, as far as this slice of the log says."""
+        last, storage = wait.last, replica.storage
+        if last is None:
+            keys = (key for prefix in policy.prefixes or ("",) for key in replica.entries.keys(prefix, hidden=True))
+            return any(policy.is_about(key) for key in keys)
+        if wait.looked_to is None:
+            if not covers(last.vector, replica.floor):
+                return True
+            wait.looked_to = storage.position_missing(replica.id, last.vector, replica.durable_vector())
+        rows = storage.log(replica.id, wait.looked_to, SLICE_BYTES, SLICE_ROWS)
+        for row in rows:
+            wait.looked_to = row.position
+            is_new = row.seq > last.vector.get(row.writer, 0)
+            if is_new and any(policy.is_about(op.key) for op in replica.codec.decode(row.body).ops):
+                return True
+        if rows:
+            self._again_in(SLICE_INTERVAL_S)
+        return False
+
+    def _make(self, replica: Replica, policy: CheckpointPolicy, made: list[Checkpoint], wait: _Wait) -> None:
+        host, checkpoints = self._host, replica.checkpoints
+        age_ms = policy.age_ms or 0
+        older = made[: max(0, len(made) + 1 - policy.keep)]
+        gone = [record for record in older if record.time_ms <= host.now_ms - age_ms]
+        gone += [record for record in older[: max(0, len(made) + 1 - KEEP_MAX)] if record not in gone]
+        if len(checkpoints.all()) - len(gone) >= CHECKPOINTS_MAX:
+            self._failed(replica.name, wait, f"the space has {CHECKPOINTS_MAX} checkpoints: delete some")
+            return
+        if checkpoints.held_bytes >= checkpoints.bytes_max:
+            self._failed(replica.name, wait, "checkpoints hold back as much of the past as they may: delete some")
+            return
+        stamp = datetime.fromtimestamp(host.now_ms / 1000, UTC).strftime("%Y%m%d-%H%M%S")
+        name = f"{policy.name}-{stamp}-{host.identity.node[:4]}"
+        value = packed_record(replica, "automatic", list(policy.prefixes), policy.name)
+        ops = [Op(CHECKPOINT_PREFIX + name, None, Kind.REGISTER, value, value_hash(value), (), None)]
+        ops += [Op(record.entry.key, None, Kind.REGISTER, None, None, (record.entry.dot,), None) for record in gone]
+        host.applied(replica, [replica.commit(ops, OWN_AGENT, None, host.now_ms)])
+        host.log("checkpoint_made", space=replica.name, name=name, deleted=len(gone))
+        self._checks.append((policy.name, name, host.check_of(replica, checkpoints.get(name), wait.last)))
+        self._again_in(SLICE_INTERVAL_S)
+
+    def _check_slice(self) -> None:
+        """Those of a replica that was read anew meanwhile are given up: what it holds was read for that."""
+        host = self._host
+        if not self._checks:
+            return
+        self._again_in(SLICE_INTERVAL_S)
+        policy, name, check = self._checks[0]
+        space = check.replica.name
+        wait = self._waits.get((space, policy))
+        try:
+            if host.replicas.get(space) is check.replica and not check.advance():
+                return
+        except CrdtSyncError as error:
+            if wait is not None:
+                self._failed(
+                    space, wait, f"the checkpoint {name} was made, and is not what it should be: {error.message}"
+                )
+        else:
+            if wait is not None:
+                wait.failure = ""
+            host.log("checkpoint_checked", level="debug", space=space, name=name)
+        del self._checks[0]
+
+    def _failed(self, space: str, wait: _Wait, why: str) -> None:
+        if wait.failure != why:
+            wait.failure = why
+            self.failures[space] = self.failures.get(space, 0) + 1
+            self._host.log("checkpoint_failed", level="warning", space=space, why=why)
+
+    def _tell(self, space: str, names: list[str]) -> None:
+        """Raise the alarm, or end it."""
+        host = self._host
+        told: list[str] = []
+        for name in names:
+            wait = self._waits.get((space, name))
+            if wait is None:
+                continue
+            is_late = wait.due_ms and host.now_ms > wait.due_ms + max(OVERDUE_MS_MIN, wait.every_ms)
+            if wait.failure:
+                told.append(f"{name}: {wait.failure}")
+            elif is_late:
+                told.append(
+                    f"{name}: one has been due for {(host.now_ms - wait.due_ms) // 1000:,} s, and no node made it"
+                )
+        if told:
+            host.alarms.set(CHECKPOINT_OVERDUE, space, f"space {space}: automatic checkpoints fail: {'; '.join(told)}")
+        else:
+            host.alarms.clear(CHECKPOINT_OVERDUE, space)

@@ -1,0 +1,76 @@
+"""Reads back what a checkpoint holds, a slice at a time, and compares it with what its record says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crdtsync.causality import covers
+from crdtsync.core.crdt.entries import DIGEST_MODULUS
+from crdtsync.core.history.cuts import Cut, cut_of
+from crdtsync.core.reads.as_of import Collecting, Wanted
+from crdtsync.errors import InvalidEncoding
+
+if TYPE_CHECKING:
+    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.history.checkpoints import Checkpoint
+    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.storage.interface import Storage
+
+SLICE_KEYS = 500
+SLICE_VALUES = 8
+"""Values that are read in one turn: each may be 1 MiB, and those that were written lately are in memory."""
+
+
+class CheckpointCheck:
+    """Of one checkpoint: the digest of all entries, and the values of those that are not in the one ``before``."""
+
+    def __init__(self, replica: Replica, storage: Storage, record: Checkpoint, before: Checkpoint | None) -> None:
+        self.replica = replica
+        self._storage = storage
+        self._record = record
+        self._before = {} if before is None else before.vector
+        self._cut: Cut | None = None
+        self._page: Collecting | None = None
+        self._start: str | None = ""
+        self._digest = 0
+        self._values: list[Entry] = []
+
+    def advance(self) -> bool:
+        """Look at one slice more; True: that was all.
+
+        :raises DamagedValue: a value cannot be read.
+        :raises InvalidEncoding: its entries do not add up to its digest.
+        """
+        replica, record = self.replica, self._record
+        if self._storage.has_backlog or not covers(replica.durable_vector(), record.vector):
+            return False  # not all of it is on disk yet
+        if not all(covers(record.vector, floor) for floor, _ in replica.past.floors()):
+            return True  # of some keys less history is kept than this takes: nobody can tell
+        if self._values:
+            some, self._values = self._values[:SLICE_VALUES], self._values[SLICE_VALUES:]
+            for entry in some:
+                _ = entry.value
+            replica.values.check(some)
+            return False
+        if self._start is None:
+            if self._digest % DIGEST_MODULUS != int.from_bytes(record.digest, "big"):
+                raise InvalidEncoding("its entries do not add up to its digest")
+            return True
+        self._look()
+        return False
+
+    def _look(self) -> None:
+        if self._page is None:
+            if self._cut is None:
+                self._cut = cut_of(self.replica, self._record.vector, self._record.time_ms)
+            wanted = Wanted(None, "", self._start or "", SLICE_KEYS, has_values=False)
+            self._page = Collecting(self.replica, self._storage, self._cut, wanted)
+        if self._page.advance():
+            found = [*self._page.entries().all()]
+            self._digest += sum(entry.digest for entry in found)
+            self._values = [entry for entry in found if entry.is_on_disk and self._is_new(entry)]
+            self._start, self._page = self._page.complete_to, None
+
+    def _is_new(self, entry: Entry) -> bool:
+        is_new = entry.dot.seq > self._before.get(entry.dot.writer, 0)
+        return is_new and self.replica.entries.holds_dot(entry.key, entry.dot)

@@ -1,0 +1,142 @@
+"""Checkpoints by policy: one node makes each while something changes, checks it, and deletes old ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from crdtsync.core.history.checkpoints import CHECKPOINT_PREFIX, packed_record
+from tests.fleet.agent import Agent, Refusal
+from tests.fleet.fleet import Fleet, fleet_of
+from tests.simulator.cuts import patiently, shown
+
+MINUTE = 60_000
+
+
+def policy(agent: Agent, **args: object) -> None:
+    agent.do("checkpoint_policy", **{"name": "auto", "every": MINUTE, "keep": 3} | args)
+
+
+def made(agent: Agent) -> list[str]:
+    return [item["name"] for item in agent.ask("checkpoints")["items"]]
+
+
+def play(fleet: Fleet, agent: Agent, minutes: int, key: str = "plan/a") -> None:
+    for n in range(minutes * 6):
+        agent.set(key, n)
+        fleet.run(10, step_s=1)
+
+
+def lowest(fleet: Fleet) -> tuple[str, str]:
+    """The hosts by id: the first makes them."""
+    first, second = sorted(fleet.machines, key=lambda name: fleet[name].node.identity.node)
+    return first, second
+
+
+def test_one_node_makes_one_in_each_interval_and_keeps_the_newest():
+    with fleet_of("a", "b", linked=True) as fleet:
+        ann, bob = fleet["a"].agent("ann"), fleet["b"].agent("bob")
+        policy(ann)
+        play(fleet, bob, 3)
+        names = made(ann)
+        assert 2 <= len(names) <= 3
+        first, _ = lowest(fleet)
+        assert {name[-4:] for name in names} == {fleet[first].node.identity.node[:4]}
+        play(fleet, bob, 6)
+        assert made(ann) == made(bob)
+        assert len(made(ann)) == 3
+        (told,) = bob.ask("checkpoints")["policies"]
+        assert (told["name"], told["every"], told["keep"], told["count"]) == ("auto", MINUTE, 3, 3)
+        for host in fleet.machines.values():
+            assert not host.alarms
+            assert not host.node.automatic_checkpoints.failures
+        newest = made(bob)[-1]
+        assert shown(ann, f"checkpoint:{newest}") == shown(bob, f"checkpoint:{newest}")
+        fleet.run(600, step_s=5)  # what came after the newest one calls for one more
+        count = len(fleet["a"].replica.entries.held(CHECKPOINT_PREFIX + made(ann)[-1]))
+        last = made(ann)
+        fleet.run(1200, step_s=5)
+        assert (count, made(ann)) == (1, last)
+
+
+def test_what_a_policy_is_not_about_calls_for_none_and_its_end_ends_it():
+    with fleet_of("a") as fleet:
+        ann = fleet["a"].agent("ann")
+        policy(ann, prefixes=["plan/"])
+        play(fleet, ann, 3, "other")
+        assert made(ann) == []
+        play(fleet, ann, 3)
+        count = len(made(ann))
+        assert 2 <= count <= 3
+        fleet.run(100, step_s=1)
+        count = len(made(ann))
+        play(fleet, ann, 4, "other")
+        assert len(made(ann)) == count
+        ann.do("checkpoint_policy", name="auto", remove=True)
+        play(fleet, ann, 4)
+        assert len(made(ann)) == count
+
+
+def test_the_next_node_makes_it_if_the_first_one_cannot():
+    with fleet_of("a", "b", linked=True) as fleet:
+        first, second = lowest(fleet)
+        agent = fleet[second].agent("ann")
+        policy(agent)
+        fleet[first].node.read_only = "for a test"
+        play(fleet, agent, 4)
+        assert {name[-4:] for name in made(agent)} == {fleet[second].node.identity.node[:4]}
+
+
+def test_one_that_cannot_be_made_is_told_until_it_is():
+    with fleet_of("a") as fleet:
+        ann = fleet["a"].agent("ann")
+        for n in range(100):
+            ann.do("checkpoint_set", name=f"{n}")
+        policy(ann)
+        play(fleet, ann, 1)
+        assert "checkpoint_overdue" in fleet["a"].alarms
+        assert fleet["a"].node.automatic_checkpoints.failures == {"default": 1}
+        ann.do("checkpoint_set", name="0", remove=True)
+        play(fleet, ann, 1)
+        assert "checkpoint_overdue" not in fleet["a"].alarms
+        assert made(ann)[-1].startswith("auto-")
+
+
+def test_one_that_nobody_makes_is_overdue_everywhere():
+    with fleet_of("a", "b", linked=True) as fleet:
+        ann = fleet["a"].agent("ann")
+        policy(ann)
+        ann.set("plan/a", 1)
+        fleet.sync()
+        for host in fleet.machines.values():
+            host.node.read_only = "for a test"
+        fleet.run(200, step_s=2)
+        for host in fleet.machines.values():
+            assert "checkpoint_overdue" in host.alarms
+
+
+def test_one_that_is_not_what_its_record_says_is_told(monkeypatch: pytest.MonkeyPatch):
+    def other_digest(*args: object) -> bytes:
+        value = bytearray(packed_record(*args))  # type: ignore[arg-type]
+        value[value.index(b"digest") + 12] ^= 1
+        return bytes(value)
+
+    monkeypatch.setattr("crdtsync.core.background.automatic_checkpoints.packed_record", other_digest)
+    with fleet_of("a") as fleet:
+        ann = fleet["a"].agent("ann")
+        policy(ann)
+        play(fleet, ann, 1)
+        assert "checkpoint_overdue" in fleet["a"].alarms
+        monkeypatch.undo()
+        play(fleet, ann, 2)
+        assert "checkpoint_overdue" not in fleet["a"].alarms
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"name": "A"}, {"name": "a" * 65}, {"every": 10}, {"every": "1h"}, {"keep": 2}, {"keep": 51}, {"age": 0},
+     {"prefixes": "plan/"}],
+)  # fmt: skip
+def test_what_is_no_policy_is_refused(pair: Fleet, wrong: dict[str, object]):
+    with pytest.raises(Refusal, match="invalid_request"):
+        policy(pair["a"].agent("ann"), **wrong)
+    assert patiently(pair["a"].agent("ann"), "checkpoints")["policies"] == []
