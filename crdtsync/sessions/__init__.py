@@ -23,6 +23,7 @@ Rooms and modules:
 - ``local``: what of saving and loading touches files
 - ``handing_over``: the same of handing over
 - ``hooks``: what a coding agent runs by itself
+- ``fleet``: sessions of all hosts: who works on what, what is said there, and moved with one command
 - ``notes``: what one run leaves for the next
 - ``conversation``: a session as a conversation, from one agent's format into another's
 - ``moving``: onto another machine

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from asyncio import sleep, to_thread
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from crdtsync.client import AsyncClient, AsyncSession
@@ -17,6 +18,7 @@ from crdtsync.sessions.handing_over import HandedOver, HandoverOptions
 from crdtsync.sessions.local import Follower, Loaded, LoadOptions, Reading, SaveResult
 from crdtsync.sessions.moving.paths import parsed
 from crdtsync.sessions.saved.header import (
+    FOLLOWED,
     HEADERS,
     MAIN,
     Saved,
@@ -27,6 +29,9 @@ from crdtsync.sessions.saved.header import (
     lines_key,
 )
 from crdtsync.sessions.saved.pieces import START, Piece, Tree, lines_of, plain, runs
+
+NOTES_TOKENS = 1000
+"""Of a session that is merged into another one."""
 
 
 class AsyncSessions:
@@ -81,15 +86,16 @@ class AsyncSessions:
         own = None if patterns is None else Path(patterns)
         yield await self.save(there.id, agent=there.agent.name, redact=redact, patterns=patterns)
         follower = await to_thread(Follower, there, redact=redact, patterns=own)
-        while True:
-            reading = await to_thread(follower.read, whole=False)
-            if reading is None or any(reading.pieces.values()):
-                result = await self._store(reading)
-                if result is None:
-                    follower = await to_thread(Follower, there, redact=redact, patterns=own, anew=True)
-                elif result.new_bytes:
-                    yield result
-            await sleep(every_s)
+        async with await self._client.present(role=FOLLOWED, status=there.id):
+            while True:
+                reading = await to_thread(follower.read, whole=False)
+                if reading is None or any(reading.pieces.values()):
+                    result = await self._store(reading)
+                    if result is None:
+                        follower = await to_thread(Follower, there, redact=redact, patterns=own, anew=True)
+                    elif result.new_bytes:
+                        yield result
+                await sleep(every_s)
 
     async def ls(self) -> list[Saved]:
         """The sessions that are saved, the newest first."""
@@ -166,21 +172,27 @@ class AsyncSessions:
         maps: Iterable[str] = (),
         budget_tokens: int | None = None,
         thinking: bool = True,
+        only_files: bool = False,
+        merge: str | None = None,
         dry_run: bool = False,
     ) -> HandedOver:
         """Make a saved session one of another agent on this machine, ``to``: ``claude-code`` or ``codex``.
 
         Roles, order, calls with their results, images, thinking that can be read, and compaction points are carried;
         what is not is listed with the reason. Paths are rewritten as of :meth:`load`. With ``budget_tokens`` the newest
-        turns stay whole and older ones become compact; that needs ``pip install 'crdtsync[context]'``. The same state
-        of a session gives the same new session each time. Its file is flushed on return. Raises
+        turns stay whole and older ones become compact; that needs ``pip install 'crdtsync[context]'``. With
+        ``only_files`` nothing but calls that name files is carried, with their results. ``merge`` is another saved
+        session, whose :meth:`brief` comes last. The same state of a session gives the same new session each time. Its
+        file is flushed on return. Raises
         :class:`~crdtsync.errors.InvalidRequest` if there is nothing to hand over, or the newest turn is over budget.
         """
         saved = await self.get(session)
         if to == saved.agent:
             message = f"session {saved.id} is one of {to} already: crdtsync session load {saved.id}"
             raise InvalidRequest(f"{message}, or branch it")
-        return await self._hand_over(saved, to, cwd, maps, budget_tokens, thinking=thinking, dry_run=dry_run)
+        notes = await self._notes(merge)
+        options = HandoverOptions(to, None, {}, budget_tokens, thinking, dry_run, only_files=only_files, notes=notes)
+        return await self._hand_over(saved, cwd, maps, options)
 
     async def branch(
         self,
@@ -189,6 +201,9 @@ class AsyncSessions:
         at: int | None = None,
         cwd: str | os.PathLike[str] | None = None,
         maps: Iterable[str] = (),
+        thinking: bool = True,
+        only_files: bool = False,
+        merge: str | None = None,
         dry_run: bool = False,
     ) -> HandedOver:
         """Make a new session of the same agent, with what was said up to the end of turn ``at``, or all of it.
@@ -197,7 +212,9 @@ class AsyncSessions:
         as of :meth:`handover`.
         """
         saved = await self.get(session)
-        return await self._hand_over(saved, saved.agent, cwd, maps, None, at=at, dry_run=dry_run)
+        notes = await self._notes(merge)
+        options = HandoverOptions(saved.agent, None, {}, None, thinking, dry_run, at, (), only_files, notes)
+        return await self._hand_over(saved, cwd, maps, options)
 
     async def excluded(self, session: str) -> list[int]:
         """The turns that are left out when the session is handed over, branched or told in short; sorted."""
@@ -217,6 +234,14 @@ class AsyncSessions:
             for number in found:
                 batch.add(excluded_key(saved.id), number)
         return await self.excluded(saved.id)
+
+    async def rewind(self, session: str, at: int) -> list[int]:
+        """Go back to the end of turn ``at``: later turns are excluded, and the session goes on as of :meth:`branch`.
+        What is left out then; :meth:`include` takes it in again.
+        """
+        saved = await self.get(session)
+        count = len((await self.conversation(saved.id)).turns()) - 1
+        return await self.exclude(saved.id, f"{at + 1}-{count}") if at < count else await self.excluded(saved.id)
 
     async def include(self, session: str, turns: str) -> list[int]:
         """Take ``turns`` in again; what is still left out. Durable on this host on return."""
@@ -239,20 +264,23 @@ class AsyncSessions:
     async def _hand_over(
         self,
         saved: Saved,
-        to: str,
         cwd: str | os.PathLike[str] | None,
         maps: Iterable[str],
-        budget_tokens: int | None,
-        *,
-        at: int | None = None,
-        thinking: bool = True,
-        dry_run: bool,
+        options: HandoverOptions,
     ) -> HandedOver:
         lines, parents = await self._main_lines(saved)
         excluded = tuple(await self.excluded(saved.id))
         directory = None if cwd is None else os.fspath(cwd)
-        options = HandoverOptions(to, directory, parsed(maps), budget_tokens, thinking, dry_run, at, excluded)
+        options = replace(options, cwd=directory, maps=parsed(maps), excluded=excluded)
         return await to_thread(handing_over.hand_over, saved, lines, parents, options)
+
+    async def _notes(self, session: str | None) -> str:
+        """What a session that is merged into another one adds to it."""
+        if session is None:
+            return ""
+        saved = await self.get(session)
+        text = await self.brief(saved.id, budget_tokens=NOTES_TOKENS)
+        return f"[Notes of another session, {saved.id} ({saved.agent}, {saved.user} on {saved.host}):]\n{text}"
 
     async def _main_lines(self, saved: Saved) -> tuple[list[bytes], dict[str, list[bytes]]]:
         """The lines of the main file, and those of the sessions that it goes on from, by their ids."""
@@ -265,6 +293,22 @@ class AsyncSessions:
                 parents[one] = list(lines_of((await self._tree(one, MAIN)).file()))
                 needed += parent.needs
         return list(lines_of((await self._tree(saved.id, MAIN)).file())), parents
+
+    async def share(self, session: str, space: str) -> SaveResult:
+        """Copy a saved session, with those that it goes on from, into another space; what was new there.
+
+        So it stays private, in a space of one's own, until it is shared. Durable on this host on return.
+        """
+        saved = await self.get(session)
+        excluded, pieces = await self.excluded(saved.id), await self.files(saved)
+        there = AsyncSessions(self._client.session(space=space))
+        result = await there._store(Reading(saved, dict.fromkeys(pieces, START), pieces, {}))
+        assert result is not None  # all of it was read
+        async with there._client.batch() as batch:
+            for number in excluded:
+                batch.add(excluded_key(saved.id), number)
+        result.needed = [await self.share(parent, space) for parent in saved.needs]
+        return result
 
     async def drop(self, session: str) -> bool:
         """Delete a saved session from the shared state; whether it was there. The agent's own files stay."""

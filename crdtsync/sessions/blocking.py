@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from time import sleep
 
@@ -19,6 +20,7 @@ from crdtsync.sessions.handing_over import HandedOver, HandoverOptions
 from crdtsync.sessions.local import Follower, Loaded, LoadOptions, Reading, SaveResult
 from crdtsync.sessions.moving.paths import parsed
 from crdtsync.sessions.saved.header import (
+    FOLLOWED,
     HEADERS,
     MAIN,
     Saved,
@@ -29,6 +31,9 @@ from crdtsync.sessions.saved.header import (
     lines_key,
 )
 from crdtsync.sessions.saved.pieces import START, Piece, Tree, lines_of, plain, runs
+
+NOTES_TOKENS = 1000
+"""Of a session that is merged into another one."""
 
 
 class Sessions:
@@ -83,15 +88,16 @@ class Sessions:
         own = None if patterns is None else Path(patterns)
         yield self.save(there.id, agent=there.agent.name, redact=redact, patterns=patterns)
         follower = Follower(there, redact=redact, patterns=own)
-        while True:
-            reading = follower.read(whole=False)
-            if reading is None or any(reading.pieces.values()):
-                result = self._store(reading)
-                if result is None:
-                    follower = Follower(there, redact=redact, patterns=own, anew=True)
-                elif result.new_bytes:
-                    yield result
-            sleep(every_s)
+        with self._client.present(role=FOLLOWED, status=there.id):
+            while True:
+                reading = follower.read(whole=False)
+                if reading is None or any(reading.pieces.values()):
+                    result = self._store(reading)
+                    if result is None:
+                        follower = Follower(there, redact=redact, patterns=own, anew=True)
+                    elif result.new_bytes:
+                        yield result
+                sleep(every_s)
 
     def ls(self) -> list[Saved]:
         """The sessions that are saved, the newest first."""
@@ -168,21 +174,27 @@ class Sessions:
         maps: Iterable[str] = (),
         budget_tokens: int | None = None,
         thinking: bool = True,
+        only_files: bool = False,
+        merge: str | None = None,
         dry_run: bool = False,
     ) -> HandedOver:
         """Make a saved session one of another agent on this machine, ``to``: ``claude-code`` or ``codex``.
 
         Roles, order, calls with their results, images, thinking that can be read, and compaction points are carried;
         what is not is listed with the reason. Paths are rewritten as of :meth:`load`. With ``budget_tokens`` the newest
-        turns stay whole and older ones become compact; that needs ``pip install 'crdtsync[context]'``. The same state
-        of a session gives the same new session each time. Its file is flushed on return. Raises
+        turns stay whole and older ones become compact; that needs ``pip install 'crdtsync[context]'``. With
+        ``only_files`` nothing but calls that name files is carried, with their results. ``merge`` is another saved
+        session, whose :meth:`brief` comes last. The same state of a session gives the same new session each time. Its
+        file is flushed on return. Raises
         :class:`~crdtsync.errors.InvalidRequest` if there is nothing to hand over, or the newest turn is over budget.
         """
         saved = self.get(session)
         if to == saved.agent:
             message = f"session {saved.id} is one of {to} already: crdtsync session load {saved.id}"
             raise InvalidRequest(f"{message}, or branch it")
-        return self._hand_over(saved, to, cwd, maps, budget_tokens, thinking=thinking, dry_run=dry_run)
+        notes = self._notes(merge)
+        options = HandoverOptions(to, None, {}, budget_tokens, thinking, dry_run, only_files=only_files, notes=notes)
+        return self._hand_over(saved, cwd, maps, options)
 
     def branch(
         self,
@@ -191,6 +203,9 @@ class Sessions:
         at: int | None = None,
         cwd: str | os.PathLike[str] | None = None,
         maps: Iterable[str] = (),
+        thinking: bool = True,
+        only_files: bool = False,
+        merge: str | None = None,
         dry_run: bool = False,
     ) -> HandedOver:
         """Make a new session of the same agent, with what was said up to the end of turn ``at``, or all of it.
@@ -199,7 +214,9 @@ class Sessions:
         as of :meth:`handover`.
         """
         saved = self.get(session)
-        return self._hand_over(saved, saved.agent, cwd, maps, None, at=at, dry_run=dry_run)
+        notes = self._notes(merge)
+        options = HandoverOptions(saved.agent, None, {}, None, thinking, dry_run, at, (), only_files, notes)
+        return self._hand_over(saved, cwd, maps, options)
 
     def excluded(self, session: str) -> list[int]:
         """The turns that are left out when the session is handed over, branched or told in short; sorted."""
@@ -219,6 +236,14 @@ class Sessions:
             for number in found:
                 batch.add(excluded_key(saved.id), number)
         return self.excluded(saved.id)
+
+    def rewind(self, session: str, at: int) -> list[int]:
+        """Go back to the end of turn ``at``: later turns are excluded, and the session goes on as of :meth:`branch`.
+        What is left out then; :meth:`include` takes it in again.
+        """
+        saved = self.get(session)
+        count = len((self.conversation(saved.id)).turns()) - 1
+        return self.exclude(saved.id, f"{at + 1}-{count}") if at < count else self.excluded(saved.id)
 
     def include(self, session: str, turns: str) -> list[int]:
         """Take ``turns`` in again; what is still left out. Durable on this host on return."""
@@ -241,20 +266,23 @@ class Sessions:
     def _hand_over(
         self,
         saved: Saved,
-        to: str,
         cwd: str | os.PathLike[str] | None,
         maps: Iterable[str],
-        budget_tokens: int | None,
-        *,
-        at: int | None = None,
-        thinking: bool = True,
-        dry_run: bool,
+        options: HandoverOptions,
     ) -> HandedOver:
         lines, parents = self._main_lines(saved)
         excluded = tuple(self.excluded(saved.id))
         directory = None if cwd is None else os.fspath(cwd)
-        options = HandoverOptions(to, directory, parsed(maps), budget_tokens, thinking, dry_run, at, excluded)
+        options = replace(options, cwd=directory, maps=parsed(maps), excluded=excluded)
         return handing_over.hand_over(saved, lines, parents, options)
+
+    def _notes(self, session: str | None) -> str:
+        """What a session that is merged into another one adds to it."""
+        if session is None:
+            return ""
+        saved = self.get(session)
+        text = self.brief(saved.id, budget_tokens=NOTES_TOKENS)
+        return f"[Notes of another session, {saved.id} ({saved.agent}, {saved.user} on {saved.host}):]\n{text}"
 
     def _main_lines(self, saved: Saved) -> tuple[list[bytes], dict[str, list[bytes]]]:
         """The lines of the main file, and those of the sessions that it goes on from, by their ids."""
@@ -267,6 +295,22 @@ class Sessions:
                 parents[one] = list(lines_of((self._tree(one, MAIN)).file()))
                 needed += parent.needs
         return list(lines_of((self._tree(saved.id, MAIN)).file())), parents
+
+    def share(self, session: str, space: str) -> SaveResult:
+        """Copy a saved session, with those that it goes on from, into another space; what was new there.
+
+        So it stays private, in a space of one's own, until it is shared. Durable on this host on return.
+        """
+        saved = self.get(session)
+        excluded, pieces = self.excluded(saved.id), self.files(saved)
+        there = Sessions(self._client.session(space=space))
+        result = there._store(Reading(saved, dict.fromkeys(pieces, START), pieces, {}))
+        assert result is not None  # all of it was read
+        with there._client.batch() as batch:
+            for number in excluded:
+                batch.add(excluded_key(saved.id), number)
+        result.needed = [self.share(parent, space) for parent in saved.needs]
+        return result
 
     def drop(self, session: str) -> bool:
         """Delete a saved session from the shared state; whether it was there. The agent's own files stay."""

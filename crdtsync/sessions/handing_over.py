@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
@@ -15,8 +16,8 @@ from crdtsync.sessions.conversation import choose
 from crdtsync.sessions.conversation.note import losses, written
 from crdtsync.sessions.conversation.reading import claude_code as from_claude_code
 from crdtsync.sessions.conversation.reading import codex as from_codex
-from crdtsync.sessions.conversation.record import Conversation
-from crdtsync.sessions.conversation.tools import CLAUDE_CODE
+from crdtsync.sessions.conversation.record import CONTEXT, Conversation, Item, Text, settled
+from crdtsync.sessions.conversation.tools import CLAUDE_CODE, CODEX
 from crdtsync.sessions.conversation.writing import claude_code as to_claude_code
 from crdtsync.sessions.conversation.writing import codex as to_codex
 from crdtsync.sessions.conversation.writing.head import Head
@@ -24,6 +25,10 @@ from crdtsync.sessions.local import path_map
 from crdtsync.sessions.moving.plan import move
 from crdtsync.sessions.saved.header import Saved
 
+_READERS: dict[str, Callable[[list[bytes], Mapping[str, list[bytes]]], Conversation]] = {
+    CLAUDE_CODE: lambda lines, _: from_claude_code.conversation(lines),
+    CODEX: from_codex.conversation,
+}
 MODELS = {"claude-code": "claude", "codex": "gpt-5"}
 """Whose tokens count for a budget."""
 
@@ -40,6 +45,8 @@ class HandoverOptions:
     dry_run: bool = False
     at: int | None = None
     excluded: tuple[int, ...] = ()
+    only_files: bool = False
+    notes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +73,12 @@ class HandedOver:
 
 def conversation(saved: Saved, lines: list[bytes], parents: Mapping[str, list[bytes]]) -> Conversation:
     """What the model of a session would be sent; ``parents``: lines of the sessions that it needs."""
-    if saved.agent == CLAUDE_CODE:
-        return from_claude_code.conversation(lines)
-    return from_codex.conversation(lines, parents)
+    return settled(_READERS[saved.agent](lines, parents))
+
+
+def items_of(agent: str, lines: list[bytes]) -> list[Item]:
+    """What stands in some lines of a session, as they come: a call may be without its result."""
+    return _READERS[agent](lines, {}).items
 
 
 def hand_over(
@@ -83,11 +93,17 @@ def hand_over(
     found = choose.kept(found, options.excluded, options.at)
     if not found.items:
         raise InvalidRequest(f"session {saved.id} has nothing in it that can be handed over")
+    if options.only_files:
+        found = choose.only_files(found)
+    if options.notes:
+        found.items.append(Text(CONTEXT, options.notes))
     found = _within(found, saved, options, cwd)
     # The same state of the same session gives the same file: who repeats the command makes no second one.
     identity = f"crdtsync/{saved.id}/{options.to}/{cwd}/{options.budget_tokens}/{options.thinking}/{len(lines)}"
     if options.at is not None or options.excluded:
         identity += f"/{options.at}/{choose.named(options.excluded)}"
+    if options.only_files or options.notes:
+        identity += f"/{options.only_files}/{sha256(options.notes.encode()).hexdigest()}"
     time = (saved.time or datetime(2000, 1, 1, tzinfo=UTC)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     head = Head(str(uuid5(NAMESPACE_URL, identity)), cwd, time, written(found, saved, options.to, cwd))
     writer = to_claude_code if options.to == CLAUDE_CODE else to_codex

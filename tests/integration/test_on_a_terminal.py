@@ -126,7 +126,10 @@ SHOWING = [
     ("session", "save", EVIL), ("session", "load", EVIL),
     ("session", "handover", EVIL, "--to", "codex"),
     ("session", "hook", "--from", EVIL),
-    ("session", "exclude", EVIL, EVIL), ("session", "branch", EVIL), ("ui", "--listen", EVIL),
+    ("session", "exclude", EVIL, EVIL), ("session", "branch", EVIL), ("session", "ls", "--where"),
+    ("session", "follow", EVIL), ("session", "search", EVIL), ("session", "diff", EVIL, EVIL),
+    ("session", "rewind", EVIL, "1"), ("session", "share", EVIL, "trial"), ("session", "prune", "--older", "1d"),
+    ("session", "handover", "--latest", "--to", "codex", "--on", EVIL), ("ui", "--listen", EVIL),
 ]  # fmt: skip
 
 

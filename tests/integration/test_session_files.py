@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+from getpass import getuser
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import pytest
@@ -16,7 +18,8 @@ import pytest
 from crdtsync import AsyncClient
 from crdtsync.errors import InvalidRequest, Refused
 from crdtsync.sessions import AsyncSessions, Sessions
-from tests.harness.cluster import Cluster
+from crdtsync.sessions.fleet import prune
+from tests.harness.cluster import Cluster, wait_until
 from tests.harness.daemon import Daemon
 from tests.harness.shell import Shell
 
@@ -274,6 +277,108 @@ def test_a_branch_goes_on_from_a_turn_without_the_excluded_ones(daemon: Daemon, 
     assert Path(sessions.save(Path(early.path).stem).saved.place).name == Path(early.path).name
     sessions.drop(CLAUDE_ID)
     assert daemon.client().keys("sessions.excluded/") == []
+
+
+def test_it_goes_back_keeps_only_files_and_takes_notes_of_another(daemon: Daemon, ann: Home, tmp_path: Path):
+    with ann.claude.open("ab") as file:
+        message = {"role": "user", "content": "we use tabs"}
+        file.write(line(type="user", uuid="u4", parentUuid="u3", message=message))
+    sessions = Sessions(daemon.client("ann"))
+    sessions.save(CLAUDE_ID)
+    early = sessions.branch(CLAUDE_ID, at=1)
+    sessions.save(early.id)
+    diff = Shell(daemon.socket, tmp_path).ok("session", "diff", early.id, CLAUDE_ID)
+    assert "+User: we use tabs" in diff.splitlines()
+    files = Path(sessions.branch(CLAUDE_ID, only_files=True).path).read_text()
+    assert "/.env" in files
+    assert "a.py" in files
+    assert "fix the parser" not in files
+    merged = Path(sessions.branch(early.id, merge=CLAUDE_ID).path).read_text()
+    assert "we use tabs" in merged.splitlines()[-1]
+    assert sessions.rewind(CLAUDE_ID, 1) == [2]
+    assert "we use tabs" not in Path(sessions.branch(CLAUDE_ID).path).read_text()
+    assert sessions.rewind(CLAUDE_ID, 2) == [2]
+    assert sessions.include(CLAUDE_ID, "2") == []
+
+
+class Fleet:
+    """Ann and bob, each with the command line of a host."""
+
+    def __init__(self, pair: Cluster, ann: Home, bob: Home) -> None:
+        self.ann, self.bob = (Shell(host.socket, home.path) for host, home in zip(pair, (ann, bob), strict=True))
+        for shell in (self.ann, self.bob):
+            shell.environment["HOME"] = str(shell.directory)
+
+
+@pytest.fixture
+def fleet(pair: Cluster, ann: Home, bob: Home) -> Fleet:
+    return Fleet(pair, ann, bob)
+
+
+def test_a_fleet_sees_follows_and_searches_each_others_sessions(fleet: Fleet, ann: Home):
+    with fleet.ann.start("session", "watch", CLAUDE_ID, "--json") as watch:
+        watch.event()
+        wait_until(lambda: [one["now"] for one in fleet.bob.json("session", "ls", "--where", "--json")] == [True])
+        assert f"now  root@{gethostname()}:{ann.work}  1 turn  fix" in fleet.bob.ok("session", "ls", "--where")
+        with fleet.bob.start("session", "follow", CLAUDE_ID[:8], "--json") as follow:
+            assert [follow.event()["type"] for _ in range(3)] == ["Text", "Call", "Result"]
+            with ann.claude.open("ab") as file:
+                message = {"role": "user", "content": "Now the tests"}
+                file.write(line(type="user", uuid="u4", parentUuid="u3", message=message))
+            assert follow.event() == {"turn": 2, "type": "Text", "text": "Now the tests"}
+    (found,) = fleet.bob.json("session", "search", "TESTS", "now", "--json")
+    assert found == {"id": CLAUDE_ID, "turn": 2, "text": "Now the tests"}
+
+
+def test_one_command_moves_a_session_to_another_host_where_its_user_lets_it(fleet: Fleet, pair: Cluster, bob: Home):
+    user = getuser()
+    move = ("session", "handover", "--latest", "--to", "codex", "--on", pair[1].name, "--in", str(bob.work))
+    refused = fleet.ann(*move, "--from", "claude-code")
+    assert refused.status == 2  # it is the newest of all agents
+    assert fleet.ann("session", "save", CLAUDE_ID).status == 0
+    move = ("session", "handover", CLAUDE_ID, *move[3:])
+    refused = fleet.ann(*move)
+    assert (refused.status, refused.out) == (4, "")
+    assert f"{user}@{pair[1].name} receives no sessions (nobody does)" in refused.err
+    with fleet.bob.start("session", "receive", "--json") as receive:
+        wait_until(lambda: fleet.ann(*move).status == 0, what="bob receives, and ann sees that")
+        moved = receive.event()
+        assert moved["command"] == f"cd {bob.work} && codex resume {moved['id']}"
+        assert Path(moved["path"]).is_relative_to(bob.path)
+        again = fleet.ann(*move)
+        assert "is there already, 1 turn" in again.out
+        assert moved["command"] in again.out
+        failed = fleet.ann(*move, "--budget", "1")
+        assert f"{user}@{pair[1].name}: InvalidRequest: the newest turn alone" in failed.err
+
+
+def test_sessions_are_private_until_shared_and_old_ones_go(daemon: Daemon, ann: Home):
+    state = daemon.client("ann")
+    state.create_space("mine", private=True)
+    state.create_space("api")
+    agent = daemon.client("critic", agent_key=state.agent_create("critic")["key"])
+    mine = Sessions(state.session(space="mine"))
+    mine.save(CLAUDE_ID)
+    mine.exclude(CLAUDE_ID, "1")
+    for space in ("mine", "api"):
+        with pytest.raises(Refused):
+            Sessions(agent.session(space=space)).ls()
+    for prefix in ("sessions", "sessions.lines", "sessions.excluded"):
+        state.session(space="api").access_grant("agent:critic", "read", f"{prefix}/**")
+    assert mine.share(CLAUDE_ID, "api").new_lines == 7
+    assert mine.share(CLAUDE_ID, "api").new_lines == 0
+    shared = Sessions(agent.session(space="api"))
+    assert [saved.id for saved in shared.ls()] == [CLAUDE_ID]
+    assert shared.excluded(CLAUDE_ID) == [1]
+    assert len(shared.conversation(CLAUDE_ID).turns()) == 2
+    sessions = Sessions(state.session(space="api"))
+    sessions.save(CODEX_ID)
+    (codex, claude) = sessions.ls()
+    assert prune(state.session(space="api"), older_s=3600) == []
+    assert [one.id for one in prune(state.session(space="api"), bytes_max=codex.bytes + claude.bytes - 1)] == [
+        CLAUDE_ID
+    ]
+    assert [saved.id for saved in sessions.ls()] == [CODEX_ID]
 
 
 def test_a_fork_of_codex_takes_its_parent_along(daemon: Daemon, ann: Home):

@@ -13,10 +13,11 @@ Each part has a share of the budget; what one part does not need, the next may u
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from crdtsync.context import tokenizer
 from crdtsync.context.compact.prose import sentences
+from crdtsync.sessions.conversation.choose import paths_in
 from crdtsync.sessions.conversation.record import ASSISTANT, USER, Call, Compaction, Conversation, Item, Text
 
 _DECIDED = re.compile(r"\b(?:decided?|decision|chose|instead of|rather than|let'?s use|we(?:'ll| will| should)? use|"
@@ -27,8 +28,6 @@ _REJECTED = re.compile(r"\b(?:reject(?:ed)?|dropp?(?:ed|ing)|give up|gave up|aba
 _OPEN = re.compile(r"\b(?:to-?do|fixme|not yet|still (?:fails?|missing|open|needs?|to do)|remaining|left to do|"
                    r"next step|blocked|open question|needs? to be|must be)\b", re.IGNORECASE)  # fmt: skip
 _CHANGES = re.compile(r"write|edit|patch|create|update", re.IGNORECASE)
-_PATH = re.compile(r"(?:^|[\s'\"=:])(/?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7})(?=$|[\s'\",:;)])")
-_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 _SENTENCE_CHARS_MAX = 400
 _GOAL_SHARE, _PART_SHARE, _LAST_SHARE = 0.2, 0.15, 0.25
 
@@ -105,18 +104,10 @@ def _files(turns: list[list[Item]]) -> Iterator[str]:
         for item in turn:
             if isinstance(item, Call):
                 changes = bool(_CHANGES.search(item.name))
-                for path in _paths(item.arguments.values()):
+                for path in paths_in(item.arguments.values()):
                     found[path] = (changes or found.get(path, (False, 0))[0], number)
     for path, (is_changed, number) in sorted(found.items(), key=lambda one: (not one[1][0], -one[1][1], one[0])):
         yield f"- {path} ({'changed' if is_changed else 'read'}, turn {number})"
-
-
-def _paths(values: Iterable[object]) -> Iterator[str]:
-    for value in values:
-        if isinstance(value, str):
-            yield from _PATCHED.findall(value) or _PATH.findall(value[:4000])
-        elif isinstance(value, list):
-            yield from _paths(value)
 
 
 def _line(number: int, text: str) -> str:

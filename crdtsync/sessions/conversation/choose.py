@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Iterator
 
 from crdtsync.errors import InvalidRequest
-from crdtsync.sessions.conversation.record import Compaction, Conversation
+from crdtsync.sessions.conversation.record import Call, Compaction, Conversation, Result
 
 TURNS_MAX = 10_000
+_PATH = re.compile(r"(?:^|[\s'\"=:])(/?(?:[\w.@+-]+/)*(?:[\w@+-][\w.@+-]*)?\.[A-Za-z]\w{0,7})(?=$|[\s'\",:;)])")
+_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
+_SEARCHED_CHARS_MAX = 4000
 
 
 def numbers(turns: str) -> range:
@@ -50,4 +54,26 @@ def kept(conversation: Conversation, excluded: Collection[int], at: int | None =
         made.lose(f"turn {number}", "it is excluded")
     if at is not None and at < len(turns) - 1:
         made.lose(f"turn after turn {at}", "the branch begins before it", len(turns) - 1 - at)
+    return made
+
+
+def paths_in(values: Iterable[object]) -> Iterator[str]:
+    """The files that arguments of a call name."""
+    for value in values:
+        if isinstance(value, str):
+            yield from _PATCHED.findall(value) or _PATH.findall(value[:_SEARCHED_CHARS_MAX])
+        elif isinstance(value, list):
+            yield from paths_in(value)
+
+
+def only_files(conversation: Conversation) -> Conversation:
+    """The calls that name files, with their results: what was read and written, without the talk."""
+    made = Conversation(lost=conversation.lost)
+    ids = {item.id for item in conversation.items
+           if isinstance(item, Call) and any(paths_in(item.arguments.values()))}  # fmt: skip
+    for item in conversation.items:
+        if isinstance(item, Call | Result) and item.id in ids:
+            made.items.append(item)
+        elif not isinstance(item, Result):
+            made.lose("call that names no file" if isinstance(item, Call) else "text", "only files were asked for")
     return made

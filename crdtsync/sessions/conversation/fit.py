@@ -21,6 +21,7 @@ from crdtsync.sessions.conversation.record import (
     Result,
     Text,
     Thinking,
+    text_of,
 )
 
 ITEM_TOKENS = 12
@@ -49,7 +50,7 @@ def fitted(conversation: Conversation, budget_tokens: int, model: str, original:
     if whole == len(turns):
         if costs[-1] > left:
             message = (
-                f"the newest turn alone takes {costs[-1]:,} tokens, and {budget_tokens:,} is the budget: "
+                f"the newest turn alone takes {costs[-1]:,} tokens, and {max(0, budget_tokens):,} are left for it: "
                 f"allow for more, or exclude thinking"
             )
             raise InvalidRequest(message)
@@ -76,20 +77,9 @@ def without_thinking(conversation: Conversation) -> Conversation:
     return made
 
 
-def texts(item: Item) -> str:
-    """All text in an item, as a model reads it."""
-    match item:
-        case Call(_, name, arguments):
-            return f"{name} {json.dumps(arguments, ensure_ascii=False)}"
-        case Compaction(summary):
-            return summary
-        case other:
-            return other.text
-
-
 def _cost(turn: list[Item], counter: Tokenizer) -> int:
     images = sum(len(item.images) for item in turn if isinstance(item, Text | Result))
-    return sum(counter.counts(map(texts, turn))) + ITEM_TOKENS * len(turn) + IMAGE_TOKENS * images
+    return sum(counter.counts(map(text_of, turn))) + ITEM_TOKENS * len(turn) + IMAGE_TOKENS * images
 
 
 def _older(turns: list[list[Item]], budget_tokens: int, counter: Tokenizer, original: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -93,6 +94,17 @@ class Conversation:
     def tool_names(self) -> list[str]:
         """The tools that were called."""
         return sorted({item.name for item in self.items if isinstance(item, Call)})
+
+
+def text_of(item: Item) -> str:
+    """All text in an item, as a model reads it."""
+    match item:
+        case Call(_, name, arguments):
+            return f"{name} {json.dumps(arguments, ensure_ascii=False)}"
+        case Compaction(summary):
+            return summary
+        case other:
+            return other.text
 
 
 def settled(conversation: Conversation) -> Conversation:

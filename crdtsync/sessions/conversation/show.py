@@ -28,10 +28,11 @@ def shown(conversation: Conversation, turns: str | None = None, excluded: Collec
         if turn and (wanted is None or number in wanted):
             yield f"── turn {number} {'(excluded) ' if number in excluded else ''}" + "─" * 40
             for item in turn:
-                yield from _lines(item)
+                yield from lines_of(item)
 
 
-def _lines(item: Item) -> Iterator[str]:
+def lines_of(item: Item) -> Iterator[str]:
+    """One item."""
     match item:
         case Text(role, text, _, images):
             yield f"{_TITLES.get(role, 'Harness')}: {text}{_images(len(images))}"

@@ -12,6 +12,8 @@ from crdtsync.errors import InvalidRequest
 HEADERS = "sessions/"
 LINES = "sessions.lines/"
 EXCLUDED = "sessions.excluded/"
+FOLLOWED = "follows a session"
+"""The role of a card whose status is the id of the session that its agent follows."""
 MAIN = "main"
 """The name of a session's first file; others are called as they are beside it."""
 

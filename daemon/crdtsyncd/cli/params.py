@@ -69,6 +69,19 @@ class HistoryCap(click.ParamType):  # type: ignore[type-arg]  # generic since cl
         return timedelta(seconds=float(time[1]) * _SECONDS[time[2]])
 
 
+class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """``500kB 64MB 2GB``, as bytes."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes, or a usage error that shows the form."""
+        match = _SIZE.fullmatch(str(value))
+        if match is None:
+            self.fail(f"{str(value)!r} is not a size such as 500kB, 64MB or 2GB.", param, ctx)
+        return int(match[1]) * _BYTES[match[2]]
+
+
 class AtPoint(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
     """A point of a space's past: a token, ``checkpoint:NAME``, a time such as ``2026-05-01T12:00Z``, or so long ago."""
 
@@ -266,6 +279,7 @@ TTL = Duration(_TTL_MAX_S, f"{_TTL_MAX_S * 1000:.0f}ms, some {_TTL_MAX_S / _YEAR
 TAKEOVER = Duration(_TAKEOVER_MAX_S, "1h")
 CONFIDENCE = Confidence()
 HISTORY_CAP = HistoryCap()
+SIZE = Size()
 FILE = InputFile()
 AGENT_NAME = AgentName()
 NAME = Name()

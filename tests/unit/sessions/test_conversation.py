@@ -233,7 +233,7 @@ def test_no_line_breaks_a_reader(writer: Any, reader: Any):
     rng = random.Random(11)
     good = list(writer.lines(TALK, HEAD))
     for _ in range(600):
-        found = reader.conversation(mutated(good, rng))
+        found = settled(reader.conversation(mutated(good, rng)))
         pending: set[str] = set()
         for item in found.items:
             if isinstance(item, Call):

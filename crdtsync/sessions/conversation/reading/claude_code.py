@@ -19,14 +19,13 @@ from crdtsync.sessions.conversation.record import (
     Result,
     Text,
     Thinking,
-    settled,
 )
 
 _OF_ITS_OWN = "the new agent is told of its own surroundings, rules and tools"
 
 
 def conversation(lines: Iterable[bytes]) -> Conversation:
-    """What the model would be sent if the session were resumed."""
+    """What the model would be sent if the session were resumed, as it stands there."""
     found = Conversation()
     nodes: dict[str, dict[str, Any]] = {}
     leaf = ""
@@ -46,7 +45,7 @@ def conversation(lines: Iterable[bytes]) -> Conversation:
         found.lose("message on another branch, or before a compaction", "the agent no longer saw it either", aside)
     for record in way:
         _add(found, record)
-    return settled(found)
+    return found
 
 
 def _way(nodes: dict[str, dict[str, Any]], leaf: str) -> list[dict[str, Any]]:

@@ -20,7 +20,6 @@ from crdtsync.sessions.conversation.record import (
     Result,
     Text,
     Thinking,
-    settled,
 )
 
 _DATA_URL = re.compile(r"data:([\w/+.-]+);base64,(.*)", re.DOTALL)
@@ -28,7 +27,9 @@ _FORKS_MAX = 100
 
 
 def conversation(lines: Iterable[bytes], parents: Mapping[str, list[bytes]] | None = None) -> Conversation:
-    """What the model would be sent if the session were resumed; ``parents`` are the lines of sessions by their ids."""
+    """What the model would be sent if the session were resumed, as it stands there; ``parents`` are the lines of
+    sessions by their ids.
+    """
     found = Conversation()
     for record in _whole(list(records(lines)), parents or {}):
         payload, time = as_dict(record.get("payload")), as_text(record.get("timestamp"))
@@ -36,7 +37,7 @@ def conversation(lines: Iterable[bytes], parents: Mapping[str, list[bytes]] | No
             _compact(found, payload, time)
         elif record.get("type") == "response_item":
             _add(found, payload, time)
-    return settled(found)
+    return found
 
 
 def _whole(own: list[dict[str, Any]], parents: Mapping[str, list[bytes]]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import ABSENT, CommandFailed
-from crdtsyncd.cli.params import TEXT
+from crdtsyncd.cli.params import DURATION, HELD_SPACE, SIZE, TEXT
 from crdtsyncd.cli.show import output
 from crdtsyncd.wording import rfc3339
 
@@ -29,6 +29,21 @@ _patterns_option = click.option(
     type=click.Path(exists=True, dir_okay=False),
     help="Regular expressions for secrets of your own, one a line.",
 )
+
+
+def _going_on(command: Any) -> Any:
+    """The options of a session that goes on as a new one."""
+    for option in reversed((
+        click.option("--in", "cwd", metavar="DIR", type=click.Path(file_okay=False), help="The directory to go on in."),
+        click.option("--map", "maps", metavar="OLD=NEW", multiple=True, type=TEXT, help="Rewrite this path."),
+        click.option("--without-thinking", "thinking", flag_value=False, default=True, type=bool,
+                     help="Leave out what the model thought."),
+        click.option("--only-files", is_flag=True, help="Only calls that name files, with their results."),
+        click.option("--merge", metavar="ID", type=TEXT, help="With notes of this session, which is saved, too."),
+        click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing."),
+    )):  # fmt: skip
+        command = option(command)
+    return command
 
 
 @click.group("session", cls=StateGroup, no_args_is_help=False)
@@ -123,16 +138,12 @@ def load(settings: Settings, /, session: str, dry_run: bool, **options: Any) -> 
 @click.argument("session", metavar="[ID]", type=TEXT, required=False)
 @click.option("--latest", is_flag=True, help="The session that was written last on this machine; it is saved first.")
 @click.option("--to", required=True, type=click.Choice(_AGENTS), help="The agent that goes on.")
-@click.option("--in", "cwd", metavar="DIR", type=click.Path(file_okay=False), help="The directory to go on in.")
-@click.option("--map", "maps", metavar="OLD=NEW", multiple=True, type=TEXT, help="Rewrite this path. Repeatable.")
+@click.option("--on", "host", metavar="[USER@]HOST", type=TEXT, help="There, where session receive runs; not here.")
 @click.option("--budget", "budget_tokens", metavar="TOKENS", type=click.IntRange(1), help="Older turns become compact.")
-@click.option("--without-thinking", is_flag=True, help="Leave out what the model thought.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
+@_going_on
 @pass_settings
-def handover(
-    settings: Settings, /, session: str | None, latest: bool, without_thinking: bool, dry_run: bool, **options: Any
-) -> None:
-    """Make a saved session one of another agent, on this machine, and print what resumes it.
+def handover(settings: Settings, /, session: str | None, latest: bool, host: str | None, **options: Any) -> None:
+    """Make a saved session one of another agent, on this machine or another, and print what resumes it.
 
     All that the model was told is carried, in order, with the calls of tools and their results. What cannot be carried
     is listed with the reason, here and in a note at the head of the new session.
@@ -140,26 +151,29 @@ def handover(
     \b
     Example:
       crdtsync session handover --latest --to codex
+      crdtsync session handover --latest --to codex --on desk
     """
-    from crdtsync.sessions import Sessions
+    from crdtsync.sessions import Sessions, fleet
 
     if latest == (session is not None):
         raise click.UsageError("give the ID of a saved session, or --latest.")
     with connect(settings) as client:
         sessions = Sessions(client)
-        source = session or sessions.save().saved.id
-        done = sessions.handover(source, thinking=not without_thinking, dry_run=dry_run, **options)
-    _print_handed_over(settings, done, dry_run=dry_run)
+        saved = sessions.get(session) if session else sessions.save().saved
+        if host is None:
+            done = sessions.handover(saved.id, **options)
+        else:
+            user, _, node = host.rpartition("@")
+            done = fleet.send(client, saved, node, user or saved.user, client.timeout_s, **options)
+    _print_handed_over(settings, done, is_elsewhere=host is not None, **options)
 
 
 @state_command("branch")
 @_session_argument
 @click.option("--at", metavar="TURN", type=click.IntRange(1), help="Only what was said up to the end of this turn.")
-@click.option("--in", "cwd", metavar="DIR", type=click.Path(file_okay=False), help="The directory to go on in.")
-@click.option("--map", "maps", metavar="OLD=NEW", multiple=True, type=TEXT, help="Rewrite this path. Repeatable.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
+@_going_on
 @pass_settings
-def branch(settings: Settings, /, session: str, dry_run: bool, **options: Any) -> None:
+def branch(settings: Settings, /, session: str, **options: Any) -> None:
     """Make a new session of the same agent from a saved one, and print what resumes it.
 
     Turns that are excluded are left out. The saved session stays as it is.
@@ -171,8 +185,8 @@ def branch(settings: Settings, /, session: str, dry_run: bool, **options: Any) -
     from crdtsync.sessions import Sessions
 
     with connect(settings) as client:
-        done = Sessions(client).branch(session, dry_run=dry_run, **options)
-    _print_handed_over(settings, done, dry_run=dry_run)
+        done = Sessions(client).branch(session, **options)
+    _print_handed_over(settings, done, **options)
 
 
 @state_command("exclude")
@@ -192,6 +206,23 @@ def exclude(settings: Settings, session: str, turns: str) -> None:
 
     with connect(settings) as client:
         _print_excluded(settings, Sessions(client).exclude(session, turns))
+
+
+@state_command("rewind")
+@_session_argument
+@click.argument("turn", metavar="TURN", type=click.IntRange(0))
+@pass_settings
+def rewind(settings: Settings, session: str, turn: int) -> None:
+    """Go back to the end of a turn: later ones are excluded, and session branch goes on from there.
+
+    \b
+    Example:
+      crdtsync session rewind f6c34a6a 12
+    """
+    from crdtsync.sessions import Sessions
+
+    with connect(settings) as client:
+        _print_excluded(settings, Sessions(client).rewind(session, turn))
 
 
 @state_command("include")
@@ -241,7 +272,9 @@ def _print_excluded(settings: Settings, turns: list[int]) -> None:
     output.result(settings, f"excluded: {named(turns) or 'nothing'}", {"excluded": turns})
 
 
-def _print_handed_over(settings: Settings, done: HandedOver, *, dry_run: bool) -> None:
+def _print_handed_over(
+    settings: Settings, done: HandedOver, *, dry_run: bool = False, is_elsewhere: bool = False, **_: object
+) -> None:
     if settings.json:
         fields = {field.name: getattr(done, field.name) for field in dataclasses.fields(done)}
         output.line(output.record({**fields, "saved": done.saved.id, "rewritten": _paths(done.rewritten)}))
@@ -250,25 +283,168 @@ def _print_handed_over(settings: Settings, done: HandedOver, *, dry_run: bool) -
     _print_paths(done.rewritten)
     for loss in done.lost:
         output.line(f"not carried: {loss}")
-    _print_command(done.cwd, done.command)
+    _print_command(None if is_elsewhere else done.cwd, done.command)
 
 
 @state_command("ls")
+@click.option("--where", is_flag=True, help="With the directory, and who is at work now.")
 @pass_settings
-def ls(settings: Settings) -> None:
-    """Print the sessions that are saved, the newest first.
+def ls(settings: Settings, where: bool) -> None:
+    """Print the sessions of all hosts that are saved, the newest first.
+
+    With --where the time is "now" while somebody lets session watch follow it, on whatever host.
 
     \b
     Example:
-      crdtsync session ls
+      crdtsync session ls --where
+    """
+    from crdtsync.sessions import Sessions, fleet
+
+    with connect(settings) as client:
+        now = fleet.followed(client) if where else set()
+        for saved in Sessions(client).ls():
+            time = "now" if saved.id in now else rfc3339(saved.time) if saved.time else "-"
+            place = f"{saved.user}@{saved.host}{f':{saved.cwd}' if where else ''}"
+            said = f"{saved.id}  {saved.agent}  {time}  {place}  {_turns(saved.turns)}  {saved.title}"
+            fields = {**_fields(saved), **({"now": saved.id in now} if where else {})}
+            output.line(output.record(fields) if settings.json else said)
+
+
+@state_command("follow")
+@_session_argument
+@pass_settings
+def follow(settings: Settings, session: str) -> None:
+    """Print what is said and done in a session of any host from now on, as it is saved, until Ctrl-C.
+
+    Its own host saves it with session watch, or by hooks.
+
+    \b
+    Example:
+      crdtsync session follow f6c34a6a
+    """
+    from crdtsync.sessions import fleet
+    from crdtsync.sessions.conversation.record import text_of
+    from crdtsync.sessions.conversation.show import lines_of
+
+    with connect(settings) as client:
+        for turn, item in fleet.follow(client, session):
+            if settings.json:
+                output.line(output.record({"turn": turn, "type": type(item).__name__, "text": text_of(item)}))
+            else:
+                for text in lines_of(item):
+                    output.whole(f"{text}\n".encode("utf-8", "replace"))
+            output.flush()
+
+
+@state_command("search")
+@click.argument("words", nargs=-1, required=True, type=TEXT)
+@click.option(
+    "-n", "limit", metavar="N", type=click.IntRange(1), default=20, show_default=True, help="At most so many."
+)
+@pass_settings
+def search(settings: Settings, words: tuple[str, ...], limit: int) -> None:
+    """Print the turns of saved sessions in which one text has all these words, the newest first.
+
+    \b
+    Example:
+      crdtsync session search redis timeout
+    """
+    from itertools import islice
+
+    from crdtsync.sessions import fleet
+
+    with connect(settings) as client:
+        for found in islice(fleet.search(client, " ".join(words)), limit):
+            fields = {"id": found.saved.id, "turn": found.turn, "text": found.text}
+            said = f"{found.saved.id}  turn {found.turn}  {found.text}"
+            output.line(output.record(fields) if settings.json else said)
+
+
+@state_command("diff")
+@_session_argument
+@click.argument("other", metavar="OTHER", type=TEXT)
+@pass_settings
+def diff(settings: Settings, session: str, other: str) -> None:
+    """Print what was said and done in one saved session and not in the other, as a diff.
+
+    \b
+    Example:
+      crdtsync session diff f6c34a6a 019a77c2
+    """
+    from difflib import unified_diff
+
+    from crdtsync.sessions import Sessions
+    from crdtsync.sessions.conversation.show import shown
+
+    with connect(settings) as client:
+        sessions = Sessions(client)
+        left, right = sessions.get(session).id, sessions.get(other).id
+        one, two = ([line for text in shown(sessions.conversation(name)) for line in text.splitlines()]
+                    for name in (left, right))  # fmt: skip
+        for line in unified_diff(one, two, left, right, n=1, lineterm=""):
+            output.whole(f"{line}\n".encode("utf-8", "replace"))
+
+
+@state_command("share")
+@_session_argument
+@click.argument("to", metavar="SPACE", type=HELD_SPACE)
+@pass_settings
+def share(settings: Settings, session: str, to: str) -> None:
+    """Copy a saved session into another space: from a private one into that of a project.
+
+    \b
+    Example:
+      crdtsync session share f6c34a6a api --space mine
     """
     from crdtsync.sessions import Sessions
 
     with connect(settings) as client:
-        for saved in Sessions(client).ls():
-            time = rfc3339(saved.time) if saved.time else "-"
-            said = f"{saved.id}  {saved.agent}  {time}  {saved.user}@{saved.host}  {_turns(saved.turns)}  {saved.title}"
-            output.line(output.record(_fields(saved)) if settings.json else said)
+        _print_saved(settings, Sessions(client).share(session, to))
+
+
+@state_command("prune")
+@click.option("--older", "older_s", metavar="DURATION", type=DURATION, help="Those that were saved last so long ago.")
+@click.option("--over", "bytes_max", metavar="SIZE", type=SIZE, help="The oldest, if all take more than this.")
+@pass_settings
+def prune(settings: Settings, older_s: float | None, bytes_max: int | None) -> None:
+    """Delete old saved sessions from the shared state; the agents' own files stay.
+
+    \b
+    Example:
+      crdtsync session prune --older 30d --over 2GB
+    """
+    from crdtsync.sessions import fleet
+
+    if older_s is None and bytes_max is None:
+        raise click.UsageError("say --older or --over.")
+    with connect(settings) as client:
+        for saved in fleet.prune(client, older_s, bytes_max):
+            output.result(settings, f"{saved.id}  {saved.title}", {"id": saved.id})
+
+
+@state_command("receive")
+@pass_settings
+def receive(settings: Settings) -> None:
+    """Let sessions be handed over to you on this host, from others, until Ctrl-C.
+
+    Whoever may write the keys session-moves/HOST/USER/** can put new sessions where your agents look for them.
+
+    \b
+    Example:
+      crdtsync session receive
+    """
+    import getpass
+
+    from crdtsync.sessions import fleet
+
+    user = getpass.getuser()
+    with connect(settings) as client, client.present(role=fleet.RECEIVER, status=user):
+
+        def print_it(done: HandedOver) -> None:
+            _print_handed_over(settings, done)
+            output.flush()
+
+        fleet.receiver(client, user, print_it).run()
 
 
 @state_command("show")
@@ -406,8 +582,8 @@ def _print_loaded(settings: Settings, loaded: Loaded, *, dry_run: bool) -> None:
     _print_command(loaded.cwd, loaded.command)
 
 
-def _print_command(cwd: str, command: str) -> None:
-    if not Path(cwd).is_dir():
+def _print_command(cwd: str | None, command: str) -> None:
+    if cwd is not None and not Path(cwd).is_dir():
         output.warning(f"{cwd} is not there: get your project first, or say --in DIR")
     output.line(command)
 
@@ -441,5 +617,8 @@ def _fields(saved: Saved) -> dict[str, Any]:
     return {**fields, "files": {name: file.bytes for name, file in saved.files.items()}}
 
 
-for _command in (save, watch, load, handover, branch, exclude, include, brief, ls, show, drop, hook):
+for _command in (
+    save, watch, load, handover, receive, branch, rewind, exclude, include, brief, ls, show, follow, search, diff,
+    share, prune, drop, hook,
+):  # fmt: skip
     session.add_command(_command)

@@ -1,0 +1,159 @@
+"""Sessions of all hosts: who works on what, what is said there now, where something was said, and moved with one
+command.
+
+A session is moved by a *receiver*, which its user lets run on the other host (``crdtsync session receive``): only
+that user's processes may write where his agents look for sessions. A move is a task for it, and the result is what the
+sender would have seen, had he sat there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from crdtsync.coordination.cards import PRESENCE
+from crdtsync.errors import InvalidEncoding, Refused, Timeout
+from crdtsync.sessions.blocking import Sessions
+from crdtsync.sessions.conversation.record import USER, Item, Text, text_of
+from crdtsync.sessions.handing_over import HandedOver, conversation, items_of
+from crdtsync.sessions.saved.header import FOLLOWED, MAIN, Saved, lines_key
+from crdtsync.sessions.saved.pieces import Tree, lines_of, pieces_in
+
+if TYPE_CHECKING:
+    from crdtsync.client import Client
+    from crdtsync.client.blocking.client import Session
+    from crdtsync.coordination import Job, Worker
+
+MOVES = "session-moves/"
+RECEIVER = "receives sessions"
+MOVE_S = 60.0
+"""So long the receiver waits until its host has the session."""
+_SNIPPET_CHARS = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where something was said: ``text`` is what stands around it."""
+
+    saved: Saved
+    turn: int
+    text: str
+
+
+def followed(client: Client | Session) -> set[str]:
+    """The ids of sessions that somebody follows with ``session watch`` now, on any host that can be reached."""
+    cards = [one.value for one in client.shown(PRESENCE) if isinstance(one.value, dict)]
+    return {str(card.get("status")) for card in cards if card.get("role") == FOLLOWED}
+
+
+def follow(client: Client | Session, session: str) -> Iterator[tuple[int, Item]]:
+    """The last turn of a saved session, and what is said and done from now on, as it is saved, each with the number of
+    its turn. It goes on until the caller leaves the loop.
+    """
+    saved = Sessions(client).get(session)
+    key = lines_key(saved.id, MAIN)
+    with client.watch(key, after=client.now()) as events:
+        elements = client.log_items(key)
+        turns = conversation(saved, list(lines_of(Tree(one.value for one in elements).file())), {}).turns()
+        turn = len(turns) - 1
+        yield from ((turn, item) for item in turns[-1])
+        while events.next() is not None:
+            new = client.log_items(key, start=elements[-1] if elements else 0)
+            elements = new or elements
+            lines = list(lines_of(one for element in new for one in pieces_in(element.value)))
+            for item in items_of(saved.agent, lines):
+                turn += isinstance(item, Text) and item.role == USER
+                yield turn, item
+
+
+def search(client: Client | Session, words: str) -> Iterator[Found]:
+    """Where all of ``words`` stand in one text, call or result, the newest session and turn first, once a turn.
+
+    Sessions whose lines are not all on this host are passed over.
+    """
+    sessions = Sessions(client)
+    wanted = words.casefold().split()
+    for saved in sessions.ls():
+        try:
+            turns = sessions.conversation(saved.id).turns()
+        except InvalidEncoding:
+            continue
+        for number in range(len(turns) - 1, -1, -1):
+            for text in map(text_of, turns[number]):
+                folded = text.casefold()
+                if all(word in folded for word in wanted):
+                    at = max(0, folded.find(wanted[0]) - _SNIPPET_CHARS // 3) if wanted else 0
+                    yield Found(saved, number, " ".join(text[at : at + _SNIPPET_CHARS].split()))
+                    break
+
+
+def prune(client: Client | Session, older_s: float | None = None, bytes_max: int | None = None) -> list[Saved]:
+    """Delete sessions from the shared state that were saved last longer ago than ``older_s``, and the oldest of those
+    that take more than ``bytes_max`` together; which these were. What a session that stays goes on from stays, too.
+    """
+    sessions = Sessions(client)
+    gone: list[Saved] = []
+    kept_bytes, needed = 0, set()
+    since = datetime.now(UTC) - timedelta(seconds=older_s or 0)
+    for saved in sessions.ls():
+        is_old = older_s is not None and saved.time is not None and saved.time < since
+        is_over = bytes_max is not None and kept_bytes + saved.bytes > bytes_max
+        if (is_old or is_over) and saved.id not in needed:
+            gone.append(saved)
+        else:
+            kept_bytes += saved.bytes
+            needed.update(saved.needs)
+    gone = [saved for saved in gone if saved.id not in needed]
+    for saved in gone:
+        sessions.drop(saved.id)
+    return gone
+
+
+def send(client: Client, saved: Saved, host: str, user: str, timeout_s: float, **options: Any) -> HandedOver:
+    """Have a saved session handed over on another host, by the receiver of ``user`` there; ``options`` are those of
+    :meth:`~crdtsync.sessions.Sessions.handover`. The new session's file is flushed there on return.
+
+    Raises :class:`~crdtsync.errors.Refused` if nobody receives there or the hand-over fails, and
+    :class:`~crdtsync.errors.Timeout` if nothing is heard in time: then it may still be done.
+    """
+    receivers = [(one.node, one.status) for one in client.who() if one.role == RECEIVER]
+    if (host, user) not in receivers:
+        there = ", ".join(f"{who}@{where}" for where, who in receivers) or "nobody"
+        raise Refused(f"{user}@{host} receives no sessions ({there} does): let crdtsync session receive run there")
+    key = f"{MOVES}{host}/{user}/{uuid4().hex}"
+    client.put_task(key, {"session": saved.id, "options": options, "token": client.token}, attempts=1)
+    until_s = time.monotonic() + timeout_s
+    with client.watch(key) as events:
+        while True:
+            task = next(iter(client.tasks(key)), None)
+            if task is not None and task.is_over:
+                break
+            if time.monotonic() >= until_s:
+                raise Timeout(f"{host} has not answered; crdtsync tasks {key} shows what becomes of it")
+            events.next(timeout=until_s - time.monotonic())
+    if not isinstance(task.result, dict):
+        raise Refused(f"{user}@{host}: {task.error or 'the hand-over failed'}")
+    found = {**task.result, "rewritten": {(old, new): times for old, new, times in task.result["rewritten"]}}
+    return HandedOver(saved, **found)
+
+
+def receiver(client: Client, user: str, done: Callable[[HandedOver], None]) -> Worker:
+    """What carries out the moves that are for ``user`` on this host, in its ``run``; ``done`` hears of each.
+
+    Whoever may write the keys ``session-moves/HOST/USER/**`` can have new sessions put where this user's agents look
+    for them. Files that are there stay as they are.
+    """
+    host = str(client.status()["node"]["name"])
+
+    def carry_out(job: Job) -> dict[str, Any]:
+        client.wait(job.input["token"], timeout=MOVE_S)
+        made = Sessions(client).handover(job.input["session"], **job.input["options"])
+        done(made)
+        plain = {field.name: getattr(made, field.name) for field in fields(made) if field.name != "saved"}
+        return {**plain, "rewritten": [[old, new, times] for (old, new), times in made.rewritten.items()]}
+
+    return client.work(f"{MOVES}{host}/{user}/**", carry_out)
