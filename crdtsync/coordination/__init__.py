@@ -13,6 +13,7 @@ Rooms and modules:
 - ``claim_record``: claims as they are stored; which one counts
 - ``task_record``: tasks as they are stored; ``task_board``: which one a worker takes next
 - ``questions``: questions to people, and their answers; ``cards``: who is here
+- ``shapes``: from a class to keys, for ``state.model(Plan, "plan/")``
 - ``background``: what goes on beside its owner: a task, or a thread
 
 Its place: above the public client only, beside ``context``. A module here may import :class:`crdtsync.Client`,
@@ -28,33 +29,41 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from crdtsync.coordination.aio.claims import AsyncLease
+    from crdtsync.coordination.aio.model import AsyncModel, AsyncModelField
     from crdtsync.coordination.aio.presence import AsyncPresence
     from crdtsync.coordination.aio.reactions import AsyncReaction
     from crdtsync.coordination.aio.work import AsyncJob, AsyncWorker
     from crdtsync.coordination.blocking.claims import Lease
+    from crdtsync.coordination.blocking.model import Model, ModelField
     from crdtsync.coordination.blocking.presence import Presence
     from crdtsync.coordination.blocking.reactions import Reaction
     from crdtsync.coordination.blocking.work import Job, Worker
     from crdtsync.coordination.cards import Present
     from crdtsync.coordination.claim_record import Claim
     from crdtsync.coordination.questions import Answer, Question
+    from crdtsync.coordination.shapes import Text
     from crdtsync.coordination.task_record import Task
 
 _MODULES = {
     "Answer": "questions",
     "AsyncJob": "aio.work",
     "AsyncLease": "aio.claims",
+    "AsyncModel": "aio.model",
+    "AsyncModelField": "aio.model",
     "AsyncPresence": "aio.presence",
     "AsyncReaction": "aio.reactions",
     "AsyncWorker": "aio.work",
     "Claim": "claim_record",
     "Job": "blocking.work",
     "Lease": "blocking.claims",
+    "Model": "blocking.model",
+    "ModelField": "blocking.model",
     "Presence": "blocking.presence",
     "Present": "cards",
     "Question": "questions",
     "Reaction": "blocking.reactions",
     "Task": "task_record",
+    "Text": "shapes",
     "Worker": "blocking.work",
 }
 
@@ -62,17 +71,22 @@ __all__ = [
     "Answer",
     "AsyncJob",
     "AsyncLease",
+    "AsyncModel",
+    "AsyncModelField",
     "AsyncPresence",
     "AsyncReaction",
     "AsyncWorker",
     "Claim",
     "Job",
     "Lease",
+    "Model",
+    "ModelField",
     "Presence",
     "Present",
     "Question",
     "Reaction",
     "Task",
+    "Text",
     "Worker",
 ]
 

@@ -93,7 +93,7 @@ def test_the_programs_run(prepared: dict[str, Any]) -> None:
     assert len(programs) >= 12
     for where, code in programs:
         try:
-            exec(compile(code, where, "exec"), dict(prepared))
+            exec(compile(code, where, "exec", dont_inherit=True), dict(prepared))
         except Exception as error:
             raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
 

@@ -7,4 +7,5 @@ Open first: ``claims``. ``./dev generate`` makes the blocking side of these modu
 - ``asks``: wait for a person
 - ``presence``: show oneself, and see who is here
 - ``reactions``: a handler for each change, once per role
+- ``model``: keys by the fields of a class
 """

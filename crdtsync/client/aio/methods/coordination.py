@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from crdtsync.client.aio.methods.base import AsyncMethods
 from crdtsync.client.values.durations import Seconds, seconds
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from crdtsync.client.values.results import Event
     from crdtsync.client.values.write_result import Written
     from crdtsync.coordination.aio.claims import AsyncLease
+    from crdtsync.coordination.aio.model import AsyncModel
     from crdtsync.coordination.aio.presence import AsyncPresence
     from crdtsync.coordination.aio.reactions import AsyncReaction
     from crdtsync.coordination.aio.work import AsyncJob, AsyncWorker
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from crdtsync.coordination.claim_record import Claim
     from crdtsync.coordination.questions import Question
     from crdtsync.coordination.task_record import Task
+
+T = TypeVar("T")
 
 
 class AsyncCoordinationMethods(AsyncMethods):
@@ -67,6 +70,20 @@ class AsyncCoordinationMethods(AsyncMethods):
         from crdtsync.coordination.aio.claims import release
 
         return await release(self._session, key, fence)
+
+    def model(self, shape: type[T], prefix: str, *, version: int | None = None) -> AsyncModel[T]:
+        """The keys under ``prefix``, one for each field of a dataclass, TypedDict or Pydantic model.
+
+        The annotation says the kind: ``Annotated[list[X], operator.add]`` a log, ``Annotated[int, operator.add]`` a
+        counter, ``set[X]`` a set, ``dict[str, X]`` a map, ``Text`` (of :mod:`crdtsync.coordination`) a text, all else
+        a register. ``model.findings.append(…)`` writes, ``model.read()`` makes an instance of what is there, and
+        ``model.declare()`` has all hosts refuse what does not fit. ``version``: of the model; see :meth:`schema_set`.
+
+        :raises InvalidRequest: a field cannot be kept; the message names it.
+        """
+        from crdtsync.coordination.aio.model import AsyncModel
+
+        return AsyncModel(self._session, shape, prefix, version)
 
     async def put_task(
         self,

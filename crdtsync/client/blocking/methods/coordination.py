@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from crdtsync.client.blocking.methods.base import Methods
 from crdtsync.client.values.durations import Seconds, seconds
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from crdtsync.client.values.results import Event
     from crdtsync.client.values.write_result import Written
     from crdtsync.coordination.blocking.claims import Lease
+    from crdtsync.coordination.blocking.model import Model
     from crdtsync.coordination.blocking.presence import Presence
     from crdtsync.coordination.blocking.reactions import Reaction
     from crdtsync.coordination.blocking.work import Job, Worker
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from crdtsync.coordination.claim_record import Claim
     from crdtsync.coordination.questions import Question
     from crdtsync.coordination.task_record import Task
+
+T = TypeVar("T")
 
 
 class CoordinationMethods(Methods):
@@ -69,6 +72,20 @@ class CoordinationMethods(Methods):
         from crdtsync.coordination.blocking.claims import release
 
         return release(self._session, key, fence)
+
+    def model(self, shape: type[T], prefix: str, *, version: int | None = None) -> Model[T]:
+        """The keys under ``prefix``, one for each field of a dataclass, TypedDict or Pydantic model.
+
+        The annotation says the kind: ``Annotated[list[X], operator.add]`` a log, ``Annotated[int, operator.add]`` a
+        counter, ``set[X]`` a set, ``dict[str, X]`` a map, ``Text`` (of :mod:`crdtsync.coordination`) a text, all else
+        a register. ``model.findings.append(…)`` writes, ``model.read()`` makes an instance of what is there, and
+        ``model.declare()`` has all hosts refuse what does not fit. ``version``: of the model; see :meth:`schema_set`.
+
+        :raises InvalidRequest: a field cannot be kept; the message names it.
+        """
+        from crdtsync.coordination.blocking.model import Model
+
+        return Model(self._session, shape, prefix, version)
 
     def put_task(
         self,

@@ -1,0 +1,162 @@
+"""Models: keys by the fields of a class, for a dataclass, a TypedDict and a Pydantic model alike."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, assert_type
+
+import pytest
+from pydantic import BaseModel
+
+from crdtsync import AsyncClient, InvalidRequest, SchemaMismatch
+from crdtsync.coordination import Model, Text
+from crdtsync.coordination.shapes import fields_of
+from tests.harness import Daemon
+
+pytestmark = pytest.mark.integration
+
+
+@dataclass
+class Finding:
+    title: str
+    pages: list[int] = field(default_factory=list)
+    by: str | None = None
+
+
+@dataclass
+class Plan:
+    goal: str
+    findings: Annotated[list[Finding], operator.add]
+    tags: set[str]
+    spent: Annotated[int, operator.add]
+    owners: dict[str, Finding]
+    notes: Text
+    state: Literal["open", "done"] = "open"
+
+
+class Typed(TypedDict):
+    goal: str
+    findings: Annotated[list[dict[str, Any]], operator.add]
+    tags: NotRequired[set[str]]
+
+
+class Source(BaseModel):
+    url: str
+    rank: int = 0
+
+
+class Report(BaseModel):
+    title: str = "untitled"
+    best: Source | None = None
+    sources: Annotated[list[Source], operator.add] = []
+    by_name: dict[str, Source] = {}
+
+
+def test_the_annotation_says_the_kind():
+    kinds = {name: shape.kind for name, shape in fields_of(Plan).items()}
+    assert kinds == {
+        "goal": "register", "findings": "log", "tags": "set", "spent": "counter", "owners": "map", "notes": "text",
+        "state": "register",
+    }  # fmt: skip
+    assert [shape.kind for shape in fields_of(Typed).values()] == ["register", "log", "set"]
+    assert [shape.kind for shape in fields_of(Report).values()] == ["register", "register", "log", "map"]
+
+
+@dataclass
+class BadCounter:
+    spent: Annotated[str, operator.add]
+
+
+@dataclass
+class BadMap:
+    owners: dict[int, str]
+
+
+@dataclass
+class BadType:
+    when: complex
+
+
+@dataclass
+class Endless:
+    next: Endless | None
+
+
+@pytest.mark.parametrize(
+    "shape, why",
+    [(BadCounter, "a counter"), (BadMap, "strings"), (BadType, "Pydantic"), (Endless, "Pydantic"), (int, "a model is")],
+)
+def test_what_is_no_model_says_which_field(shape: Any, why: str):
+    with pytest.raises(InvalidRequest, match=why):
+        fields_of(shape)
+
+
+def test_a_model_is_written_and_read_by_its_types(daemon: Daemon):
+    state = daemon.client("ann")
+    plan: Model[Plan] = state.model(Plan, "plan/")
+    plan.declare()
+    with pytest.raises(LookupError, match="plan/goal"):
+        plan.read()
+    plan.goal.set("ship")
+    plan.findings.append(Finding("cold cache", [3]))
+    plan.findings.append(Finding("no index", by="bob"))
+    plan.tags.add("perf")
+    plan.spent.incr(5)
+    plan.owners.merge({"db": Finding("x")})
+    plan.notes.text.insert(0, "so far")
+    assert assert_type(plan.read(), Plan) == Plan(
+        "ship", [Finding("cold cache", [3]), Finding("no index", [], "bob")], {"perf"}, 5, {"db": Finding("x")},
+        "so far", "open",
+    )  # fmt: skip
+    assert plan.findings.get()[0].pages == [3]
+    plan.goal.update(str.upper)
+    assert (plan.goal.get(), state.get("plan/goal")) == ("SHIP", "SHIP")
+    with pytest.raises(SchemaMismatch) as refused:
+        plan.findings.append({"title": "x", "pages": ["one"]})
+    assert (refused.value.rule, refused.value.path) == ("type", "$.pages[0]")
+    with pytest.raises(SchemaMismatch):
+        plan.state.set("closed")
+    with pytest.raises(SchemaMismatch):
+        state.append("plan/state", 1)
+    with pytest.raises(InvalidRequest, match="is a log"):
+        plan.findings.set([])
+    with pytest.raises(AttributeError, match="no field 'gaol'"):
+        plan.gaol  # noqa: B018
+
+
+async def test_pydantic_models_and_typed_dicts_do_the_same(daemon: Daemon):
+    async with AsyncClient(daemon.socket, agent="ann") as state:
+        report = state.model(Report, "report/")
+        await report.declare()
+        assert await report.read() == Report()
+        await report.sources.append(Source(url="a", rank=1))
+        await report.best.set(Source(url="b"))
+        await report.by_name.merge({"a": Source(url="a")})
+        found = await report.read()
+        assert (found.sources, found.best, found.by_name) == (
+            [Source(url="a", rank=1)], Source(url="b"), {"a": Source(url="a")},
+        )  # fmt: skip
+        with pytest.raises(SchemaMismatch, match=r"\$\.x"):
+            await state.merge("report/by_name", {"x": {"rank": "high"}})
+        typed = state.model(Typed, "typed/")
+        await typed.goal.set("ship")
+        await typed.findings.append({"any": 1})
+        assert await typed.read() == {"goal": "ship", "findings": [{"any": 1}], "tags": set()}
+
+
+def test_an_older_program_is_told_to_upgrade(daemon: Daemon):
+    state = daemon.client("ann")
+    old, new = state.model(Finding, "f/", version=1), state.model(Finding, "f/", version=2)
+    old.declare()
+    old.title.set("x")
+    before = state.now()
+    new.declare()
+    with pytest.raises(SchemaMismatch, match="upgrade"):
+        old.title.set("y")
+    with pytest.raises(InvalidRequest, match="version 2"):
+        old.declare()
+    new.title.set("z")
+    declared = state.now()
+    new.declare()
+    assert before != declared == state.now()
