@@ -17,6 +17,7 @@ from benchmarks import (
     overwrites,
     profile,
 )
+from benchmarks.context import command as context
 from benchmarks.rivals import command as rivals
 
 
@@ -32,6 +33,7 @@ def main(context: click.Context) -> None:
 
 
 main.add_command(backup.main, "backup")
+main.add_command(context.main, "context")
 main.add_command(counting.main, "counting")
 main.add_command(editing_traces.main, "editing-traces")
 main.add_command(large_fleet.main, "fleet")

@@ -7,6 +7,7 @@ from asyncio import gather
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any
 
 import pytest
 
@@ -90,6 +91,32 @@ def test_a_view_of_real_state_keeps_its_budget_and_is_the_same_on_both_hosts(pai
     assert "findings/log" in first.text
     second = Views(bob).view(budget_tokens=900, query="disk of host-b", after=ann.token)
     assert second.text == first.text
+
+
+def test_views_that_are_kept_show_what_new_ones_show(daemon: Daemon):
+    ann = daemon.client("ann")
+    kept = Views(ann)
+    show: dict[str, Any] = {"budget_tokens": 400, "query": "disk slow", "pinned": ["other/pinned"]}
+    changes: list[Callable[[], object]] = [
+        lambda: ann.set("plan/a", "the disk of host-b is slow"),
+        lambda: ann.set("other/pinned", "ship it"),
+        lambda: ann.append("plan/log", "host-b was rebooted"),
+        lambda: ann.set("elsewhere", "nothing"),
+        lambda: [ann.set(f"plan/many/{n}", f"entry {n}") for n in range(120)],
+        lambda: ann.append("plan/log", "the disk is fine"),
+        lambda: ann.delete("plan/a"),
+        lambda: ann.delete("other/pinned"),
+        lambda: ann.delete_prefix("plan/"),
+        lambda: ann.set("plan/b", "again"),
+    ]
+    for change in changes:
+        change()
+        shown, anew = kept.view("plan/", **show), Views(daemon.client("bob")).view("plan/", **show)
+        assert (shown.text, shown.shown, shown.left_out) == (anew.text, anew.shown, anew.left_out)
+        assert kept.view("plan/", **show) == shown
+    ann.set("plan/short", "soon gone", ttl=0.3)
+    assert "plan/short" in kept.view("plan/", **show).shown
+    eventually(lambda: kept.view("plan/", **show).shown == ("plan/b",))
 
 
 def test_a_view_that_one_defines_another_uses_by_its_name(pair: Cluster):

@@ -21,6 +21,7 @@ Modules:
 - ``json_text``: arrays of records as tables, the rest as indented lines
 - ``tables``: one table: constant columns, common prefixes, repeated strings
 - ``logs``: lines of one template counted, errors and rare lines kept
+- ``traces``: paths and frames of traces once
 - ``code``: signatures kept, bodies left out, by tree-sitter
 - ``diffs``: changed lines kept, context left out
 - ``markup``: HTML as text, Markdown by sections

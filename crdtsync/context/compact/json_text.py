@@ -13,31 +13,58 @@ becomes
      5
 
 At level 0 nothing is left out. From level 1 on, strings are cut, and from level 2 on, rows and elements from the
-middle: those that speak of errors, or differ from most, stay.
+middle: those that speak of errors, or differ from most, stay. A long string that is itself a log, code or JSON, such as
+the answer of a tool in a transcript, is made compact as that.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from crdtsync.context.compact.detect import is_json_lines
+from crdtsync.context.compact.code import compact_code
+from crdtsync.context.compact.detect import detect, is_json_lines
+from crdtsync.context.compact.logs import compact_log
 from crdtsync.context.compact.result import Draft
 from crdtsync.context.compact.tables import as_table, cell, is_table
 from crdtsync.context.compact.words import content_words, is_telling, words
 
-_LEAF_MAX = (10**9, 1_000, 300, 120, 60)  # characters of a string, by level
+_LEAF_MAX = (10**9, 300, 200, 120, 60)  # characters of a string, by level
+_LEAVES_MAX = (10**9, 40_000, 10_000, 3_000, 1_000)  # characters of all long strings: of few, each may have more
+_REPORT_TIMES = 3  # a log, code or JSON within a string may have so much more, since it is compact already
 _ROWS_MAX = (10**9, 10**9, 120, 40, 12)  # rows of a table and elements of a list, by level
 _DEPTH_MAX = 60  # beyond it, compact JSON in one line
 
 
 def compact_json(text: str, level: int, query: str | None) -> Draft:
     """``text``, which is JSON or lines of JSON, at ``level``."""
+    reports = {"log": compact_log, "code": compact_code, "json": _compact_inner}
+    writer = _Writer(level, content_words(query or ""), asked=query, reports=reports)
+    return _compacted(text, writer)
+
+
+def _compact_inner(text: str, level: int, query: str | None) -> Draft:
+    """JSON within a string of JSON; a string in there is only cut, however often somebody put one into another."""
+    return _compacted(text, _Writer(level, content_words(query or "")))
+
+
+def _compacted(text: str, writer: _Writer) -> Draft:
     value = [json.loads(line) for line in text.split("\n") if line.strip()] if is_json_lines(text) else json.loads(text)
-    writer = _Writer(level, content_words(query or ""))
+    writer.long_strings = sum(len(one) > _LEAF_MAX[writer.level] for one in _strings(value))
     lines = writer.value(value, 0)
     return Draft("\n".join(lines), list(dict.fromkeys(writer.transforms)), writer.said())
+
+
+def _strings(value: object) -> Iterator[str]:
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        else:
+            waiting += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
 
 
 @dataclass
@@ -45,12 +72,18 @@ class _Writer:
     level: int
     query: set[str]
     transforms: list[str] = field(default_factory=lambda: ["json as lines"])
+    asked: str | None = None
+    reports: Mapping[str, Callable[[str, int, str | None], Draft]] = field(default_factory=dict)
+    long_strings: int = 0
+    parts_left_out: int = 0
     strings_cut: int = 0
     characters_cut: int = 0
     rows_cut: int = 0
 
     def said(self) -> list[str]:
         left_out = []
+        if self.parts_left_out:
+            left_out.append(f"parts of {self.parts_left_out:,} logs and sources in strings")
         if self.strings_cut:
             left_out.append(f"the ends of {self.strings_cut:,} long strings ({self.characters_cut:,} characters)")
         if self.rows_cut:
@@ -112,7 +145,14 @@ class _Writer:
         return [self._shortened(inner) for inner in value] if isinstance(value, list) else value
 
     def _cut(self, text: str) -> str:
-        most = _LEAF_MAX[self.level]
+        if len(text) <= _LEAF_MAX[self.level]:
+            return text
+        most = max(_LEAF_MAX[self.level], _LEAVES_MAX[self.level] // max(1, self.long_strings))
+        if (kind := detect(text)) in self.reports:
+            draft = self.reports[kind](text, self.level, self.asked)
+            self.transforms += draft.transforms
+            self.parts_left_out += bool(draft.left_out)
+            text, most = draft.text, most * _REPORT_TIMES
         if len(text) <= most:
             return text
         self.strings_cut += 1

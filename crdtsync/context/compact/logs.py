@@ -10,9 +10,10 @@ becomes
     [×2 +0s…+1s] INFO worker-<1|2> took task <17…18> in <20…25> ms
     +2s ERROR worker-2 disk is full
 
-A *template* is a line whose numbers, identifiers and quoted strings are taken out, and the names of tests that passed:
-nobody asks for these, while each that failed has something to say. It stands where its first line
-stood. Each error that says something new is written whole, and so are the lines of a template that comes once or twice.
+A *template* is a line whose numbers, identifiers and quoted strings are taken out, and the names of tests that passed
+or were skipped for one reason: nobody asks for these, while each that failed has something to say. It stands where its
+first line stood. Each error that says something new is written whole, and so are the lines of a template that comes
+once or twice. Of traces, ``traces`` writes once what many have in common.
 The idea of taking variables out of lines is that of Drain (He et al., ICWS 2017), with fixed patterns for its tree.
 """
 
@@ -23,6 +24,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from crdtsync.context.compact.result import Draft
+from crdtsync.context.compact.traces import Traces
 from crdtsync.context.compact.words import content_words, is_telling, words
 
 _TIME = re.compile(r"\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)\]?[:,]?\s*")
@@ -32,10 +34,15 @@ _VARIABLE = re.compile(
     r"|\b(?=[0-9a-f]*\d)[0-9a-f]{7,}\b"
     r"|\b\d+(?:[.:]\d+)*%?|(?<=[A-Za-z_])\d+"  # numbers, addresses, times; and a number that ends a word
 )
-_PASSED = re.compile(  # a test that passed: pytest and unittest, cargo; go
-    r"((?:test )?)([^\s\[]+(?:\[[^\]]*\])?(?: \(\S+\))?)( (?:\.\.\. )?(?:ok|PASSED)\b.*)|(--- PASS: )(\S+)(.*)"
+_PASSED = re.compile(  # a test that passed, or was skipped: pytest and unittest, cargo; go
+    r"((?:test )?)([^\s\[]+(?:\[[^\]\n]*\][^\s\[]*)?(?: \(\S+\))?)( (?:\.\.\. )?(?:ok|PASSED|skipped|SKIPPED)\b.*)"
+    r"|(--- (?:PASS|SKIP): )(\S+)(.*)"
 )
+_SKIPPED = (" skipped", " ... skipped", " SKIPPED")
 _CONTINUED = re.compile(r"^(\s+\S|Traceback |Caused by|\t)|^\S*(Error|Exception)\b.*:")
+_PROGRESS = re.compile(r"\[ {0,3}\d+%\]$")
+_NAMED_TWICE = re.compile(r"\b(\w{1,200}) \(([\w.\[\]/+-]{1,400}\.)\1\)")
+_RULER = re.compile(r"([-=_*#~])\1{8,}")
 _SHOWN = (3, 3, 2, 1, 1)  # lines of a template that are shown whole before they are counted, by level
 _VALUES_MAX = 4  # different values of a variable that are listed
 _LINE_MAX = (10**9, 600, 300, 160, 100)  # characters of a line, by level
@@ -56,8 +63,10 @@ def compact_log(text: str, level: int, query: str | None) -> Draft:
     draft = Draft("", ["log templates"])
     start: datetime | None = None
     groups: dict[str, _Group] = {}
+    traces = Traces(text)
     for event in _events(text):
         time, rest = _time_of(event)
+        rest = _tidy(traces.shortened(rest))
         start = start or time
         template, values = _template(rest)
         group = groups.setdefault(template, _Group(values=[[] for _ in values]))
@@ -66,6 +75,10 @@ def compact_log(text: str, level: int, query: str | None) -> Draft:
         for known, value in zip(group.values, values, strict=True):
             known.append(value)
     out = [f"times from {start.isoformat().replace('+00:00', 'Z')}"] if start else []
+    if traces.said:
+        out.append(traces.said)
+        draft.transforms.append("repeated frames once")
+        draft.left_out.append("frames of traces that an earlier trace has, and marks of columns")
     if start:
         draft.transforms.append("times relative")
     counted = 0
@@ -94,6 +107,11 @@ def _events(text: str) -> list[str]:
         else:
             events.append(line.rstrip())
     return events
+
+
+def _tidy(event: str) -> str:
+    """``event`` with each name and ruler once: ``test_a (m.T.test_a)`` is ``m.T.test_a``, and 70 dashes are three."""
+    return _NAMED_TWICE.sub(r"\2\1", _RULER.sub(r"\1\1\1", event))
 
 
 def _whole(template: str, level: int, asked: set[str]) -> int:
@@ -126,6 +144,8 @@ def _template(line: str) -> tuple[str, list[str]]:
         return _VARIABLE.sub(take, line), values
     before, name, after = passed.groups()[:3] if passed[2] else passed.groups()[3:]
     values.append(name)
+    if after.startswith(_SKIPPED):
+        return f"{before}\0{_PROGRESS.sub('', after)}", values
     return f"{before}\0{_VARIABLE.sub(take, after)}", values
 
 

@@ -21,11 +21,18 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, product
 from typing import Any
 
 _PREFIX_MIN = 6  # characters: a shorter one costs more to announce than it saves
 _LETTERED_MIN = 12  # characters of a string that is worth a letter
+_LETTERED_MAX = 200
+_LETTER = re.compile(r"[A-Z]{1,2}")
+_NEXT = ", "
+_ELEMENT = re.compile(r'"(?:[^"\\]|\\.)*+"|[^",\s\[\]][^,\[\]]*+')
+_OF_LISTS = re.compile(r"[,\[\]]")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _PLAIN = re.compile(r"[^\s|\"~,{}\[\]=](?:[^|\n\r\"]*[^\s|\"])?")
 _ALIKE = 0.5  # of the fields in the table, a record has at least this share
@@ -78,7 +85,15 @@ def cell(value: object) -> str:
         return "~"
     if isinstance(value, str):
         return value if _PLAIN.fullmatch(value) and not _looks_other(value) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list) and value and not any(isinstance(one, dict | list) for one in value):
+        return f"[{_NEXT.join(map(_element, value))}]"
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _element(value: object) -> str:
+    """One of a list: a comma, or a bracket, must not be taken for the list's own."""
+    plain = cell(value)
+    return json.dumps(value, ensure_ascii=False) if _OF_LISTS.search(plain) and plain[0] != '"' else plain
 
 
 def _looks_other(text: str) -> bool:
@@ -165,12 +180,31 @@ def _at_border(prefix: str, texts: list[str]) -> str:
 
 
 def _lettered(column: Column) -> str:
-    counted = Counter(text for text in column.cells if text is not None and len(text) >= _LETTERED_MIN)
-    often = [text for text, times in counted.most_common(len(_LETTERS)) if times >= 3]
-    taken = {text for text in column.cells if text in set(_LETTERS)}
+    """A column whose cells, or the elements of its lists, repeat: those get letters."""
+    whole = [text for text in column.cells if text is not None]
+    counted = Counter(part for text in whole for part in _parts(text) if len(part) >= _LETTERED_MIN)
+    often = [part for part, times in counted.most_common(_LETTERED_MAX) if times >= 3]
+    taken = {part for text in whole for part in _parts(text) if _LETTER.fullmatch(part)}
     if not often or taken:
         return ""
-    letters = dict(zip(often, _LETTERS, strict=False))
-    column.note = f"in {column.name}: " + " ".join(f"{letter}={text}" for text, letter in letters.items())
-    column.cells = [letters.get(text, text) if text is not None else None for text in column.cells]
+    letters = dict(zip(often, _letters(), strict=False))
+    column.note = f"in {column.name}: " + "; ".join(f"{letter}={part}" for part, letter in letters.items())
+    column.cells = [None if text is None else _with_letters(text, letters) for text in column.cells]
     return "repeated strings once"
+
+
+def _parts(text: str) -> list[str]:
+    """What may have a letter of its own: the elements of a list, else the cell."""
+    parts = _ELEMENT.findall(text[1:-1]) if text[0] == "[" else []
+    return parts if f"[{_NEXT.join(parts)}]" == text else [text]
+
+
+def _with_letters(text: str, letters: dict[str, str]) -> str:
+    parts = _parts(text)
+    shown = _NEXT.join(letters.get(part, part) for part in parts)
+    return shown if parts == [text] else f"[{shown}]"
+
+
+def _letters() -> Iterator[str]:
+    """A to Z, then AA to ZZ."""
+    return chain(_LETTERS, map("".join, product(_LETTERS, repeat=2)))

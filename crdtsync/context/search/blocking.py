@@ -19,6 +19,8 @@ from crdtsync.context.search.meaning import Meaning
 from crdtsync.errors import CrdtSyncError, InvalidRequest, TooOld, UnknownSpace
 
 _PAGE_KEYS = 100  # of 1 MiB each at most
+_TOGETHER = 2_000  # short entries that go into the index at once
+_LONG_CHARS = 10_000
 _LOOK_AGAIN_S = 0.1
 
 
@@ -94,7 +96,7 @@ class Search:
         if builder is None:
             return False
         for entries in self._pages(changes):
-            if not index.add(builder, entries):
+            if not index.add(builder, entries, anew=changes.is_all):
                 return False
         return index.end(builder, changes.token)
 
@@ -108,10 +110,15 @@ class Search:
             return
         wanted = set(changes.changed)
         start: str | None = None
+        found: list[Entry] = []
         while True:
             page = self._session.entries("", start=start, limit=_PAGE_KEYS)
-            yield [self._whole(entry) for entry in page if changes.is_all or entry.key in wanted]
-            if len(page) < _PAGE_KEYS:
+            found += [self._whole(entry) for entry in page if changes.is_all or entry.key in wanted]
+            is_last = len(page) < _PAGE_KEYS
+            if is_last or len(found) >= _TOGETHER or any(len(str(entry.value)) > _LONG_CHARS for entry in found):
+                yield found
+                found = []
+            if is_last:
                 return
             start = page[-1].key
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ _TERMS_MAX = 64  # of a query
 _KEY_WEIGHT, _TEXT_WEIGHT = 2.0, 1.0
 _SNIPPET_CHARS = 240
 _CANDIDATES = 20  # passages for each entry that is asked for: several may be of one entry
+_RANKED_MAX = 5_000  # passages: some 15 ms
 _RANK, _MEANING_WEIGHT = 10, 0.5  # by benchmarks/recall.py
 _LIKENESS_MIN = 0.3  # what is less alike has nothing to do with it
 
@@ -118,13 +120,17 @@ class Index:
             _beat(db)
             return name
 
-    def add(self, builder: str, entries: Iterable[Entry]) -> bool:
-        """Put in entries, in the place of what was there of their keys; False: somebody else is at it by now."""
+    def add(self, builder: str, entries: Iterable[Entry], *, anew: bool = False) -> bool:
+        """Put in entries, in the place of what was there of their keys; False: somebody else is at it by now.
+
+        ``anew``: it began empty, so nothing is there of them.
+        """
         with self._changing() as db:
             if db.execute("SELECT builder FROM state").fetchone()[0] != builder:
                 return False
             for entry in entries:
-                _remove(db, entry.key)
+                if not anew:
+                    _remove(db, entry.key)
                 rows = _add(db, entry)
                 if self._meaning is not None:
                     texts = [f"{' '.join(terms(entry.key))} {text}" for text in rows.values()]
@@ -206,13 +212,26 @@ class Index:
 def _by_words(db: sqlite3.Connection, asked: Sequence[str], wanted: Wanted) -> dict[int, float]:
     """The passages that have one of the words, the best first, with how well they fit."""
     limits, values = _limits(wanted)
+    join = "JOIN passages p ON p.id = words.rowid " if limits else ""
     rows = db.execute(
-        f"SELECT p.id, -bm25(words, {_KEY_WEIGHT}, {_TEXT_WEIGHT}) AS fit "
-        f"FROM words JOIN passages p ON p.id = words.rowid WHERE words MATCH ?{limits} "
-        "ORDER BY fit DESC, p.key, p.id LIMIT ?",
-        (" OR ".join(f'"{term}"' for term in asked), *values, _CANDIDATES * wanted.limit),
+        f"SELECT words.rowid, -bm25(words, {_KEY_WEIGHT}, {_TEXT_WEIGHT}) AS fit "
+        f"FROM words {join}WHERE words MATCH ?{limits} ORDER BY fit DESC, words.rowid LIMIT ?",
+        (" OR ".join(_rare(db, asked)), *values, _CANDIDATES * wanted.limit),
     )
     return dict(rows.fetchall())
+
+
+def _rare(db: sqlite3.Connection, asked: Sequence[str]) -> list[str]:
+    """The rarer of the words, so that no more passages are ranked than can be done while somebody waits: a word that
+    most have tells little of any.
+    """
+    times = []
+    for term in (f'"{one}"' for one in asked):
+        (count,) = db.execute("SELECT COUNT(*) FROM words WHERE words MATCH ?", (term,)).fetchone()
+        times.append((count, term))
+    times.sort()
+    sums = accumulate(count for count, _ in times)
+    return [term for (_, term), ranked in zip(times, sums, strict=True) if ranked <= _RANKED_MAX] or [times[0][1]]
 
 
 def _by_meaning(db: sqlite3.Connection, meaning: Meaning, wanted: Wanted) -> dict[int, float]:

@@ -17,6 +17,7 @@ Modules:
 - ``items``: entries of the state as texts
 - ``choose``: which items are shown, and whether in full or compactly
 - ``render``: the block of text, as Markdown, XML or JSON
+- ``held``: what a view was made of, kept for the next time
 - ``definition``: a named view, as it is stored and shared
 - ``summary``: what a named view shows in the place of its older entries
 - ``aio``: :class:`AsyncViews`

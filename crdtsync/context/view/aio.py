@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import to_thread
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,9 +13,10 @@ from crdtsync.context.compact.compress import compress
 from crdtsync.context.tokens import DEFAULT_MODEL, tokenizer
 from crdtsync.context.view.choose import View, choose
 from crdtsync.context.view.definition import BUDGET_TOKENS, VIEWS, Definition, definition_from
-from crdtsync.context.view.items import items_of
+from crdtsync.context.view.held import Held, HeldViews
+from crdtsync.context.view.items import Item, items_of
 from crdtsync.context.view.summary import SUMMARIES, Summary, folded, older, source
-from crdtsync.errors import InvalidRequest, VersionMismatch
+from crdtsync.errors import CrdtSyncError, InvalidRequest, VersionMismatch
 
 _ONE_BY_ONE_MAX = 100
 """So many keys that have changed are read one by one; of more, all under the prefixes are listed."""
@@ -26,12 +27,14 @@ _PARTS = 10
 class AsyncViews:
     """What an agent should read of the shared state, within its budget.
 
-    ``model`` is whose tokens are counted where a call names none.
+    ``model`` is whose tokens are counted where a call names none. Keep it and ask it again: what it has read for a view
+    it need not read for the next one.
     """
 
     def __init__(self, client: AsyncClient | AsyncSession, *, model: str = DEFAULT_MODEL) -> None:
         self._client = client
         self.model = model
+        self._held = HeldViews()
 
     async def view(
         self,
@@ -93,8 +96,8 @@ class AsyncViews:
         if definition.summarize_after is None:
             message = f"the view {name!r} shows no summary: define it with summarize_after"
             raise InvalidRequest(message)
-        found, _ = await self._all(definition, None)
-        items = items_of([await self._whole(entry) for entry in found.values()], definition.pinned)
+        found, _ = await self._all(definition)
+        items = await self._items(definition, found)
         old = older(items, definition.summarize_after)
         covers = {item.key: item.version for item in old}
         stored = await self._client.entry(SUMMARIES + name)
@@ -121,8 +124,8 @@ class AsyncViews:
         for prefix in definition.prefixes:
             if len(await self._client.keys(prefix, limit=keys_max + 1)) > keys_max:
                 return None
-        found, _ = await self._all(definition, None)
-        items = items_of([await self._whole(entry) for entry in found.values()], definition.pinned)
+        found, _ = await self._all(definition)
+        items = await self._items(definition, found)
         if definition.summarize_after is not None:
             items = folded(items, await self._client.entry(SUMMARIES + name))
         return tokenizer(definition.model).count(source(items)) / definition.budget_tokens
@@ -151,28 +154,55 @@ class AsyncViews:
         besides: str | None,
         summary: Entry | None = None,
     ) -> View:
-        changes = None
-        if since is not None:
-            if after is not None:
-                await self._client.wait(after)
-            changes = await self._client.changes(after=since)
+        if after is not None:
+            await self._client.wait(after)
+        if since is None and besides is None:
+            return await self._kept(definition, summary)
+        changes = None if since is None else await self._client.changes(after=since)
         if changes is None or changes.is_all:
-            found, token = await self._all(definition, after)
+            found, token = await self._all(definition)
             gone: tuple[str, ...] = ()
         else:
             found, token = await self._changed(definition, changes), changes.token
             gone = tuple(filter(definition.covers, changes.gone))
         if besides is not None:
             found = {key: entry for key, entry in found.items() if await self._is_by_others(entry, besides)}
-        whole = [await self._whole(entry) for entry in found.values()]
-        items = folded(items_of(whole, definition.pinned), summary)
+        items = folded(await self._items(definition, found), summary)
         if not items and not gone:
             return View("", 0, (), (), token)
         return choose(items, replace(definition.wish, gone=gone), tokenizer(definition.model), token)
 
-    async def _all(self, definition: Definition, after: str | None) -> tuple[dict[str, Entry], str | None]:
+    async def _kept(self, definition: Definition, summary: Entry | None) -> View:
+        """The view of all, by what was kept of it."""
+        held = await self._caught_up(definition)
+        version = None if summary is None else summary.version
+        if held.shown is None or held.shown[0] != version:
+            items = folded(list(held.items.values()), summary)
+            counter = tokenizer(definition.model)
+            made = choose(items, definition.wish, counter, known=held.known) if items else View("", 0, (), (), None)
+            held.shown = (version, made)
+        self._held.keep(definition, held)
+        return replace(held.shown[1], token=held.token)
+
+    async def _caught_up(self, definition: Definition) -> Held:
+        held = self._held.get(definition)
+        try:
+            changes = None if held is None else await self._client.changes(after=held.token)
+        except CrdtSyncError:  # the space was dropped meanwhile, say: what a listing answers is for the caller to see
+            changes = None
+        if held is None or changes is None or changes.is_all:
+            found, token = await self._all(definition)
+            return Held({item.key: item for item in await self._items(definition, found)}, token)
+        found = await self._changed(definition, changes)
+        lost = {*changes.gone, *changes.changed} - found.keys()
+        return held.after(await self._items(definition, found), lost, changes.token)
+
+    async def _items(self, definition: Definition, found: Mapping[str, Entry]) -> list[Item]:
+        return items_of([await self._whole(entry) for entry in found.values()], definition.pinned)
+
+    async def _all(self, definition: Definition, after: str | None = None) -> tuple[dict[str, Entry], str]:
         found: dict[str, Entry] = {}
-        token: str | None = None
+        token = None
         for prefix in definition.prefixes:
             entries = await self._client.entries(prefix, after=after)
             token = token or entries.token
@@ -180,7 +210,7 @@ class AsyncViews:
         for key in definition.pinned:
             if key not in found and (entry := await self._client.entry(key)) is not None:
                 found[key] = entry
-        return found, token
+        return found, token or await self._client.now()
 
     async def _changed(self, definition: Definition, changes: Changes) -> dict[str, Entry]:
         keys = {key for key in changes.changed if definition.covers(key)}

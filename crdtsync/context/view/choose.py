@@ -11,8 +11,9 @@ age: so the choice depends on the state alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from heapq import nlargest, nsmallest
 
 from crdtsync.context.compact.compress import compress
 from crdtsync.context.compact.words import content_words
@@ -55,25 +56,59 @@ class Wish:
     gone: tuple[str, ...] = ()
 
 
-def choose(items: Iterable[Item], wish: Wish, tokenizer: Tokenizer, token: str | None = None) -> View:
+class Known:
+    """What was found out about items, for the next time: their tokens, and how much they are about the query.
+
+    It belongs to one query, role, form and model. An item is known by its identity; another one takes its place when
+    the entry changes.
+    """
+
+    def __init__(self) -> None:
+        self._costs: dict[Item, tuple[int, int]] = {}
+        self._relevant: dict[Item, float] = {}
+
+    def costs(self, items: list[Item], form: str, tokenizer: Tokenizer) -> dict[Item, tuple[int, int]]:
+        """The tokens of each item in full, and of its head alone."""
+        new = [item for item in items if item not in self._costs]
+        texts = [block(Shown(item, item.text, is_whole=True), form) for item in new]
+        counted = tokenizer.counts([*texts, *(block(Shown(item, "", is_whole=False), form) for item in new)])
+        pairs = zip(counted[: len(new)], counted[len(new) :], strict=True)
+        found = {item: (whole + 1, head + 1) for item, (whole, head) in zip(new, pairs, strict=True)}
+        self._costs = {item: self._costs[item] if item in self._costs else found[item] for item in items}
+        return self._costs
+
+    def relevant(self, items: list[Item], wish: Wish) -> dict[Item, float]:
+        """What query and role add to the score of each item."""
+        asked, role = content_words(wish.query or ""), content_words(wish.role or "")
+        if asked or role:
+            old = self._relevant
+            self._relevant = {item: old[item] if item in old else _relevance(item, asked, role) for item in items}
+        return self._relevant
+
+
+def choose(
+    items: Iterable[Item], wish: Wish, tokenizer: Tokenizer, token: str | None = None, known: Known | None = None
+) -> View:
     """The view of ``items`` that ``wish`` asks for."""
+    known = known or Known()
     items = sorted(items, key=lambda item: item.key)
-    scores = _scores(items, wish)
-    order = sorted(items, key=lambda item: (not item.pinned, -scores[item.key], item.key))[:_TAKEN_MAX]
-    newest = {item.key for item in sorted(items, key=_by_time)[-wish.full_newest :]}
+    scores = _scores(items, known.relevant(items, wish))
+    order = nsmallest(_TAKEN_MAX, items, key=lambda item: (not item.pinned, -scores[item], item.key))
+    newest = {item.key for item in nlargest(wish.full_newest, items, key=_by_time)}
     room = wish.budget_tokens - tokenizer.count(whole([], left_out(items, len(items), wish.gone), wish.form)) - 8
-    costs = dict(zip((item.key for item in order), _whole_costs(order, wish.form, tokenizer), strict=True))
+    costs = known.costs(order, wish.form, tokenizer)
     taken: list[Shown] = []
     for item in order:
         if room < _WORTH:
             break
-        cost = costs[item.key]
+        cost, head = costs[item]
         may = room if item.pinned or cost <= _SMALL else room // 2
         if cost <= may and (item.pinned or item.key in newest or cost <= _COMPACT_MAX):
             taken.append(Shown(item, item.text, is_whole=True))
             room -= cost
             continue
-        shown = _compact(item, min(may, _COMPACT_MAX if item.key not in newest else may), wish, tokenizer)
+        most = (may if item.key in newest else min(may, _COMPACT_MAX)) - head - 8
+        shown = _compact(item, most, wish, tokenizer)
         if shown is not None:
             taken.append(shown)
             room -= _cost(shown, wish.form, tokenizer)
@@ -106,11 +141,10 @@ def _text(items: list[Item], taken: list[Shown], wish: Wish) -> str:
 
 
 def _compact(item: Item, room: int, wish: Wish, tokenizer: Tokenizer) -> Shown | None:
-    """``item`` in at most ``room`` tokens with its head; None if that leaves nothing worth showing."""
-    head = _cost(Shown(item, "", is_whole=False), wish.form, tokenizer) + 8
-    if room - head < _WORTH:
+    """``item`` in at most ``room`` tokens beside its head; None if that leaves nothing worth showing."""
+    if room < _WORTH:
         return None
-    done = compress(item.text, budget=room - head, query=wish.query, model=tokenizer.model)
+    done = compress(item.text, budget=room, query=wish.query, model=tokenizer.model)
     return Shown(item, done.text, is_whole=False) if done.text else None
 
 
@@ -118,36 +152,18 @@ def _cost(shown: Shown, form: str, tokenizer: Tokenizer) -> int:
     return tokenizer.count(block(shown, form)) + 1
 
 
-def _whole_costs(items: list[Item], form: str, tokenizer: Tokenizer) -> list[int]:
-    return [
-        count + 1 for count in tokenizer.counts([block(Shown(item, item.text, is_whole=True), form) for item in items])
-    ]
-
-
-def _scores(items: list[Item], wish: Wish) -> dict[str, float]:
-    asked, role = content_words(wish.query or ""), content_words(wish.role or "")
+def _scores(items: list[Item], relevant: dict[Item, float]) -> dict[Item, float]:
     times = sorted({item.time for item in items})
     newness = {time: rank / max(1, len(times) - 1) for rank, time in enumerate(times)}
-    relevant = _relevance(asked) if asked else _nothing
-    wanted = _relevance(role) if role else _nothing
     return {
-        item.key: _NEW * newness[item.time]
-        + _RELEVANT * relevant(f"{item.key} {item.text}")
-        + _ROLE * wanted(f"{item.key} {item.role}")
-        + _SURE * min(1.0, max(0.0, item.confidence))
+        item: _NEW * newness[item.time] + relevant.get(item, 0.0) + _SURE * min(1.0, max(0.0, item.confidence))
         for item in items
     }
 
 
-def _relevance(asked: set[str]) -> Callable[[str], float]:
-    def share(text: str) -> float:
-        return len(asked & content_words(text)) / len(asked)
-
-    return share
-
-
-def _nothing(_: str) -> float:
-    return 0.0
+def _relevance(item: Item, asked: set[str], role: set[str]) -> float:
+    score = _RELEVANT * len(asked & content_words(f"{item.key} {item.text}")) / len(asked) if asked else 0.0
+    return score + (_ROLE * len(role & content_words(f"{item.key} {item.role}")) / len(role) if role else 0.0)
 
 
 def _by_time(item: Item) -> tuple[float, str]:

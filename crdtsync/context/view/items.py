@@ -12,7 +12,7 @@ from crdtsync.client import Entry
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Item:
     """One key as it may be shown. ``text`` is its value in full, with all concurrent values where there are several.
 

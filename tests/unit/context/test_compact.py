@@ -103,6 +103,21 @@ def test_a_record_without_a_field_has_an_empty_cell():
     assert compress(json.dumps(rows * 10)).text.split("\n")[2:6] == ["5|35", "9|63", "12|", "13|91"]
 
 
+def test_a_list_in_a_cell_has_its_repeated_elements_once_and_quotes_where_a_comma_could_mislead():
+    rows = [{"n": i * i, "tags": ["needs a review", f"tag, {i}", "[x]", 7]} for i in range(30)]
+    text = compress(json.dumps(rows)).text
+    assert text.count("needs a review") == 1
+    assert '16|[A, "tag, 4", "[x]", 7]' in text
+
+
+def test_a_log_in_a_string_is_read_as_a_log():
+    session = [{"role": "tool", "content": LOG}, {"role": "tool", "content": json.dumps(RECORDS)}]
+    text = compress(json.dumps(session)).text
+    assert "[×399 +0s…+399s]" in text
+    assert "ERROR worker-3 disk /dev/sda1 is full" in text
+    assert "60 rows" in text
+
+
 def test_lines_of_json_are_records_too():
     done = compress("\n".join(json.dumps(record) for record in RECORDS))
     assert (done.kind, done.text.split("\n")[0][:7]) == ("json", "60 rows")
@@ -132,7 +147,25 @@ def test_a_trace_stays_together_with_the_line_that_it_belongs_to():
     trace = (
         'ERROR job 7 failed\nTraceback (most recent call last):\n  File "a.py", line 3, in f\nValueError: 41 is not 42'
     )
-    assert trace in compress(f"{LOG}\n{trace}\n{LOG}", kind="log").text
+    shown = "ERROR job 7 failed\nTraceback:\n a.py:3 f\nValueError: 41 is not 42"
+    assert shown in compress(f"{LOG}\n{trace}\n{LOG}", kind="log").text
+
+
+def test_traces_say_once_what_they_have_in_common():
+    def trace(line: int, said: str) -> str:
+        return (
+            "ERROR a job failed\nTraceback (most recent call last):\n"
+            '  File "/srv/app/releases/41/main.py", line 7, in main\n    run(job)\n    ^^^^^^^^\n'
+            f'  File "/srv/app/releases/41/jobs/pay.py", line {line}, in run\n    pay(job)\nValueError: {said}'
+        )
+
+    text = compress("\n".join(trace(line, f"no account {line}") for line in (12, 12, 40))).text
+    assert text.count("/srv/app/releases/41/") == text.count("run(job)") == 1
+    assert "^^^" not in text
+    assert text.count("[…1 as before]\n A/jobs/pay.py:") == 2
+    for line in (12, 40):
+        assert f"A/jobs/pay.py:{line} run" in text
+        assert f"ValueError: no account {line}" in text
 
 
 # -- code
@@ -333,7 +366,8 @@ def test_tests_that_passed_are_counted_and_those_that_failed_are_kept(line: str)
     failed = (
         line.replace("PASSED", "FAILED").replace("PASS", "FAIL").replace("... ok", "... FAIL").format("upsilon", 77)
     )
-    skipped = "test_omega (test.test_heapq.Test99.test_omega) ... skipped 'needs root'"
+    failed = failed.replace("test_upsilon (test.test_heapq.Test77.test_upsilon)", "test.test_heapq.Test77.test_upsilon")
+    skipped = "test.test_heapq.Test99.test_omega ... skipped 'needs root'"
     done = compress("\n".join([*passed[:9], failed, skipped, *passed[9:], "Ran 20 tests"]), model="gpt-5")
     assert done.kind == "log"
     assert "[×18]" in done.text

@@ -1,0 +1,224 @@
+"""``./dev bench context``: tokens saved, answers kept, budgets held, and how fast views and searches are."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sysconfig
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import click
+
+from benchmarks.context.corpora import Text, corpora
+from benchmarks.context.questions import MODEL, answered, questions
+from crdtsync.client import Client, Entry
+from crdtsync.context import Search, Views, compress, tokenizer
+from crdtsync.context.view.choose import Wish, choose
+from crdtsync.context.view.items import items_of
+from tests.harness.daemon import Daemon
+
+SAVED_MIN = {"json": 64.0, "log": 88.0, "code": 50.0}
+ANSWERED_MIN = 0.95
+VIEW_MS_MAX, NEWS_MS_MAX = 30.0, 5.0
+BUILT_S_MAX, QUERY_MS_MAX, FINDABLE_S_MAX = 60.0, 20.0, 1.0
+ROUNDS = 20
+_BATCH, _ENTRY_WORDS = 500, 30
+_LIBRARY = Path(sysconfig.get_paths()["stdlib"])
+_ASKED = ("connection reset", "close the socket", "parse a date", "lock is held by another thread", "readline encoding")
+_MODELS = (
+    "gpt-5",
+    "gpt-4",
+    "claude-opus-4-5",
+    "gemini-3-pro",
+    "llama-3.3",
+    "qwen3.5",
+    "mistral-large",
+    "deepseek-v3",
+    "x",
+)
+_WORDS = [
+    "disk",
+    "plan",
+    "journal",
+    "cache",
+    "peer",
+    "agent",
+    "task",
+    "failed",
+    "slow",
+    "host",
+    "merge",
+    "token",
+    "view",
+    "budget",
+    "search",
+    "index",
+    "write",
+    "read",
+    "not",
+    "never",
+    "42",
+    "0x7f",
+    "ümlaut",
+    "世界",
+    "```",
+    "</state>",
+    "a/b.py",
+    '{"a":[1,2]}',
+    "\n",
+]
+
+
+class Judged:
+    """Figures as lines, and whether each that has a bound keeps it."""
+
+    def __init__(self) -> None:
+        self.figures: dict[str, Any] = {}
+        self.faults: list[str] = []
+
+    def add(self, name: str, value: float, unit: str, *, least: float | None = None, most: float | None = None) -> None:
+        """Print a figure; note it as a fault if it is out of bounds."""
+        self.figures[name] = round(value, 3)
+        bound = f"  (at least {least:g})" if least is not None else f"  (at most {most:g})" if most is not None else ""
+        print(f"{name:58} {value:10,.1f} {unit}{bound}", flush=True)
+        if (least is not None and value < least) or (most is not None and value > most):
+            self.faults.append(name)
+
+
+def tokens_saved(judged: Judged, texts: dict[str, list[Text]]) -> None:
+    """How much less each kind is, weighted by tokens; exact for gpt-5."""
+    for kind, each in texts.items():
+        done = [compress(one.content, model=MODEL) for one in each]
+        before, after = sum(one.original_tokens for one in done), sum(one.compressed_tokens for one in done)
+        judged.add(f"{kind}: tokens saved, of {before:,}", 100 * (1 - after / before), "%", least=SAVED_MIN.get(kind))
+
+
+def answers_kept(judged: Judged, texts: dict[str, list[Text]]) -> None:
+    """Of how many questions the answer is still there."""
+    asked = questions(texts)
+    kept = {kind: answered(each) for kind, each in asked.items()}
+    for kind, each in asked.items():
+        judged.add(f"{kind}: answers still there, of {len(each)}", len(kept[kind]), "")
+    share = sum(map(len, kept.values())) / sum(map(len, asked.values()))
+    judged.add(f"of {sum(map(len, asked.values()))} answers still there", 100 * share, "%", least=100 * ANSWERED_MIN)
+
+
+def budgets_held(judged: Judged, states: int) -> None:
+    """How many views of random states take more than their budget."""
+    exceeded, rng = 0, random.Random(20)
+    now = datetime(2026, 11, 22, tzinfo=UTC)
+    for _ in range(states):
+        entries = [_entry(rng, number, now) for number in range(rng.choice((0, 1, 3, 10, 40)))]
+        counter = tokenizer(rng.choice(_MODELS))
+        budget = rng.choice((1, 5, 20, 60, 200, 1_000, 4_000)) + rng.randrange(20)
+        wish = Wish(budget, rng.choice((None, "disk plan")), "critic", rng.choice(("markdown", "xml", "json")))
+        exceeded += counter.count(choose(items_of(entries), wish, counter).text) > budget
+    judged.add(f"budgets exceeded, of {states:,}", exceeded, "", most=0)
+
+
+def _entry(rng: random.Random, number: int, now: datetime) -> Entry:
+    value = rng.choice((
+        " ".join(rng.choices(_WORDS, k=rng.randrange(1, 120))),
+        [{"id": row, "n": rng.random(), "said": rng.choice(_WORDS)} for row in range(rng.randrange(20))],
+        rng.randbytes(rng.randrange(40)), rng.random(), None,
+    ))  # fmt: skip
+    time = now + timedelta(seconds=rng.randrange(10_000))
+    meta = rng.choice((None, {"pinned": True}, {"role": "critic"}))
+    return Entry(
+        f"{rng.choice(('plan', 'é', 'a*b'))}/{number}", "register", value, str(number), None, [], "ann", None, time,
+        rng.choice((None, 0.2, 0.9)), meta, None,
+    )  # fmt: skip
+
+
+def views(judged: Judged, client: Client, entries: int) -> None:
+    """A view of 4,000 tokens over many entries: the first, the same again, after a change, and only what is new."""
+    _fill(client, "findings/", entries)
+    kept = Views(client)
+    said: dict[str, Any] = {"budget_tokens": 4_000, "query": "disk slow"}
+    name = f"view of 4,000 tokens over {entries:,} entries"
+    took_s, first = _timed(lambda: kept.view("findings/", **said))
+    judged.add(f"{name}: first", 1000 * took_s, "ms")
+    took = [_timed(lambda: kept.view("findings/", **said))[0] for _ in range(ROUNDS)]
+    judged.add(f"{name}: again", 1000 * _median(took), "ms", most=VIEW_MS_MAX)
+    took, news = [], []
+    for number in range(ROUNDS):
+        client.set(f"findings/{number % 50}/{number}", f"the disk of host-{number} was replaced")
+        took.append(_timed(lambda: kept.view("findings/", **said))[0])
+        news.append(_timed(lambda: kept.view("findings/", since=first.token, **said))[0])
+    judged.add(f"{name}: after a change", 1000 * _median(took), "ms", most=VIEW_MS_MAX)
+    judged.add("what is new since (1 to 20 entries)", 1000 * _median(news), "ms", most=NEWS_MS_MAX)
+
+
+def searches(judged: Judged, client: Client, entries: int, folder: Path) -> None:
+    """An index from nothing, a query, and how soon a new entry is found."""
+    _fill(client, "notes/", entries)
+    search = Search(client, folder=folder)
+    took_s, _ = _timed(lambda: search.search("disk slow"))
+    judged.add(f"index of {entries:,} entries built", took_s, "s", most=BUILT_S_MAX)
+    took = [_timed(partial(search.search, query))[0] for query in _ASKED * (ROUNDS // 5)]
+    judged.add("a query, median", 1000 * _median(took), "ms", most=QUERY_MS_MAX)
+    judged.add("a query, longest", 1000 * max(took), "ms")
+    took = []
+    for number in range(ROUNDS):
+        client.set("notes/new", f"quokka{number} seen")
+        took_s, found = _timed(partial(search.search, f"quokka{number}", limit=1))
+        assert [one.key for one in found] == ["notes/new"]
+        took.append(took_s)
+    judged.add("a new entry found after", max(took), "s", most=FINDABLE_S_MAX)
+
+
+def _fill(client: Client, prefix: str, entries: int) -> None:
+    """Entries of 30 words each from the sources of the standard library, from the beginning again when these end."""
+    words = " ".join(path.read_text("utf-8", "replace") for path in sorted(_LIBRARY.rglob("*.py"))).split()
+    for begin in range(0, entries, _BATCH):
+        with client.batch() as batch:
+            for number in range(begin, min(entries, begin + _BATCH)):
+                at = number * _ENTRY_WORDS % (len(words) - _ENTRY_WORDS)
+                batch.set(f"{prefix}{number % 50}/{number}", " ".join(words[at : at + _ENTRY_WORDS])[:2_000])
+
+
+def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    start_s = perf_counter()
+    done = call()
+    return perf_counter() - start_s, done
+
+
+def _median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+@click.command()
+@click.option("--states", default=10_000, show_default=True, help="Random states whose views must keep their budget.")
+@click.option("--entries", default=100_000, show_default=True, help="Entries that are searched.")
+@click.option("--viewed", default=10_000, show_default=True, help="Entries that a view is over.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as one object at the end.")
+def main(states: int, entries: int, viewed: int, as_json: bool) -> None:
+    """Measure what agents are given to read; exit status 1 if a bound does not hold.
+
+    The texts are what programs of this machine write (see benchmarks/context/corpora.py), tokens are those of gpt-5.
+    """
+    judged = Judged()
+    texts = corpora()
+    tokens_saved(judged, texts)
+    answers_kept(judged, texts)
+    budgets_held(judged, states)
+    for measure, number in ((views, viewed), (searches, entries)):
+        daemon = Daemon()
+        try:
+            with tempfile.TemporaryDirectory() as folder, Client(daemon.socket, agent="bench") as client:
+                more = (Path(folder),) if measure is searches else ()
+                measure(judged, client, number, *more)
+        finally:
+            daemon.close()
+    print(f"load {os.getloadavg()[0]:.1f}")
+    if as_json:
+        print(json.dumps(judged.figures))
+    if judged.faults:
+        raise SystemExit(f"out of bounds: {', '.join(judged.faults)}")

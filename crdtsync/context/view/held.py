@@ -1,0 +1,65 @@
+"""What a view was made of, kept for the next time.
+
+The problem. An agent asks for the same view before each of its steps. Reading 10,000 entries and counting their tokens
+takes half a second; since the last step two have changed. So a client's views keep what they have read, ask the daemon
+what is new, and count only that. What is kept is bounded in views and in characters; what does not fit is read anew.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from crdtsync.context.view.choose import Known, View
+from crdtsync.context.view.definition import Definition
+from crdtsync.context.view.items import Item
+
+VIEWS_MAX = 8
+CHARS_MAX = 16 * 1024 * 1024
+"""Of all that one client's views keep."""
+
+
+@dataclass(slots=True)
+class Held:
+    """The items of one view at ``token``, and what was found out about them. ``shown``: the view that came of them,
+    with the version of the summary in it.
+    """
+
+    items: Mapping[str, Item]
+    token: str
+    known: Known = field(default_factory=Known)
+    shown: tuple[str | None, View] | None = None
+
+    def after(self, changed: Iterable[Item], gone: Iterable[str], token: str) -> Held:
+        """The same, later. This one stays as it is: others may still be looking at it."""
+        changed, lost = list(changed), set(gone) & self.items.keys()
+        if not changed and not lost:
+            return replace(self, token=token)
+        items = {key: item for key, item in self.items.items() if key not in lost}
+        return Held(items | {item.key: item for item in changed}, token, self.known)
+
+    @property
+    def chars(self) -> int:
+        """What it takes, about."""
+        return sum(len(item.text) + len(item.key) for item in self.items.values())
+
+
+class HeldViews:
+    """The views of one client, the one that was asked for last at the end."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[Definition, tuple[Held, int]] = OrderedDict()
+
+    def get(self, definition: Definition) -> Held | None:
+        """What is kept of a view; None if nothing is."""
+        found = self._held.get(definition)
+        return None if found is None else found[0]
+
+    def keep(self, definition: Definition, held: Held) -> None:
+        """Keep it, in the place of what was kept of that view; what was not asked for lately goes."""
+        old = self._held.pop(definition, None)
+        chars = old[1] if old is not None and old[0].items is held.items else held.chars
+        self._held[definition] = (held, chars)
+        while len(self._held) > VIEWS_MAX or sum(chars for _, chars in self._held.values()) > CHARS_MAX:
+            self._held.popitem(last=False)
