@@ -1,8 +1,13 @@
-"""What tools answer: a text for the model, in which other agents' words are marked as theirs, and the same as data."""
+"""What tools answer: a text for the model, in which other agents' words are marked as theirs, and the same as data.
+
+A client hands its model the one or the other: Claude Code only the data, when there is some. So both say all, name the
+authors, steer no terminal and stay within the budget.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from mcp_types import CallToolResult, TextContent
@@ -11,12 +16,14 @@ from typing_extensions import TypedDict
 from crdtsync.client import Entry, Written
 from crdtsync.context.compact.compress import compress
 from crdtsync.context.tokens import tokenizer
-from crdtsync.context.view.items import items_of
+from crdtsync.context.view.items import items_of, text_of
 from crdtsync.context.view.render import Shown, block, visible
+
+_SHORT_CHARS = 1_000  # of a value that nobody asked for by its key
 
 
 class WrittenShown(TypedDict):
-    """What a write did, in words and as data: some clients hand their model only the one or the other."""
+    """What a write did."""
 
     done: str
     token: str
@@ -53,15 +60,15 @@ class Done(TypedDict):
 
 def answer(text: str, data: Any) -> CallToolResult:  # one of the shapes above
     """A result that is shown as ``text`` and can be used as ``data``. No word of it steers a terminal."""
-    return CallToolResult(content=[TextContent(type="text", text=visible(text))], structured_content=data)
+    return CallToolResult(content=[TextContent(type="text", text=visible(text))], structured_content=plain(data))
 
 
 def shown(entry: Entry, value: Any) -> dict[str, Any]:  # any value of a key
-    """``entry`` as data; ``others`` counts values that were written at the same time and are at odds with it."""
+    """``entry`` as data; ``others`` were written at the same time and are at odds with it."""
     time = entry.time.isoformat(timespec="seconds") if entry.time else None
     return {
-        "key": entry.key, "kind": entry.kind, "value": plain(value), "agent": entry.agent, "time": time,
-        "version": entry.version, "others": len(entry.siblings),
+        "key": entry.key, "kind": entry.kind, "value": value, "agent": entry.agent, "time": time,
+        "version": entry.version, "others": [{"value": one.value, "agent": one.agent} for one in entry.siblings],
     }  # fmt: skip
 
 
@@ -82,7 +89,7 @@ def within(entries: Iterable[Entry], budget: int, model: str) -> tuple[str, Shor
                 item.text, budget=share, model=model, source=f"read {entry.key!r} with a larger budget_tokens"
             )
             blocks.append(block(Shown(item, done.text, is_whole=False), "markdown"))
-            listed.append(shown(entry, done.text))
+            listed.append(shown(replace(entry, siblings=[]), done.text))
             shortened.append(entry.key)
             cost = counter.count(blocks[-1])
         budget = max(0, budget - cost)
@@ -103,17 +110,25 @@ def written(key: str, done: Written) -> CallToolResult:
         "done": " ".join(said),
         "token": str(done),
         "others": done.siblings,
-        "replaced_unread": None if replaced is None else plain(replaced.value),
+        "replaced_unread": None if replaced is None else short(replaced.value),
     }
     return answer(data["done"], data)
 
 
+def short(value: Any) -> Any:  # any value of a key
+    """``value`` as data if it is small, else how it begins."""
+    text = text_of(value)
+    return value if len(text) <= _SHORT_CHARS else f"{text[:_SHORT_CHARS]}… ({len(text):,} characters)"
+
+
 def plain(value: Any) -> Any:  # any value of a key
-    """``value`` as JSON has it: bytes become a note, sets lists."""
+    """``value`` as JSON has it: bytes become a note, sets lists, and no text in it steers a terminal."""
+    if isinstance(value, str):
+        return visible(value)
     if isinstance(value, bytes):
         return f"[{len(value):,} bytes]"
     if isinstance(value, dict):
-        return {str(name): plain(inner) for name, inner in value.items()}
+        return {visible(str(name)): plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(inner) for inner in value]
     return value

@@ -55,16 +55,17 @@ def claude(programs: Path, daemon: Daemon, home: Path, model: ModelEndpoint, pro
         variables = environment(
             home, CLAUDE_CONFIG_DIR=str(home / "claude"), ANTHROPIC_BASE_URL=address, ANTHROPIC_API_KEY="x", **quiet
         )
-        install(daemon, "claude-code", variables, home, "--agent", "claude")
+        install(daemon, "claude-code", variables, home, "--agent", "claude", "--hooks")
         command = [str(programs / CLAUDE), "-p", prompt, "--allowedTools", "mcp__crdtsync"]
         return run(command, variables, home)
 
 
-def test_one_writes_a_plan_and_the_other_goes_on_with_it(programs: Path, pair: Cluster, tmp_path: Path):
+def test_one_writes_a_plan_and_the_other_is_told_and_does_its_task(programs: Path, pair: Cluster, tmp_path: Path):
     first = ModelEndpoint(
         [
             ("write", {"key": "plan/api", "value": {"step": 1, "what": "write the parser"}}),
             ("append", {"key": "findings", "value": "the old parser loses comments"}),
+            ("put_task", {"key": "tasks/parser", "task": "keep the comments"}),
             "I wrote the plan.",
         ]
     )
@@ -75,15 +76,22 @@ def test_one_writes_a_plan_and_the_other_goes_on_with_it(programs: Path, pair: C
     token = pair[0].client("ann").now()
     second = ModelEndpoint(
         [
-            ("view", {"budget_tokens": 500}),
+            ("take_task", {"timeout_s": 60}),
+            ("finish_task", {"key": "tasks/parser", "result": "they are kept"}),
+            ("read", {"keys": ["plan/api"]}),
             ("write", {"key": "plan/api", "value": {"step": 2, "what": "test the parser"}}),
             "I took over.",
         ]
     )
     bob.wait(token)
-    assert "I took over." in claude(programs, pair[1], tmp_path / "bob", second, "Look at the shared state, go on.")
-    assert "the old parser loses comments" in second.seen()
-    assert "write the parser" in second.seen()
+    assert "I took over." in claude(programs, pair[1], tmp_path / "bob", second, "Go on with the work.")
+    told = json.dumps(second.requests[0])  # by the hook, before it called anything
+    assert "the old parser loses comments" in told
+    assert "write the parser" in told
+    assert "keep the comments" in second.seen()
+    assert "tasks/parser is done" in second.seen()
+    (task,) = bob.tasks("tasks/")
+    assert (task.state, task.result, task.worker.split()[0]) == ("done", "they are kept", "claude")
     assert bob.get("plan/api") == {"step": 2, "what": "test the parser"}
     assert_written_by(bob, "plan/api", ["claude", "codex"])
 

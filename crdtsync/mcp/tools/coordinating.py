@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -77,6 +78,8 @@ def tools(sessions: Sessions) -> list[Tool]:
         """Remember a fact for the team, in a sentence of its own: a preference, a cause, a decision."""
         async with told():
             done = await AsyncMemory(sessions.of(ctx)).add(fact, run_id=TEAM, about=about)
+            if not done["results"]:
+                raise ToolError("there is no fact in that: say it in a sentence")
         is_new = any(one["event"] == "ADD" for one in done["results"])
         return answer("Remembered." if is_new else "That was known.", {"memories": done["results"]})
 

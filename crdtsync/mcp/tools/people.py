@@ -14,7 +14,7 @@ from crdtsync.client import AsyncSession
 from crdtsync.context.view.render import in_a_line
 from crdtsync.coordination import AsyncPresence, Present
 from crdtsync.errors import Timeout
-from crdtsync.mcp.answers import answer, plain
+from crdtsync.mcp.answers import answer, short
 from crdtsync.mcp.session import Sessions, told
 from crdtsync.mcp.tools.following import Wait, awaited
 from crdtsync.mcp.tools.table import Tool
@@ -57,7 +57,7 @@ def tools(sessions: Sessions) -> list[Tool]:
                 return answer("Nobody has answered yet: call again.", {"answered": False, "answer": None})
             finally:
                 asking.cancel()
-        return answer(f"The answer: {in_a_line(str(value))}", {"answered": True, "answer": plain(value)})
+        return answer(f"The answer: {in_a_line(str(short(value)))}", {"answered": True, "answer": short(value)})
 
     async def who_is_here(
         ctx: Context, doing: Annotated[str | None, Field(description="Show the others what you are at.")] = None

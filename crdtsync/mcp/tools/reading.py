@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from crdtsync.context import AsyncSearch, AsyncViews
 from crdtsync.context.view.render import in_a_line
-from crdtsync.mcp.answers import Hits, Keys, Shortened, answer, plain, within
+from crdtsync.mcp.answers import Hits, Keys, Shortened, answer, short, within
 from crdtsync.mcp.session import Sessions, told
 from crdtsync.mcp.tools.table import Tool
 
@@ -122,7 +122,7 @@ def tools(sessions: Sessions) -> list[Tool]:
             past = await session.history(key, last=last)
         values = [
             {
-                "value": plain(value.value), "agent": value.agent,
+                "value": short(value.value), "agent": value.agent,
                 "time": value.time.isoformat(timespec="seconds") if value.time else None,
             }
             for value in past

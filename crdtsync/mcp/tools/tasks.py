@@ -33,6 +33,7 @@ class Taken(TypedDict):
 
     key: str | None
     task: Any
+    by: str | None
     attempt: int
 
 
@@ -58,10 +59,13 @@ def tools(sessions: Sessions) -> list[Tool]:
             session = sessions.of(ctx)
             job = await hands.take(ctx, session, prefix, timeout_s, longest_s)
             if job is None:
-                return answer(f"no task is open under {prefix or 'any key'}", {"key": None, "task": None, "attempt": 0})
+                none = {"key": None, "task": None, "by": None, "attempt": 0}
+                return answer(f"no task is open under {prefix or 'any key'}", none)
             text, shown = within([await _as_put(session, job)], _BUDGET_TOKENS, sessions.options.model)
         said = f"{job.key} is yours: do it, then call finish_task.\n{text}"
-        return answer(said, {"key": job.key, "task": shown["entries"][0]["value"], "attempt": job.attempt})
+        task = shown["entries"][0]
+        data = {"key": job.key, "task": task["value"], "by": task["agent"], "attempt": job.attempt}
+        return answer(said, data)
 
     async def finish_task(
         ctx: Context,
