@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from crdtsync.coordination.aio.claims import AsyncLease
     from crdtsync.coordination.aio.model import AsyncModel, AsyncModelField
     from crdtsync.coordination.aio.presence import AsyncPresence
+    from crdtsync.coordination.aio.private import AsyncPrivate
     from crdtsync.coordination.aio.reactions import AsyncReaction
     from crdtsync.coordination.aio.work import AsyncJob, AsyncWorker
     from crdtsync.coordination.blocking.claims import Lease
     from crdtsync.coordination.blocking.model import Model, ModelField
     from crdtsync.coordination.blocking.presence import Presence
+    from crdtsync.coordination.blocking.private import Private
     from crdtsync.coordination.blocking.reactions import Reaction
     from crdtsync.coordination.blocking.work import Job, Worker
     from crdtsync.coordination.cards import Present
@@ -51,6 +53,7 @@ _MODULES = {
     "AsyncModel": "aio.model",
     "AsyncModelField": "aio.model",
     "AsyncPresence": "aio.presence",
+    "AsyncPrivate": "aio.private",
     "AsyncReaction": "aio.reactions",
     "AsyncWorker": "aio.work",
     "Claim": "claim_record",
@@ -60,6 +63,7 @@ _MODULES = {
     "ModelField": "blocking.model",
     "Presence": "blocking.presence",
     "Present": "cards",
+    "Private": "blocking.private",
     "Question": "questions",
     "Reaction": "blocking.reactions",
     "Task": "task_record",
@@ -74,6 +78,7 @@ __all__ = [
     "AsyncModel",
     "AsyncModelField",
     "AsyncPresence",
+    "AsyncPrivate",
     "AsyncReaction",
     "AsyncWorker",
     "Claim",
@@ -83,6 +88,7 @@ __all__ = [
     "ModelField",
     "Presence",
     "Present",
+    "Private",
     "Question",
     "Reaction",
     "Task",

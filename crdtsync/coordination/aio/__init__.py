@@ -8,4 +8,5 @@ Open first: ``claims``. ``./dev generate`` makes the blocking side of these modu
 - ``presence``: show oneself, and see who is here
 - ``reactions``: a handler for each change, once per role
 - ``model``: keys by the fields of a class
+- ``private``: a place of one agent's own
 """

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from crdtsync.coordination.aio.claims import AsyncLease
     from crdtsync.coordination.aio.model import AsyncModel
     from crdtsync.coordination.aio.presence import AsyncPresence
+    from crdtsync.coordination.aio.private import AsyncPrivate
     from crdtsync.coordination.aio.reactions import AsyncReaction
     from crdtsync.coordination.aio.work import AsyncJob, AsyncWorker
     from crdtsync.coordination.cards import Present
@@ -84,6 +85,19 @@ class AsyncCoordinationMethods(AsyncMethods):
         from crdtsync.coordination.aio.model import AsyncModel
 
         return AsyncModel(self._session, shape, prefix, version)
+
+    async def private(self, *, everywhere: bool = False) -> AsyncPrivate:
+        """A session in a space of this agent's own, which is made if it is not there: for drafts and scratch.
+
+        It is on this host alone: nothing of it is sent to another one. With ``everywhere`` it is on all hosts, where
+        the agent finds it again. Only this agent may do anything in it, if it proves its name with a key; without one,
+        all agents of its user. ``publish(key)`` moves something to the space of this session.
+
+        :raises NotAllowed: the agent may make no spaces.
+        """
+        from crdtsync.coordination.aio.private import private
+
+        return await private(self._session, everywhere=everywhere)
 
     async def put_task(
         self,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from crdtsync.coordination.blocking.claims import Lease
     from crdtsync.coordination.blocking.model import Model
     from crdtsync.coordination.blocking.presence import Presence
+    from crdtsync.coordination.blocking.private import Private
     from crdtsync.coordination.blocking.reactions import Reaction
     from crdtsync.coordination.blocking.work import Job, Worker
     from crdtsync.coordination.cards import Present
@@ -86,6 +87,19 @@ class CoordinationMethods(Methods):
         from crdtsync.coordination.blocking.model import Model
 
         return Model(self._session, shape, prefix, version)
+
+    def private(self, *, everywhere: bool = False) -> Private:
+        """A session in a space of this agent's own, which is made if it is not there: for drafts and scratch.
+
+        It is on this host alone: nothing of it is sent to another one. With ``everywhere`` it is on all hosts, where
+        the agent finds it again. Only this agent may do anything in it, if it proves its name with a key; without one,
+        all agents of its user. ``publish(key)`` moves something to the space of this session.
+
+        :raises NotAllowed: the agent may make no spaces.
+        """
+        from crdtsync.coordination.blocking.private import private
+
+        return private(self._session, everywhere=everywhere)
 
     def put_task(
         self,
