@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from crdtsync.client import Client
+from crdtsync.errors import TooLarge
+
+CHANGE_OPERATIONS = 500
 
 T = TypeVar("T")
 
@@ -47,3 +50,18 @@ async def settled(function: Callable[..., T], *args: Any, **options: Any) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([call])
         raise
+
+
+def in_changes(write: Callable[[Sequence[T]], None], items: Sequence[T], *, at_most: int = CHANGE_OPERATIONS) -> None:
+    """Call a function, which writes what it is given as one change, with all items; if they do not fit, part by part.
+
+    :raises TooLarge: one item alone does not fit.
+    """
+    for first in range(0, len(items), at_most):
+        part = items[first : first + at_most]
+        try:
+            write(part)
+        except TooLarge:
+            if len(part) == 1:
+                raise
+            in_changes(write, part, at_most=(len(part) + 1) // 2)

@@ -20,6 +20,7 @@ WITH_CODE = (
     "crdtsync.adapters.crewai",
     "crdtsync.adapters.google_adk",
     "crdtsync.adapters.langgraph",
+    "crdtsync.adapters.llama_index",
     "crdtsync.adapters.openai_agents",
     "crdtsync.adapters.pydantic_ai",
     "crdtsync.client",

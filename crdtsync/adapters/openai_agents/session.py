@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Any
 from agents.memory import SessionSettings
 from agents.memory.session_settings import coerce_session_settings
 
-from crdtsync.adapters.attached import Attached, settled
+from crdtsync.adapters.attached import Attached, in_changes, settled
 from crdtsync.adapters.keys import quoted
 from crdtsync.client import Client
-from crdtsync.errors import TooLarge
 
 if TYPE_CHECKING:
     from agents import TResponseInputItem
-
-CHANGE_OPERATIONS = 500
 
 
 class CrdtSession(Attached):
@@ -56,19 +53,12 @@ class CrdtSession(Attached):
     async def add_items(self, items: Sequence[TResponseInputItem]) -> None:
         """Add items, all or none and as neighbours where they fit into one change."""
         plain = [json.loads(json.dumps(item)) for item in items]
-        for first in range(0, len(plain), CHANGE_OPERATIONS):
-            await settled(self._append, plain[first : first + CHANGE_OPERATIONS])
+        await settled(in_changes, self._append, plain)
 
     def _append(self, items: Sequence[Any]) -> None:
-        try:
-            with self._client.batch(w=self._w) as batch:
-                for item in items:
-                    batch.append(self._key, item)
-        except TooLarge:
-            if len(items) == 1:
-                raise
-            self._append(items[: len(items) // 2])
-            self._append(items[len(items) // 2 :])
+        with self._client.batch(w=self._w) as batch:
+            for item in items:
+                batch.append(self._key, item)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; None if there is none. On one host nobody else gets the same."""

@@ -21,15 +21,13 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from crdtsync.adapters.attached import Attached, settled
+from crdtsync.adapters.attached import CHANGE_OPERATIONS, Attached, in_changes, settled
 from crdtsync.adapters.keys import Keys
 from crdtsync.client import Client
 from crdtsync.errors import TooLarge, VersionMismatch
 
 if TYPE_CHECKING:
     from crdtsync.client import Entry
-
-CHANGE_OPERATIONS = 500
 
 _RECORD = TypeAdapter(ConversationRecord)
 
@@ -97,10 +95,10 @@ class CrdtConversationStore(Attached, ConversationStore):
         condition: dict[str, Any] = {"if_absent": True} if held is None else {"if_version": held.version}
         try:
             try:
-                self._put(new, key, record, condition)
-            except TooLarge:
-                self._put_apart(new, record.conversation_id)
-                self._put([], key, record, condition)
+                self._put(new, record, condition)
+            except TooLarge:  # the entries first: nobody sees them before the record names them
+                in_changes(lambda part: self._put(part, record, None), new)
+                self._put([], record, condition)
         except VersionMismatch as error:
             raise ConversationConflict(record.conversation_id) from error
 
@@ -109,24 +107,17 @@ class CrdtConversationStore(Attached, ConversationStore):
         return is_new or self._client.get(self._keys.key("entry", str(head))) is not None
 
     def _put(
-        self, new: Sequence[ConversationEntry], key: str, record: ConversationRecord, condition: dict[str, Any]
+        self, new: Sequence[ConversationEntry], record: ConversationRecord, condition: dict[str, Any] | None
     ) -> None:
+        """Write entries as one change, with their record if there is a condition for it."""
         with self._client.batch(w=self._w) as batch:
             for entry in new:
-                batch.set(self._keys.key("entry", entry.id), _stored(entry, record.conversation_id))
-            batch.set(key, _RECORD.dump_python(record, mode="json"), **condition)
-
-    def _put_apart(self, new: Sequence[ConversationEntry], conversation: str) -> None:
-        """Entries that do not fit into one change with their record: nobody sees them before it is there."""
-        try:
-            with self._client.batch(w=self._w) as batch:
-                for entry in new:
-                    batch.set(self._keys.key("entry", entry.id), _stored(entry, conversation))
-        except TooLarge:
-            if len(new) == 1:
-                raise
-            self._put_apart(new[: len(new) // 2], conversation)
-            self._put_apart(new[len(new) // 2 :], conversation)
+                (message,) = ModelMessagesTypeAdapter.dump_python([entry.message], mode="json")
+                stored = {"parent": entry.parent_id, "message": message, "of": record.conversation_id}
+                batch.set(self._keys.key("entry", entry.id), stored)
+            if condition is not None:
+                key = self._keys.key("record", record.conversation_id)
+                batch.set(key, _RECORD.dump_python(record, mode="json"), **condition)
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Delete a conversation and its messages, but for those that a fork of it has, or that it has as a fork.
@@ -217,8 +208,3 @@ def _tips(entry: Entry) -> list[str]:
     """Where the histories and branches end of those that saved a conversation and are not shown."""
     tips = [tip for each in entry.siblings[::-1] for tip in (*each.value["branches"], each.value["head_id"])]
     return [*dict.fromkeys(tip for tip in tips if tip is not None)]
-
-
-def _stored(entry: ConversationEntry, conversation: str) -> dict[str, Any]:
-    (message,) = ModelMessagesTypeAdapter.dump_python([entry.message], mode="json")
-    return {"parent": entry.parent_id, "message": message, "of": conversation}

@@ -1,0 +1,99 @@
+"""LlamaIndex's key-value store, on which its stores of documents and indexes stand.
+
+llama-index/data/COLLECTION/KEY    the value
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core.storage.kvstore.types import DEFAULT_BATCH_SIZE, DEFAULT_COLLECTION, BaseKVStore
+
+from crdtsync.adapters.attached import Attached, in_changes, settled
+from crdtsync.adapters.keys import Keys
+from crdtsync.client import Client
+
+
+class CrdtKVStore(Attached, BaseKVStore):
+    """Keeps values on this host's disk and on every other host.
+
+    ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``. What was
+    put is on this host's disk on return; with ``w`` (a number, ``"majority"``, ``"all"``) on so many hosts'. A value is
+    what JSON can say, and has at most 1 MiB.
+
+    Of values that two hosts put at once all hosts read the newer one, and the next ``put`` settles it. It may be used
+    from any event loop and thread: every call of a coroutine waits in a thread of its own.
+    """
+
+    def __init__(
+        self,
+        client: Client | str | os.PathLike[str] | None = None,
+        *,
+        prefix: str = "llama-index",
+        w: int | str | None = None,
+    ) -> None:
+        super().__init__(client, w)
+        self._keys = Keys(prefix)
+
+    def put(self, key: str, val: dict[str, Any], collection: str = DEFAULT_COLLECTION) -> None:
+        """Put a value."""
+        self._put([(self._keys.key("data", collection, key), val)])
+
+    async def aput(self, key: str, val: dict[str, Any], collection: str = DEFAULT_COLLECTION) -> None:
+        """As ``put``."""
+        await settled(self.put, key, val, collection)
+
+    def put_all(
+        self,
+        kv_pairs: list[tuple[str, dict[str, Any]]],
+        collection: str = DEFAULT_COLLECTION,
+        batch_size: int = DEFAULT_BATCH_SIZE,
+    ) -> None:
+        """Put values, in as few changes as they fit into, whatever ``batch_size`` says."""
+        in_changes(self._put, [(self._keys.key("data", collection, key), value) for key, value in kv_pairs])
+
+    async def aput_all(
+        self,
+        kv_pairs: list[tuple[str, dict[str, Any]]],
+        collection: str = DEFAULT_COLLECTION,
+        batch_size: int = DEFAULT_BATCH_SIZE,
+    ) -> None:
+        """As ``put_all``."""
+        await settled(self.put_all, kv_pairs, collection)
+
+    def _put(self, pairs: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        with self._client.batch(w=self._w) as batch:
+            for key, value in pairs:
+                batch.set(key, json.loads(json.dumps(value)), seen=None)  # it may have enums that are str as well
+        for (key, value), written in zip(pairs, batch.results, strict=True):
+            if written.siblings and (held := self._client.entry(key)) is not None:  # several hosts had put it at once
+                self._client.set(key, json.loads(json.dumps(value)), seen=held.version, w=self._w)
+
+    def get(self, key: str, collection: str = DEFAULT_COLLECTION) -> dict[str, Any] | None:
+        """A value; None if there is none."""
+        value: dict[str, Any] | None = self._client.get(self._keys.key("data", collection, key))
+        return value
+
+    async def aget(self, key: str, collection: str = DEFAULT_COLLECTION) -> dict[str, Any] | None:
+        """As ``get``."""
+        return await settled(self.get, key, collection)
+
+    def get_all(self, collection: str = DEFAULT_COLLECTION) -> dict[str, dict[str, Any]]:
+        """All values of a collection, by their keys."""
+        found = self._client.items(self._keys.below("data", collection))
+        return {self._keys.names(key)[-1]: value for key, value in found}
+
+    async def aget_all(self, collection: str = DEFAULT_COLLECTION) -> dict[str, dict[str, Any]]:
+        """As ``get_all``."""
+        return await settled(self.get_all, collection)
+
+    def delete(self, key: str, collection: str = DEFAULT_COLLECTION) -> bool:
+        """Delete a value; whether there was one."""
+        return self._client.delete(self._keys.key("data", collection, key), seen=None, w=self._w)
+
+    async def adelete(self, key: str, collection: str = DEFAULT_COLLECTION) -> bool:
+        """As ``delete``."""
+        return await settled(self.delete, key, collection)

@@ -1,0 +1,193 @@
+"""LlamaIndex's stores, on one daemon whose socket is in SOCKET; run by tests/integration/test_llama_index.py.
+
+What LlamaIndex's own stores do is asked of those as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from llama_index.core import Document, StorageContext
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
+from llama_index.core.memory import ChatMemoryBuffer, Memory
+from llama_index.core.storage.chat_store import SimpleChatStore
+from llama_index.core.storage.chat_store.base_db import MessageStatus
+from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
+from llama_index.core.storage.docstore.keyval_docstore import KVDocumentStore
+from llama_index.core.storage.index_store.keyval_index_store import KVIndexStore
+from llama_index.core.storage.kvstore import SimpleKVStore
+
+from crdtsync import Client
+from crdtsync.adapters.llama_index import CrdtChatStore, CrdtKVStore, CrdtMemoryStore
+from crdtsync.errors import TooLarge
+
+SOCKET = os.environ["SOCKET"]
+ARCHIVED, ACTIVE = MessageStatus.ARCHIVED, MessageStatus.ACTIVE
+
+
+@pytest.fixture
+def state() -> Iterator[Client]:
+    with Client(SOCKET, agent="tester") as client:
+        client.delete_prefix("llama-index/")
+        yield client
+
+
+def said(*texts: str) -> list[ChatMessage]:
+    return [ChatMessage(role="user", content=text) for text in texts]
+
+
+def texts(messages: Any) -> list[Any]:
+    return [message.content for message in messages]
+
+
+# -- values -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_values_as_in_the_simple_store(state: Client, is_async: bool) -> None:
+    rng, ours, theirs = random.Random(1), CrdtKVStore(state), SimpleKVStore()
+
+    def called(store: Any, name: str, *args: Any) -> Any:
+        return asyncio.run(getattr(store, "a" + name)(*args)) if is_async else getattr(store, name)(*args)
+
+    for step in range(150):
+        key, collection = rng.choice(["a", "b/c", "é ?", ""]), rng.choice(["data", "x/y"])
+        value = {"n": step, "deep": [None, 1.5, {"": True}]}
+        does = rng.choice(["put", "put", "get", "delete", "get_all", "put_all"])
+        if does == "put":
+            args: tuple[Any, ...] = (key, value, collection)
+        elif does == "put_all":
+            args = ([(key, value), ("z", value)], collection)
+        else:
+            args = (collection,) if does == "get_all" else (key, collection)
+        assert called(ours, does, *args) == called(theirs, does, *args)
+
+
+def test_more_values_than_a_change_holds(state: Client) -> None:
+    store = CrdtKVStore(state)
+    pairs: list[Any] = [
+        *[(f"large{n}", {"text": "x" * 900_000}) for n in range(6)],
+        *[(str(n), {"n": n}) for n in range(1200)],
+    ]
+    store.put_all(pairs)
+    assert store.get_all() == dict(pairs)
+    with pytest.raises(TooLarge):
+        store.put("k", {"text": "x" * 2_000_000})
+
+
+def test_documents_and_indexes_stand_on_it(state: Client) -> None:
+    def storage() -> StorageContext:
+        values = CrdtKVStore(state)
+        return StorageContext.from_defaults(docstore=KVDocumentStore(values), index_store=KVIndexStore(values))
+
+    first, second = storage(), storage()
+    first.docstore.add_documents([Document(text=f"page {n}", id_=str(n)) for n in range(300)])
+    assert len(second.docstore.docs) == 300
+    assert second.docstore.get_document("7").get_content() == "page 7"
+    second.docstore.delete_document("7")
+    assert first.docstore.get_document("7", raise_error=False) is None
+    assert second.docstore.get_document_hash("8") == first.docstore.get_document("8").hash
+
+
+# -- messages ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("made", [CrdtChatStore, SimpleChatStore])
+def test_messages_of_the_older_memories(state: Client, made: Callable[..., Any]) -> None:
+    store: Any = made(state) if made is CrdtChatStore else made()
+    assert store.get_messages("a") == []
+    for message in said("1", "2", "3"):
+        store.add_message("a", message)
+    store.set_messages("b/é", said("4", "5"))
+    assert texts(store.get_messages("a")) == ["1", "2", "3"]
+    assert sorted(store.get_keys()) == ["a", "b/é"]
+    assert store.delete_message("a", 1).content == "2"
+    assert store.delete_message("a", 9) is None
+    assert store.delete_last_message("a").content == "3"
+    asyncio.run(store.aset_messages("a", said("6")))
+    asyncio.run(store.async_add_message("a", said("7")[0]))
+    assert texts(asyncio.run(store.aget_messages("a"))) == ["6", "7"]
+    assert texts(store.delete_messages("a")) == ["6", "7"]
+    assert store.delete_messages("none") is None
+    assert store.delete_last_message("none") is None
+    buffer = ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="b/é")
+    buffer.put(said("8")[0])
+    assert texts(buffer.get()) == ["4", "5", "8"]
+
+
+@pytest.mark.parametrize("made", [CrdtMemoryStore, SQLAlchemyChatStore])
+def test_messages_of_memory(state: Client, made: Callable[..., Any]) -> None:
+    async def main() -> None:
+        store = made(state) if made is CrdtMemoryStore else made(table_name="m")
+        await store.add_message("a", said("1")[0])
+        await store.add_messages("a", said("2", "3", "4", "5"))
+        await store.add_message("b", said("other")[0])
+        assert texts(await store.archive_oldest_messages("a", 2)) == ["1", "2"]
+        assert texts(await store.get_messages("a")) == ["3", "4", "5"]
+        assert texts(await store.get_messages("a", ARCHIVED)) == ["1", "2"]
+        assert texts(await store.get_messages("a", None)) == ["1", "2", "3", "4", "5"]
+        assert texts(await store.get_messages("a", limit=1, offset=1)) == ["4"]
+        assert [await store.count_messages("a", status) for status in (ACTIVE, ARCHIVED, None)] == [3, 2, 5]
+        assert texts(await store.delete_oldest_messages("a", 1)) == ["3"]
+        assert await store.delete_oldest_messages("none", 1) == []
+        assert texts(await store.get_messages("a", None)) == ["1", "2", "4", "5"]
+        await store.delete_messages("a", ARCHIVED)
+        assert texts(await store.get_messages("a", None)) == ["4", "5"]
+        await store.set_messages("a", said("6", "7"))
+        assert texts(await store.get_messages("a", None)) == ["6", "7"]
+        assert sorted(await store.get_keys()) == ["a", "b"]
+        await store.delete_messages("a")
+        assert await store.get_keys() == ["b"]
+
+    asyncio.run(main())
+
+
+def test_memory_archives_what_is_too_much(state: Client) -> None:
+    memory = Memory.from_defaults(
+        session_id="17", chat_store=CrdtMemoryStore(state), token_limit=100, token_flush_size=20
+    )
+    for number in range(20):
+        memory.put(ChatMessage(role="user", content=f"question {number} of many words that count"))
+        memory.put(ChatMessage(role="assistant", content=f"answer {number}"))
+    shown = texts(memory.get())
+    assert 2 <= len(shown) < 40
+    assert shown[-1] == "answer 19"
+    everything = texts(memory.get_all())
+    assert len(everything) == 40
+    assert everything[-2:] == ["question 19 of many words that count", "answer 19"]
+
+
+def test_messages_come_back_whole(state: Client) -> None:
+    whole = ChatMessage(
+        role="assistant", blocks=[TextBlock(text="look"), ImageBlock(image=b"\x89PNG", image_mimetype="image/png")],
+        additional_kwargs={"tool_calls": [{"id": "1", "n": [1, 2.5, None]}]},
+    )  # fmt: skip
+    store = CrdtChatStore(state)
+    store.add_message("a", whole)
+    assert store.get_messages("a") == [whole]
+
+
+def test_more_messages_than_a_change_holds(state: Client) -> None:
+    store, many = CrdtChatStore(state), [*[str(n) * 900_000 for n in range(6)], *map(str, range(1200))]
+    store.set_messages("a", said("before"))
+    store.set_messages("a", said(*many))
+    assert texts(store.get_messages("a")) == many
+    with pytest.raises(TooLarge):
+        store.add_message("a", said("x" * 2_000_000)[0])
+    store.set_messages("a", [])
+    assert store.get_messages("a") == []
+
+
+def test_a_message_that_two_archive_is_shown_once(state: Client) -> None:
+    """As it is when both are cut off from each other."""
+    store = CrdtMemoryStore(state)
+    asyncio.run(store.add_messages("a", said("1", "2")))
+    (item, _) = state.log_items("llama-index/chat/a")
+    asyncio.run(store.archive_oldest_messages("a", 1))
+    state.append("llama-index/archived/a", {"dot": item.dot, "message": item.value})
+    assert texts(asyncio.run(store.get_messages("a", None))) == ["1", "2"]
