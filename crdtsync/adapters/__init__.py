@@ -4,7 +4,7 @@ An adapter is thin: it speaks the framework's words and calls the client. The fr
 it has one, is its test. A room for each framework:
 
 - ``crewai``: states of flows, and memory, of CrewAI
-- ``google_adk``: sessions of Google's Agent Development Kit
+- ``google_adk``: sessions, memory and artifacts of Google's Agent Development Kit
 - ``langgraph``: checkpoints of graphs, and its long-term store
 - ``llama_index``: key-value and chat stores of LlamaIndex
 - ``openai_agents``: sessions of the OpenAI Agents SDK

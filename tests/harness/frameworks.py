@@ -82,7 +82,7 @@ def passes(name: str, file: str, *, timeout_s: float = 300, **variables: Any) ->
 
 def run_with(name: str, daemon: Daemon, program: Path, *arguments: str) -> str:
     """What a program prints that runs beside a daemon, in the framework's environment; it finds the folder's files."""
-    variables = environment(CRDTSYNC_SOCKET=daemon.socket)
+    variables = environment(CRDTSYNC_SOCKET=daemon.socket, XDG_CACHE_HOME=ENVIRONMENTS / name / "cache")
     variables["PYTHONPATH"] += f"{os.pathsep}{FRAMEWORKS / name}"
     done = subprocess.run(
         [str(python_with(name)), str(program), *arguments],

@@ -1,13 +1,15 @@
-"""Google ADK: its sessions on the shared state.
+"""Google ADK: its sessions, memory and artifacts on the shared state.
 
 A session is a log with an element for each event, and a map with a field for each key of its state. So what two hosts
 add at once to a session, or to the states of an app and its users, is all kept. While the hosts are linked, a session
 that was read before another one added to it is refused, as ADK asks for.
 
 - ``sessions``: the session service
+- ``memory``: the memory service
+- ``artifacts``: the artifact service
 
-May import: the public client, ``crdtsync.errors`` and what ``google.adk`` has for services. It is an extra:
-``pip install 'crdtsync[google-adk]'``.
+May import: the public client, ``crdtsync.context``, ``crdtsync.errors`` and what ``google.adk`` has for services. It is
+an extra: ``pip install 'crdtsync[google-adk]'``.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from crdtsync.adapters.google_adk.artifacts import CrdtArtifactService
+    from crdtsync.adapters.google_adk.memory import CrdtMemoryService
     from crdtsync.adapters.google_adk.sessions import CrdtSessionService
 
-_MODULES = {"CrdtSessionService": "sessions"}
+_MODULES = {"CrdtArtifactService": "artifacts", "CrdtMemoryService": "memory", "CrdtSessionService": "sessions"}
 
-__all__ = ["CrdtSessionService"]
+__all__ = ["CrdtArtifactService", "CrdtMemoryService", "CrdtSessionService"]
 
 
 def __getattr__(name: str) -> object:

@@ -1,0 +1,196 @@
+"""Google ADK's artifacts: files of a session or of a user, in versions, each a blob.
+
+google-adk/artifact/APP/USER/SESSION/FILE/VERSION    a file of a session
+google-adk/user-artifact/APP/USER/FILE/VERSION       a file of the user
+
+A blob's ``meta`` says what kind of part it is: {"part": without its bytes, "custom": …, "created": …}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from google.adk.artifacts import artifact_util
+from google.adk.artifacts.base_artifact_service import ArtifactVersion, BaseArtifactService, ensure_part
+from google.adk.errors.input_validation_error import InputValidationError
+from google.genai import types
+
+from crdtsync.adapters.attached import Attached, settled
+from crdtsync.adapters.keys import Keys
+from crdtsync.client import Client
+from crdtsync.errors import VersionMismatch
+
+if TYPE_CHECKING:
+    from crdtsync.client import Entry
+
+REFERENCES_MAX = 5
+OF_USER = "user:"
+
+
+class CrdtArtifactService(Attached, BaseArtifactService):
+    """Keeps artifacts on this host's disk and on every other host.
+
+    Arguments are those of :class:`CrdtSessionService`. An artifact has at most the daemon's ``blob_bytes_max`` (1 GiB),
+    and is in memory as a whole while it is saved or loaded. Its name belongs to the user, and not to the session, if it
+    begins with ``user:`` or no session is named.
+
+    Of a version that two hosts save at once, the newer one is loaded, and the other one stands beside it as a sibling.
+    """
+
+    def __init__(
+        self,
+        client: Client | str | os.PathLike[str] | None = None,
+        *,
+        prefix: str = "google-adk",
+        w: int | str | None = None,
+    ) -> None:
+        super().__init__(client, w)
+        self._keys = Keys(prefix)
+
+    def _place(self, app: str, user: str, file: str, session: str | None) -> str:
+        """What the keys of all versions begin with."""
+        for name, value in (("app_name", app), ("user_id", user), ("session_id", session)):
+            if value is not None:
+                artifact_util.validate_path_segment(value, name)
+        if session is None or file.startswith(OF_USER):
+            return self._keys.below("user-artifact", app, user, file.removeprefix(OF_USER))
+        return self._keys.below("artifact", app, user, session, file)
+
+    async def save_artifact(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        filename: str,
+        artifact: types.Part | dict[str, Any],
+        session_id: str | None = None,
+        custom_metadata: dict[str, Any] | None = None,
+    ) -> int:
+        """Save a new version; its number, from 0 on.
+
+        :raises InputValidationError: the part has neither bytes, text nor the address of a file.
+        """
+        part = ensure_part(artifact)
+        scope = {"app_name": app_name, "user_id": user_id, "session_id": session_id}
+        if artifact_util.is_artifact_ref(part):
+            artifact_util.resolve_artifact_reference(file_uri=part.file_data.file_uri, remaining_depth=1, **scope)
+        elif part.inline_data is None and part.text is None and part.file_data is None:
+            message = "Not supported artifact type."
+            raise InputValidationError(message)
+        place = self._place(app_name, user_id, filename, session_id)
+        return await settled(self._save, place, part, custom_metadata or {})
+
+    def _save(self, place: str, part: types.Part, custom: dict[str, Any]) -> int:
+        data = (part.inline_data.data or b"") if part.inline_data else (part.text or "").encode()
+        without = {"inline_data": {"data"}, "text": True}
+        meta = {"part": json.loads(part.model_dump_json(exclude_none=True, exclude=without)), "custom": custom}
+        while True:
+            newest = self._client.keys(place, reverse=True, limit=1)
+            version = _number(newest[0]) + 1 if newest else 0
+            try:
+                self._client.put_blob(
+                    f"{place}{version:010}", data, media_type=_media_type(part), if_absent=True,
+                    meta={**meta, "created": time.time()}, w=self._w,
+                )  # fmt: skip
+            except VersionMismatch:
+                continue  # somebody else on this host has saved one meanwhile
+            return version
+
+    async def load_artifact(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None, version: int | None = None
+    ) -> types.Part | None:
+        """A version, or the newest one; None if there is none. References to other artifacts are followed."""
+        scope: dict[str, Any] = {"app_name": app_name, "user_id": user_id, "session_id": session_id}
+        file, of = filename, session_id
+        for depth in range(REFERENCES_MAX, -1, -1):
+            part: types.Part | None = await settled(self._load, self._place(app_name, user_id, file, of), version)
+            if part is None or not artifact_util.is_artifact_ref(part):
+                return part
+            named = artifact_util.resolve_artifact_reference(
+                file_uri=part.file_data.file_uri, remaining_depth=depth, **scope
+            )
+            file, of, version = named.filename, named.session_id, named.version
+        return None
+
+    def _load(self, place: str, version: int | None) -> types.Part | None:
+        if version is None:
+            version = next((_number(key) for key in self._client.keys(place, reverse=True, limit=1)), None)
+        blob = None if version is None else self._client.get_blob(f"{place}{version:010}")
+        if blob is None:
+            return None
+        with blob:
+            data, meta = blob.read(), blob.entry.meta or {}
+        part = types.Part.model_validate_json(json.dumps(meta.get("part", {})))
+        if part.inline_data is not None:
+            part.inline_data.data = data
+            if not data and part.inline_data.mime_type == "application/octet-stream":
+                return None  # so ADK marks what a rewound session no longer has
+        elif part.file_data is None:
+            part.text = data.decode()
+        return part
+
+    async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
+        """The names of the artifacts of the user, and of the session if one is given, sorted."""
+        return await settled(self._names, app_name, user_id, session_id)
+
+    def _names(self, app: str, user: str, session: str | None) -> list[str]:
+        below = self._keys.below("user-artifact", app, user)
+        names = [OF_USER + self._keys.names(each)[2] for each in self._client.keys(below, delimiter="/").prefixes]
+        if session is not None:
+            below = self._keys.below("artifact", app, user, session)
+            names += [self._keys.names(each)[3] for each in self._client.keys(below, delimiter="/").prefixes]
+        return sorted(names)
+
+    async def delete_artifact(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
+    ) -> None:
+        """Delete all versions that this host has."""
+        await settled(self._client.delete_prefix, self._place(app_name, user_id, filename, session_id), w=self._w)
+
+    async def list_versions(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
+    ) -> list[int]:
+        """The numbers of all versions."""
+        keys = await settled(self._client.keys, self._place(app_name, user_id, filename, session_id))
+        return [*map(_number, keys)]
+
+    async def list_artifact_versions(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
+    ) -> list[ArtifactVersion]:
+        """What is known of all versions."""
+        place = self._place(app_name, user_id, filename, session_id)
+        owner = None if filename.startswith(OF_USER) else session_id
+        entries = await settled(self._client.entries, place, values=False)
+        return [_version(entry, app_name, user_id, filename, owner) for entry in entries]
+
+    async def get_artifact_version(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None, version: int | None = None
+    ) -> ArtifactVersion | None:
+        """What is known of a version, or of the newest one; None if there is none."""
+        versions = await self.list_artifact_versions(
+            app_name=app_name, user_id=user_id, filename=filename, session_id=session_id
+        )
+        return next((each for each in reversed(versions) if version in (None, each.version)), None)
+
+
+def _number(key: str) -> int:
+    return int(key.rpartition("/")[2])
+
+
+def _media_type(part: types.Part) -> str | None:
+    if part.inline_data is not None or part.file_data is not None:
+        known: str | None = (part.inline_data or part.file_data).mime_type
+        return known
+    return "text/plain"
+
+
+def _version(entry: Entry, app: str, user: str, file: str, session: str | None) -> ArtifactVersion:
+    meta, number = entry.meta or {}, _number(entry.key)
+    part = types.Part.model_validate_json(json.dumps(meta.get("part", {})))
+    return ArtifactVersion(
+        version=number, canonical_uri=artifact_util.get_artifact_uri(app, user, file, number, session),
+        custom_metadata=meta.get("custom", {}), create_time=meta.get("created", 0.0), mime_type=_media_type(part),
+    )  # fmt: skip

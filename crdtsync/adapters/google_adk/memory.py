@@ -1,0 +1,123 @@
+"""Google ADK's memory: what was said in sessions, searched by words.
+
+google-adk/memory/APP/USER/EVENT    the text; author, time and content are its ``meta``
+google-adk/forgotten/APP/USER       a set: the ids of memories that were deleted, and are not to come back
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from google.adk.events.event import Event
+from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
+from google.adk.memory.memory_entry import MemoryEntry
+from google.adk.sessions.session import Session
+
+from crdtsync.adapters.attached import Attached, in_changes, settled
+from crdtsync.adapters.keys import Keys
+from crdtsync.client import Client
+from crdtsync.context import Search
+
+RESULTS_MAX = 10
+
+
+class CrdtMemoryService(Attached, BaseMemoryService):
+    """Keeps memories on this host's disk and on every other host.
+
+    Arguments are those of :class:`CrdtSessionService`. A memory is found by its words; with ``meaning`` also by what it
+    means, in English. The index is made on this host, by the first search (:class:`crdtsync.context.Search`).
+    """
+
+    def __init__(
+        self,
+        client: Client | str | os.PathLike[str] | None = None,
+        *,
+        prefix: str = "google-adk",
+        w: int | str | None = None,
+        meaning: bool = False,
+    ) -> None:
+        super().__init__(client, w)
+        self._keys = Keys(prefix)
+        self._search = Search(self._client, meaning=meaning)
+
+    async def add_session_to_memory(self, session: Session) -> None:
+        """Remember what was said in a session; what is known already stays as it is."""
+        await self.add_events_to_memory(app_name=session.app_name, user_id=session.user_id, events=session.events)
+
+    async def add_events_to_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        events: Sequence[Event],
+        session_id: str | None = None,
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Remember events, those that say something; ``session_id`` and ``custom_metadata`` are not kept."""
+        memories = [
+            MemoryEntry(
+                id=event.id, content=event.content, author=event.author,
+                timestamp=datetime.fromtimestamp(event.timestamp, UTC).isoformat(),
+            ) for event in events if event.content and event.content.parts
+        ]  # fmt: skip
+        await self.add_memory(app_name=app_name, user_id=user_id, memories=memories)
+
+    async def add_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        memories: Sequence[MemoryEntry],
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Remember what is said here, under ids of its own where it has none."""
+        await settled(self._add, app_name, user_id, memories)
+
+    def _add(self, app: str, user: str, memories: Sequence[MemoryEntry]) -> None:
+        held = set(self._client.keys(self._keys.below("memory", app, user)))
+        forgotten = set(self._client.members(self._keys.key("forgotten", app, user)))
+
+        def write(part: Sequence[tuple[str, MemoryEntry]]) -> None:
+            with self._client.batch(w=self._w) as batch:
+                for key, memory in part:
+                    said = " ".join(each.text for each in memory.content.parts or [] if each.text)
+                    meta = json.loads(memory.model_dump_json(exclude_none=True, exclude={"id"}))
+                    batch.set(key, said, seen=None, meta=meta)
+
+        named = [(memory.id or str(uuid4()), memory) for memory in memories]
+        keys = [(self._keys.key("memory", app, user, name), memory) for name, memory in named if name not in forgotten]
+        in_changes(write, [(key, memory) for key, memory in keys if key not in held])
+
+    async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
+        """The ten memories that fit best, among those that have a word of the query."""
+        return await settled(self._found, app_name, user_id, query)
+
+    def _found(self, app: str, user: str, query: str) -> SearchMemoryResponse:
+        below = self._keys.below("memory", app, user)
+        found = [self._client.entry(each.key) for each in self._search.search(query, prefix=below, limit=RESULTS_MAX)]
+        return SearchMemoryResponse(
+            memories=[
+                MemoryEntry.model_validate_json(
+                    json.dumps({**(entry.meta or {}), "id": self._keys.names(entry.key)[-1]})
+                )
+                for entry in found
+                if entry is not None
+            ]
+        )
+
+    async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
+        """Delete a memory; what was said is not remembered again."""
+        if memory_id:
+            await settled(self._delete, app_name, user_id, memory_id)
+
+    def _delete(self, app: str, user: str, memory: str) -> None:
+        key: Any = self._keys.key("memory", app, user, memory)
+        if self._client.get(key) is not None:
+            with self._client.batch(w=self._w) as batch:
+                batch.delete(key, seen=None)
+                batch.add(self._keys.key("forgotten", app, user), memory)

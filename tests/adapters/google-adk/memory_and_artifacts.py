@@ -1,0 +1,196 @@
+"""The other two services, on one daemon whose socket is in SOCKET; run by tests/integration/test_google_adk.py.
+
+What ADK promises of all its services is asked of its own ones in memory as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
+from google.adk.errors.input_validation_error import InputValidationError
+from google.adk.events import Event
+from google.adk.memory import BaseMemoryService, InMemoryMemoryService
+from google.adk.memory.memory_entry import MemoryEntry
+from google.adk.sessions import Session
+from google.genai import types
+
+from crdtsync import Client
+from crdtsync.adapters.google_adk import CrdtArtifactService, CrdtMemoryService
+
+pytestmark = pytest.mark.asyncio
+
+ADA: dict[str, Any] = {"app_name": "chat", "user_id": "ada"}
+
+
+@pytest.fixture
+def state() -> Iterator[Client]:
+    with Client(os.environ["SOCKET"], agent="tester") as client:
+        client.delete_prefix("google-adk/")
+        yield client
+
+
+# -- memory -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["ours", "in memory"])
+def memory(request: pytest.FixtureRequest, state: Client) -> BaseMemoryService:
+    return CrdtMemoryService(state) if request.param == "ours" else InMemoryMemoryService()
+
+
+def event(name: str, *texts: str) -> Event:
+    content = types.Content(role="user", parts=[types.Part(text=text) for text in texts]) if texts else None
+    return Event(id=name, author="user", timestamp=1.7e9, content=content)
+
+
+async def found(memory: BaseMemoryService, query: str, **scope: str) -> list[str]:
+    return sorted(str(each.id) for each in (await memory.search_memory(**{**ADA, "query": query, **scope})).memories)
+
+
+async def test_what_was_said_is_found_by_its_words(memory: BaseMemoryService) -> None:
+    said = [event("1", "Ada likes pizza"), event("2", "and the cello"), event("3"), event("4", "naps,", "and PIZZA!")]
+    await memory.add_session_to_memory(Session(id="17", **ADA, events=said))
+    await memory.add_session_to_memory(Session(id="17", **ADA, events=said))
+    await memory.add_events_to_memory(**ADA, events=[event("5", "私はPythonを使う")], session_id="18")
+    assert await found(memory, "Which pizza?") == ["1", "4"]
+    assert await found(memory, "cello pizza") == ["1", "2", "4"]
+    assert await found(memory, "Python") == ["5"]
+    assert await found(memory, "author user timestamp text") == []
+    assert await found(memory, "pizza", user_id="bob") == await found(memory, "pizza", app_name="other") == []
+    (entry,) = (await memory.search_memory(**ADA, query="cello")).memories
+    assert (entry.content, entry.author, (entry.timestamp or "")[:8]) == (said[1].content, "user", "2023-11-")
+
+
+async def test_what_is_forgotten_does_not_come_back(memory: BaseMemoryService) -> None:
+    session = Session(id="17", **ADA, events=[event("1", "pizza"), event("2", "more pizza")])
+    await memory.add_session_to_memory(session)
+    await memory.delete_memory(**ADA, memory_id="1")
+    await memory.delete_memory(**ADA, memory_id="none")
+    await memory.delete_memory(**ADA)
+    await memory.add_session_to_memory(session)
+    assert await found(memory, "pizza") == ["2"]
+
+
+async def test_at_most_ten_are_found(memory: BaseMemoryService) -> None:
+    await memory.add_events_to_memory(**ADA, events=[event(str(n), f"pizza {n}") for n in range(600)])
+    assert len(await found(memory, "pizza")) == 10
+    best = (await memory.search_memory(**ADA, query="pizza 577")).memories[0]
+    assert best.id == "577"
+
+
+async def test_what_is_said_directly_is_remembered(state: Client) -> None:
+    memory = CrdtMemoryService(state)
+    content = types.Content(parts=[types.Part(text="x"), types.Part.from_bytes(data=b"\0", mime_type="image/png")])
+    said = [
+        MemoryEntry(content=content, custom_metadata={"n": 1}),
+        MemoryEntry(id="mine", content=content, author="me"),
+    ]
+    await memory.add_memory(**ADA, memories=said)
+    entries = (await memory.search_memory(**ADA, query="x")).memories
+    assert sorted(str(each.author) for each in entries) == ["None", "me"]
+    assert [each.content for each in entries] == [content, content]
+    assert sorted(len(each.custom_metadata) for each in entries) == [0, 1]
+
+
+# -- artifacts --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["ours", "in memory"])
+def artifacts(request: pytest.FixtureRequest, state: Client) -> BaseArtifactService:
+    return CrdtArtifactService(state) if request.param == "ours" else InMemoryArtifactService()
+
+
+def of(file: str, session: str | None = "17") -> dict[str, Any]:
+    return {**ADA, "session_id": session, "filename": file}
+
+
+def data(text: bytes) -> types.Part:
+    return types.Part.from_bytes(data=text, mime_type="application/pdf")
+
+
+async def test_versions_are_saved_loaded_and_deleted(artifacts: BaseArtifactService) -> None:
+    assert await artifacts.load_artifact(**of("f")) is None
+    assert await artifacts.list_versions(**of("f")) == []
+    parts = [
+        data(b"a" * 3_000_000),
+        data(b""),
+        types.Part(text="é\n"),
+        types.Part.from_uri(file_uri="gs://x", mime_type="a/b"),
+    ]
+    saved = [await artifacts.save_artifact(**of("f"), artifact=part) for part in parts]
+    assert saved == await artifacts.list_versions(**of("f")) == [0, 1, 2, 3]
+    assert [await artifacts.load_artifact(**of("f"), version=number) for number in range(5)] == [*parts, None]
+    assert await artifacts.load_artifact(**of("f")) == parts[-1]
+    assert await artifacts.load_artifact(**of("f", "other")) is None
+    await artifacts.delete_artifact(**of("f"))
+    await artifacts.delete_artifact(**of("f"))
+    assert [await artifacts.load_artifact(**of("f")), await artifacts.list_versions(**of("f"))] == [None, []]
+    assert await artifacts.save_artifact(**of("f"), artifact={"inlineData": {"data": "YQ==", "mimeType": "t/t"}}) == 0
+    assert await artifacts.load_artifact(**of("f")) == types.Part.from_bytes(data=b"a", mime_type="t/t")
+
+
+async def test_files_belong_to_a_session_or_to_a_user(artifacts: BaseArtifactService) -> None:
+    for file, session in (("b/c.txt", "17"), ("a é?", "17"), ("user:f/g", "17"), ("other", "18")):
+        await artifacts.save_artifact(**of(file, session), artifact=data(file.encode()))
+    await artifacts.save_artifact(app_name="chat", user_id="bob", session_id="17", filename="x", artifact=data(b""))
+    assert await artifacts.list_artifact_keys(**ADA, session_id="17") == ["a é?", "b/c.txt", "user:f/g"]
+    assert await artifacts.list_artifact_keys(**ADA, session_id="18") == ["other", "user:f/g"]
+    assert await artifacts.list_artifact_keys(**ADA) == ["user:f/g"]
+    assert await artifacts.load_artifact(**of("user:f/g", "18")) == data(b"user:f/g")
+    assert await artifacts.load_artifact(**of("user:f/g", None)) == data(b"user:f/g")
+
+
+async def test_what_is_known_of_versions(artifacts: BaseArtifactService) -> None:
+    await artifacts.save_artifact(**of("f"), artifact=data(b"1"), custom_metadata={"n": {"deep": [1]}})
+    await artifacts.save_artifact(**of("f"), artifact=types.Part(text="2"))
+    first, second = await artifacts.list_artifact_versions(**of("f"))
+    assert (first.version, first.mime_type, first.custom_metadata) == (0, "application/pdf", {"n": {"deep": [1]}})
+    assert (second.version, second.mime_type, second.custom_metadata) == (1, "text/plain", {})
+    assert 0 < first.create_time <= second.create_time
+    assert await artifacts.get_artifact_version(**of("f")) == second
+    assert await artifacts.get_artifact_version(**of("f"), version=0) == first
+    assert await artifacts.get_artifact_version(**of("f"), version=2) is None
+    assert await artifacts.get_artifact_version(**of("none")) is None
+
+
+async def test_references_are_followed_within_their_scope(artifacts: BaseArtifactService) -> None:
+    def link(path: str) -> types.Part:
+        return types.Part.from_uri(file_uri=f"artifact://apps/chat/users/{path}", mime_type="a/b")
+
+    await artifacts.save_artifact(**of("f"), artifact=data(b"0"))
+    await artifacts.save_artifact(**of("f"), artifact=data(b"1"))
+    await artifacts.save_artifact(**of("g"), artifact=link("ada/sessions/17/artifacts/f/versions/0"))
+    await artifacts.save_artifact(**of("h"), artifact=link("ada/sessions/17/artifacts/g/versions/0"))
+    await artifacts.save_artifact(**of("turn"), artifact=link("ada/sessions/17/artifacts/turn/versions/0"))
+    assert await artifacts.load_artifact(**of("h")) == data(b"0")
+    with pytest.raises(InputValidationError):
+        await artifacts.load_artifact(**of("turn"))
+    for bad in (link("bob/sessions/17/artifacts/f/versions/0"), link("ada/sessions/18/artifacts/f/versions/0"),
+                link("ada"), types.Part()):  # fmt: skip
+        with pytest.raises(InputValidationError):
+            await artifacts.save_artifact(**of("bad"), artifact=bad)
+    with pytest.raises(InputValidationError):
+        await artifacts.save_artifact(**{**of("f"), "user_id": "../bob"}, artifact=data(b""))
+
+
+async def test_what_a_rewound_session_no_longer_has(artifacts: BaseArtifactService) -> None:
+    await artifacts.save_artifact(**of("f"), artifact=data(b"1"))
+    await artifacts.save_artifact(
+        **of("f"), artifact=types.Part.from_bytes(data=b"", mime_type="application/octet-stream")
+    )
+    assert await artifacts.load_artifact(**of("f")) is None
+    assert await artifacts.load_artifact(**of("f"), version=0) == data(b"1")
+
+
+async def test_many_that_save_at_once_get_versions_of_their_own(state: Client) -> None:
+    artifacts = CrdtArtifactService(state)
+    saved = [artifacts.save_artifact(**of("f"), artifact=data(str(n).encode())) for n in range(12)]
+    assert sorted(await asyncio.gather(*saved)) == [*range(12)]
+    loaded = [await artifacts.load_artifact(**of("f"), version=number) for number in range(12)]
+    assert sorted(int(each.inline_data.data) for each in loaded if each is not None) == [*range(12)]
+    assert await artifacts.save_artifact(**of("no session", None), artifact=data(b"")) == 0
+    assert await artifacts.list_artifact_keys(**ADA) == ["user:no session"]
