@@ -78,6 +78,10 @@ class Alarms:
         """Those of one scope."""
         return [raised for (_, of), raised in sorted(self._raised.items()) if of == scope]
 
+    def scopes(self, alarm: Alarm) -> list[str]:
+        """Where an alarm is raised."""
+        return sorted(scope for code, scope in self._raised if code == alarm.code)
+
     def raised(self) -> list[Raised]:
         """All that are raised, in order of code and scope."""
         return [raised for _, raised in sorted(self._raised.items())]

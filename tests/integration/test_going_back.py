@@ -11,6 +11,7 @@ import pytest
 
 from crdtsync.client import AsyncClient
 from crdtsync.errors import DamagedValue, InvalidRequest
+from crdtsync.wire.blobs import subject_of
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
 from tests.harness.shell import Shell
 from tests.integration.test_long_values import flip_a_bit
@@ -139,3 +140,39 @@ def test_verifying_finds_what_the_disk_has_spoilt_alive_or_dead(
     )
     assert "the checkpoint early before it is whole" in done.err
     assert shell.ok("checkpoint", "verify", "early") == "whole: 0 keys"
+
+
+def test_what_the_disk_has_spoilt_is_fetched_from_the_other_host(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """A value, a value that only a checkpoint holds, and a part of a blob."""
+    pair = make_cluster(2, log_bytes_max=65536)
+    values = {name: Random(number).randbytes(20_000) for number, name in enumerate(("alive", "dead", "good", "part"))}
+    first = pair[0].client("planner")
+    for name in ("alive", "dead", "good"):
+        first.set(name, values[name])
+    first.put_blob("blob", values["part"] + bytes(1_000_000))
+    first.checkpoint("before", w="all")
+    first.set("dead", "overwritten")
+    for n in range(10):
+        first.set("filler", values["good"] + bytes([n]))
+    wait_until_equal(pair)
+    wait_until(lambda: all(daemon.space()["log_bytes"] <= 65536 for daemon in pair), what="the logs are trimmed")
+    database = Path(pair[0].status()["store"]["path"])
+    pair[0].stop()
+    for name in ("alive", "dead", "part"):
+        flip_a_bit(database, values[name])
+    pair[0].start()
+    pair.wait_connected(0, 1)
+    shell = Shell(pair[0].socket, tmp_path)
+    assert shell.ok("checkpoint", "verify", "before").splitlines()[-1] == "whole: 4 keys"
+    mended = {subject_of(str(line["key"])) for line in pair[0].log_events("value_mended")}
+    assert mended == {"alive", "blob", "dead"}
+    first = pair[0].client("planner")
+    assert first.get("alive") == values["alive"]
+    assert first.get("dead", at="checkpoint:before") == values["dead"]
+    wait_until(lambda: not pair[0].status()["alarms"], what="the alarm ends")
+    pair.cut(0, 1)
+    pair[0].kill()
+    pair[0].start()
+    assert shell.ok("checkpoint", "verify", "before") == "whole: 4 keys"  # it is on its own disk again

@@ -61,12 +61,14 @@ class CheckpointPolicy:
 class Verified:
     """What became of reading all that a checkpoint holds on this node.
 
-    ``keys``: how many there are. ``damaged``: those that cannot be read, each with why. ``older``: if there are some,
-    the newest older checkpoint that is whole here, or None.
+    ``keys``: how many there are. ``damaged``: those that cannot be read, each with why. ``mended``: those that could
+    not, until another node gave what the disk has spoilt. ``older``: if some are damaged, the newest older checkpoint
+    that is whole here, or None.
     """
 
     keys: int = 0
     damaged: dict[str, str] = field(default_factory=dict)
+    mended: list[str] = field(default_factory=list)
     older: str | None = None
 
 

@@ -128,6 +128,8 @@ def _dead(read: Callable[..., Sequence[PastRow]], before: Order | None) -> Itera
 def describe_past(reader: Reader, row: PastRow) -> Item:
     """One value as agents see it."""
     replica, entry = reader.replica, row.entry
+    if row.position and not entry.is_on_disk:
+        replica.values.doubt(entry)
     said, rules = attributes_of(entry.attrs), rules_of(entry.kind)
     point = {entry.dot.writer: entry.dot.seq}
     return {

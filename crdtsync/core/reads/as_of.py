@@ -31,7 +31,7 @@ from crdtsync.core.text.document_cache import Documents
 from crdtsync.core.text.marker import UNKNOWN_WRITER
 from crdtsync.core.waiting.session_points import vector_in
 from crdtsync.errors import InvalidRequest, TooLarge
-from crdtsync.wire.change import Kind, RemoveRange, removes_of, value_hash
+from crdtsync.wire.change import RemoveRange, removes_of
 from crdtsync.wire.limits import archive_of, check_prefix, shown
 from crdtsync.wire.tokens import TOKEN_PREFIX
 
@@ -343,20 +343,14 @@ class Collecting:
         for start in range(0, len(ids), IDS_AT_ONCE_MAX):
             some = self._storage.dead_by_id(ids[start : start + IDS_AT_ONCE_MAX], bytes_max)
             if bytes_max:
-                self._look_for_damage([row.entry for row in some])
+                for row in some:  # what the disk has spoilt is looked for as a value of now is
+                    self._replica.values.doubt(row.entry)
             self._take([row.entry for row in some if row.removal or self._storage.has_removals(row.position)])
             if bytes_max and self._size_bytes > PAST_BYTES_MAX:
                 raise TooLarge(
                     f"what is gone since takes more than {PAST_BYTES_MAX:,} bytes: read less at once, by a longer "
                     "prefix, or key by key"
                 )
-
-    def _look_for_damage(self, entries: list[Entry]) -> None:
-        """What the disk has spoilt is read again by whoever asks for it, as a value of now is: from the log, or not."""
-        values = self._replica.values
-        for entry in entries:
-            if entry.value is not None and entry.kind != Kind.TEXT and value_hash(entry.value) != entry.value_hash:
-                entry.leave_on_disk(values.stand_in(len(entry.value)))
 
     def _take(self, entries: list[Entry]) -> None:
         for entry in entries:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.errors import DamagedValue, InvalidRequest, Timeout, TooOld
+from crdtsync.errors import InvalidRequest, Timeout, TooOld
 from crdtsync.wire.blobs import check_upload, parts_key
-from crdtsync.wire.change import Kind, value_hash
+from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import unpack
 from crdtsync.wire.limits import shown
 
@@ -29,7 +29,7 @@ def blob_read(reader: Reader, args: Mapping[str, Any]) -> object:
     replica = reader.replica
     held = [entry for entry in replica.entries.of_sub(parts, sub) if entry.kind == Kind.MAP]
     held = held or [row.entry for row in replica.past.unsaved.get(parts, ()) if row.entry.sub == sub]
-    packed = held[-1].value if held else _dead(reader, key, parts, sub)
+    packed = held[-1].value if held else _dead(reader, parts, sub)
     if held:
         replica.values.check(held[-1:])
     if packed is None and reader.storage.has_backlog:
@@ -40,11 +40,14 @@ def blob_read(reader: Reader, args: Mapping[str, Any]) -> object:
     return {"value": data}
 
 
-def _dead(reader: Reader, key: str, parts: str, sub: str) -> bytes | None:
-    found = reader.storage.dead_part(reader.replica.id, parts, sub)
-    if found is not None and value_hash(found[0] or b"") != found[1]:
-        raise DamagedValue(f"part {sub} of that blob of {shown(key)} is damaged on this node's disk", key=key)
-    return None if found is None else found[0]
+def _dead(reader: Reader, parts: str, sub: str) -> bytes | None:
+    row, values = reader.storage.dead_part(reader.replica.id, parts, sub), reader.replica.values
+    if row is None:
+        return None
+    values.doubt(row.entry)
+    packed = row.entry.value
+    values.check([row.entry])
+    return packed
 
 
 def blob_parts(reader: Reader, args: Mapping[str, Any]) -> object:

@@ -108,7 +108,9 @@ class Replica:
         self.origins: dict[Writer, tuple[str, str]] = {}
         self._node = node
         self.node = node[0]
-        self.values = LongValues(cache, storage.value, storage.values, self._logged_value, self._tell_damaged)
+        self.values = LongValues(
+            cache, storage.value, storage.values, self._logged_value, self._tell_damaged, self._mend_value
+        )
         self._ledger = ledger
         self._random = random
         self.since_own: set[Writer] = set()
@@ -508,17 +510,31 @@ class Replica:
 
     # -- the disk --------------------------------------------------------------------------------------------
 
-    def _logged_value(self, entry: Entry, can_mend: bool) -> bytes | None:
-        """A value of which the place on disk holds something else: as the log has it. That mends the place."""
-        body = self.storage.change_body(self.id, entry.dot.writer, entry.dot.seq)
+    def value_of(self, key: str, dot: Dot) -> bytes | None:
+        """The value of an entry, alive or dead, for a peer whose disk has spoilt it; None: it is not here."""
+        entry = self.entries.find(key, dot)
+        if entry is not None:
+            return entry.value
+        row = self.storage.dead_row(self.id, key, dot)
+        return self._in_log(dot) if row is None else self.storage.value(row)
+
+    def _in_log(self, dot: Dot) -> bytes | None:
+        body = self.storage.change_body(self.id, dot.writer, dot.seq)
         try:
-            value = None if body is None else self.codec.decode(body).ops[entry.dot.n].value
+            return None if body is None else self.codec.decode(body).ops[dot.n].value
         except (InvalidEncoding, LookupError):
             return None
+
+    def _mend_value(self, entry: Entry, value: bytes) -> None:
+        self._ledger.batch.mended_values.append(MendedValue(entry.row, value))
+
+    def _logged_value(self, entry: Entry, can_mend: bool) -> bytes | None:
+        """A value of which the place on disk holds something else: as the log has it. That mends the place."""
+        value = self._in_log(entry.dot)
         if value is None or value_hash(value) != entry.value_hash:
             return None
         if can_mend:
-            self._ledger.batch.mended_values.append(MendedValue(entry.row, value))
+            self._mend_value(entry, value)
         self.alarms.journal("value_mended", space=self.name, key=entry.key)
         return value
 

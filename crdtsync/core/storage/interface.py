@@ -618,8 +618,8 @@ class Storage(Protocol):
         Fewer than ``rows_max`` where they are large; none: there are no more.
         """
 
-    def dead_part(self, space: int, key: str, sub: str) -> tuple[bytes | None, bytes] | None:
-        """The newest value of a dead entry of a key with this ``sub``, and its hash, if there is one."""
+    def dead_part(self, space: int, key: str, sub: str) -> PastRow | None:
+        """The newest dead entry of a key with this ``sub``, with its value, if there is one."""
 
     def dead_under(self, space: int, prefix: str, position: int | None, rows_max: int) -> list[int]:
         """The rows of dead entries of keys that begin so: of those that died at this position or before."""
@@ -692,6 +692,9 @@ class Storage(Protocol):
 
     def log_stats(self, space: int) -> dict[str, int]:
         """``log_changes``, ``log_bytes``, ``history_bytes`` and ``document_bytes`` of a space."""
+
+    def dead_row(self, space: int, key: str, dot: Dot) -> int | None:
+        """The row of a dead entry, if it is still there."""
 
     def dead_value(self, space: int, key: str, dot: Dot) -> tuple[str | None, bytes | None] | None:
         """The ``sub`` and the value of a dead entry of a key; None: history has it no longer."""

@@ -7,8 +7,9 @@ a value is asks for :attr:`Entry.size_bytes <crdtsync.core.crdt.entries.Entry.si
 
 What comes from the disk is compared with the entry's hash. A value that differs is *damaged*. Then it is looked for in
 the log, which holds it once more while it holds the change that wrote it, and is written to its place anew, unless that
-cannot be read at all. If the log does not hold it, an alarm says so, and the entry reads as one whose value was purged.
-Whoever reads that key alone gets an error; all else is served.
+cannot be read at all. If the log does not hold it, an alarm says so, and peers are asked for it
+(:mod:`crdtsync.core.sync.value_repair`). Until it has come the entry reads as one whose value was purged. Whoever reads
+that key alone gets an error; all else is served.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ STAND_INS_MAX = 4096
 """Lengths of values, for which one object stands in all entries of a space."""
 FETCHED_MIN = 16
 """Values of one key that are read from disk together. With fewer values it is as quick to read them one by one."""
+WANTED_MAX = 10_000
+"""Damaged values of a space that peers are asked for."""
 _TEXT = int(Kind.TEXT)  # its hash is that of an edit, and its value is short: the name of a document
 
 
@@ -97,15 +100,19 @@ class LongValues:
         read_many: Callable[[list[int]], Iterable[tuple[int, bytes]]],
         find: Callable[[Entry, bool], bytes | None],
         tell: Callable[[Entry], None],
+        mend: Callable[[Entry, bytes], None],
     ) -> None:
         self.damaged: set[Dot] = set()
         """Those that were read and cannot be."""
+        self.wanted: dict[Dot, tuple[Entry, bool]] = {}
+        """Of those the ones to ask others for, and whether something can be read in their place, and so be mended."""
         self.memory_bytes_max = MEMORY_BYTES_MAX
         self._cache = cache
         self._read = read
         self._read_many = read_many
         self._find = find
         self._tell = tell
+        self._mend = mend
         self._stand_ins: dict[int, OnDisk] = {}
 
     def stand_in(self, size_bytes: int) -> OnDisk:
@@ -151,7 +158,7 @@ class LongValues:
                 if entry.dot in self.damaged and entry.is_on_disk:
                     raise DamagedValue(
                         f"the value of {shown(entry.key)} that {entry.agent} wrote is damaged on this node's disk: "
-                        "read it on another node, or write it again",
+                        "it is asked for on other nodes; if it does not come, read it there, or write it again",
                         key=entry.key,
                     )
 
@@ -166,11 +173,33 @@ class LongValues:
             self.damaged.add(entry.dot)  # of an entry that is dead, and of which history has let go
             return None
         if value_hash(value) != entry.value_hash:
-            value = self._find(entry, bool(value))
+            can_mend = bool(value)
+            value = self._find(entry, can_mend)
             if value is None or value_hash(value) != entry.value_hash:
                 self.damaged.add(entry.dot)
+                if len(self.wanted) < WANTED_MAX:
+                    self.wanted[entry.dot] = entry, can_mend
                 self._tell(entry)
                 return None
         if not entry.key.startswith(BLOB_PREFIX):
             self._cache.put(entry.row, value)
         return value
+
+    def doubt(self, entry: Entry) -> None:
+        """An entry was read from disk with its value: if that is not what it was, look for it as for one of now."""
+        value = entry.value
+        if value is not None and entry.kind != _TEXT and value_hash(value) != entry.value_hash:
+            entry.leave_on_disk(self.stand_in(len(value)))
+
+    def came(self, dot: Dot, value: bytes) -> bool:
+        """A peer has given a value: whether it is one that is wanted here. It is in its place with the next commit."""
+        entry, can_mend = self.wanted.get(dot, (None, False))
+        if entry is None or value_hash(value) != entry.value_hash:
+            return False
+        del self.wanted[dot]
+        self.damaged.discard(dot)
+        if entry.is_on_disk:
+            self._cache.put(entry.row, value)
+            if can_mend:
+                self._mend(entry, value)
+        return True

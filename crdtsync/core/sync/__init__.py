@@ -25,6 +25,7 @@ Modules:
 - ``snapshot_check``: asking others before a snapshot takes much away
 - ``fork_search``: finding with a peer where two chains of one writer part
 - ``divergence_check``: comparing whole replicas at a common cut
+- ``value_repair``: values that a disk has spoilt, fetched from a peer
 - ``repair``: mending a replica that differs
 - ``text_repair``: texts that Yjs cannot unite, written anew
 

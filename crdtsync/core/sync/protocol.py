@@ -34,6 +34,7 @@ from crdtsync.core.sync.divergence_check import Comparer
 from crdtsync.core.sync.fork_search import ForkSearch
 from crdtsync.core.sync.snapshot_check import answer
 from crdtsync.core.sync.snapshot_messages import Transfers
+from crdtsync.core.sync.value_repair import ValueRepair
 from crdtsync.errors import ForkDetected, InvalidEncoding, PeerError
 from crdtsync.wire.change import Change
 from crdtsync.wire.limits import CLUSTER_SPACE
@@ -49,6 +50,7 @@ from crdtsync.wire.peer.messages import MESSAGES, decode_message
 from crdtsync.wire.peer.probes import Probe, Probed
 from crdtsync.wire.peer.resolvers import Resolvers
 from crdtsync.wire.peer.transfer import Offer, Part, Take
+from crdtsync.wire.peer.values import Intact, Spoilt
 
 if TYPE_CHECKING:
     from random import Random
@@ -60,7 +62,7 @@ Log = Callable[..., None]
 Handler = Callable[[Link, Any, float, int], list[Applied] | None]
 """Handles a message of one class from a connection, at ``now_s`` and ``now_ms``; the changes that it could apply."""
 
-_OfSpace = Changes | Offer | Take | Part | Digests | Removed | Sample | Sampled | Chain
+_OfSpace = Changes | Offer | Take | Part | Digests | Removed | Sample | Sampled | Chain | Spoilt | Intact
 
 
 class SpaceAccess(Protocol):
@@ -121,6 +123,7 @@ class Sync:
         self.feeder = Feeder(identity.node, replicas, storage, self.transfers.giver, self.outbox, self.mesh.relaying)
         self._acks = Acknowledger(replicas, self.outbox)
         self.comparer = Comparer(replicas, self.links, self.outbox, alarms, log, self.transfers.taker)
+        self.value_repair = ValueRepair(replicas, self.links, self.outbox, alarms)
         self.forks = ForkSearch(self.outbox)
         self._parted: dict[str, set[str]] = {}  # by space, the nodes with which a fork stands between
         self.resolver_news = ResolverNews(identity.node, self.links, self.outbox, self.mesh.routes)
@@ -150,6 +153,8 @@ class Sync:
             Sample: self._sample,
             Sampled: self._sampled,
             Chain: self._chain,
+            Spoilt: self._spoilt,
+            Intact: self._intact,
         }
         assert self._handlers.keys() == set(MESSAGES.values()), "a message has no handler"
 
@@ -407,6 +412,16 @@ class Sync:
         self.transfers.taker.sampled(link, synced[1], sampled)
         return self.conclude(now_s, now_ms)
 
+    def _spoilt(self, link: Link, spoilt: Spoilt, _now_s: float, _now_ms: int) -> None:
+        synced = self._synced(link, spoilt)
+        if synced is not None:
+            self.value_repair.asked(link, synced[1], spoilt)
+
+    def _intact(self, link: Link, intact: Intact, now_s: float, _now_ms: int) -> None:
+        synced = self._synced(link, intact)
+        if synced is not None and not self.read_only:
+            self.value_repair.came(synced[1], intact, now_s)
+
     def _ack(self, link: Link, ack: Ack, now_s: float, _now_ms: int) -> None:
         """``heard_ack`` says that nothing follows from it, beside what may be sent now."""
         assert link.hello is not None
@@ -659,6 +674,7 @@ class Sync:
         self.comparer.note(applied, now_s)
         if is_due:
             self.comparer.run(now_s)
+            self.value_repair.run(now_s)
             for link in self.links.values():
                 if link.unintroduced:
                     self._introduce_more(link)
@@ -728,7 +744,13 @@ class Sync:
         due = [due_s for link in self.links.values() for due_s in link.wants.values()]
         silence_s = self.contacts.deadline_s()
         probe_s = self.liveness.deadline_s(self.links.values())
-        others = (silence_s, probe_s, self.comparer.deadline_s(), self.cards.deadline_s())
+        others = (
+            silence_s,
+            probe_s,
+            self.comparer.deadline_s(),
+            self.cards.deadline_s(),
+            self.value_repair.deadline_s(),
+        )
         due += [due_s for due_s in others if due_s is not None]
         if any(link.unsettled for link in self.links.values() if link.hello):
             due.append(self._check_due_s)

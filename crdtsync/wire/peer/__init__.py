@@ -14,6 +14,7 @@ module. The messages by subject:
 - ``resolvers``: RESOLVERS
 - ``meshing``: LINKS, RELAYS, ASK, HOLDING, REACHED
 - ``comparing``: DIGESTS, REMOVED
+- ``values``: SPOILT, INTACT
 - ``forks``: CHAIN
 - ``health``: HEALTH
 - ``cards``: CARDS

@@ -118,7 +118,7 @@ class Removed(Message):
         return cls(
             read_space(space),
             read_count(epoch),
-            _entries(entries),
+            read_entries(entries),
         )
 
 
@@ -163,7 +163,7 @@ class Sample(Message):
             read_count(epoch),
             read_blob(snapshot, SNAPSHOT_ID_BYTES),
             read_vector(vector),
-            _entries(entries),
+            read_entries(entries),
         )
 
 
@@ -212,7 +212,7 @@ class Sampled(Message):
         )
 
 
-def _entries(plain: list[Any]) -> list[tuple[str, Dot]]:
+def read_entries(plain: list[Any]) -> list[tuple[str, Dot]]:
     """Entries, each by its key and dot."""
     return [
         (read_key(key), Dot(Writer(read_count(writer, WRITER_MAX)), read_count(seq), read_count(n)))

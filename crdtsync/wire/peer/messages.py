@@ -113,7 +113,19 @@ from typing import Final
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.codec import check_items, unpack
 from crdtsync.wire.limits import MESSAGE_ITEMS_MAX, PEER_FRAME_BYTES_MAX
-from crdtsync.wire.peer import cards, changes, comparing, forks, health, hello, meshing, probes, resolvers, transfer
+from crdtsync.wire.peer import (
+    cards,
+    changes,
+    comparing,
+    forks,
+    health,
+    hello,
+    meshing,
+    probes,
+    resolvers,
+    transfer,
+    values,
+)
 from crdtsync.wire.peer.base import ENTERED, Message
 from crdtsync.wire.peer.snapshot import DEFLATE
 
@@ -128,6 +140,7 @@ SUBJECTS: Final[tuple[ModuleType, ...]] = (
     forks,
     health,
     cards,
+    values,
 )
 """The modules whose classes are the messages, in the order of the reference page."""
 

@@ -471,15 +471,13 @@ class Reads:
             found = [[row for row in some if row.entry.order >= last] for some in found]
         return [*islice(merge_sorted(*found, key=attrgetter("entry.order"), reverse=True), rows_max)]
 
-    def dead_part(self, space: int, key: str, sub: str) -> tuple[bytes | None, bytes] | None:
-        rows = self._dead_db.execute(
-            "SELECT IFNULL(e.value, v.value), e.value_hash FROM entries e INDEXED BY entries_dead_by_key "
-            "LEFT JOIN entry_values v ON v.row = e.row "
-            "WHERE e.space = ? AND e.key = ? AND e.position IS NOT NULL AND e.sub = ? ORDER BY e.hlc DESC LIMIT 1",
+    def dead_part(self, space: int, key: str, sub: str) -> PastRow | None:
+        row = self._dead_db.execute(
+            "SELECT row FROM entries INDEXED BY entries_dead_by_key "
+            "WHERE space = ? AND key = ? AND position IS NOT NULL AND sub = ? ORDER BY hlc DESC LIMIT 1",
             (space, key, sub),
-        )
-        found: tuple[bytes | None, bytes] | None = rows.fetchone()
-        return found
+        ).fetchone()
+        return None if row is None else next(iter(self.dead_by_id([row[0]], 1)), None)
 
     def dead_under(self, space: int, prefix: str, position: int | None, rows_max: int) -> list[int]:
         rows = self._dead_db.execute(
@@ -516,6 +514,14 @@ class Reads:
     def _long_value(self, row: int) -> bytes | None:
         found = self._one("SELECT value FROM entry_values WHERE row = ?", (row,))
         return None if found is None else bytes(found[0])
+
+    def dead_row(self, space: int, key: str, dot: Dot) -> int | None:
+        row = self._dead_db.execute(
+            "SELECT row FROM entries INDEXED BY entries_dead_by_key WHERE space = ? AND key = ? "
+            "AND writer = ? AND seq = ? AND n = ? AND position IS NOT NULL LIMIT 1",
+            (space, key, *dot),
+        ).fetchone()
+        return None if row is None else int(row[0])
 
     def dead_value(self, space: int, key: str, dot: Dot) -> tuple[str | None, bytes | None] | None:
         row = self._dead_db.execute(

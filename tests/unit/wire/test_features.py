@@ -19,7 +19,7 @@ def test_a_daemon_of_this_version_lacks_nothing_and_an_old_one_all_of_it():
     missing = missing_in(["as_of", "checkpoints", "listing", "one of a newer version"])
     assert missing.keys() == {
         "append", "bind", "blob_parts", "blob_read", "blob_set", "blob_write",
-        "bring_back", "merge", "purge", "purges", "remove", "schema_set", "show", "shown", "touch",
+        "bring_back", "checkpoint_policy", "merge", "purge", "purges", "remove", "schema_set", "show", "shown", "touch",
     }  # fmt: skip
     assert missing_in([]).keys() >= {"scan", "get_many", "touch"}
 

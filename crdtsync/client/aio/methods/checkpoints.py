@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import sleep
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from crdtsync.client.values.points import Point
     from crdtsync.client.values.results import Entry
     from crdtsync.client.values.write_result import Written
+
 _READ_BYTES = 1024 * 1024
+_MEND_TRIES = 3
+_MEND_PAUSE_S = 1.0
 
 
 class AsyncCheckpointMethods(AsyncMethods):
@@ -108,8 +112,9 @@ class AsyncCheckpointMethods(AsyncMethods):
     ) -> Verified:
         """Read all that a checkpoint holds on this node; the daemon compares each value with its hash.
 
-        Blobs are read as a whole. What the disk has spoilt is read from the log, if that still has it; else it is among
-        ``damaged``: read it on another node. Then older checkpoints are read too, the newest first, until one is whole.
+        Blobs are read as a whole. What the disk has spoilt is read from the log, if that still has it, else fetched
+        from another node (``mended``); what has not come after a few seconds is among ``damaged``. Then older
+        checkpoints are read too, the newest first, until one is whole.
 
         :param progress: is called with 1 after each key.
         :raises InvalidRequest: there is no checkpoint of that name.
@@ -131,15 +136,27 @@ class AsyncCheckpointMethods(AsyncMethods):
 
         past: AsyncSession = self.session(at=f"checkpoint:{name}")  # type: ignore[attr-defined]  # this is a part of it
         verified = Verified()
+        spoilt: list[Entry] = []
         for entry in await past.entries(timeout=timeout):
             verified.keys += 1
-            try:
-                await self._read_all(past, entry, timeout)
-            except DamagedValue as error:
-                verified.damaged[entry.key] = error.message
+            if await self._is_damaged(past, entry, verified, timeout):
+                spoilt.append(entry)
             if progress is not None:
                 progress(1)
+        for _ in range(_MEND_TRIES if spoilt else 0):
+            await sleep(_MEND_PAUSE_S)  # the daemon asks its peers for what it could not read
+            spoilt = [entry for entry in spoilt if await self._is_damaged(past, entry, verified, timeout)]
         return verified
+
+    async def _is_damaged(self, past: AsyncSession, entry: Entry, told: Verified, timeout: Seconds | None) -> bool:
+        try:
+            await self._read_all(past, entry, timeout)
+        except DamagedValue as error:
+            told.damaged[entry.key] = error.message
+            return True
+        if told.damaged.pop(entry.key, None) is not None:
+            told.mended.append(entry.key)
+        return False
 
     async def _read_all(self, past: AsyncSession, entry: Entry, timeout: Seconds | None) -> None:
         """All values of a key. A listing shows null for what cannot be read; what reads one key alone is refused."""

@@ -157,8 +157,8 @@ def _print(found: list[Checkpoint]) -> None:
 def verify(settings: Settings, name: str) -> None:
     """Read all that a checkpoint holds on this node, and name what is damaged.
 
-    Each value is compared with its hash. If one is damaged, the exit status is 74, and it says which older checkpoint
-    is whole here; read the damaged keys on another node.
+    Each value is compared with its hash. What the disk has spoilt is fetched from another node ("+"). If that cannot be
+    done ("!"), the exit status is 74, and it says which older checkpoint is whole here.
 
     \b
     Example:
@@ -171,6 +171,8 @@ def verify(settings: Settings, name: str) -> None:
     else:
         for key, why in sorted(found.damaged.items()):
             output.line(f"! {key}: {why}")
+        for key in sorted(found.mended):
+            output.line(f"+ {key}: fetched from another node")
         if not found.damaged:
             output.line(f"whole: {found.keys:,} keys")
     if found.damaged:
