@@ -555,6 +555,11 @@ class Node:
         """Whether all that memory holds is on disk."""
         return not self._applied and not self._ledger.batch
 
+    @property
+    def rows_to_write(self) -> int:
+        """How many rows of entries, and of what removed some, the next commit has."""
+        return self._ledger.batch.entry_rows()
+
     def take_replies(self) -> list[Reply]:
         """The replies that :attr:`is_calm` speaks of; they may go out at once."""
         replies, self.desk.replies = self.desk.replies, []

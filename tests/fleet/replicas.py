@@ -25,6 +25,7 @@ class NoStorage:
     """The storage of a new node: there is nothing."""
 
     has_backlog = False
+    backlog_position = None
 
     def seen(self, _row: int) -> None:
         return None

@@ -11,6 +11,7 @@ the history of the key before: so the recorder keeps what was removed lately in 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -114,6 +115,7 @@ class HistoryRecorder:
         self.floor = floor
         self.since_ms = since_ms
         self.unsaved: dict[str, list[PastRow]] = {}
+        self._unsaved_keys: deque[tuple[int, str]] = deque()  # of which some went at this position, oldest first
         self._judged: tuple[Change | None, bool] = None, False
         self._committed = 0  # the position of the newest change on disk
         self._replica = replica
@@ -141,9 +143,7 @@ class HistoryRecorder:
             operation = TRIM.name if reasons[0] == RemovalReason.TRIMMED else operation
             removal = Removal(Dot(change.writer, change.seq, n), change.hlc, change.agent, operation)
             told = [*zip(removed, reasons, strict=True)]
-            self.unsaved.setdefault(op.key, []).extend(
-                [new_row(PastRow, (entry, None, position, reason, removal)) for entry, reason in told]
-            )
+            self._keep(op.key, position, [(entry, None, position, reason, removal) for entry, reason in told])
             batch.removed_rows += [
                 new_row(RemovedRow, (entry.row, position, now_ms, n, reason)) for entry, reason in told
             ]
@@ -195,7 +195,7 @@ class HistoryRecorder:
         hlc, agent, removes = change.hlc, change.agent, pack([*gone.dot])
         reason = RemovalReason.LOST if op.blind and not self.is_same_author(gone, change) else RemovalReason.REPLACED
         removal = new_row(Removal, (dot, hlc, agent, _SET))
-        self.unsaved.setdefault(op.key, []).append(new_row(PastRow, (gone, None, position, reason, removal)))
+        self._keep(op.key, position, [(gone, None, position, reason, removal)])
         batch.removed_rows.append(new_row(RemovedRow, (gone.row, position, now_ms, 0, reason)))
         row = (self._replica.id, op.key, *dot, removes, position, now_ms, hlc.to_bytes(8, "big"), agent, _SET)
         batch.removals.append(new_row(RemovalRow, row))
@@ -203,10 +203,14 @@ class HistoryRecorder:
 
     def record_removed_elsewhere(self, gone: Iterable[Entry], position: int, now_ms: int) -> None:
         """These have been removed elsewhere: a snapshot does not tell by whom."""
-        unsaved_of, removed_rows = self.unsaved.setdefault, self._ledger.batch.removed_rows
+        removed_rows = self._ledger.batch.removed_rows
         for entry in gone:
-            unsaved_of(entry.key, []).append(new_row(PastRow, (entry, None, position, None, None)))
+            self._keep(entry.key, position, [(entry, None, position, None, None)])
             removed_rows.append(new_row(RemovedRow, (entry.row, position, now_ms, None, None)))
+
+    def _keep(self, key: str, position: int, rows: list[tuple[Any, ...]]) -> None:
+        self.unsaved.setdefault(key, []).extend([new_row(PastRow, row) for row in rows])
+        self._unsaved_keys.append((position, key))
 
     def cut(self, floor: VersionVector, time_ms: int) -> None:
         """From now on nothing is told of what was superseded before: neither below ``floor`` nor before that time."""
@@ -237,9 +241,16 @@ class HistoryRecorder:
 
     def let_go(self) -> None:
         """Forget what is on disk where readers of dead entries find it."""
-        if self.unsaved and not self._replica.storage.has_backlog:
-            later = {key: [row for row in rows if row.position > self._committed] for key, rows in self.unsaved.items()}
-            self.unsaved = {key: rows for key, rows in later.items() if rows}
+        keys = self._unsaved_keys
+        if not keys:
+            return
+        missing = self._replica.storage.backlog_position
+        end = self._committed + 1 if missing is None else min(missing, self._committed + 1)
+        while keys and keys[0][0] < end:
+            _, key = keys.popleft()
+            later = [row for row in self.unsaved.pop(key, ()) if row.position >= end]
+            if later:
+                self.unsaved[key] = later
 
     def forget(self, is_meant: Callable[[str], bool], is_covered: Callable[[Dot], bool]) -> None:
         """Tell no longer, out of memory, what these keys held under these dots."""

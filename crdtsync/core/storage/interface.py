@@ -470,6 +470,11 @@ class Batch:
         self.metas: list[tuple[str, bytes | None]] = []  # what the node keeps for itself, by name; None: no longer
         self.own_changes = 0
 
+    def first_position(self) -> int:
+        """The log position of the first change that it writes, or of what first removed something; 0: neither."""
+        positions = [rows[0].position for rows in (self.changes, self.removed_rows) if rows]
+        return min(positions, default=0)
+
     @property
     def is_purge(self) -> bool:
         """Whether what it deletes must not be found in what the files have left of it."""
@@ -633,6 +638,12 @@ class Storage(Protocol):
     def has_backlog(self) -> bool:
         """Whether marks of what was removed are still on their way to their rows: those of a large commit take a
         while. Until then what reads dead entries does not find all of them.
+        """
+
+    @property
+    def backlog_position(self) -> int | None:
+        """The log position of the oldest change of which marks may still be on their way; None: :attr:`has_backlog` is
+        false.
         """
 
     @property

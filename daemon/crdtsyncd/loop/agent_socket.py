@@ -104,6 +104,9 @@ class Sink(Protocol):
     def take_turns_later(self, connection: AgentConnection) -> None:
         """It has more frames than fit into one turn."""
 
+    def may_go_on(self, connection: AgentConnection, then: Callable[[], object]) -> bool:
+        """Whether it may ask for more; else ``then`` is called when it may: it has written faster than is good."""
+
     large_requests: LargeRequests
 
     def refuse_agent(self, user: User) -> CrdtSyncError | None:
@@ -240,15 +243,19 @@ class AgentConnection(asyncio.BufferedProtocol):
             self._timer = None
         answered_bytes = 0
         for _ in range(min(TURN_REQUESTS_MAX, len(backlog))):
-            if not self.conn or self._paused_by_peer:
+            if not self.conn or self._paused_by_peer or not self._sink.may_go_on(self, self._go_on):
                 break
             if answered_bytes >= WRITE_BUFFER_BYTES_MAX:
                 break  # whether it takes its replies shows when these are written
             answered_bytes += self._sink.agent_frame(self.conn, self._next_request())
-        if backlog and self.conn and not self._paused_by_peer:
-            self._sink.take_turns_later(self)
+        if backlog:
+            self._go_on()
         self._sink.agent_served()
         self._throttle()
+
+    def _go_on(self) -> None:
+        if self.conn and not self._paused_by_peer and self._sink.may_go_on(self, self._go_on):
+            self._sink.take_turns_later(self)
 
     def pause_writing(self) -> None:
         self._paused_by_peer = True
@@ -259,7 +266,7 @@ class AgentConnection(asyncio.BufferedProtocol):
         self._paused_by_peer = False
         self._sink.agent_flow(self.conn, blocked=False)
         if self._backlog:
-            self._sink.take_turns_later(self)
+            self._go_on()
         self._throttle()
 
     def connection_lost(self, _exc: Exception | None) -> None:

@@ -29,6 +29,7 @@ from crdtsyncd.loop.join_waiting_room import Doorstep
 from crdtsyncd.loop.recovery import Recovery
 from crdtsyncd.loop.replay_quarantine import look
 from crdtsyncd.loop.turn_timer import Planner
+from crdtsyncd.loop.write_gate import WriteGate
 from crdtsyncd.security.peer_identity import Credentials, Guest
 from crdtsyncd.storage.database import Store
 from crdtsyncd.storage.journal.quarantine import RowsRefused
@@ -107,6 +108,7 @@ class Driver:
         self._connections = Connections(Places(config.agents_max, os.geteuid()))
         self.large_requests = LargeRequests()
         self._agents, self._peers = self._connections.agents, self._connections.peers
+        self._gate = WriteGate(lambda: self._store)
         self._checkpoints = WalCheckpoints(self)
         self._house = Housekeeping(self, config, self._connections, self._checkpoints)
         self._recovery = Recovery(self)
@@ -299,10 +301,11 @@ class Driver:
         return conn
 
     def agent_frame(self, conn: int, payload: bytes) -> int:
-        replies = self._node.desk.replies
+        replies, rows = self._node.desk.replies, self._node.rows_to_write
         before = len(replies)
         self.feed(new_row(AgentFrame, (conn, payload)))
         after = len(replies)
+        self._gate.wrote(self._agents.get(conn), self._node.rows_to_write - rows)
         if after == before + 1:
             return len(replies[before].data)
         return sum([len(reply.data) for reply in replies[before:]])
@@ -313,10 +316,21 @@ class Driver:
             write_replies(self._agents, self._node.take_replies())
             self.times.at_once()
 
+    def may_go_on(self, connection: object, then: Callable[[], object]) -> bool:
+        """See both kinds of connections."""
+        return self._gate.lets_through(connection, then)
+
+    def rows_moved(self) -> None:
+        """See :class:`crdtsyncd.storage.wal_checkpoint.Owner`. Whoever waited for their end goes first."""
+        if self._gate.is_closed and not self._store.is_crowded:
+            self.feed(Tick())
+            self._gate.open()
+
     def agent_flow(self, conn: int, blocked: bool) -> None:
         self.feed(AgentFlow(conn, blocked))
 
     def agent_closed(self, conn: int) -> None:
+        self._gate.forget(self._agents.get(conn))
         self._connections.remove_agent(conn)
         self.feed(AgentClosed(conn, self._is_stopping))
         self._backups.closed(conn)  # within the turn: it may remove a large file
@@ -347,7 +361,9 @@ class Driver:
         if conn in self._doorstep:
             self._doorstep.asked(conn, self._peers[conn], data)
         else:
+            rows = self._node.rows_to_write
             self.feed(PeerFrame(conn, data))
+            self._gate.wrote(self._peers.get(conn), self._node.rows_to_write - rows)
             self.times.at_once()
 
     def _bound(self, conn: int, join: Join) -> bytes:
@@ -368,7 +384,7 @@ class Driver:
         return self._node.is_node_linked(node)
 
     def peer_closed(self, conn: int, reason: str) -> None:
-        self._peers.pop(conn, None)
+        self._gate.forget(self._peers.pop(conn, None))
         self._doorstep.closed(conn)
         self.feed(PeerClosed(conn, reason))
 

@@ -92,6 +92,9 @@ class Sink(Protocol):
     async def breathe(self) -> None:
         """Wait until what was reported has been dealt with, so that one peer cannot take all turns."""
 
+    def may_go_on(self, connection: PeerConnection, then: Callable[[], object]) -> bool:
+        """Whether it may bring more; else ``then`` is called when it may."""
+
     def log(self, event: str, level: str = "info", **fields: object) -> None:
         """Log one event."""
 
@@ -203,6 +206,7 @@ class PeerConnection:
         self._outbox: deque[bytes] = deque()
         self._outbox_bytes = 0
         self._wake = asyncio.Event()
+        self._may_go_on = asyncio.Event()
         self._sent_bytes = 0
         self._flow = (0, 0, 0)
         self._was_heard = False
@@ -262,7 +266,7 @@ class PeerConnection:
         def take(message: bytes) -> bool:
             nonlocal turn
             due = sink.turn_due()
-            if self.close_reason or (due and due == turn):
+            if self.close_reason or (due and due == turn) or not sink.may_go_on(self, self._may_go_on.set):
                 return False
             sink.peer_frame(conn, message)
             turn = sink.turn_due()
@@ -282,6 +286,9 @@ class PeerConnection:
                 self._was_heard = True
                 sink.peer_frame(conn, message)
                 await sink.breathe()
+                while not sink.may_go_on(self, self._may_go_on.set):
+                    self._may_go_on.clear()
+                    await self._may_go_on.wait()
                 self._socket.waiting -= 1
         except ConnectionClosed:
             pass

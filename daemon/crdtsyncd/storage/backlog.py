@@ -14,6 +14,7 @@ A long value is not written for that once more: its record says where in its cha
 from __future__ import annotations
 
 import sqlite3
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -59,14 +60,26 @@ class Backlog:
         self.count = 0
         self._seen: dict[int, bytes | None] = {}
         self._records: dict[int, int] = {}  # in which one an entry is
+        self._taken: list[int] = []  # entries of which nothing need be remembered once the transaction is over
+        self._commits: deque[tuple[int, int]] = deque()  # the last record of each, and where it begins in the log
         self.look()
 
     def look(self) -> None:
         """Count anew what is on disk: it was opened, or a transaction was rolled back."""
-        (self.count,) = self._db.execute("SELECT COUNT(*) FROM backlog WHERE id > 0").fetchone()
+        self.count, last = self._db.execute("SELECT COUNT(*), MAX(id) FROM backlog WHERE id > 0").fetchone()
+        self._commits = deque([(last, 0)] if self.count else [])
+        self._taken.clear()
+
+    @property
+    def position(self) -> int:
+        """The log position of the oldest change of which there are records; 0: it is not known."""
+        return self._commits[0][1] if self._commits else 0
 
     def put(self, batch: Batch) -> None:
         """Behind what is there, the rows of a batch that are about entries. In the caller's transaction."""
+        last = 0
+        if not self.count:
+            self._commits.clear()
         bodies = {(row.space, row.writer, row.seq): row for row in batch.changes}
         marks = (
             _marks(batch.removed_rows[at : at + SLICE_ROWS]) for at in range(0, len(batch.removed_rows), SLICE_ROWS)
@@ -78,22 +91,35 @@ class Backlog:
                 self.count += 1
                 if at == _ENTRIES:
                     self._records.update((row[0], put.lastrowid or 0) for row in record)
+                last = put.lastrowid or 0
         self._seen.update((row.row, row.seen) for row in batch.entries)
+        if last:
+            self._commits.append((last, batch.first_position()))
 
     def take(self) -> tuple[int, Batch]:
         """The oldest record, and its number. It goes with the caller's transaction."""
         number, packed = self._db.execute("SELECT id, rows FROM backlog WHERE id > 0 ORDER BY id LIMIT 1").fetchone()
         at, rows = _unpacked(packed)
         name, make = _ROWS[at]
+        while self._commits and self._commits[0][0] < number:
+            self._commits.popleft()
         batch = Batch()
         if at == _MARKS:
             batch.removed_rows = [RemovedRow(row, *death) for death, some in rows for row in some]
         else:
             bodies = dict[int, bytes]()
             setattr(batch, name, [make(*self._with_value(row, bodies)) for row in rows])
+        self._taken += [row.row for row in batch.entries]
         self._db.execute("DELETE FROM backlog WHERE id = ?", (number,))
         self.count -= 1
         return number, batch
+
+    def let_go(self) -> None:
+        """Forget what was remembered of entries that are in their tables: the transaction is over."""
+        for row in self._taken:
+            self._seen.pop(row, None)
+            self._records.pop(row, None)
+        self._taken.clear()
 
     def put_back(self, number: int, marks: list[RemovedRow]) -> None:
         """Leave some of the marks of a record that was taken for the next time."""
@@ -107,20 +133,13 @@ class Backlog:
 
     def seen(self, row: int) -> bytes | None:
         """What an entry that is among them had seen."""
-        self._forget_if_empty()
         return self._seen.get(row)
 
     def value(self, row: int) -> bytes | None:
         """The value of an entry that is among them; None: it is not."""
-        self._forget_if_empty()
         found = self._db.execute("SELECT rows FROM backlog WHERE id = ?", (self._records.get(row, 0),)).fetchone()
         _, rows = (_ENTRIES, ()) if found is None else _unpacked(found[0])
         return next((self._with_value(each, {})[_VALUE] for each in rows if each[0] == row), None)
-
-    def _forget_if_empty(self) -> None:
-        if not self.count:
-            self._seen.clear()
-            self._records.clear()
 
     def _with_value(self, row: tuple[Any, ...], bodies: dict[int, bytes]) -> tuple[Any, ...]:
         places = [at for at, field in enumerate(row) if type(field) is InChange]

@@ -57,6 +57,8 @@ _TORN = (
     "the last record is not whole: a write that was cut off before it was acknowledged; or the disk has spoilt what it "
     "had flushed, and then the newest acknowledged commits are gone here"
 )
+BACKLOG_RECORDS_MAX = 32
+"""With so many slices of rows on their way to their tables, some 5 ms each, those who write wait for all of them."""
 
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError)
 """What comes of rows that hold what nobody wrote: SQLite hands out whatever flipped bits have made of them."""
@@ -65,6 +67,9 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError)
 class Store(Upkeep):
     """One open data directory. Implements :class:`crdtsync.core.storage.interface.Storage` and the commit."""
 
+    _is_awaited = False  # whether somebody waits for the end of the backlog
+    _is_crowded = False
+    _is_stuck = False  # whether there was no room for what is in the backlog
     _is_hidden = False  # whether marks are in the backlog of which nobody was told by :attr:`has_backlog`
 
     def __init__(
@@ -312,7 +317,7 @@ class Store(Upkeep):
         db.execute("PRAGMA synchronous = NORMAL")
         try:
             db.execute("BEGIN IMMEDIATE")
-            is_expected = self.has_backlog
+            is_expected = self.backlog_position is not None
             self._bring_in()
             self._is_hidden |= self._backlog.count > 0 and not is_expected
             self._journal.clear()
@@ -354,8 +359,40 @@ class Store(Upkeep):
 
     @property
     def has_backlog(self) -> bool:
-        """See :class:`~crdtsync.core.storage.interface.Storage`: with what will be on its way, out of the journal."""
-        return self._backlog.count > 0 or are_many(self._journal.pending_rows)
+        """See :class:`~crdtsync.core.storage.interface.Storage`: with what will be on its way, out of the journal.
+        Whoever asks waits for the end of it.
+        """
+        has_backlog = self.backlog_position is not None
+        self._is_awaited |= has_backlog
+        return has_backlog
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether those who write are to wait until all rows are in their tables: too many are on their way, or
+        somebody waits who finds no end of them else. Without room on the disk nobody is to wait for that.
+        """
+        if self.backlog_position is None or self._is_stuck:
+            self._is_crowded = self._is_awaited = False
+        elif self._is_awaited or self._backlog.count >= BACKLOG_RECORDS_MAX:
+            self._is_crowded = True
+        return self._is_crowded
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether far more rows are on their way than anybody should have to wait for."""
+        return self._backlog.count >= 4 * BACKLOG_RECORDS_MAX
+
+    @property
+    def backlog_position(self) -> int | None:
+        """See :class:`~crdtsync.core.storage.interface.Storage`."""
+        if self._backlog.count:
+            return self._backlog.position
+        return self._journal.pending[0].first_position() if are_many(self._journal.pending_rows) else None
+
+    @property
+    def backlog_records(self) -> int:
+        """How many slices of rows are on their way to their tables."""
+        return self._backlog.count
 
     def _bring_in(self) -> None:
         self._write_in(self._journal.together())
@@ -378,12 +415,15 @@ class Store(Upkeep):
         :raises StorageError: the disk failed, as in :meth:`commit`.
         :raises RowsRefused: no table takes a row of it; it is kept aside, and memory must be read anew.
         """
+        self._is_stuck = self._is_shown
         if self._is_shown or not self._backlog.count:
             return not self._is_shown
         before = self._backlog.count
         with self.work("settle"):
             self._if_there_is_room(lambda: self._unsynced(lambda: bring_in(self._connection, self._backlog)))
-        return self._backlog.count < before or not self._backlog.count
+        self._backlog.let_go()
+        self._is_stuck = 0 < self._backlog.count >= before
+        return not self._is_stuck
 
     def _bring_in_what_was_left(self) -> None:
         """At the start. What no table takes has been put aside."""

@@ -45,6 +45,9 @@ class Owner(Protocol):
     def recover_rows(self, error: RowsRefused) -> None:
         """Something acknowledged fits into no table: go on without it."""
 
+    def rows_moved(self) -> None:
+        """Some came into their tables, or there is no room for them: somebody may have waited for that."""
+
 
 class WalCheckpoints:
     """Looked after following each commit; see :meth:`mind`."""
@@ -145,11 +148,13 @@ class WalCheckpoints:
             self._owner.fail(error)
         except RowsRefused as error:
             self._owner.recover_rows(error)
+        self._owner.rows_moved()
         self._mind_backlog()
 
     def _mind_backlog(self, delay_s: float = 0.0) -> None:
         """See to it that the rows of large commits come into their tables, a slice between the turns of others."""
-        if self._bringing is None and self._owner.store.has_backlog:
+        store = self._owner.store
+        if self._bringing is None and (store.backlog_records or store.is_crowded):
             loop = asyncio.get_running_loop()
             self._bringing = loop.call_later(delay_s, self._bring_in) if delay_s else loop.call_soon(self._bring_in)
 
@@ -163,12 +168,15 @@ class WalCheckpoints:
             delay_s = WAL_PAUSE_S  # it cannot begin anew while it is written to
         else:
             try:
+                if not store.backlog_records:
+                    store.settle()
                 delay_s = 0.0 if store.bring_some_in() else CHECKPOINT_RETRY_S
             except StorageError as error:
                 self._owner.fail(error)
                 return
             except RowsRefused as error:
                 self._owner.recover_rows(error)
+        self._owner.rows_moved()
         self._look_due = 0
         self.mind_wal()
         self._mind_backlog(delay_s)

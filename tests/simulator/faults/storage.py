@@ -85,4 +85,4 @@ def a_backlog_is_forgotten_with_its_process(patch: Patches):
 def the_dead_are_not_waited_for(patch: Patches):
     """History is read while deaths are on their way to their rows."""
     large_commits(patch)
-    patch.setattr(Store, "has_backlog", property(lambda self: False))
+    patch.setattr(Store, "backlog_position", None)

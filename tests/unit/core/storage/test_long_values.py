@@ -136,6 +136,28 @@ def test_a_value_is_read_wherever_it_is(fleet: Fleet) -> None:
     assert ann.get("one") == "another"
 
 
+def test_memory_remembers_what_went_until_its_rows_are_marked_and_no_longer(fleet: Fleet) -> None:
+    """Large batches follow each other so soon that there is always something on its way."""
+    host = fleet["a"]
+    ann = host.agent()
+    for n in range(12):
+        ann.do("batch", ops=[["set", {"key": f"many/{each:03}", "value": pack(n)}] for each in range(300)])
+        host.store.settle()
+        while host.store.backlog_records > 7:
+            host.store.bring_some_in()
+    assert host.store.has_backlog
+    assert sum(map(len, host.replica.past.unsaved.values())) <= 3 * 300
+    assert len(host.store._backlog._seen) <= 3 * 300
+    for name in ("many/000", "many/299"):
+        told = ann.ask("history", key=name)["items"]
+        assert [line["value"] for line in told] == [pack(n) for n in reversed(range(12))][: len(told)]
+        assert len(told) >= 10
+    in_tables(host)
+    ann.set("x", 1)
+    assert host.replica.past.unsaved == {}
+    assert host.store._backlog._seen == {}
+
+
 def test_a_refused_commit_leaves_what_is_on_disk(fleet: Fleet) -> None:
     ann = fleet["a"].agent()
     ann.set("k", LONG)

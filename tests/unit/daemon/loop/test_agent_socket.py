@@ -9,7 +9,7 @@ import socket
 import stat
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgpack
@@ -43,6 +43,12 @@ class Sink:
         self.answer_bytes = 0
         self.peer = (User(0), 0)
         self.large_requests = LargeRequests()
+        self.then: Callable[[], object] | None = None
+        self.is_open = True
+
+    def may_go_on(self, _connection: AgentConnection, then: Callable[[], object]) -> bool:
+        self.then = None if self.is_open else then
+        return self.is_open
 
     def agent_opened(self, _connection: AgentConnection, user: User, pid: int) -> int:
         self.peer = (user, pid)
@@ -168,6 +174,25 @@ async def test_a_turn_is_bounded_and_the_rest_comes_in_the_next(connection: Agen
     connection.take_turn()
     assert len(sink.frames) == TURN_REQUESTS_MAX + 5
     connection.connection_lost(None)
+
+
+async def test_one_that_has_written_too_fast_goes_on_where_it_was(connection: AgentConnection, sink: Sink) -> None:
+    sink.is_open = False
+    receive(connection, frame(b"x") * 3)
+    assert (sink.frames, sink.later) == ([], [])
+    assert sink.then is not None
+    sink.is_open = True
+    sink.then()
+    assert sink.later == [connection]
+    connection.take_turn()
+    assert sink.frames == [b"x"] * 3
+    sink.is_open = False
+    receive(connection, frame(b"y"))
+    then = sink.then
+    connection.connection_lost(None)
+    assert then is not None
+    then()
+    assert sink.later == [connection], "it is gone"
 
 
 async def test_a_turn_ends_when_it_has_been_answered_at_length(connection: AgentConnection, sink: Sink) -> None:

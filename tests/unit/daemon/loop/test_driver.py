@@ -39,7 +39,8 @@ async def test_after_an_error_of_the_disk_nothing_is_acknowledged_that_was_not_c
     driver.failed, driver._is_stopped, driver._flush_due = asyncio.get_running_loop().create_future(), False, None
     agent = Mock()
     driver._agents, driver.progress, driver.times = {1: agent}, 0, Mock()
-    driver._node = Mock(take_replies=lambda: [Reply(1, 1, b"done")], desk=Mock(replies=[]))
+    driver._node = Mock(take_replies=lambda: [Reply(1, 1, b"done")], desk=Mock(replies=[]), rows_to_write=0)
+    driver._gate = Mock()
     driver.agent_served()
     agent.write.assert_called_once_with(b"done")
     agent.write.reset_mock()

@@ -48,6 +48,8 @@ class Sink:
         self.connection: PeerConnection | None = None
         self.closed = asyncio.Event()
         self.reason = ""
+        self.then: Callable[[], object] | None = None
+        self.is_open = True
 
     def peer_opened(self, connection: PeerConnection) -> int:
         self.connection = connection
@@ -85,6 +87,10 @@ class Sink:
 
     async def breathe(self) -> None:
         await asyncio.sleep(0)
+
+    def may_go_on(self, _connection: PeerConnection, then: Callable[[], object]) -> bool:
+        self.then = None if self.is_open else then
+        return self.is_open
 
     def log(self, event: str, level: str = "info", **fields: object) -> None:
         self.logged.append({"event": event, **fields})
@@ -283,6 +289,24 @@ async def test_a_message_is_taken_at_once_and_a_second_one_waits_for_its_turn(si
         with pytest.raises(ConnectionClosed):
             await peer.recv()
     assert sink.frames == [b"first", b"third", b"fourth"]
+
+
+async def test_one_that_brings_too_much_waits_and_nothing_is_lost_or_doubled(sink: Sink) -> None:
+    async with listening(sink) as address, connect(f"ws://{address}", compression=None) as peer:
+        sink.is_open = False
+        for n in range(20):
+            await peer.send(b"%d" % n)
+        async with asyncio.timeout(10):
+            while sink.then is None or not sink.frames:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+        assert sink.frames == [b"0"]
+        sink.is_open = True
+        sink.then()
+        async with asyncio.timeout(10):
+            while len(sink.frames) < 20:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        assert sink.frames == [b"%d" % n for n in range(20)]
 
 
 UPGRADE = (

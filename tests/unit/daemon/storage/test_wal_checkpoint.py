@@ -15,12 +15,19 @@ class Store:
 
     commits = 1
     has_pending = True
-    has_backlog = False
+    backlog_records = 0
+    is_crowded = False
     is_settling_due = False
 
     def __init__(self) -> None:
         self.settled = asyncio.Event()
-        self.times = 0
+        self.times = self.slices = 0
+
+    def bring_some_in(self) -> bool:
+        self.slices += 1
+        self.backlog_records = max(0, self.backlog_records - 1)
+        self.is_crowded = self.backlog_records > 0
+        return True
 
     def wal_bytes(self) -> int:
         return 0
@@ -35,12 +42,16 @@ class Owner:
 
     def __init__(self) -> None:
         self.store: Any = Store()
+        self.moved = 0
 
     def fail(self, error: Exception) -> None:
         raise error
 
     def recover_rows(self, error: Exception) -> None:
         raise error
+
+    def rows_moved(self) -> None:
+        self.moved += 1
 
 
 async def test_a_full_journal_is_emptied_behind_the_turn_and_not_in_the_next_commit(
@@ -64,3 +75,23 @@ async def test_one_that_is_not_full_is_emptied_a_little_later(monkeypatch: pytes
     owner = Owner()
     WalCheckpoints(owner).mind()
     await asyncio.wait_for(owner.store.settled.wait(), 10)
+
+
+async def test_rows_come_in_by_slices_and_then_nothing_is_done_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wal_checkpoint, "SETTLE_DELAY_S", 3600)
+    owner = Owner()
+    owner.store.backlog_records = 3
+    WalCheckpoints(owner).mind()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (owner.store.slices, owner.moved, owner.store.times) == (3, 3, 0), "what is in the journal has time"
+
+
+async def test_while_somebody_waits_for_the_end_the_journal_is_emptied_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wal_checkpoint, "SETTLE_DELAY_S", 3600)
+    owner = Owner()
+    owner.store.is_crowded = True
+    WalCheckpoints(owner).mind()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (owner.store.times, owner.store.slices, owner.moved) == (1, 1, 1)
