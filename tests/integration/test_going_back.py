@@ -86,6 +86,38 @@ def test_checkpoints_are_made_by_one_node_while_something_changes(pair: Cluster,
     assert shell.ok("checkpoint", "policy") == "no policies"
 
 
+def test_a_comparison_goes_page_by_page_and_misses_no_key(daemon: Daemon) -> None:
+    state = daemon.client("planner")
+
+    def write(values: dict[str, object]) -> None:
+        for first in range(0, len(values), 500):
+            with state.batch() as batch:
+                for key in list(values)[first : first + 500]:
+                    batch.set(key, values[key])
+
+    before: dict[str, object] = {f"k/{number:04}": number for number in range(0, 5200, 2)}
+    write(before)
+    state.checkpoint("before")
+    changes: dict[str, object] = {f"k/{number:04}": -number for number in (*range(0, 300, 3), 1999, 2002, 4002, 5198, 5199)}
+    write(changes)
+    write({"k/0002": 3})
+    write({"k/0002": 2})  # says the same again
+    state.delete("k/4800")
+    after = {key: value for key, value in {**before, **changes}.items() if key != "k/4800"}
+    expected = [(key, before.get(key), after.get(key)) for key in sorted({**before, **after})
+                if before.get(key) != after.get(key)]  # fmt: skip
+
+    def told(**wanted: Any) -> list[tuple[str, object, object]]:
+        found = state.diff("before", prefix="k/", **wanted)
+        return [(one.key, one.before and one.before.value, one.after and one.after.value) for one in found]
+
+    assert told() == expected
+    pages: list[tuple[str, object, object]] = []
+    while page := told(limit=7, start=pages[-1][0] if pages else None):
+        pages += page
+    assert pages == expected
+
+
 async def test_both_clients_read_the_past_and_write_nothing_there(daemon: Daemon) -> None:
     async with AsyncClient(daemon.socket, agent="planner") as state:
         await state.set("k", 1)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.client.operations.listings import Selection
 from crdtsync.client.protocol.steps import Compute
 from crdtsync.client.session.request_context import Write
+from crdtsync.client.values.listing import Listing
 from crdtsync.client.values.points import CHECKPOINT, Point, point_argument
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from crdtsync.client.protocol.steps import Steps
     from crdtsync.client.session.request_context import Arguments, WriteConcern
     from crdtsync.client.values.results import Entry
+
+PAGE_KEYS = 1000
+"""Of each side that a comparison holds at once."""
+ONE_BY_ONE_MAX = 20
+"""So many values are read one by one; of more, all of the page."""
 
 
 @dataclass(slots=True)
@@ -105,22 +111,44 @@ def named_point(point: Point) -> str | int:
     return point_argument(point)
 
 
-def diff(before: Operations, after: Operations, prefix: str, timeout_s: float) -> Steps[list[Difference]]:
-    """The keys that differ, in order. Both are read as of a point: a large value is read once more, by itself."""
-    selection = Selection(prefix)
-    old = {entry.key: entry for entry in (yield from before.entries(selection, None, timeout_s, values=True))}
-    new = {entry.key: entry for entry in (yield from after.entries(selection, None, timeout_s, values=True))}
-    found: list[Difference] = []
-    for key in sorted(old.keys() | new.keys()):
-        ours, theirs = old.get(key), new.get(key)
-        if ours is not None and theirs is not None and ours.version == theirs.version:
-            continue
-        if ours is not None and ours.value is None and ours.kind != "register":
-            ours = yield before.entry(key, None, timeout_s)
-        if theirs is not None and theirs.value is None and theirs.kind != "register":
-            theirs = yield after.entry(key, None, timeout_s)
-        if _said(ours) != _said(theirs):
-            found.append(Difference(key, ours, theirs))
+def diff(before: Operations, after: Operations, wanted: Selection, timeout_s: float) -> Steps[Listing[Difference]]:
+    """The keys that differ, in order: a page of both sides at a time, and values only of keys whose versions differ."""
+    found: Listing[Difference] = Listing()
+    start: str | None = wanted.start
+    while wanted.limit is None or len(found) < wanted.limit:
+        page = Selection(wanted.prefix, start, PAGE_KEYS)
+        old = yield from before.entries(page, None, timeout_s, values=False)
+        new = yield from after.entries(page, None, timeout_s, values=False)
+        end = min((one[-1].key for one in (old, new) if len(one) == PAGE_KEYS), default=None)  # both are whole up to it
+        versions = [{one.key: one.version for one in side if end is None or one.key <= end} for side in (old, new)]
+        changed = [key for key in sorted({**versions[0], **versions[1]})
+                   if versions[0].get(key) != versions[1].get(key)]  # fmt: skip
+        sides: list[dict[str, Entry]] = [{}, {}]
+        if len(changed) > ONE_BY_ONE_MAX:
+            for operations, side, listed in ((before, sides[0], old), (after, sides[1], new)):
+                entries = yield from operations.entries(page._replace(limit=len(listed)), None, timeout_s, values=True)
+                side.update({one.key: one for one in entries})
+        for key in changed:
+            ours = yield from _whole(before, key, sides[0], versions[0], timeout_s)
+            theirs = yield from _whole(after, key, sides[1], versions[1], timeout_s)
+            if _said(ours) != _said(theirs):
+                found.append(Difference(key, ours, theirs))
+            if len(found) == wanted.limit:
+                break
+        if end is None:
+            break
+        start = end
+    return found
+
+
+def _whole(
+    operations: Operations, key: str, listed: dict[str, Entry], there: dict[str, str | None], timeout_s: float
+) -> Steps[Entry | None]:
+    """The entry with its value, which a listing leaves out of what is large."""
+    entry = listed.get(key)
+    if key not in there or (entry is not None and (entry.value is not None or entry.kind == "register")):
+        return entry
+    found: Entry | None = yield from operations.entry(key, None, timeout_s)
     return found
 
 

@@ -177,19 +177,30 @@ class AsyncCheckpointMethods(AsyncMethods):
     # -- going back ------------------------------------------------------------------------------------------
 
     async def diff(
-        self, before: Point, after: Point | None = None, *, prefix: str = "", timeout: Seconds | None = None
-    ) -> list[Difference]:
-        """The keys that say something else at ``after`` (now, if not given) than at ``before``, in order.
+        self,
+        before: Point,
+        after: Point | None = None,
+        *,
+        prefix: str = "",
+        start: str | None = None,
+        limit: int | None = None,
+        timeout: Seconds | None = None,
+    ) -> Listing[Difference]:
+        """The keys that say something else at ``after`` (now, if not given) than at ``before``, in order; from the
+        first one after ``start``, at most ``limit``.
 
-        A point is the name of a checkpoint, a token or a ``datetime``, as for :meth:`get`.
+        A point is the name of a checkpoint, a token or a ``datetime``, as for :meth:`get`. Beside what differs it holds
+        a page of keys at a time, however many there are.
 
         :raises TooOld: a point lies before the history that this node keeps.
         """
+        from crdtsync.client.operations.listings import Selection
         from crdtsync.client.operations.restore import diff, named_point
 
         timeout_s = limit_s(timeout, self.timeout_s)
         until = named_point(after) if after is not None else await self.run(self._operations.now(timeout_s), timeout_s)
-        plan = diff(self._at(named_point(before)), self._at(until), prefix, timeout_s)
+        wanted = Selection(prefix, start, limit)
+        plan = diff(self._at(named_point(before)), self._at(until), wanted, timeout_s)
         return await self.run(plan, timeout_s)
 
     async def restore(
