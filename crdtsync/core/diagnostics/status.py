@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import missing
+from crdtsync.core.alarm_catalogue import alarm_of
 from crdtsync.core.kinds.values import is_conflict
 from crdtsync.core.peers.peer_state import Peer
 from crdtsync.core.replica.replica import Replica
@@ -47,7 +48,13 @@ def build_status(node: Node, reserved: bool = False) -> dict[str, Any]:
         "agents": _agents(node, node.desk.agents),
         "resolvers": node.resolvers.status(),
         "alarms": [
-            {"code": alarm.code, "message": alarm.message, "since": alarm.since_ms} for alarm in node.alarms.raised()
+            {
+                "code": alarm.code,
+                "message": alarm.message,
+                "since": alarm.since_ms,
+                "remedy": alarm_of(alarm.code).remedy,
+            }
+            for alarm in node.alarms.raised()
         ],
         "store": node.storage.stats(),
         "counters": {
@@ -86,7 +93,9 @@ def _told(health: Health | None) -> dict[str, Any]:
         "version": health.version,
         "health": {
             "state": health.state,
-            "alarms": [{"code": code, "since": since_ms} for code, since_ms in health.alarms],
+            "alarms": [
+                {"code": code, "since": since_ms, "remedy": alarm_of(code).remedy} for code, since_ms in health.alarms
+            ],
             "bytes": health.data_bytes,
             "free_bytes": health.free_bytes,
             "told": health.told_ms,

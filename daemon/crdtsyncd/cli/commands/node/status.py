@@ -44,7 +44,7 @@ def status(settings: Settings) -> None:
        "agents": [{"name", "uid", "pid", "since", "watches"}],
        "resolvers": [{"node", "space", "pattern", "agent", "state", "waiting", "asked", "answered",
                       "failed"}],
-       "alarms": [{"code", "message", "since"}],
+       "alarms": [{"code", "message", "since", "remedy"}],
        "store":  {"path", "bytes", "commits", "last_commit_ms", "free_bytes", "total_bytes",
                   "wal_bytes", "ballast_bytes", "growth_bytes_per_hour"},
        "counters": {"changes_made", "changes_received", "conflicts", "deliveries", "alarms",
