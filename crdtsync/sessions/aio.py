@@ -32,6 +32,7 @@ from crdtsync.sessions.saved.pieces import START, Piece, Tree, lines_of, plain, 
 
 NOTES_TOKENS = 1000
 """Of a session that is merged into another one."""
+BRANCHES_MAX = 8
 
 
 class AsyncSessions:
@@ -163,6 +164,17 @@ class AsyncSessions:
         lines, parents = await self._main_lines(saved)
         return await to_thread(handing_over.conversation, saved, lines, parents)
 
+    async def branches(self, session: str) -> list[Conversation]:
+        """What was said along each way in which a session was gone on with, the newest first.
+
+        There are several if it was saved from two places, each of which went on from the same line; at most
+        :data:`BRANCHES_MAX`. The first is what :meth:`conversation` gives.
+        """
+        saved = await self.get(session)
+        tree, parents = await self._tree(saved.id, MAIN), await self._parents(saved)
+        ways = [list(lines_of(tree.file(end))) for end in tree.ends[: -BRANCHES_MAX - 1 : -1] or [START]]
+        return [await to_thread(handing_over.conversation, saved, lines, parents) for lines in ways]
+
     async def handover(
         self,
         session: str,
@@ -284,6 +296,10 @@ class AsyncSessions:
 
     async def _main_lines(self, saved: Saved) -> tuple[list[bytes], dict[str, list[bytes]]]:
         """The lines of the main file, and those of the sessions that it goes on from, by their ids."""
+        parents = await self._parents(saved)
+        return list(lines_of((await self._tree(saved.id, MAIN)).file())), parents
+
+    async def _parents(self, saved: Saved) -> dict[str, list[bytes]]:
         parents: dict[str, list[bytes]] = {}
         needed = list(saved.needs)
         while needed:
@@ -292,7 +308,7 @@ class AsyncSessions:
                 parent = await self.get(one)
                 parents[one] = list(lines_of((await self._tree(one, MAIN)).file()))
                 needed += parent.needs
-        return list(lines_of((await self._tree(saved.id, MAIN)).file())), parents
+        return parents
 
     async def share(self, session: str, space: str) -> SaveResult:
         """Copy a saved session, with those that it goes on from, into another space; what was new there.

@@ -98,7 +98,9 @@ def test_a_comparison_goes_page_by_page_and_misses_no_key(daemon: Daemon) -> Non
     before: dict[str, object] = {f"k/{number:04}": number for number in range(0, 5200, 2)}
     write(before)
     state.checkpoint("before")
-    changes: dict[str, object] = {f"k/{number:04}": -number for number in (*range(0, 300, 3), 1999, 2002, 4002, 5198, 5199)}
+    changes: dict[str, object] = {
+        f"k/{number:04}": -number for number in (*range(0, 300, 3), 1999, 2002, 4002, 5198, 5199)
+    }
     write(changes)
     write({"k/0002": 3})
     write({"k/0002": 2})  # says the same again
