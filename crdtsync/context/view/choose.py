@@ -12,8 +12,9 @@ age: so the choice depends on the state alone.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import nlargest, nsmallest
+from typing import NamedTuple
 
 from crdtsync.context.compact.compress import compress
 from crdtsync.context.compact.words import content_words
@@ -28,12 +29,21 @@ _WORTH = 24  # tokens: with less room an item is left out
 _TAKEN_MAX = 2_000  # items that are looked at; a window holds no more
 
 
+class Part(NamedTuple):
+    """What one key takes of a view, with its head, in tokens; ``is_whole``: not shortened."""
+
+    key: str
+    tokens: int
+    is_whole: bool
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """A block of text for a model's window.
 
     ``tokens`` never exceeds the budget; ``shown``, ``left_out`` and ``gone`` are keys. ``token`` names the state that
-    was read: hand it to ``since`` for what is new after it, or gone.
+    was read: hand it to ``since`` for what is new after it, or gone. ``parts`` are what is shown, in the text's order;
+    their tokens, counted one by one, add up to about ``tokens``.
     """
 
     text: str
@@ -42,6 +52,7 @@ class View:
     left_out: tuple[str, ...]
     token: str | None
     gone: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +109,7 @@ def choose(
     room = wish.budget_tokens - tokenizer.count(whole([], left_out(items, len(items), wish.gone), wish.form)) - 8
     costs = known.costs(order, wish.form, tokenizer)
     taken: list[Shown] = []
+    spent: dict[Item, int] = {}
     for item in order:
         if room < _WORTH:
             break
@@ -105,14 +117,18 @@ def choose(
         may = room if item.pinned or cost <= _SMALL else room // 2
         if cost <= may and (item.pinned or item.key in newest or cost <= _COMPACT_MAX):
             taken.append(Shown(item, item.text, is_whole=True))
+            spent[item] = cost
             room -= cost
             continue
         most = (may if item.key in newest else min(may, _COMPACT_MAX)) - head - 8
         shown = _compact(item, most, wish, tokenizer)
         if shown is not None:
             taken.append(shown)
-            room -= _cost(shown, wish.form, tokenizer)
-    return _fitted(items, taken, wish, tokenizer, token)
+            spent[item] = _cost(shown, wish.form, tokenizer)
+            room -= spent[item]
+    view = _fitted(items, taken, wish, tokenizer, token)
+    parts = (Part(one.item.key, spent[one.item], one.is_whole) for one in _placed(taken))
+    return replace(view, parts=tuple(parts))
 
 
 def _fitted(items: list[Item], taken: list[Shown], wish: Wish, tokenizer: Tokenizer, token: str | None) -> View:
@@ -134,10 +150,13 @@ def _fitted(items: list[Item], taken: list[Shown], wish: Wish, tokenizer: Tokeni
 def _text(items: list[Item], taken: list[Shown], wish: Wish) -> str:
     """Pinned items first, then by time, oldest first: what has not changed stays where it was."""
     shown = {one.item.key for one in taken}
-    placed = sorted(taken, key=lambda one: (not one.item.pinned, *_by_time(one.item)))
     missing = (item for item in items if item.key not in shown)
     footer = left_out(missing, sum(not one.is_whole for one in taken), wish.gone)
-    return whole((block(one, wish.form) for one in placed), footer, wish.form)
+    return whole((block(one, wish.form) for one in _placed(taken)), footer, wish.form)
+
+
+def _placed(taken: list[Shown]) -> list[Shown]:
+    return sorted(taken, key=lambda one: (not one.item.pinned, *_by_time(one.item)))
 
 
 def _compact(item: Item, room: int, wish: Wish, tokenizer: Tokenizer) -> Shown | None:
