@@ -15,6 +15,7 @@ from benchmarks import (
     mirror,
     new_node,
     overwrites,
+    page,
     profile,
 )
 from benchmarks.context import command as context
@@ -43,6 +44,7 @@ main.add_command(mcp_sessions.main, "mcp")
 main.add_command(mirror.main, "mirror")
 main.add_command(overwrites.main, "overwrites")
 main.add_command(new_node.main, "new-node")
+main.add_command(page.main, "page")
 main.add_command(profile.main, "profile")
 main.add_command(rivals.main, "rivals")
 

@@ -85,6 +85,11 @@ def cpu_s(pid: int | None) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
+def cpu_exact_s(pid: int | None) -> float:
+    """Processor time of all threads, in the kernel's ns: the ticks of /proc/PID/stat are too coarse for an idle one."""
+    return sum(int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
+
+
 async def read(daemon: Daemon, client: AsyncClient, writes: int = 0) -> Reading:
     """Read one daemon, with a client of it."""
     space = await default_space(client)

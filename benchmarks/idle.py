@@ -12,7 +12,7 @@ from typing import NamedTuple
 import click
 
 from benchmarks.daemons import DaemonError, Daemons
-from benchmarks.gauges import MIB, rss_bytes
+from benchmarks.gauges import MIB, cpu_exact_s, rss_bytes
 from crdtsync.client import AsyncClient
 
 RSS_MB_MAX = 60
@@ -46,13 +46,13 @@ async def measure(peers: int, agents: int, seconds: float) -> Idle:
             await anext(aiter(watch))
         await _connected(clients[0], peers)
         await asyncio.sleep(SETTLE_S)
-        before_s, cpu_before_s, waits_before = monotonic(), _cpu_s(daemon.pid), _waits(daemon.pid)
+        before_s, cpu_before_s, waits_before = monotonic(), cpu_exact_s(daemon.pid), _waits(daemon.pid)
         await asyncio.sleep(seconds)
         elapsed_s = monotonic() - before_s
         return Idle(
             rss_bytes(daemon.pid),
             _private_bytes(daemon.pid),
-            100 * (_cpu_s(daemon.pid) - cpu_before_s) / elapsed_s,
+            100 * (cpu_exact_s(daemon.pid) - cpu_before_s) / elapsed_s,
             (_waits(daemon.pid) - waits_before) / elapsed_s,
         )
 
@@ -67,11 +67,6 @@ async def _connected(client: AsyncClient, peers: int) -> None:
             return
         await asyncio.sleep(0.1)
     raise DaemonError("the daemons did not connect within 60 s")
-
-
-def _cpu_s(pid: int | None) -> float:
-    """Processor time of all threads, in the kernel's ns: the ticks of /proc/PID/stat are too coarse for an idle one."""
-    return sum(int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
 def _waits(pid: int | None) -> int:

@@ -1,0 +1,183 @@
+"""``./dev bench page``: what people who look cost a daemon that is busy, and whether their page stays fluid.
+
+Many keys, many changes a second, and Chromium with the page. For each screen the daemon's processor time is taken in
+turns, without a page and with one, so that what else the machine does meets both alike. The page reports its frames;
+those of an empty page in the same browser say what of that is the machine's doing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from statistics import median
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from benchmarks.daemons import Daemon, Daemons
+from benchmarks.gauges import MIB, cpu_exact_s, rss_bytes
+from crdtsync.client import AsyncClient
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+FOLDERS = 100
+SCREENS = {
+    "fleet": "fleet", "a folder": "state/data%2F000%2F000000", "time": "time", "work": "work", "sessions": "sessions",
+    "context": "context",
+}  # fmt: skip
+CPU_PERCENT_MAX = 2.0
+FRAME_MS_MAX = 100.0
+_FRAMES = """() => { window.frames_ms = []; let last = performance.now();
+  const next = (now) => { window.frames_ms.push(now - last); last = now; requestAnimationFrame(next); };
+  requestAnimationFrame(next); }"""
+
+
+class Looked(NamedTuple):
+    """What one screen cost: of the daemon in percent of one core, without and with the page; the longest frames in ms,
+    of the page and of an empty one; memory in bytes.
+    """
+
+    screen: str
+    without: float
+    with_page: float
+    frame_ms: float
+    empty_ms: float
+    daemon_bytes: int
+    server_bytes: int
+    heap_bytes: int
+
+
+@asynccontextmanager
+async def writing(daemon: Daemon, keys: int, rate: int) -> AsyncIterator[None]:
+    """So many changes a second, by a process of its own; each overwrites one key."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.page", str(daemon.socket), str(keys), str(rate)
+    )
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def write(socket: str, keys: int, rate: int) -> None:
+    """Write until it is killed: each twentieth of a second its share, so many at once."""
+    async with AsyncClient(socket=socket, agent="writer") as client:
+        start_s, number = monotonic(), 0
+        while True:
+            due = int((monotonic() - start_s) * rate)
+            await asyncio.gather(*(client.set(_key(one * 7919 % keys), {"n": one}) for one in range(number, due)))
+            number = due
+            await asyncio.sleep(0.05)
+
+
+def _key(number: int) -> str:
+    return f"data/{number % FOLDERS:03}/{number:06}"
+
+
+async def fill(client: AsyncClient, keys: int) -> None:
+    """The keys, and a little of all else that screens show."""
+    for first in range(0, keys, 1000):
+        async with client.batch() as batch:
+            for number in range(first, min(first + 1000, keys)):
+                batch.set(_key(number), {"n": number})
+    for number in range(20):
+        await client.put_task(f"tasks/{number}", {"number": number})
+    await client.checkpoint("before")
+
+
+@asynccontextmanager
+async def serving(daemon: Daemon) -> AsyncIterator[tuple[str, int]]:
+    """``crdtsync ui``: its address with the word that lets in, and its pid."""
+    command = [sys.executable, "-m", "crdtsyncd.cli", "--socket", str(daemon.socket), "ui", "--listen", "0"]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        yield (await process.stdout.readline()).decode().strip(), process.pid
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def measure(keys: int, rate: int, seconds: float, rounds: int, screens: dict[str, str]) -> list[Looked]:
+    """Every screen, in ``rounds`` turns of ``seconds`` without and with it."""
+    from playwright.async_api import async_playwright  # noqa: PLC0415  # starts a driver of its own
+
+    program = shutil.which("chromium")
+    if program is None:
+        raise click.ClickException("it needs Chromium: apt-get install chromium")
+    async with Daemons(2) as fleet, async_playwright() as playwright:
+        daemon = fleet[0]
+        async with AsyncClient(socket=daemon.socket, agent="filler") as client:
+            await fill(client, keys)
+        browser = await playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        async with serving(daemon) as (address, server), writing(daemon, keys, rate):
+            base = address.split("#")[0]
+            page = await browser.new_page()
+            await page.goto(address)
+            await page.wait_for_selector("nav a")
+            await asyncio.sleep(seconds)
+            return [
+                await look(page, f"{base}#/{place}", screen, daemon.pid, server, seconds, rounds)
+                for screen, place in screens.items()
+            ]
+
+
+async def look(
+    page: Page, address: str, screen: str, daemon: int | None, server: int, seconds: float, rounds: int
+) -> Looked:
+    """One screen."""
+    shares: tuple[list[float], list[float]] = ([], [])
+    frames: tuple[list[float], list[float]] = ([], [])
+    heap = 0
+    for _ in range(rounds):
+        for is_shown, place in ((0, "about:blank"), (1, address)):
+            await page.goto(place)
+            await asyncio.sleep(1)
+            await page.evaluate(_FRAMES)
+            before_s, cpu_before_s = monotonic(), cpu_exact_s(daemon)
+            await asyncio.sleep(seconds)
+            shares[is_shown].append(100 * (cpu_exact_s(daemon) - cpu_before_s) / (monotonic() - before_s))
+            frames[is_shown].append(max(await page.evaluate("window.frames_ms")))
+        heap = max(heap, await page.evaluate("performance.memory.usedJSHeapSize"))
+    differences = [on - off for off, on in zip(*shares, strict=True)]
+    without = median(shares[0])
+    return Looked(screen, without, without + median(differences), max(frames[1]), max(frames[0]), rss_bytes(daemon),
+                  rss_bytes(server), heap)  # fmt: skip
+
+
+@click.command()
+@click.option("--keys", default=100_000, show_default=True)
+@click.option("--rate", default=2000, show_default=True, help="Changes a second.")
+@click.option("--seconds", default=8.0, show_default=True, help="Of each turn, without the page and with it.")
+@click.option("--rounds", default=3, show_default=True, help="Turns of each screen.")
+@click.option("--screen", "only", type=click.Choice([*SCREENS]), multiple=True, help="Only these.")
+@click.option("--check", is_flag=True, help="Exit status 1 if it takes more than it should.")
+def main(keys: int, rate: int, seconds: float, rounds: int, only: tuple[str, ...], check: bool) -> None:
+    """Measure what the page for people costs a busy daemon, and its longest frames."""
+    screens = {name: place for name, place in SCREENS.items() if not only or name in only}
+    found = asyncio.run(measure(keys, rate, seconds, rounds, screens))
+    print(f"{keys:,} keys, {rate:,} changes/s, {rounds} times {seconds:.0f} s; load {os.getloadavg()[0]:.1f}")
+    for one in found:
+        print(
+            f"{one.screen:10} daemon {one.without:5.1f} % of a core, "
+            f"with the page {one.with_page - one.without:+5.2f}; longest frame {one.frame_ms:4.0f} ms (empty page {one.empty_ms:4.0f} ms); MiB: daemon "
+            f"{one.daemon_bytes / MIB:.0f}, server {one.server_bytes / MIB:.0f}, page {one.heap_bytes / MIB:.0f}"
+        )
+    is_too_much = any(one.with_page - one.without > CPU_PERCENT_MAX for one in found)
+    is_jerky = any(one.frame_ms > max(FRAME_MS_MAX, one.empty_ms) for one in found)
+    if check and (is_too_much or is_jerky):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":  # the writer
+    socket, keys_, rate_ = sys.argv[1:]
+    asyncio.run(write(socket, int(keys_), int(rate_)))
