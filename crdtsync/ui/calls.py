@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from crdtsync import AsyncClient
 from crdtsync.client import AsyncSession, Entry, Restored
 from crdtsync.context import AsyncSearch, AsyncViews
-from crdtsync.errors import InvalidRequest
-from crdtsync.sessions import AsyncSessions
+from crdtsync.errors import CrdtSyncError, DaemonUnavailable, InvalidRequest, NotAllowed, Timeout
+from crdtsync.sessions import AsyncSessions, Conversation, Saved
+from crdtsync.sessions.agents.places import AGENTS
+from crdtsync.sessions.conversation.note import losses
 from crdtsync.ui.plain import plain
 
 PAGE_KEYS = 200
@@ -26,8 +29,22 @@ PAGE_KEYS = 200
 PARTS_MAX = 200
 """Of a log, a set, a map, a difference or an outcome: the newest, or the first."""
 
+DIFFERENCES = 50
+"""Keys that differ, in one answer."""
+DIFF_TIMEOUT_S = 120
+
+ITEMS = 100
+"""Of a transcript, in one answer."""
+ITEM_CHARS = 4_000
+"""Of each of them; the rest is asked for."""
+TRANSCRIPTS_KEPT = 4
+
 VALUE_CHARS_MAX = 200_000
 """Of a value as JSON; a longer one is shown by its beginning."""
+
+
+Doctor = Callable[[], list[dict[str, str]]]
+"""Looks this host over: findings as ``crdtsync doctor --json`` has them."""
 
 
 class Call(NamedTuple):
@@ -55,10 +72,12 @@ def writing(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[
 class Space:
     """One space for all pages: each request says by ``if_version`` what its reader saw, so they share a session."""
 
-    def __init__(self, client: AsyncClient, name: str | None) -> None:
+    def __init__(self, client: AsyncClient, name: str | None, doctor: Doctor | None = None) -> None:
         self.client = client
         self.state: AsyncSession = client.session(space=name)
         self.name = name
+        self.doctor = doctor
+        self.told: dict[tuple[str, str], list[Conversation]] = {}  # transcripts that were read last, by the session
 
     def at(self, point: str | int | None) -> AsyncSession:
         """Now, or as of a token, a checkpoint's cut or a time in milliseconds."""
@@ -79,9 +98,22 @@ def moment(milliseconds: int) -> datetime:
 
 
 @call
-async def fleet(space: Space) -> Any:
-    """This node's status, and what it knows of the others."""
-    return await space.client.status(far=True)
+async def fleet(space: Space, far: bool = False) -> Any:
+    """This node's status, and what it knows of the others; ``far``: those reached over others are asked anew."""
+    return await space.client.status(far=far)
+
+
+@call
+async def doctor(space: Space) -> Any:
+    """What is wrong on this host. It looks with the rights of who started the page, so the page's agent must be one
+    that may read the whole status.
+    """
+    if space.doctor is None:
+        raise InvalidRequest("this page has no doctor: run crdtsync doctor")
+    with suppress(DaemonUnavailable, Timeout):  # then it is wanted most
+        if (await space.client.status(timeout=5)).get("limited"):
+            raise NotAllowed("the findings are for those who may read everything on this host")
+    return await asyncio.to_thread(space.doctor)
 
 
 @call
@@ -104,8 +136,8 @@ async def tree(space: Space, prefix: str = "", start: str | None = None, at: str
 
 
 @call
-async def entry(space: Space, key: str, at: str | int | None = None) -> Any:
-    """One key: its values, or the newest parts of a log, a set or a map."""
+async def entry(space: Space, key: str, at: str | int | None = None, last: int = PARTS_MAX) -> Any:
+    """One key: its values, or the newest parts of a log, the first ones of a set or a map."""
     state = space.at(at)
     found = await state.entry(key)
     if found is None:
@@ -113,15 +145,18 @@ async def entry(space: Space, key: str, at: str | int | None = None) -> Any:
     shown = _entry(found)
     match found.kind:
         case "log":
-            items = await state.log_items(key, last=PARTS_MAX)
+            items = await state.log_items(key, last=min(last, 10 * PARTS_MAX))
             shown["parts"] = [{**plain(one), "value": _cut(one.value)} for one in items]
             shown["value"] = None
         case "set":
             shown["value"] = [_cut(one) for one in await state.members(key, limit=PARTS_MAX)]
         case "map":
             shown["value"] = {one.name: _cut(one.value) for one in await state.fields(key, limit=PARTS_MAX)}
-        case "text" if found.value is None:
-            shown["value"] = await state.get(key)
+        case "text":
+            text = await state.get(key) if found.value is None else found.value
+            shown["value"] = _cut(text)
+            with suppress(CrdtSyncError):  # what knows documents is an extra
+                shown["document"] = _cut(await state.doc(key).get()) if text == "" else None
     return shown
 
 
@@ -180,12 +215,12 @@ async def checkpoints(space: Space) -> Any:
 
 
 @call
-async def diff(space: Space, before: str | int, after: str | int | None = None, prefix: str = "") -> Any:
-    """The keys that differ between two points, or between one and now."""
+async def diff(space: Space, before: str | int, after: str | int | None = None, start: str | None = None) -> Any:
+    """The keys that differ between two points, or between one and now: the first ones after ``start``."""
     points = [moment(one) if isinstance(one, int) else one for one in (before, after) if one is not None]
-    found = await space.state.diff(*points, prefix=prefix)
-    rows = [{"key": one.key, "before": _value(one.before), "after": _value(one.after)} for one in found[:PARTS_MAX]]
-    return {"keys": rows, "count": len(found)}
+    found = await space.state.diff(*points, start=start, limit=DIFFERENCES, timeout=DIFF_TIMEOUT_S)
+    rows = [{"key": one.key, "before": _value(one.before), "after": _value(one.after)} for one in found]
+    return {"keys": rows, "more": rows[-1]["key"] if len(rows) == DIFFERENCES else None}
 
 
 @writing
@@ -255,17 +290,46 @@ async def retry(space: Space, key: str) -> Any:
 @call
 async def sessions(space: Space) -> Any:
     """The saved sessions of coding agents."""
-    return [{**plain(one), "files": None, "bytes": one.bytes} for one in await AsyncSessions(space.state).ls()]
+    return [_saved(one) for one in await AsyncSessions(space.state).ls()]
 
 
 @call
-async def transcript(space: Space, session: str) -> Any:
-    """What was said and done in a session, by turns."""
+async def transcript(space: Space, session: str, branch: int = 0, start: int | None = None) -> Any:
+    """A part of what was said and done in a session: items from ``start``, by default the newest.
+
+    ``branches`` counts the ways in which the session was gone on with; the newest is number 0.
+    """
     found = AsyncSessions(space.state)
-    conversation, excluded = await found.conversation(session), await found.excluded(session)
-    turns = [[{"type": type(item).__name__, **_item(item)} for item in turn] for turn in conversation.turns()]
-    lost = [{"what": what, "why": why, "count": count} for (what, why), count in sorted(conversation.lost.items())]
-    return {"turns": turns, "excluded": excluded, "lost": lost}
+    saved = await found.get(session)
+    ways = await _branches(space, found, saved)
+    way = ways[min(max(branch, 0), len(ways) - 1)]
+    items = [(number, item) for number, turn in enumerate(way.turns()) for item in turn]
+    first = max(0, len(items) - ITEMS) if start is None else max(0, start)
+    shown = [{"turn": number, **_item(item)} for number, item in items[first : first + ITEMS]]
+    return {
+        "session": _saved(saved), "start": first, "count": len(items), "items": shown, "branches": len(ways),
+        "excluded": await found.excluded(saved.id), "lost": losses(way), "agents": sorted(AGENTS),
+    }  # fmt: skip
+
+
+@call
+async def item(space: Space, session: str, number: int, branch: int = 0) -> Any:
+    """One item of a session, longer than a page of items has it."""
+    found = AsyncSessions(space.state)
+    ways = await _branches(space, found, await found.get(session))
+    items = ways[min(max(branch, 0), len(ways) - 1)].items
+    return _item(items[number], VALUE_CHARS_MAX) if 0 <= number < len(items) else None
+
+
+async def _branches(space: Space, found: AsyncSessions, saved: Saved) -> list[Conversation]:
+    """The last few that were read are kept: a reader turns pages."""
+    version = (saved.id, str([(one.end, one.bytes) for one in saved.files.values()]))
+    if version not in space.told:
+        ways = await found.branches(saved.id)
+        space.told = {version: ways, **{one: told for one, told in space.told.items() if one[0] != saved.id}}
+        for one in list(space.told)[TRANSCRIPTS_KEPT:]:
+            del space.told[one]
+    return space.told[version]
 
 
 @writing
@@ -275,11 +339,32 @@ async def exclude(space: Space, session: str, turn: int, excluded: bool) -> Any:
     return await (found.exclude if excluded else found.include)(session, str(turn))
 
 
+@writing
+async def hand_over(
+    space: Space, session: str, to: str | None = None, at: int | None = None, dry_run: bool = True
+) -> Any:
+    """Make a new session on this machine: of another agent, or (a branch) of the same one, up to the turn ``at``."""
+    found = AsyncSessions(space.state)
+    made = await (
+        found.branch(session, at=at, dry_run=dry_run) if to is None else found.handover(session, to=to, dry_run=dry_run)
+    )
+    return {name: getattr(made, name) for name in ("to", "id", "path", "state", "command", "turns", "lost")}
+
+
 @call
-async def view(space: Space, prefix: str = "", budget: int = 4000, query: str = "") -> Any:
-    """What a view hands to an agent, with what it left out."""
-    found = await AsyncViews(space.state).view([prefix], budget_tokens=budget, query=query or None)
-    return plain(found)
+async def views(space: Space) -> Any:
+    """The names of the views that are defined."""
+    return await AsyncViews(space.state).names()
+
+
+@call
+async def view(space: Space, name: str = "", prefix: str = "", budget: int = 4000, query: str = "") -> Any:
+    """What a view hands to an agent, with what each key takes of it, and the keys that it left out."""
+    found = AsyncViews(space.state)
+    told = await (found.named(name) if name else found.view([prefix], budget_tokens=budget, query=query or None))
+    parts = [one._asdict() for one in told.parts]
+    left = {"left_out": told.left_out[:PARTS_MAX], "left_out_count": len(told.left_out)}
+    return {"text": told.text, "tokens": told.tokens, "parts": parts, **left}
 
 
 # -- shapes ------------------------------------------------------------------------------------------------------------
@@ -312,12 +397,22 @@ def _cut(value: Any) -> Any:
     return {"$cut": len(text), "text": text[:VALUE_CHARS_MAX]}
 
 
-def _item(item: Any) -> dict[str, Any]:
-    shown = plain(item)
+def _item(item: Any, chars: int = ITEM_CHARS) -> dict[str, Any]:
+    shown = {"type": type(item).__name__, **plain(item)}
     shown["images"] = len(shown.get("images") or [])
-    if "text" in shown:
-        shown["text"] = shown["text"][:VALUE_CHARS_MAX]
-    return dict(shown)
+    if "arguments" in shown:
+        shown["text"] = json.dumps(shown.pop("arguments"), indent=2, ensure_ascii=False)
+    text = shown.pop("summary", None) or shown.get("text") or ""
+    return {**shown, "text": text[:chars], "chars": len(text)}
+
+
+def _saved(saved: Saved) -> dict[str, Any]:
+    return {
+        **plain(saved),
+        "files": None,
+        "bytes": saved.bytes,
+        "lines": sum(one.lines for one in saved.files.values()),
+    }
 
 
 def _task(task: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 from crdtsync import AsyncClient
 from crdtsync.errors import CrdtSyncError, InvalidRequest
 from crdtsync.loopback import is_loopback, listening
-from crdtsync.ui.calls import CALLS, Space
+from crdtsync.ui.calls import CALLS, Doctor, Space
 from crdtsync.ui.guard import Doorkeeper, Guard
 from crdtsync.ui.live import Live
 from crdtsync.ui.plain import number, plain
@@ -41,7 +41,7 @@ ASSETS = Path(__file__).parent / "assets"
 @dataclass(frozen=True, slots=True)
 class Options:
     """How the page was started. ``certificate`` and ``private_key`` are files (PEM); without them it listens on
-    loopback only.
+    loopback only. ``doctor`` looks this host over.
     """
 
     host: str = "127.0.0.1"
@@ -49,6 +49,7 @@ class Options:
     read_only: bool = False
     certificate: str | None = None
     private_key: str | None = None
+    doctor: Doctor | None = None
 
 
 async def serve(client: AsyncClient, options: Options, ready: Callable[[str], None]) -> None:
@@ -145,7 +146,7 @@ class Page:
         if name not in self._spaces:
             if len(self._spaces) >= SPACES_MAX:
                 self._spaces.clear()
-            space = Space(self._client, name)
+            space = Space(self._client, name, self._options.doctor)
             self._spaces[name] = space, Live(space.state)
         return self._spaces[name]
 

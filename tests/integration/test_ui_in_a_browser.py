@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
 
 SCREENS = {
-    "fleet": "svg.fleet", "state": "ul.list", "time": "input[type=range]", "work": ".board", "sessions": "form",
+    "fleet": "svg.fleet", "state": "ul.list", "time": "input[type=range]", "work": ".board",
+    "sessions": "text=Saved sessions", "context": "form",
 }  # fmt: skip
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp.exe\x1b[31m\u2028&lt;"
 WAIT_MS = 60_000

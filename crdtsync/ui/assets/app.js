@@ -1,17 +1,23 @@
-// The frame: who is let in, which screen is shown, what has changed.
+// The frame: who is let in, which screen is shown, when it asks anew.
 
 import { call, follow, login, page } from "/assets/ask.js";
-import { count, fill, h, safe } from "/assets/dom.js";
+import { count, fill, h, held, safe, tag, tick } from "/assets/dom.js";
+import { context } from "/assets/context.js";
 import { fleet } from "/assets/fleet.js";
+import { sessions } from "/assets/sessions.js";
 import { state } from "/assets/state.js";
 import { time } from "/assets/time.js";
 import { work } from "/assets/work.js";
-import { sessions } from "/assets/sessions.js";
 
-const SCREENS = { fleet: ["Fleet", fleet], state: ["State", state], time: ["Time", time], work: ["Work", work], sessions: ["Sessions", sessions] };
+const SCREENS = { fleet: ["Fleet", fleet], state: ["State", state], time: ["Time", time], work: ["Work", work], sessions: ["Sessions", sessions], context: ["Context", context] };
+const EVERY_MS = 1000;
+const SHARE = 20; // what took a second is asked for again after so many
 const main = document.querySelector("#main");
-let screen = null; // {name, update}
-let changed = false; // something came while the screen was held still
+const waiting = document.querySelector("#held");
+let screen = null; // {name, update, go}
+let changed = false; // something came, and the screen does not show it yet
+let busy = false;
+let next = 0;
 
 function route() {
   const [name, ...rest] = location.hash.slice(2).split("/");
@@ -23,26 +29,41 @@ async function show() {
   fill(document.querySelector("#screens"), ...Object.entries(SCREENS).map(([one, [title]]) =>
     h("a", { href: `#/${one}`, "aria-current": one === name ? "page" : null }, title)));
   document.title = `${SCREENS[name][0]} · crdtsync`;
-  if (screen?.name === name && screen.go) { await screen.go(rest); return; }
-  const place = h("div", {});
-  fill(main, place);
-  const made = { name };
-  screen = made;
-  Object.assign(made, await SCREENS[name][1](place, rest));
-}
-
-// Nothing moves under the cursor: while the pointer or the focus is on a part that says so, news wait.
-function isHeld() {
-  return Boolean(document.querySelector("[data-hold]:hover, [data-hold]:focus-within, dialog[open]"));
+  try {
+    if (screen?.name === name && screen.go) { await screen.go(rest); return; }
+    held.clear();
+    const place = h("div", {});
+    fill(main, place);
+    const made = { name };
+    screen = made;
+    Object.assign(made, await SCREENS[name][1](place, rest));
+    if (window.scrollY > 0 && !rest) window.scrollTo(0, 0);
+  } catch (error) {
+    screen = null; // the next news try again
+    fill(main, h("div", { class: "panel empty" }, h("h1", {}, "There is nothing to show yet"), h("p", {}, safe(error.message))));
+  }
 }
 
 async function update() {
-  if (!screen?.update) return;
-  if (isHeld()) { changed = true; return; }
+  if (document.hidden || busy || Date.now() < next) return;
   changed = false;
-  await screen.update();
+  busy = true;
+  const began = performance.now();
+  try {
+    if (screen) await screen.update?.(); else await show();
+  } catch { changed = true; } finally {
+    busy = false;
+    next = Date.now() + Math.max(EVERY_MS, SHARE * (performance.now() - began));
+  }
 }
-setInterval(() => { if (changed && !isHeld()) void update(); }, 400);
+// What waited for the pointer or the focus to go is asked for when they have gone.
+setInterval(() => {
+  for (const part of held) if (!part.isConnected) held.delete(part); else if (part.free()) { held.delete(part); changed = true; }
+  waiting.hidden = !held.size;
+  if (changed) void update();
+}, 200);
+
+setInterval(tick, 5000);
 
 function head() {
   const choice = page.spaces.length > 1
@@ -53,14 +74,20 @@ function head() {
 
 let last = "";
 function news(told) {
-  const lines = [];
-  if (told.down) lines.push(h("div", { class: "down" }, "The daemon does not answer: ", safe(told.down)));
-  for (const alarm of told.alarms.slice(0, 5)) lines.push(h("div", {}, h("strong", {}, alarm.code), " ", safe(alarm.message)));
-  if (told.alarms.length > 5) lines.push(h("div", {}, `and ${count(told.alarms.length - 5, "alarm")} more`));
   const now = JSON.stringify([told.down, told.alarms]);
-  if (now !== last) fill(document.querySelector("#alarms"), ...lines);
+  if (now !== last) alarms(told);
   last = now;
-  void update();
+  changed = true;
+}
+
+// At the lower edge: what comes there moves nothing else.
+function alarms({ down, alarms: raised }) {
+  const bar = document.querySelector("#alarms");
+  const open = bar.querySelector("details")?.open;
+  const codes = raised.slice(0, 3).map((one) => one.code).join(", ");
+  fill(bar, down ? h("p", { class: "down" }, "The daemon does not answer: ", safe(down)) : null, raised.length
+    ? h("details", { open }, h("summary", {}, tag(count(raised.length, "alarm"), "warn"), " ", safe(codes), raised.length > 3 ? " …" : null),
+      h("ul", {}, raised.slice(0, 50).map((one) => h("li", {}, h("strong", {}, safe(one.code)), " ", safe(one.message), one.remedy ? h("div", {}, "→ ", safe(one.remedy)) : null)))) : null);
 }
 
 async function begin() {
@@ -70,15 +97,17 @@ async function begin() {
     const refused = await login(word);
     if (refused) { stop(refused); return; }
   }
-  const outcome = await follow({ hello: async () => { page.spaces = await call("spaces"); head(); await show(); }, news, gone: () => stop() });
+  const outcome = await follow({ hello: async () => { page.spaces = await call("spaces").catch(() => []); head(); await show(); }, news, gone: () => stop() });
   if (outcome !== null) stop(outcome);
 }
 
 function stop(reason) {
+  screen = {};
   fill(document.querySelector("#screens"));
   fill(main, h("div", { class: "panel empty" }, h("h1", {}, "This browser is not let in"), h("p", {}, reason || "The page's server has ended, or was started anew."), h("p", {}, "Open the address that ", h("code", {}, "crdtsync ui"), " printed last.")));
 }
 
 document.addEventListener("spaces", head);
+document.addEventListener("visibilitychange", () => { changed = true; });
 window.addEventListener("hashchange", () => void show());
 void begin();

@@ -32,9 +32,33 @@ export function fill(element, ...children) {
   element.replaceChildren(...flat(children));
 }
 
+/** Parts that hold still although there is something new to show in them. */
+export const held = new Set();
+
+/**
+ * Draw a part anew if what it shows has changed, but never under the pointer, an open field or the keyboard's focus.
+ * What was folded out or scrolled stays so. Forget what was drawn (`part.drawn = null`) to have it drawn all the same.
+ * A part with nothing to click (`isStill` is false) is drawn at once.
+ */
+export function redraw(part, content, draw, isStill = true) {
+  const now = JSON.stringify(content);
+  if (part.drawn === now) return;
+  part.free = () => !part.matches(":hover") && !part.querySelector(":focus-visible");
+  if (isStill && part.drawn && !part.free()) { held.add(part); return; }
+  held.delete(part);
+  const open = new Set([...part.querySelectorAll("details[open][data-name]")].map((one) => one.dataset.name));
+  const scrolled = part.querySelector(".tall")?.scrollTop ?? 0;
+  part.drawn = now;
+  fill(part, draw());
+  for (const one of part.querySelectorAll("details[data-name]")) if (open.has(one.dataset.name)) one.open = true;
+  if (scrolled) part.querySelector(".tall")?.scrollTo(0, scrolled);
+}
+
 function flat(children) {
   return children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false);
 }
+
+function code(one) { return `U+${one.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`; }
 
 /** Words that somebody wrote: isolated, and with control characters shown as what they are. */
 export function safe(text) {
@@ -42,22 +66,36 @@ export function safe(text) {
   const parts = [];
   let at = 0;
   for (const found of words.matchAll(ODD)) {
-    parts.push(words.slice(at, found.index));
-    parts.push(h("span", { class: "odd" }, `U+${found[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`));
+    parts.push(words.slice(at, found.index), h("span", { class: "odd" }, code(found[0])));
     at = found.index + found[0].length;
   }
-  parts.push(words.slice(at));
-  return h("bdi", {}, parts);
+  return h("bdi", {}, parts, words.slice(at));
 }
+
+/** The same where only a string can stand: in labels and pictures. */
+export function plain(text) { return String(text ?? "").replace(ODD, code); }
 
 /** A time: how long ago, with the time of the reader's own zone to point at. */
 export function ago(time) {
   if (!time) return h("span", { class: "quiet" }, "–");
   const moment = new Date(time);
+  return h("time", { datetime: moment.toISOString(), title: moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" }) }, since(moment));
+}
+
+function since(moment) {
   const seconds = Math.max(0, (Date.now() - moment) / 1000);
+  if (seconds < 5) return "just now";
   const [count, unit] = seconds < 60 ? [seconds, "s"] : seconds < 3600 ? [seconds / 60, "min"]
     : seconds < 86400 ? [seconds / 3600, "h"] : [seconds / 86400, "d"];
-  return h("time", { datetime: moment.toISOString(), title: moment.toLocaleString() }, `${Math.floor(count)} ${unit} ago`);
+  return `${Math.floor(count)} ${unit} ago`;
+}
+
+/** Let times go on that are shown. */
+export function tick() {
+  for (const one of document.querySelectorAll("time")) {
+    const now = since(new Date(one.dateTime));
+    if (one.textContent !== now) one.textContent = now;
+  }
 }
 
 export function size(bytes) {
@@ -80,19 +118,47 @@ export function shown(value) {
   return h("pre", {}, safe(words(value)));
 }
 
+/** Text as it is, all else as JSON; numbers that JavaScript would round come as the server's words for them. */
 export function words(value) {
-  return typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  if (value === undefined) return "";
+  return typeof value === "string" ? value : JSON.stringify(value, null, 2).replace(/\{\s*"\$(?:int|float)": "([^"]*)"\s*\}/g, "$1");
 }
 
-/** Lines of `text`, with those that `other` lacks marked as `mark` (ins or del). */
+const DIFFERENT_MAX = 1500; // words or lines on a side; longer ones are compared line by line, whatever their order
+
+/** `text` with what `other` lacks marked as `mark` (ins or del): by words, of long ones by lines. */
 export function marked(text, other, mark) {
+  let [mine, theirs] = [text, other].map((one) => one.split(/(\s+)/));
+  if (Math.max(mine.length, theirs.length) > DIFFERENT_MAX) [mine, theirs] = [text, other].map((one) => one.split(/(\n)/));
+  const kept = Math.max(mine.length, theirs.length) > DIFFERENT_MAX ? among(mine, theirs) : common(mine, theirs);
+  const parts = [];
+  mine.forEach((word, number) => {
+    const same = word.trim() ? Boolean(kept[number]) : word.includes("\n") || (parts.at(-1)?.same ?? true);
+    if (parts.at(-1)?.same === same) parts.at(-1).words += word; else parts.push({ same, words: word });
+  });
+  return h("pre", {}, parts.map((one) => (one.same ? safe(one.words) : h(mark, {}, safe(one.words)))));
+}
+
+function among(mine, theirs) {
   const there = new Map();
-  for (const line of other.split("\n")) there.set(line, (there.get(line) ?? 0) + 1);
-  return h("pre", {}, text.split("\n").map((line, number) => {
-    const left = there.get(line) ?? 0;
-    there.set(line, left - 1);
-    return [number ? "\n" : null, left > 0 ? safe(line) : h(mark, {}, safe(line))];
-  }));
+  for (const one of theirs) there.set(one, (there.get(one) ?? 0) + 1);
+  return mine.map((one) => { const left = there.get(one) ?? 0; there.set(one, left - 1); return left > 0; });
+}
+
+// The longest common subsequence, by dynamic programming.
+function common(mine, theirs) {
+  const width = theirs.length + 1;
+  const lengths = new Uint16Array((mine.length + 1) * width);
+  for (let i = mine.length - 1; i >= 0; i -= 1) {
+    for (let j = theirs.length - 1; j >= 0; j -= 1) {
+      lengths[i * width + j] = mine[i] === theirs[j] ? lengths[(i + 1) * width + j + 1] + 1 : Math.max(lengths[(i + 1) * width + j], lengths[i * width + j + 1]);
+    }
+  }
+  const kept = [];
+  for (let i = 0, j = 0; i < mine.length && j < theirs.length;) {
+    if (mine[i] === theirs[j]) { kept[i] = true; i += 1; j += 1; } else if (lengths[(i + 1) * width + j] >= lengths[i * width + j + 1]) i += 1; else j += 1;
+  }
+  return kept;
 }
 
 export function tag(text, kind = "") {
@@ -107,6 +173,9 @@ export function table(heads, rows) {
   return h("div", { class: "table", tabindex: 0, role: "region", "aria-label": heads.filter(Boolean).join(", ") },
     h("table", {}, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, cell)))))));
 }
+
+/** A notice of what went wrong. */
+export function wrong(error) { return h("p", { class: "notice bad", role: "alert" }, safe(error.message)); }
 
 export function empty(...children) {
   return h("p", { class: "empty" }, children);

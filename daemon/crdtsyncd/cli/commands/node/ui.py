@@ -43,7 +43,13 @@ def ui(
     host, _, port = listen.rpartition(":")
     if not port.isdigit() or int(port) > 65535:
         raise click.BadParameter(f"{listen!r} is not [HOST:]PORT", param_hint="--listen")
-    options = Options(host.strip("[]") or "127.0.0.1", int(port), read_only, certificate, private_key)
+
+    def doctor() -> list[dict[str, str]]:
+        from crdtsyncd.doctor import examine
+
+        return [finding._asdict() for finding in examine(settings.socket, None, None)]
+
+    options = Options(host.strip("[]") or "127.0.0.1", int(port), read_only, certificate, private_key, doctor)
     told: list[str] = []
 
     def ready(address: str) -> None:
