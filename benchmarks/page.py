@@ -167,11 +167,10 @@ def main(keys: int, rate: int, seconds: float, rounds: int, only: tuple[str, ...
     found = asyncio.run(measure(keys, rate, seconds, rounds, screens))
     print(f"{keys:,} keys, {rate:,} changes/s, {rounds} times {seconds:.0f} s; load {os.getloadavg()[0]:.1f}")
     for one in found:
-        print(
-            f"{one.screen:10} daemon {one.without:5.1f} % of a core, "
-            f"with the page {one.with_page - one.without:+5.2f}; longest frame {one.frame_ms:4.0f} ms (empty page {one.empty_ms:4.0f} ms); MiB: daemon "
-            f"{one.daemon_bytes / MIB:.0f}, server {one.server_bytes / MIB:.0f}, page {one.heap_bytes / MIB:.0f}"
-        )
+        print(f"{one.screen:10} daemon {one.without:.1f} % of a core, with the page {one.with_page - one.without:+.2f}")
+        print(f"           longest frame {one.frame_ms:.0f} ms, of an empty page {one.empty_ms:.0f} ms")
+        sizes = (f"{size / MIB:.0f}" for size in (one.daemon_bytes, one.server_bytes, one.heap_bytes))
+        print(f"           MiB of the daemon, the page's server, the page: {', '.join(sizes)}")
     is_too_much = any(one.with_page - one.without > CPU_PERCENT_MAX for one in found)
     is_jerky = any(one.frame_ms > max(FRAME_MS_MAX, one.empty_ms) for one in found)
     if check and (is_too_much or is_jerky):
