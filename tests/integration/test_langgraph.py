@@ -10,7 +10,8 @@ import pytest
 
 from crdtsync import Client
 from tests.harness import Cluster, Daemon
-from tests.harness.frameworks import FRAMEWORKS, environment, passes, python_with
+from tests.harness.frameworks import FRAMEWORKS, ROOT, environment, passes, python_with
+from tests.harness.shell import Shell
 from tests.integration.test_examples import fenced
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -79,6 +80,24 @@ def test_two_hosts_that_run_one_thread_both_keep_their_branch(parted: Cluster) -
     assert shown[0] == shown[1]
     for daemon in parted:
         assert f"['begun', 'asked on {daemon.name}', 'done on {daemon.name}']" in shown[0]
+
+
+def test_what_the_sqlite_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path: Path) -> None:
+    program = FRAMEWORKS / "langgraph" / "with_sqlite.py"
+    run(daemon, program, "keep", str(tmp_path / "kept.sqlite"))
+    packages = next((python_with("langgraph").parents[1] / "lib").glob("python*/site-packages"))
+    shell = Shell(daemon.socket, tmp_path)
+
+    def bring(file: str, *options: str) -> str:
+        done = shell("import-from", "langgraph-sqlite", file, *options, PYTHONPATH=f"{ROOT}:{packages}")
+        return done.out or done.err
+
+    assert bring("kept.sqlite", "--dry-run") == "3 created, 0 unchanged, if it were done\n"
+    assert bring("kept.sqlite") == "3 created, 0 unchanged\n"
+    assert bring("kept.sqlite") == "0 created, 3 unchanged\n"
+    assert run(daemon, program, "go on") == "['one', 'and a half', 'yes']\n"
+    (tmp_path / "other").write_text("no database" * 1000)
+    assert "is no database of LangGraph's SqliteSaver" in bring("other")
 
 
 def programs(word: str) -> list[str]:

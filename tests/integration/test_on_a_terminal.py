@@ -107,6 +107,7 @@ SHOWING = [
     ("drop", "map", EVIL), ("add", "set", EVIL), ("discard", "set", EVIL), ("wait", EVIL),
     ("get", "k", "--after", EVIL), ("--space", EVIL, "get", "k"), ("--agent", EVIL, "get", "k"), (EVIL,),
     ("get", "--" + EVIL), ("--socket", "/nowhere/" + EVIL, "get", "k"), ("import", EVIL), ("batch", EVIL),
+    ("import-from", "redis", EVIL),
     ("backup", "/nowhere/" + EVIL), ("restore", EVIL), ("agent", "create", EVIL), ("agent", "revoke", EVIL),
     ("space", "create", EVIL), ("cluster", "join", EVIL), ("cluster", "remove", EVIL), ("service", "status"),
     ("update", KEY, "--", "printf", EVIL), ("update", KEY, "--", EVIL), ("reset", KEY),

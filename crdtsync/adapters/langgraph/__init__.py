@@ -18,6 +18,7 @@ Modules:
 - ``in_threads``: the coroutines of the blocking one
 - ``checkpoints``: which keys a checkpoint is made of
 - ``records``: bytes of any length as keys, and whether they are whole
+- ``other_savers``: checkpoints of other checkpointers
 - ``store``: the store
 - ``async_store_calls``, ``store_calls``: what it does
 - ``items``: its items as keys, and which of them a search finds
@@ -33,6 +34,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from crdtsync.adapters.langgraph.async_saver import AsyncCrdtSaver
+    from crdtsync.adapters.langgraph.other_savers import bring_over
     from crdtsync.adapters.langgraph.records import DamagedCheckpoint
     from crdtsync.adapters.langgraph.saver import CrdtSaver
     from crdtsync.adapters.langgraph.store import AsyncCrdtStore, CrdtStore
@@ -43,9 +45,10 @@ _MODULES = {
     "CrdtSaver": "saver",
     "CrdtStore": "store",
     "DamagedCheckpoint": "records",
+    "bring_over": "other_savers",
 }
 
-__all__ = ["AsyncCrdtSaver", "AsyncCrdtStore", "CrdtSaver", "CrdtStore", "DamagedCheckpoint"]
+__all__ = ["AsyncCrdtSaver", "AsyncCrdtStore", "CrdtSaver", "CrdtStore", "DamagedCheckpoint", "bring_over"]
 
 
 def __getattr__(name: str) -> object:

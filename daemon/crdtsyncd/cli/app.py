@@ -64,6 +64,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "batch": "keys.batch:batch",
         "export": "keys.export:export",
         "import": "keys.import_:import_",
+        "import-from": "keys.import_from:import_from",
     },
     "Following": {
         "watch": "keys.watch:watch",

@@ -14,10 +14,12 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.report import CapabilityReport
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, interrupt
 
 from crdtsync import Client
-from crdtsync.adapters.langgraph import AsyncCrdtSaver, CrdtSaver, DamagedCheckpoint
+from crdtsync.adapters.langgraph import AsyncCrdtSaver, CrdtSaver, DamagedCheckpoint, bring_over
 
 SOCKET = os.environ["SOCKET"]
 TESTS = {
@@ -188,3 +190,34 @@ def test_time_travel_and_forks(saver: CrdtSaver) -> None:
     forked = run.update_state(history[1].config, {"path": ["edited"]})
     assert run.invoke(None, forked)["path"] == ["a", "edited", "b"]
     assert run.get_state(history[0].config).values["path"] == ["a", "b"]
+
+
+def test_checkpoints_of_another_checkpointer_are_brought_over(saver: CrdtSaver, state: Client) -> None:
+    class Fields(TypedDict):
+        path: Annotated[list[str], operator.add]
+        big: str
+
+    def ask(fields: Fields) -> dict[str, list[str]]:
+        return {"path": [interrupt("go on?")]}
+
+    graph = StateGraph(Fields)
+    graph.add_node("a", lambda fields: {"path": ["a"]})
+    graph.add_node("ask", ask)
+    graph.add_edge(START, "a")
+    graph.add_edge("a", "ask")
+    with SqliteSaver.from_conn_string(":memory:") as source:
+        for name in ("one", "two"):
+            graph.compile(checkpointer=source).invoke({"path": [], "big": "x" * 10_000}, thread(name))
+        wanted = [each._replace(pending_writes=sorted(each.pending_writes or [])) for each in source.list(None)]
+        assert [*bring_over(source, state, dry_run=True)] == [True] * len(wanted)
+        assert state.keys("langgraph/") == []
+        half = bring_over(source, state)
+        assert [next(half) for _ in range(3)] == [True] * 3
+        half.close()  # the source is locked while it is listed
+        assert sorted(bring_over(source, state)) == [False] * 3 + [True] * (len(wanted) - 3)
+        assert not any(bring_over(source, state))
+    found = [each._replace(pending_writes=sorted(each.pending_writes or [])) for each in saver.list(None)]
+    assert found == wanted
+    assert len([key for key in state.keys("langgraph/values/one/") if "/big/" in key]) == 1
+    run = graph.compile(checkpointer=saver)
+    assert run.invoke(Command(resume="yes"), thread("one"))["path"] == ["a", "yes"]

@@ -12,7 +12,7 @@ new value.
 
 Rooms, by subject:
 
-- ``keys``: values by key: set, get, del, ls, update, edit, export, import, batch, wait, watch
+- ``keys``: values by key: set, get, del, ls, update, edit, export, import, import-from, batch, wait, watch
 - ``kinds``: counters, logs, maps, sets, texts
 - ``conflicts``: conflicts, resolve, history, resolver, schema, purge
 - ``time``: checkpoint, undo

@@ -18,6 +18,7 @@ Modules:
 - ``batch_lines``: the lines of a batch file
 - ``export_records``: one key as one line of an export
 - ``importer``: writing the records of an import
+- ``redis_keys``: the keys of a Redis server as lines of an export
 - ``join_and_merge``: joining a cluster with what this node holds
 
 May import: the rest of ``crdtsyncd.cli`` but ``commands``, the rooms of the daemon below it, and the public client.

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.data.export_records import TEXT_PART_CHARS, Record, Variant
 from crdtsyncd.cli.data.kinds import (
+    BLOB_PART,
     KINDS,
     SEEN_NOTHING,
     Shape,
@@ -54,6 +55,13 @@ class Importer:
             else:
                 self._write_text(chunk[0])
             yield chunk[-1]
+
+    def foretell(self, records: Iterable[Record]) -> Iterator[Record]:
+        """Count what would become of all records, and write nothing; yields each record of a key."""
+        for record in records:
+            if record.kind != BLOB_PART:
+                self.counts[outcome_of(record, whole_entry(self.client, record.key), self.policy)] += 1
+                yield record
 
     def _write_chunk(self, records: list[Record]) -> None:
         """One batch; planned anew when a key that was absent has come into being meanwhile."""

@@ -13,6 +13,7 @@ Modules:
 - ``edit``: a value in the user's editor; the user's text is never lost
 - ``blob``: bytes of any length, in and out of files
 - ``export``, ``import_``: keys as NDJSON, out and in
+- ``import_from``: what people have elsewhere
 - ``batch``: many operations as one change
 - ``wait``: until a write has arrived; what is here now
 - ``watch``: changes as they happen

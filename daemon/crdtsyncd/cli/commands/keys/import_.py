@@ -69,7 +69,7 @@ def import_(settings: Settings, file: IO[bytes], policy: str) -> None:
             except CrdtSyncError as error:
                 error.message = f"{name}: {error.message}; {_so_far(done)}"
                 raise
-    _report(settings, importer)
+    report(settings, importer)
 
 
 def _checked(source: IO[bytes], name: str) -> int:
@@ -87,10 +87,11 @@ def _so_far(line_number: int) -> str:
     return f"lines 1 to {line_number} are imported, the rest is not"
 
 
-def _report(settings: Settings, importer: Importer) -> None:
-    counts = {outcome: importer.counts[outcome] for outcome in OUTCOMES}
-    plain = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items() if count)
-    output.result(settings, plain or "nothing to import", counts)
+def report(settings: Settings, importer: Importer, *, dry_run: bool = False, left_out: int = 0) -> None:
+    """Say what has become of the keys, or would."""
+    counts = {outcome: importer.counts[outcome] for outcome in OUTCOMES} | ({"left_out": left_out} if left_out else {})
+    plain = ", ".join(f"{count:,} {outcome.replace('_', ' ')}" for outcome, count in counts.items() if count)
+    output.result(settings, (plain or "nothing to import") + (", if it were done" if dry_run else ""), counts)
 
 
 def _rewindable(file: IO[bytes]) -> IO[bytes]:

@@ -1,0 +1,52 @@
+"""Checkpoints of another checkpointer, brought over."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.adapters.langgraph.checkpoints import CHECKPOINTS, VALUES, Layout, config_of, place_of
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+
+    from crdtsync.client import Client
+
+
+def bring_over(
+    source: BaseCheckpointSaver[Any], client: Client, *, prefix: str = "langgraph", dry_run: bool = False
+) -> Generator[bool, None, None]:
+    """Copy the checkpoints of any checkpointer of LangGraph, with what tasks have written after each.
+
+    Yields for each, newest first, whether it is new: those that are there already stay, so that what was ended
+    half-way can be repeated. With ``dry_run`` nothing is written.
+    """
+    from crdtsync.adapters.langgraph.saver import CrdtSaver
+
+    saver, layout = CrdtSaver(client, prefix=prefix), Layout(prefix)
+    stored = {key for each in (CHECKPOINTS, VALUES) for key in client.keys(layout.below(each))}
+    for found in source.list(None):
+        place = place_of(found.config)
+        key = layout.key(CHECKPOINTS, *place, found.checkpoint["id"])
+        is_new = key not in stored
+        if is_new and not dry_run:
+            versions = found.checkpoint["channel_versions"]
+            keys = {channel: layout.value_key(*place, channel, version) for channel, version in versions.items()}
+            _copy(saver, found, {channel: versions[channel] for channel in keys if keys[channel] not in stored})
+            stored.update(keys.values())
+        yield is_new
+
+
+def _copy(saver: Any, found: CheckpointTuple, new_versions: Any) -> None:
+    """Store a checkpoint, after what has been written to it: so where it is there, all of it is."""
+    place = place_of(found.config)
+    parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
+    config = config_of(*place, found.checkpoint["id"])
+    for task, writes in groupby(found.pending_writes or (), key=itemgetter(0)):
+        saver.put_writes(config, [(channel, value) for _, channel, value in writes], task)
+    before: Any = config_of(*place, parent) if parent else {"configurable": config_of(*place, "")["configurable"]}
+    if not parent:
+        del before["configurable"]["checkpoint_id"]
+    saver.put(before, found.checkpoint, found.metadata, new_versions)

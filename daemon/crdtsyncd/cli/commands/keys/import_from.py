@@ -1,0 +1,140 @@
+"""``import-from``: what people have elsewhere."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import click
+from crdtsyncd.cli.command import StateGroup, pass_settings, state_command
+from crdtsyncd.cli.commands.keys.import_ import POLICIES, report
+from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.data.export_records import record_of
+from crdtsyncd.cli.data.importer import Importer
+from crdtsyncd.cli.data.kinds import BLOB_PART
+from crdtsyncd.cli.errors import CommandFailed, refused_value
+from crdtsyncd.cli.params import TEXT
+from crdtsyncd.cli.show import output
+from crdtsyncd.cli.show.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crdtsyncd.cli.command import Settings
+    from crdtsyncd.cli.data.export_records import Record
+    from crdtsyncd.cli.data.redis_keys import RedisKeys
+
+_dry_run_option = click.option("--dry-run", is_flag=True, help="Count what would be written, and write nothing.")
+
+
+@click.group("import-from", cls=StateGroup, no_args_is_help=False)
+def import_from() -> None:
+    """Bring over what you have elsewhere. It can be repeated: what is there already stays."""
+
+
+@state_command("redis")
+@click.argument("url", type=TEXT)
+@click.option("--match", metavar="PATTERN", default="*", help="Only the keys that match, as Redis understands it.")
+@click.option("--prefix", default="redis/", show_default=True, help="What the keys begin with here.")
+@click.option("--separator", default=":", show_default=True, help="What divides the parts of a name.")
+@click.option("--parse-json", is_flag=True, help="Store a string that is JSON as what it says.")
+@click.option(
+    "--on-conflict",
+    "policy",
+    type=click.Choice(POLICIES),
+    default="skip",
+    show_default=True,
+    help="What to do with a key that exists and holds something else: leave it, replace it, or keep both.",
+)
+@_dry_run_option
+@pass_settings
+def redis(
+    settings: Settings,
+    url: str,
+    match: str,
+    prefix: str,
+    separator: str,
+    parse_json: bool,
+    policy: str,
+    dry_run: bool,
+) -> None:
+    """Bring over the keys of a Redis server: redis://HOST:PORT/DB, rediss://… or unix:///PATH.
+
+    A string becomes a register, or a blob if it has over 1 MB; a hash a map; a list a log; a set a set; a sorted set a
+    map of scores; a stream a log. The key `user:17:name` becomes `redis/user/17/name`. Strings keep their time to
+    live. Redis is only read. What has no place here is told and left out.
+
+    \b
+    Example:
+      crdtsync import-from redis redis://localhost/0 --match 'session:*' --parse-json
+    """
+    from crdtsyncd.cli.data.redis_keys import Redis, RedisKeys
+
+    with Redis(url) as server, connect(settings) as client:
+        total = server.ask("DBSIZE") if match == "*" else None
+        keys = RedisKeys(server, match, prefix, separator, parse_json=parse_json)
+        importer = Importer(client, policy)
+        write = importer.foretell if dry_run else importer.write
+        with Progress("keys", total) as progress:
+            for _ in write(_records(keys)):
+                progress.advance(sum(importer.counts.values()) - progress.count)
+    report(settings, importer, dry_run=dry_run, left_out=keys.left_out)
+
+
+def _records(keys: RedisKeys) -> Iterator[Record]:
+    """What can be stored; of the rest it is told why not."""
+    refused = None
+    for line in keys.lines():
+        key = line.fields["key"]
+        if key == refused and line.fields["kind"] == BLOB_PART:
+            continue
+        try:
+            yield record_of(line)
+        except CommandFailed as error:
+            refused = key
+            keys.leave_out(line.file, error.message.removeprefix(f"{line.file}:{line.number}: "))
+
+
+@state_command("langgraph-sqlite")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option("--prefix", default="langgraph", show_default=True, help="The prefix of the saver that is to have them.")
+@_dry_run_option
+@pass_settings
+def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) -> None:
+    """Bring over the checkpoints of LangGraph's SqliteSaver, whose database FILE is.
+
+    CrdtSaver goes on from there. It needs the packages that wrote FILE: langgraph and langgraph-checkpoint-sqlite, in
+    the environment of this command.
+
+    \b
+    Example:
+      crdtsync import-from langgraph-sqlite checkpoints.sqlite --dry-run
+    """
+    try:
+        from langgraph.checkpoint.sqlite import SqliteSaver
+
+        from crdtsync.adapters.langgraph import bring_over
+    except ImportError as error:
+        message = f"{error.name} is missing: pip install langgraph-checkpoint-sqlite 'crdtsync[langgraph]'"
+        raise refused_value(message) from None
+
+    counts: Counter[str] = Counter()
+    try:
+        with (
+            SqliteSaver.from_conn_string(file) as source,
+            connect(settings) as client,
+            Progress("checkpoints") as shown,
+        ):
+            for is_new in bring_over(source, client, prefix=prefix, dry_run=dry_run):
+                counts["created" if is_new else "unchanged"] += 1
+                shown.advance()
+    except sqlite3.DatabaseError as error:
+        raise refused_value(f"{file} is no database of LangGraph's SqliteSaver: {error}") from None
+    fields = {outcome: counts[outcome] for outcome in ("created", "unchanged")}
+    plain = ", ".join(f"{count:,} {outcome}" for outcome, count in fields.items())
+    output.result(settings, plain + (", if it were done" if dry_run else ""), fields)
+
+
+import_from.add_command(redis)
+import_from.add_command(langgraph_sqlite)

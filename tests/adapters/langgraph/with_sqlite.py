@@ -1,0 +1,39 @@
+"""A graph that asks a person: ``keep FILE`` with LangGraph's SqliteSaver, ``go on`` with CrdtSaver."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from typing import Annotated, Any, TypedDict
+
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
+
+from crdtsync.adapters.langgraph import CrdtSaver
+
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+
+
+class Fields(TypedDict):
+    said: Annotated[list[str], operator.add]
+
+
+def first(fields: Fields) -> dict[str, list[str]]:
+    return {"said": ["and a half"]}
+
+
+def second(fields: Fields) -> dict[str, list[str]]:
+    return {"said": [interrupt("go on?")]}
+
+
+builder = StateGraph(Fields)
+builder.add_sequence([first, second])
+builder.add_edge(START, "first")
+
+if sys.argv[1] == "keep":
+    with SqliteSaver.from_conn_string(sys.argv[2]) as kept:
+        builder.compile(checkpointer=kept).invoke({"said": ["one"]}, CONFIG)
+else:
+    with CrdtSaver() as saver:
+        print(builder.compile(checkpointer=saver).invoke(Command(resume="yes"), CONFIG)["said"])
