@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import Context
@@ -30,7 +31,7 @@ class Options:
     socket: str | None = None
     space: str | None = None
     agent: str | None = None
-    agent_key: str | None = None
+    agent_key: Path | str | None = None
     model: str = ANY_MODEL
     read_only: bool = False
     tools: tuple[str, ...] = ()

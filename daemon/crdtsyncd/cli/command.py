@@ -6,6 +6,7 @@ import importlib
 import re
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,6 +35,11 @@ class Settings:
     timeout: float | None = None
     after: str | None = None
     agent_key_file: str | None = None
+
+    @property
+    def agent_key(self) -> Path | None:
+        """The same as a client takes it: a str would be the key itself."""
+        return None if self.agent_key_file is None else Path(self.agent_key_file)
 
 
 pass_settings = click.make_pass_decorator(Settings, ensure=True)

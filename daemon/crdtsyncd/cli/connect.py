@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crdtsyncd.cli.command import Settings
@@ -39,7 +38,7 @@ def connect(settings: Settings) -> Iterator[Client]:
         agent=settings.agent,
         after=settings.after,
         timeout=timeout,
-        agent_key=None if settings.agent_key_file is None else Path(settings.agent_key_file),
+        agent_key=settings.agent_key,
     ) as client:
         yield client
 

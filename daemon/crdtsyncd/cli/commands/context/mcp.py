@@ -78,7 +78,7 @@ def serve(
 
     names = tuple(name.strip() for name in tools.split(",") if name.strip())
     options = Options(
-        socket=settings.socket, space=settings.space, agent=settings.agent, agent_key=settings.agent_key_file,
+        socket=settings.socket, space=settings.space, agent=settings.agent, agent_key=settings.agent_key,
         model=model, read_only=read_only, tools=names,
         memory_server=memory_server,
     )  # fmt: skip

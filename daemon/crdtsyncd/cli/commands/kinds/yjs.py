@@ -44,7 +44,7 @@ def yjs(settings: Settings, listen: str, origins: tuple[str, ...], read_only: bo
 
     async def run() -> None:
         agent = settings.agent or "editor"
-        async with AsyncClient(settings.socket, settings.space, agent, agent_key=settings.agent_key_file) as client:
+        async with AsyncClient(settings.socket, settings.space, agent, agent_key=settings.agent_key) as client:
             await Server(client, token, origins, read_only).serve(host, port, ready)
 
     asyncio.run(run())

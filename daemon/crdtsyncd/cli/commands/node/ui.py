@@ -60,9 +60,7 @@ def ui(
         told.append(address)
 
     async def run() -> None:
-        async with AsyncClient(
-            settings.socket, settings.space, settings.agent, agent_key=settings.agent_key_file
-        ) as client:
+        async with AsyncClient(settings.socket, settings.space, settings.agent, agent_key=settings.agent_key) as client:
             await serve(client, options, ready)
 
     with suppress(KeyboardInterrupt):
