@@ -5,6 +5,8 @@ form that posts to it, by a script, or under a name of its own that it lets reso
 
 - the address that is printed has a word in its fragment, which no server ever sees; the page trades it, once, for a
   cookie that scripts cannot read and that other sites' requests do not carry;
+- the cookie goes with one secret path alone, which the page remembers: browsers tell cookies of one host apart by their
+  paths, not by their ports, and would hand it to any program that listens on another port;
 - a request has to name this server as its host, which stops pages under other names;
 - what writes has to come from this very page, by its origin.
 
@@ -37,6 +39,8 @@ _HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 ]
+PLACE = "/in-"
+"""What a browser's secret path begins with."""
 BROWSERS_MAX = 64
 """That are in at once; the one that came first has to come anew."""
 
@@ -49,7 +53,7 @@ class Doorkeeper:
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
-        self._cookies: list[str] = []
+        self._cookies: dict[str, str] = {}  # by path
         self._word = ""
         self._new_word()
 
@@ -57,18 +61,20 @@ class Doorkeeper:
         self._word = secrets.token_urlsafe(24)
         self._tell(self._word)
 
-    def let_in(self, word: str) -> str | None:
-        """The cookie for who has the word, which is worth nothing from then on; None: it is not the word."""
+    def let_in(self, word: str) -> tuple[str, str] | None:
+        """The path and the cookie for who has the word, which is worth nothing from then on; None for who has not."""
         if not hmac.compare_digest(word.encode(), self._word.encode()):
             return None
-        cookie = secrets.token_urlsafe(32)
-        self._cookies = [*self._cookies, cookie][-BROWSERS_MAX:]
+        place, cookie = PLACE + secrets.token_urlsafe(24), secrets.token_urlsafe(32)
+        kept = list(self._cookies.items())[-BROWSERS_MAX + 1 :]
+        self._cookies = {**dict(kept), place: cookie}
         self._new_word()
-        return cookie
+        return place, cookie
 
-    def is_in(self, cookie: str) -> bool:
-        """Whether a browser shows a cookie that was handed out."""
-        return any(hmac.compare_digest(cookie.encode(), one.encode()) for one in self._cookies)
+    def is_in(self, place: str, cookie: str) -> bool:
+        """Whether a browser that asks under this path shows the cookie that goes with it."""
+        known = self._cookies.get(place)
+        return known is not None and hmac.compare_digest(cookie.encode(), known.encode())
 
 
 class Guard:
@@ -89,7 +95,7 @@ class Guard:
             return
         refusal = self._refusal(scope)
         if refusal is None:
-            await self._app(scope, receive, _with_headers(send))
+            await self._app({**scope, "path": _within(scope["path"])[1]}, receive, _with_headers(send))
             return
         status, reason = refusal
         bound = _with_headers(send)
@@ -104,7 +110,7 @@ class Guard:
         if (origin is None and scope["method"] != "GET") or (origin is not None and origin not in self._origins):
             return 403, "only the page itself may ask\n"
         path = scope["path"]
-        if path in _OPEN or path.startswith(_OPEN[2]) or self._keeper.is_in(self._shown(headers)):
+        if path in _OPEN or path.startswith(_OPEN[2]) or self._keeper.is_in(_within(path)[0], self._shown(headers)):
             return None
         return 401, "this browser is not let in: open the address that crdtsync ui prints\n"
 
@@ -114,6 +120,14 @@ class Guard:
         except CookieError:
             return ""
         return found.value if found else ""
+
+
+def _within(path: str) -> tuple[str, str]:
+    """A browser's secret path, if it begins so, and what is asked for below it."""
+    if not path.startswith(PLACE):
+        return "", path
+    place, _, rest = path[1:].partition("/")
+    return f"/{place}", f"/{rest}"
 
 
 def _with_headers(send: Send) -> Send:

@@ -99,13 +99,14 @@ class Page:
 
     async def _login(self, request: Request) -> Response:
         word = (await _sent(request)).get("word")
-        cookie = self._keeper.let_in(word) if isinstance(word, str) else None
-        if cookie is None:
+        found = self._keeper.let_in(word) if isinstance(word, str) else None
+        if found is None:
             message = "this address was used already, or is not the newest: open the one that crdtsync ui printed last"
             return _error(403, "used", message)
-        response = JSONResponse({})
+        place, cookie = found
+        response = JSONResponse({"result": place})
         is_tls = self._options.certificate is not None
-        response.set_cookie(self.cookie, cookie, httponly=True, samesite="strict", secure=is_tls)
+        response.set_cookie(self.cookie, cookie, path=place, httponly=True, samesite="strict", secure=is_tls)
         return response
 
     async def _call(self, request: Request) -> Response:

@@ -22,12 +22,12 @@ QUIET = [
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
+def chromium(*options: str) -> Iterator[Browser]:
     """A browser, without a window."""
     from playwright.sync_api import sync_playwright  # starts a driver of its own
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_program(), args=QUIET)
+        browser = playwright.chromium.launch(executable_path=_program(), args=[*QUIET, *options])
         try:
             yield browser
         finally:

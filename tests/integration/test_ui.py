@@ -26,11 +26,13 @@ class Browser:
         self.address, self.word = run.line().strip().split("#")
         self.host = self.address.removeprefix("http://").rstrip("/")
         self.cookie = ""
+        self.place = ""
 
     def ask(self, method: str, path: str, content: Any = None, **headers: str) -> tuple[int, Any]:
         connection = http.client.HTTPConnection(self.host, timeout=30)
         try:
             known = {"origin": f"http://{self.host}", "cookie": self.cookie, **headers}
+            path = path if path.startswith(("/login", "/assets")) or path == "/" else f"{self.place}{path}"
             connection.request(method, path, None if content is None else json.dumps(content), known)
             response = connection.getresponse()
             if cookie := response.getheader("set-cookie"):
@@ -44,7 +46,9 @@ class Browser:
             connection.close()
 
     def login(self) -> None:
-        assert self.ask("POST", "/login", {"word": self.word})[0] == 200
+        status, told = self.ask("POST", "/login", {"word": self.word})
+        assert status == 200
+        self.place = told["result"]
 
     def call(self, name: str, /, **content: Any) -> Any:
         status, told = self.ask("POST", f"/api/{name}", content)
@@ -69,6 +73,12 @@ def test_an_address_lets_one_browser_in_and_then_there_is_another(browser: Brows
     assert browser.ask("POST", "/login", {"word": browser.word})[1]["error"]["code"] == "used"
     assert browser.run.line().startswith(f"{browser.address}#")
     assert browser.ask("POST", "/api/spaces", {}, cookie="")[0] == 401
+    place, browser.place = browser.place, ""
+    assert browser.ask("POST", "/api/spaces", {})[0] == 401, "a cookie is worth nothing without its path"
+    browser.place = "/in-guessed"
+    assert browser.ask("POST", "/api/spaces", {})[0] == 401
+    browser.place = place
+    assert browser.ask("POST", "/api/spaces", {})[0] == 200
     assert browser.ask("POST", "/api/spaces", {}, origin="https://evil.example")[0] == 403
     assert browser.ask("GET", "/", host="evil.example")[0] == 421
     assert b"/assets/app.js" in browser.ask("GET", "/")[1]
@@ -140,7 +150,52 @@ def test_time_and_work(browser: Browser, daemon: Daemon):
     browser.call("release", key="job", fence=told["claims"][0]["fence"])
     assert state.claims() == []
     assert browser.call("sessions") == []
-    assert "tokens" in browser.call("view", budget=200)
+    state.set("long", "word " * 400)
+    told = browser.call("view", budget=200)
+    assert sum(one["tokens"] for one in told["parts"]) <= told["tokens"] <= 200
+    assert {one["key"]: one["is_whole"] for one in told["parts"]}["long"] is False
+    with pytest.raises(AssertionError, match="400"):
+        browser.call("view", nonsense=1)
+
+
+def test_differences_come_page_by_page(browser: Browser, daemon: Daemon):
+    state = daemon.client("bob")
+    state.checkpoint("then")
+    with state.batch() as batch:
+        for number in range(120):
+            batch.set(f"k/{number:03}", number)
+    found: list[str] = []
+    more = None
+    while True:
+        told = browser.call("diff", before="then", start=more)
+        found += [one["key"] for one in told["keys"]]
+        more = told["more"]
+        if more is None:
+            break
+    assert found == [f"k/{number:03}" for number in range(120)]
+
+
+def test_alarms_come_with_what_to_do_and_the_doctor_is_at_hand(browser: Browser, daemon: Daemon):
+    findings = browser.call("doctor")
+    assert {"daemon", "alarms"} <= {one["check"] for one in findings}
+    daemon.client("bob").set("a", 1)
+    daemon.stop()
+    assert "problem" in {one["state"] for one in browser.call("doctor")}
+    daemon.start()
+
+
+def test_the_doctor_is_for_those_who_may_read_everything(daemon: Daemon, tmp_path: Path):
+    state = daemon.client("admin")
+    key = tmp_path / "key"
+    key.write_text(state.agent_create("eve")["key"])
+    key.chmod(0o600)
+    state.access_grant("agent:eve", "read", "shared/**")
+    shell = Shell(daemon.socket, tmp_path)
+    with shell.start("ui", "--listen", "0", "--agent-key-file", str(key)) as run:
+        browser = Browser(run)
+        browser.login()
+        assert browser.call("fleet")["limited"]
+        assert browser.call("doctor")["error"]["code"] == "not_allowed"
 
 
 def test_bytes_and_a_copy_to_try_things_out_in(browser: Browser, daemon: Daemon):
@@ -154,7 +209,9 @@ def test_bytes_and_a_copy_to_try_things_out_in(browser: Browser, daemon: Daemon)
         ("a.svg", drawing, "application/octet-stream", "attachment"),
     ):
         connection = http.client.HTTPConnection(browser.host, timeout=30)
-        connection.request("GET", f"/blob?key=files/{key}&space=default", headers={"cookie": browser.cookie})
+        connection.request(
+            "GET", f"{browser.place}/blob?key=files/{key}&space=default", headers={"cookie": browser.cookie}
+        )
         response = connection.getresponse()
         assert (response.getheader("content-type"), response.getheader("content-disposition")) == (kind, way)
         assert response.getheader("x-content-type-options") == "nosniff"
@@ -175,7 +232,7 @@ def test_bytes_and_a_copy_to_try_things_out_in(browser: Browser, daemon: Daemon)
 
 def test_news_come_when_something_changes_and_when_the_daemon_is_away(browser: Browser, daemon: Daemon):
     connection = http.client.HTTPConnection(browser.host, timeout=60)
-    connection.request("GET", "/live", headers={"cookie": browser.cookie})
+    connection.request("GET", f"{browser.place}/live", headers={"cookie": browser.cookie})
     stream = connection.getresponse()
     assert stream.getheader("content-type", "").startswith("text/event-stream")
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
 
+from crdtsync.sessions import Sessions
 from tests.harness import Cluster, wait_until
 from tests.harness.browser import chromium
 from tests.harness.npm import installed
 from tests.harness.shell import Running, Shell
 from tests.harness.values import PNG
+from tests.harness.workers import beside
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -25,12 +29,13 @@ SCREENS = {
     "sessions": "text=Saved sessions", "context": "form",
 }  # fmt: skip
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp.exe\x1b[31m\u2028&lt;"
+SESSION = "aaaaaaaa-0000-4000-8000-000000000001"
 WAIT_MS = 60_000
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium() as found:
+    with chromium("--host-resolver-rules=MAP evil.test 127.0.0.1") as found:
         yield found
 
 
@@ -78,6 +83,28 @@ def shown(pair: Cluster, browser: Browser, tmp_path: Path) -> Iterator[Screen]:
             context.close()
 
 
+def saved_session(state: Any, home: Path, turns: list[tuple[str, str]]) -> None:
+    """Claude Code's file of a session with these questions and answers, as it stands by now, saved."""
+    lines, parent = [], None
+    for number, (question, answer) in enumerate(turns):
+        for name, role, content in (
+            (f"q{number}", "user", question),
+            (f"a{number}", "assistant", [
+                {"type": "text", "text": answer},
+                {"type": "tool_use", "id": f"t{number}", "name": "Bash", "input": {"command": answer}},
+            ]),
+            (f"r{number}", "user", [{"type": "tool_result", "tool_use_id": f"t{number}", "content": answer}]),
+        ):  # fmt: skip
+            message = {"role": role, "model": "claude-x", "content": content}
+            lines.append({"type": role, "uuid": name, "parentUuid": parent, "message": message, "sessionId": SESSION,
+                          "cwd": "/work", "version": "2.1.330"})  # fmt: skip
+            parent = name
+    file = home / ".claude" / "projects" / "-work" / f"{SESSION}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    Sessions(state).save(SESSION)
+
+
 def fill(pair: Cluster) -> None:
     state = pair[0].client("bob")
     state.set("plan/goal", {"ship": True})
@@ -102,7 +129,7 @@ def test_every_screen_fits_and_is_fit_for_all(pair: Cluster, shown: Screen, tmp_
     conflict(pair)
     place = installed("CRDTSYNC_TEST_AXE", tmp_path / "axe", ["axe-core@4.11.0"], ["node_modules/axe-core/axe.min.js"])
     axe = (place / "node_modules/axe-core/axe.min.js").read_text()
-    for scheme, width in (("light", 1280), ("dark", 1280), ("light", 360)):
+    for scheme, width in (("light", 1280), ("dark", 1280), ("light", 640), ("dark", 360)):  # 640: 200 % of 1280
         shown.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
         shown.page.set_viewport_size({"width": width, "height": 800})
         for name, wanted in {**SCREENS, "state/plan%2Fbudget": "text=keep this one"}.items():
@@ -156,9 +183,15 @@ def test_news_come_by_themselves_but_not_under_the_pointer(pair: Cluster, shown:
     page.wait_for_selector("ul.list >> text=c")
 
     shown.open("fleet", "svg.fleet")
-    pair[1].kill()
+    page.wait_for_selector("svg.fleet line:not(.bad)", state="attached")
+    pair.cut(0, 1)
     page.wait_for_selector("svg.fleet line.bad", state="attached")
-    pair[0].stop()
+    page.wait_for_selector("section >> text=down")
+    pair.heal()
+    page.wait_for_selector("svg.fleet line:not(.bad)", state="attached")
+    page.get_by_role("button", name="ask the doctor").click()
+    page.wait_for_selector("text=/The doctor found/")
+    pair[0].kill()
     page.wait_for_selector("text=The daemon does not answer")
     pair[0].start()
     page.wait_for_selector("text=The daemon does not answer", state="detached")
@@ -214,9 +247,170 @@ def test_what_agents_write_is_text(pair: Cluster, shown: Screen) -> None:
     assert shown.page.locator("main img, main script").count() == 0
     assert r"\u001b" in shown.page.inner_text("main"), "as JSON has it"
     shown.open("state/evil%2Flong", "text=the first part of 1,000,000 characters")
+    assert shown.page.get_by_role("button", name="edit").count() == 0, "it would write back what is shown of it"
+    state.append("evil/log", "\n".join([HOSTILE, "y" * 900_000]))
+    shown.open("state/evil%2Flog", "pre >> text=U+202E")
+    state.put_blob("evil/drawing", f"<svg onload='alert(3)'>{HOSTILE}</svg>".encode(), media_type="image/svg+xml")
+    state.put_blob("evil/words", HOSTILE.encode(), media_type="text/html")
+    shown.open("state/evil%2Fdrawing", "text=save it")
+    shown.open("state/evil%2Fwords", "text=look into it")
+    shown.page.get_by_role("button", name="look into it").click()
+    shown.page.wait_for_selector("pre >> text=U+202E")
     for name, wanted in SCREENS.items():
         shown.open(name, wanted)
         assert shown.page.locator("main img, main script").count() == 0
+
+
+def test_a_session_is_followed_as_it_grows(
+    pair: Cluster, shown: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    state, page = pair[0].client("ann"), shown.page
+    turns = [(f"question {number}", f"answer {number}") for number in range(60)] + [(HOSTILE, HOSTILE)]
+    saved_session(state, tmp_path / "home", turns)
+    shown.open(f"sessions/{SESSION}", "text=Turn 61")
+    assert page.locator("main img, main script").count() == 0
+    assert page.locator("article, .turn").count() == 100
+    assert page.locator(".turn details[open]").count() == 0, "calls and results are folded"
+    page.get_by_role("button", name="earlier").click()
+    page.wait_for_selector("text=question 30")
+    page.get_by_role("button", name="later").last.click()
+    page.wait_for_selector("text=Turn 61")
+    page.evaluate("document.querySelector('.turn').dataset.mine = 'kept'")
+    saved_session(state, tmp_path / "home", [*turns, ("and now?", "done")])
+    page.wait_for_selector("text=and now?")
+    assert page.locator("[data-mine=kept]").count() == 1, "what is read is not drawn anew"
+
+    page.locator(".turn", has_text="Turn 62").get_by_role("button", name="leave out").click()
+    page.wait_for_selector("text=Left out of what is handed over: 1 turn (62).")
+    page.get_by_role("button", name="hand over to codex").click()
+    page.get_by_role("button", name="make it").click()
+    page.wait_for_selector("text=Go on with it:")
+    assert "codex resume" in page.inner_text("section[aria-label='Hand-over']")
+
+    state.set("plan/goal", "ship")
+    shown.open("context", "form")
+    page.get_by_label("keys that begin with").fill("plan/")
+    page.get_by_role("button", name="look").click()
+    page.wait_for_selector("meter")
+    page.wait_for_selector("text=Nothing was left out")
+
+
+def test_by_the_keyboard_alone_and_in_the_zone_of_the_reader(
+    pair: Cluster, shown: Screen, browser: Browser, tmp_path: Path
+) -> None:
+    state = pair[0].client("bob")
+    state.set("plan/goal", "ship")
+    page = shown.page
+
+    def press_until(selector: str) -> None:
+        for _ in range(60):
+            if page.locator(f"{selector}:focus").count():
+                return
+            page.keyboard.press("Tab")
+        raise AssertionError(f"the keyboard does not come to {selector}")
+
+    shown.open("fleet", "svg.fleet")
+    press_until("nav a[href='#/state']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("ul.list >> text=plan/")
+    press_until("ul.list button")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("ul.list >> text=goal")
+    press_until("ul.list button")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("section[aria-label=Value]")
+    press_until("section[aria-label=Value] button")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("textarea:focus")
+    page.keyboard.press("Control+a")
+    page.keyboard.type('"by keys"')
+    page.keyboard.press("Control+Enter")
+    wait_until(lambda: state.get("plan/goal") == "by keys")
+
+    with Shell(pair[0].socket, tmp_path).start("ui", "--listen", "0") as run:
+        context = browser.new_context(timezone_id="Asia/Kolkata", locale="en-GB")
+        try:
+            away = Screen(context, run)
+            away.open("state/plan%2Fgoal", "section[aria-label=Value] time")
+            assert "GMT+5:30" in away.page.locator("section[aria-label=Value] time").first.get_attribute("title")  # type: ignore[operator]
+        finally:
+            context.close()
+
+
+def test_other_sites_and_ports_get_nothing_and_no_cookie(pair: Cluster, shown: Screen, tmp_path: Path) -> None:
+    """A page of another program on this machine, which the user has open in the same browser."""
+    state = pair[0].client("bob")
+    state.set("a", 1)
+    heard: list[str] = []
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            heard.append(self.headers.get("Cookie", ""))
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<!doctype html><title>other</title>")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    place = shown.page.evaluate("localStorage.getItem('place')")
+    (cookie,) = shown.context.cookies(f"{shown.address}{place.strip('/')}/")
+    assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", place)
+    assert shown.page.evaluate("document.cookie") == ""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Other)
+    write = {"key": "a", "value": 2, "version": state.entry("a").version}  # type: ignore[union-attr]
+    attempts = """async ([address, place, body]) => {
+      const outcomes = [];
+      for (const [path, options] of [
+        [`${place}/api/write`, {method: "POST", body}], [`${place}/api/write`, {method: "POST", body, mode: "no-cors"}],
+        [`${place}/api/spaces`, {method: "POST", body: "{}"}], ["login", {method: "POST", body: "{}"}], ["", {}],
+      ]) {
+        try { outcomes.push((await (await fetch(address + path, {credentials: "include", ...options})).text())); }
+        catch (error) { outcomes.push("refused"); }
+      }
+      const frame = document.createElement("iframe");
+      frame.src = address;
+      await new Promise((done) => { frame.onload = done; frame.onerror = done; document.body.append(frame); });
+      try { outcomes.push(frame.contentDocument.title); } catch { outcomes.push("refused"); }
+      const form = Object.assign(document.createElement("form"), {
+        method: "post", action: `${address}${place}/api/write`, enctype: "text/plain", target: "_blank",
+      });
+      form.append(Object.assign(document.createElement("input"), {name: body.slice(0, -1) + ', "x": "', value: '"}'}));
+      document.body.append(form);
+      form.submit();
+      return outcomes;
+    }"""
+    beside(server.serve_forever)
+    try:
+        for host in ("127.0.0.1", "localhost"):
+            page = shown.context.new_page()
+            page.goto(f"http://{host}:{server.server_port}/")
+            outcomes = page.evaluate(attempts, [shown.address, place.strip("/"), json.dumps(write)])
+            assert {one for one in outcomes if one} <= {"refused"}, outcomes
+            page.close()
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert heard
+    assert not any("crdtsync" in cookie for cookie in heard)
+    assert state.get("a") == 1
+
+    # A name of somebody else's that leads here, and a cookie of before.
+    page = shown.context.new_page()
+    page.goto(f"http://evil.test:{shown.address.strip('/').rpartition(':')[2]}/#{shown.word}")
+    assert page.inner_text("body").strip() == "this server does not go by that name"
+    page.close()
+    with Shell(pair[0].socket, tmp_path).start("ui", "--listen", "0", "--agent", "ann") as run:
+        address = run.line().strip().split("#")[0]
+        page = shown.context.new_page()
+        page.goto(address)
+        page.evaluate("(place) => localStorage.setItem('place', place)", place)
+        page.reload()
+        page.wait_for_selector("text=This browser is not let in")
+        page.close()
 
 
 def test_a_stolen_address_and_another_browser_are_refused(shown: Screen, browser: Browser) -> None:

@@ -6,6 +6,11 @@ export class Refused extends Error {
   constructor(error) { super(error.message); this.code = error.code; }
 }
 
+const PLACE = "place"; // where the server knows this browser: a path that goes with its cookie
+
+/** The address of what only this browser may have. */
+export function own(path) { return `${localStorage.getItem(PLACE) ?? ""}${path}`; }
+
 async function post(path, content) {
   let response;
   try {
@@ -22,19 +27,19 @@ async function post(path, content) {
 
 /** What a function of the table of calls gives; throws `Refused` with the sentence that says why not. */
 export function call(name, content = {}) {
-  return post(`/api/${name}`, { space: page.space, ...content });
+  return post(own(`/api/${name}`), { space: page.space, ...content });
 }
 
-/** Trade the word of the address for a cookie; the reason if that is refused. */
+/** Trade the word of the address for a cookie and its path; the reason if that is refused. */
 export async function login(word) {
-  try { await post("/login", { word }); return null; } catch (error) { return error.message; }
+  try { localStorage.setItem(PLACE, await post("/login", { word })); return null; } catch (error) { return error.message; }
 }
 
 /** Hear what changes, until the server no longer knows this browser. */
 export async function follow({ hello, news, gone }) {
-  const first = await fetch("/api/spaces", { method: "POST", body: "{}" }).catch(() => null);
+  const first = await fetch(own("/api/spaces"), { method: "POST", body: "{}" }).catch(() => null);
   if (!first || first.status === 401) return first ? "" : "The page's server does not answer.";
-  const stream = new EventSource(`/live${page.space === null ? "" : `?${new URLSearchParams({ space: page.space })}`}`);
+  const stream = new EventSource(own(`/live${page.space === null ? "" : `?${new URLSearchParams({ space: page.space })}`}`));
   document.addEventListener("space", () => { stream.close(); void follow({ hello, news, gone }); }, { once: true });
   stream.addEventListener("hello", (event) => {
     const told = JSON.parse(event.data);

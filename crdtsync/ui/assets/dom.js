@@ -32,6 +32,8 @@ export function fill(element, ...children) {
   element.replaceChildren(...flat(children));
 }
 
+const POINTS = matchMedia("(hover: hover)"); // a finger's last place is no pointer
+
 /** Parts that hold still although there is something new to show in them. */
 export const held = new Set();
 
@@ -43,7 +45,7 @@ export const held = new Set();
 export function redraw(part, content, draw, isStill = true) {
   const now = JSON.stringify(content);
   if (part.drawn === now) return;
-  part.free = () => !part.matches(":hover") && !part.querySelector(":focus-visible");
+  part.free = () => !(POINTS.matches && part.matches(":hover")) && !part.querySelector(":focus-visible");
   if (isStill && part.drawn && !part.free()) { held.add(part); return; }
   held.delete(part);
   const open = new Set([...part.querySelectorAll("details[open][data-name]")].map((one) => one.dataset.name));

@@ -1,6 +1,6 @@
 // Keys as a tree; a key's values, its history, its conflicts; editing as one who has seen what is shown.
 
-import { call, page } from "/assets/ask.js";
+import { call, own, page } from "/assets/ask.js";
 import { ago, author, count, empty, fill, h, marked, plain, redraw, safe, shown, size, table, tag, words, wrong } from "/assets/dom.js";
 
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"]; // as the server has them
@@ -106,7 +106,7 @@ export async function state(box, rest) {
     return h("section", { class: "panel stack", "aria-label": "Value" },
       h("div", { class: "row spread" }, h("h2", { class: "mono" }, safe(entry.key)), h("span", { class: "row" }, tag(entry.document ? "document" : entry.kind), entry.ttl ? tag(`for ${entry.ttl} s`) : null, entry.policy && entry.policy !== "lww" ? tag(entry.policy) : null)),
       all.length > 1 ? h("p", { class: "notice" }, `${all.length} values were written at the same time. Readers see the first one until somebody says which stands.`) : null,
-      h("div", { class: "side" }, all.map((one, number) => h("div", { class: `value ${number ? "" : "first"}` }, one.field ? h("span", { class: "mono" }, safe(one.field)) : null, author(one), body(one, all.length > 1 ? (number ? entry : all[1]) : null, number),
+      h("div", { class: "side" }, all.map((one, number) => h("div", { class: `value ${number || all.length === 1 ? "" : "first"}` }, one.field ? h("span", { class: "mono" }, safe(one.field)) : null, author(one), body(one, all.length > 1 ? (number ? entry : all[1]) : null, number),
         one.confidence === null ? null : h("span", { class: "small quiet" }, `confidence ${one.confidence}`),
         one.meta ? h("details", { "data-name": `meta${number}` }, h("summary", {}, "what its author said of it"), shown(one.meta)) : null,
         all.length > 1 && !page.readOnly && !one.field ? h("div", {}, h("button", { onclick: () => act("resolve", { key, version: entry.version, take: one.dot }) }, "keep this one")) : null))),
@@ -138,7 +138,7 @@ export async function state(box, rest) {
     if (other && entry.value && !entry.value.$cut) return marked(words(entry.value), words(other.value), number ? "ins" : "del");
     if (entry.kind === "counter") return h("p", { class: "number" }, words(entry.value));
     if (entry.kind === "set") return entry.value.length ? h("ul", { class: "chips" }, entry.value.map((one) => h("li", {}, safe(words(one))))) : empty("The set is empty.");
-    if (entry.kind === "map") return table(["field", "value"], Object.entries(entry.value).map(([name, one]) => [h("span", { class: "mono" }, safe(name)), shown(one)]));
+    if (entry.kind === "map") return table(["field", "value"], Object.entries(entry.value).map(([name, one]) => [h("span", { class: "mono" }, safe(name)), one && typeof one === "object" ? shown(one) : safe(words(one))]));
     return shown(entry.value);
   }
 
@@ -151,7 +151,7 @@ export async function state(box, rest) {
 
   function blob(entry) {
     const { size: bytes, sha256, media_type: type } = entry.value;
-    const address = `/blob?${new URLSearchParams({ key: entry.key, space: page.space })}`;
+    const address = own(`/blob?${new URLSearchParams({ key: entry.key, space: page.space })}`);
     const preview = TEXTS.test(type ?? "") ? h("button", { onclick: async () => {
       const response = await fetch(address);
       const reader = response.body.getReader();

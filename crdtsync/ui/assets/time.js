@@ -14,13 +14,14 @@ export async function time(place) {
   const said = h("div", { role: "status", "aria-live": "polite" });
   const listed = h("div", { class: "stack" });
   const detail = h("div", { class: "stack" });
+  const kept = h("section", { class: "panel stack" });
   const points = h("div", { class: "stack" });
   const label = h("strong", {}, "now");
   const slider = h("input", { type: "range", min: 0, max: 1000, value: 1000, "aria-label": "how long ago", "aria-valuetext": "now", oninput: () => move(Number(slider.value)) });
   const choice = h("select", { "aria-label": "how far back", onchange: () => { span = SPANS[choice.value]; move(Number(slider.value)); } }, Object.keys(SPANS).map((name) => h("option", {}, name)));
   place.append(h("h1", {}, "Time"), h("div", { class: "stack" },
     h("section", { class: "panel stack" }, h("div", { class: "row spread" }, h("span", {}, "The state as of ", label), h("label", {}, "back to", choice, "ago")), slider, h("div", { class: "row" }, h("button", { onclick: differ }, "what is different now"), page.readOnly ? null : h("button", { onclick: () => back(true) }, "what would going back do"))),
-    said, h("div", { class: "columns" }, h("section", { class: "panel", "aria-label": "Keys" }, listed), detail), points));
+    kept, said, h("div", { class: "columns" }, h("section", { class: "panel", "aria-label": "Keys" }, listed), detail), points));
   let timer = null;
   const tree = keyTree(listed, { at: () => at, open: async (key) => { await tree.choose(key); await read(key); } });
 
@@ -56,16 +57,16 @@ export async function time(place) {
       const found = await call("diff", { before, start });
       number += found.keys.length;
       fill(box.firstChild, number ? `${number}${found.more ? " and more" : ""} ${number === 1 ? "key differs" : "keys differ"} from ${title}` : `Nothing has changed since ${title}`);
-      box.append(...found.keys.map(difference));
+      box.append(...found.keys.map((one, at) => difference(one, number < 10 || at < 3)));
       if (!found.more) return;
       const more = h("div", {}, h("button", { onclick: async () => { more.remove(); try { await page(found.more); } catch (error) { say(error); } } }, "show more"));
       box.append(more);
     };
     try { await page(null); } catch (error) { fill(detail); say(error); }
   }
-  function difference(one) {
+  function difference(one, open) {
     const [before, after] = [one.before, one.after].map((side) => (side ? words(side.value) ?? "" : ""));
-    return h("details", { open: true }, h("summary", { class: "mono" }, safe(one.key), one.before ? (one.after ? "" : " – gone") : " – new"), h("div", { class: "side" }, h("div", {}, h("h3", {}, "then"), one.before ? marked(before, after, "del") : h("p", { class: "quiet" }, "not there")), h("div", {}, h("h3", {}, "now"), one.after ? marked(after, before, "ins") : h("p", { class: "quiet" }, "not there"))));
+    return h("details", { open }, h("summary", { class: "mono" }, safe(one.key), one.before ? (one.after ? "" : " – gone") : " – new"), h("div", { class: "side" }, h("div", {}, h("h3", {}, "then"), one.before ? marked(before, after, "del") : h("p", { class: "quiet" }, "not there")), h("div", {}, h("h3", {}, "now"), one.after ? marked(after, before, "ins") : h("p", { class: "quiet" }, "not there"))));
   }
 
   async function back(dry) {
@@ -106,15 +107,14 @@ export async function time(place) {
   const field = (label, hint) => h("input", { placeholder: hint, "aria-label": label, required: true });
   const [point, copy, agent] = [field("name of the checkpoint", "name"), field("name of the copy", "name of the copy"), field("agent whose work is taken back", "agent")];
   const form = (title, words, onsubmit, ...parts) => h("form", { class: "stack", onsubmit: (event) => { event.preventDefault(); onsubmit(event); } }, h("h3", {}, title), h("p", { class: "small quiet" }, words), h("div", { class: "row" }, parts));
-  const kept = h("section", { class: "panel stack" });
-  points.append(kept, page.readOnly ? "" : h("section", { class: "panel three" },
+  points.append(page.readOnly ? "" : h("section", { class: "panel three" },
     form("Keep", "A checkpoint names what there is now.", async () => { try { await call("checkpoint", { name: point.value }); point.value = ""; await drawPoints(); } catch (error) { say(error); } }, point, h("button", {}, "keep what there is now")),
     form("Try out", "A copy is a space of its own, of now or of the checkpoint that is shown.", (event) => void (event.submitter.value === "merge" ? merge(copy.value, true) : fork(copy.value)), copy, h("button", { value: "fork" }, "try out in a copy"), h("button", { value: "merge" }, "what would merging it back do")),
     form("Undo", "What one agent wrote since the beginning of the slider, where nobody has built on it.", () => void undo(agent.value, true), agent, h("button", {}, "what would undoing its work do"))));
   async function drawPoints() {
     const found = await call("checkpoints");
     redraw(kept, found.map((one) => [one.name, one.dot]), () => [h("h2", {}, "Checkpoints"),
-      found.length ? table(["name", "keys", "made", "note", ""], found.map((one) => [h("span", { class: "mono" }, safe(one.name)), one.keys === null ? "" : one.keys.toLocaleString(), author(one), safe(one.note), h("button", { onclick: () => { at = one.cut; named = one.name; label.textContent = plain(one.name); void refresh(); window.scrollTo(0, 0); } }, "look")])) : empty("None yet: a checkpoint keeps what there is now, under a name.")]);
+      found.length ? h("div", { class: "tall short" }, table(["name", "keys", "made", "note", ""], found.map((one) => [h("span", { class: "mono" }, safe(one.name)), one.keys === null ? "" : one.keys.toLocaleString(), author(one), safe(one.note), h("button", { onclick: () => { at = one.cut; named = one.name; label.textContent = plain(one.name); void refresh(); window.scrollTo(0, 0); } }, "look")]))) : empty("None yet: a checkpoint keeps what there is now, under a name.")]);
   }
   await Promise.all([refresh(), drawPoints()]);
   return { update: async () => { if (at === null) await tree.update(); await drawPoints(); } };

@@ -21,24 +21,25 @@ def test_a_word_lets_one_browser_in_once():
     words: list[str] = []
     keeper = Doorkeeper(words.append)
     assert keeper.let_in("guess") is None
-    cookie = keeper.let_in(words[0])
-    assert cookie is not None
-    assert keeper.is_in(cookie)
-    assert not keeper.is_in("")
+    first = keeper.let_in(words[0])
+    assert first is not None
+    assert keeper.is_in(*first)
+    assert not keeper.is_in(first[0], "")
     assert keeper.let_in(words[0]) is None, "who finds the word later finds nothing"
     assert len(words) == 2
     second = keeper.let_in(words[1])
-    assert second not in (None, cookie)
-    assert keeper.is_in(cookie)
+    assert second is not None
+    assert keeper.is_in(*first)
+    assert not keeper.is_in(first[0], second[1]), "each cookie goes with its own path"
 
 
 @pytest.fixture
-def keeper() -> tuple[Doorkeeper, str]:
+def keeper() -> tuple[Doorkeeper, str, str]:
     words: list[str] = []
     made = Doorkeeper(words.append)
-    cookie = made.let_in(words[0])
-    assert cookie is not None
-    return made, cookie
+    found = made.let_in(words[0])
+    assert found is not None
+    return made, *found
 
 
 def ask(keeper: Doorkeeper, method: str, path: str, *headers: tuple[str, str]) -> tuple[int, dict[bytes, bytes]]:
@@ -67,28 +68,30 @@ def ask(keeper: Doorkeeper, method: str, path: str, *headers: tuple[str, str]) -
         (200, "GET", "/", [HOST]),
         (200, "GET", "/assets/app.js", [HOST]),
         (200, "POST", "/login", [HOST, OWN]),
-        (200, "GET", "/live", [HOST, ("cookie", "x=1; c={cookie}")]),
-        (200, "POST", "/api/entry", [("host", "LOCALHOST:7479"), LOCAL, ("cookie", "c={cookie}")]),
-        (401, "GET", "/live", [HOST]),
-        (401, "GET", "/live", [HOST, ("cookie", "c=guess")]),
-        (401, "GET", "/live", [HOST, ("cookie", "\x01;;=c={")]),
-        (401, "POST", "/api/entry", [HOST, OWN]),
-        (403, "POST", "/api/write", [HOST, ("cookie", "c={cookie}")]),
-        (403, "POST", "/api/write", [HOST, ("origin", "https://evil.example"), ("cookie", "c={cookie}")]),
-        (403, "POST", "/api/write", [HOST, ("origin", "null"), ("cookie", "c={cookie}")]),
-        (403, "POST", "/api/write", [HOST, ("origin", "http://127.0.0.1:8000"), ("cookie", "c={cookie}")]),
-        (403, "GET", "/live", [HOST, ("origin", "https://evil.example"), ("cookie", "c={cookie}")]),
+        (200, "GET", "{place}/live", [HOST, ("cookie", "x=1; c={cookie}")]),
+        (200, "POST", "{place}/api/entry", [("host", "LOCALHOST:7479"), LOCAL, ("cookie", "c={cookie}")]),
+        (401, "GET", "{place}/live", [HOST]),
+        (401, "GET", "{place}/live", [HOST, ("cookie", "c=guess")]),
+        (401, "GET", "{place}/live", [HOST, ("cookie", "\x01;;=c={")]),
+        (401, "POST", "{place}/api/entry", [HOST, OWN]),
+        (403, "POST", "{place}/api/write", [HOST, ("cookie", "c={cookie}")]),
+        (403, "POST", "{place}/api/write", [HOST, ("origin", "https://evil.example"), ("cookie", "c={cookie}")]),
+        (403, "POST", "{place}/api/write", [HOST, ("origin", "null"), ("cookie", "c={cookie}")]),
+        (403, "POST", "{place}/api/write", [HOST, ("origin", "http://127.0.0.1:8000"), ("cookie", "c={cookie}")]),
+        (403, "GET", "{place}/live", [HOST, ("origin", "https://evil.example"), ("cookie", "c={cookie}")]),
         (421, "GET", "/", [("host", "evil.example:7479")]),
         (421, "GET", "/", [("host", "127.0.0.1:7479@evil.example")]),
         (421, "GET", "/", []),
         (401, "GET", "/loginx", [HOST]),
+        (401, "GET", "/live", [HOST, ("cookie", "c={cookie}")]),
+        (401, "GET", "/in-guess/live", [HOST, ("cookie", "c={cookie}")]),
     ],
 )  # fmt: skip
 def test_only_this_page_in_a_browser_that_is_in_may_ask(
-    keeper: tuple[Doorkeeper, str], status: int, method: str, path: str, headers: list[tuple[str, str]]
+    keeper: tuple[Doorkeeper, str, str], status: int, method: str, path: str, headers: list[tuple[str, str]]
 ):
-    given = [(name, value.replace("{cookie}", keeper[1])) for name, value in headers]
-    answered, sent = ask(keeper[0], method, path, *given)
+    given = [(name, value.replace("{cookie}", keeper[2])) for name, value in headers]
+    answered, sent = ask(keeper[0], method, path.replace("{place}", keeper[1]), *given)
     assert answered == status
     assert b"default-src 'none'" in sent[b"content-security-policy"]
     assert b"'unsafe" not in sent[b"content-security-policy"]
