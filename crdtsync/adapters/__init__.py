@@ -3,6 +3,7 @@
 An adapter is thin: it speaks the framework's words and calls the client. The framework's own conformance suite, where
 it has one, is its test. A room for each framework:
 
+- ``agent_framework``: histories, and checkpoints of workflows, of Microsoft Agent Framework
 - ``crewai``: states of flows, and memory, of CrewAI
 - ``google_adk``: sessions, memory and artifacts of Google's Agent Development Kit
 - ``langgraph``: checkpoints of graphs, and its long-term store

@@ -17,6 +17,7 @@ ROOMS = {
 }
 WITH_CODE = (
     "crdtsync",
+    "crdtsync.adapters.agent_framework",
     "crdtsync.adapters.crewai",
     "crdtsync.adapters.google_adk",
     "crdtsync.adapters.langgraph",

@@ -1,0 +1,31 @@
+"""Microsoft Agent Framework: histories of sessions, and checkpoints of workflows, on the shared state.
+
+A history is a log, an element for each message; a checkpoint is a blob, which is there whole or not at all.
+
+- ``history``: what was said in a session
+- ``checkpoints``: where a workflow goes on
+
+May import: the public client, ``crdtsync.errors``, ``crdtsync.adapters.attached``, ``crdtsync.adapters.keys`` and
+``agent_framework``. It is an extra: ``pip install 'crdtsync[agent-framework]'``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crdtsync.adapters.agent_framework.checkpoints import CrdtCheckpointStorage
+    from crdtsync.adapters.agent_framework.history import CrdtHistoryProvider
+
+_MODULES = {"CrdtCheckpointStorage": "checkpoints", "CrdtHistoryProvider": "history"}
+
+__all__ = ["CrdtCheckpointStorage", "CrdtHistoryProvider"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return found

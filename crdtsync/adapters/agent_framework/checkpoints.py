@@ -1,0 +1,124 @@
+"""Checkpoints of Microsoft Agent Framework's workflows."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
+from agent_framework._workflows._checkpoint_encoding import decode_checkpoint_value, encode_checkpoint_value
+
+from crdtsync.adapters.attached import Attached, settled
+from crdtsync.adapters.keys import Keys
+from crdtsync.errors import CrdtSyncError
+
+if TYPE_CHECKING:
+    from crdtsync.client import Client
+
+log = logging.getLogger(__name__)
+
+CHECKPOINTS = "checkpoints"
+
+
+class CrdtCheckpointStorage(Attached):
+    """Keeps the checkpoints of workflows on this host's disk and on every other host.
+
+    ``client`` is a client, or the path of a daemon's socket (None: the usual one). A checkpoint is the blob
+    ``PREFIX/checkpoints/ID``, on this host's disk when :meth:`save` returns; with ``w`` (a number, ``"majority"``,
+    ``"all"``) on so many hosts'. ``allowed_checkpoint_types`` are types of your own that may be read back, as
+    ``"module:name"``.
+
+    A checkpoint that cannot be read is left out of lists, with a warning in the log: the one before it is the latest.
+    """
+
+    def __init__(
+        self,
+        client: Client | str | os.PathLike[str] | None = None,
+        *,
+        prefix: str = "agent-framework",
+        allowed_checkpoint_types: Sequence[str] = (),
+        w: int | str | None = None,
+    ) -> None:
+        super().__init__(client, w)
+        self._keys = Keys(prefix)
+        self._allowed = frozenset(allowed_checkpoint_types)
+
+    async def save(self, checkpoint: WorkflowCheckpoint) -> str:
+        """Store a checkpoint; its id.
+
+        :raises WorkflowCheckpointException: it holds what could not be read back.
+        """
+        return await settled(self._save, checkpoint)
+
+    async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
+        """The checkpoint with an id.
+
+        :raises WorkflowCheckpointException: there is none, or it cannot be read.
+        """
+        return await settled(self._load, self._key(checkpoint_id))
+
+    async def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
+        """All checkpoints of a workflow that can be read, oldest first."""
+        return (await settled(lambda: [*self._newest_first(workflow_name)]))[::-1]
+
+    async def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
+        """Their ids."""
+        return [each.checkpoint_id for each in await self.list_checkpoints(workflow_name=workflow_name)]
+
+    async def get_latest(self, *, workflow_name: str) -> WorkflowCheckpoint | None:
+        """The newest checkpoint of a workflow that can be read; None if there is none."""
+        return await settled(lambda: next(self._newest_first(workflow_name), None))
+
+    async def delete(self, checkpoint_id: str) -> bool:
+        """Remove a checkpoint; whether there was one."""
+        return await settled(self._delete, self._key(checkpoint_id))
+
+    def _key(self, checkpoint_id: str) -> str:
+        return self._keys.key(CHECKPOINTS, checkpoint_id)
+
+    def _save(self, checkpoint: WorkflowCheckpoint) -> str:
+        try:
+            encoded = encode_checkpoint_value(checkpoint.to_dict())
+            decode_checkpoint_value(encoded, allowed_types=self._allowed)
+        except WorkflowCheckpointException:
+            raise
+        except Exception as error:
+            raise WorkflowCheckpointException(f"{checkpoint.checkpoint_id} could not be read back: {error}") from error
+        meta = {"workflow": checkpoint.workflow_name, "timestamp": checkpoint.timestamp}
+        data = json.dumps(encoded, ensure_ascii=False).encode()
+        self._client.put_blob(
+            self._key(checkpoint.checkpoint_id), data, media_type="application/json", meta=meta, w=self._w
+        )
+        return str(checkpoint.checkpoint_id)
+
+    def _load(self, key: str) -> WorkflowCheckpoint:
+        try:
+            blob = self._client.get_blob(key)
+            encoded = None if blob is None else json.loads(blob.read())
+        except (CrdtSyncError, ValueError) as error:
+            raise WorkflowCheckpointException(f"{key} cannot be read: {error}") from error
+        if encoded is None:
+            raise WorkflowCheckpointException(f"there is no checkpoint {key}")
+        return WorkflowCheckpoint.from_dict(decode_checkpoint_value(encoded, allowed_types=self._allowed))
+
+    def _newest_first(self, workflow: str) -> Iterator[WorkflowCheckpoint]:
+        below = self._keys.below(CHECKPOINTS)
+        found = self._client.entries(below, where_meta={"workflow": workflow}, values=False)
+        for entry in sorted(found, key=lambda entry: _time(entry.meta), reverse=True):
+            try:
+                yield self._load(entry.key)
+            except Exception as error:  # noqa: BLE001  # whatever decoding it meets
+                log.warning("a checkpoint cannot be read, the one before it counts: %s", error)
+
+    def _delete(self, key: str) -> bool:
+        is_there = self._client.entry(key) is not None
+        self._client.delete(key, w=self._w)
+        return is_there
+
+
+def _time(meta: Any) -> datetime:
+    return datetime.fromisoformat(meta["timestamp"])

@@ -1,0 +1,89 @@
+"""Histories of Microsoft Agent Framework's sessions."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from agent_framework import HistoryProvider, Message
+from agent_framework._sessions import filter_new_messages
+
+from crdtsync.adapters.attached import Attached, settled
+from crdtsync.adapters.keys import Keys
+from crdtsync.errors import TooLarge
+
+if TYPE_CHECKING:
+    from crdtsync.client import Client
+
+CHANGE_OPERATIONS = 500
+
+
+class CrdtHistoryProvider(Attached, HistoryProvider):
+    """Keeps what was said in sessions on this host's disk and on every other host.
+
+    ``client`` is a client, or the path of a daemon's socket (None: the usual one). The history of a session is the log
+    ``PREFIX/messages/SESSION_ID``. Messages that were saved are on this host's disk on return; with ``w`` (a number,
+    ``"majority"``, ``"all"``) on so many hosts'. A message has at most 1 MiB. ``options`` are those of every
+    ``HistoryProvider``, such as ``load_messages``.
+    """
+
+    def __init__(
+        self,
+        client: Client | str | os.PathLike[str] | None = None,
+        source_id: str = "crdtsync_history",
+        *,
+        prefix: str = "agent-framework",
+        skip_excluded: bool = False,
+        w: int | str | None = None,
+        **options: Any,
+    ) -> None:
+        Attached.__init__(self, client, w)
+        HistoryProvider.__init__(self, source_id, **options)
+        self.skip_excluded = skip_excluded
+        self._keys = Keys(prefix)
+
+    async def get_messages(
+        self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
+    ) -> list[Message]:
+        """The messages of a session, oldest first; without those that a compaction has excluded, if it was asked so."""
+        messages = await settled(self._read, session_id)
+        if self.skip_excluded:
+            return [message for message in messages if not message.additional_properties.get("_excluded", False)]
+        return messages
+
+    async def save_messages(
+        self,
+        session_id: str | None,
+        messages: Sequence[Message],
+        *,
+        state: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Add those messages that are new, all or none where they fit into one change."""
+        if messages:
+            await settled(self._add, session_id, messages)
+
+    def _key(self, session_id: str | None) -> str:
+        return self._keys.key("messages", session_id or "")
+
+    def _read(self, session_id: str | None) -> list[Message]:
+        return [Message.from_dict(fields) for fields in self._client.log(self._key(session_id))]
+
+    def _add(self, session_id: str | None, messages: Sequence[Message]) -> None:
+        new = filter_new_messages(self._read(session_id), messages)
+        plain = [json.loads(json.dumps(message.to_dict())) for message in new]
+        for first in range(0, len(plain), CHANGE_OPERATIONS):
+            self._append(self._key(session_id), plain[first : first + CHANGE_OPERATIONS])
+
+    def _append(self, key: str, items: Sequence[Any]) -> None:
+        try:
+            with self._client.batch(w=self._w) as batch:
+                for item in items:
+                    batch.append(key, item)
+        except TooLarge:
+            if len(items) == 1:
+                raise
+            self._append(key, items[: len(items) // 2])
+            self._append(key, items[len(items) // 2 :])

@@ -1,0 +1,124 @@
+"""Histories and checkpoints, on one daemon whose socket is in SOCKET: see test_agent_framework.py."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from agent_framework import (
+    FileCheckpointStorage,
+    FileHistoryProvider,
+    Message,
+    WorkflowCheckpoint,
+    WorkflowCheckpointException,
+)
+
+from crdtsync import Client
+from crdtsync.adapters.agent_framework import CrdtCheckpointStorage, CrdtHistoryProvider
+
+SOCKET = os.environ["SOCKET"]
+
+
+@pytest.fixture
+def state() -> Iterator[Client]:
+    """The daemon, without what the test before has left."""
+    with Client(SOCKET, agent="tester") as client:
+        client.delete_prefix("agent-framework/")
+        yield client
+
+
+def checkpoint(name: str, step: int, **state: object) -> WorkflowCheckpoint:
+    time = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=step)
+    return WorkflowCheckpoint(
+        workflow_name=name, graph_signature_hash="hash", timestamp=time.isoformat(), state=dict(state),
+        checkpoint_id=f"{name}/{step}", iteration_count=step,
+    )  # fmt: skip
+
+
+def test_checkpoints_are_as_those_in_files(state: Client, tmp_path: Path) -> None:
+    """The same calls to both give the same."""
+
+    async def calls(storage: CrdtCheckpointStorage | FileCheckpointStorage) -> list[object]:
+        found: list[object] = []
+        for step, name in enumerate(["a", "b", "a", "a"]):
+            made = checkpoint(
+                name, step, text="é" * step, when=datetime(2026, 1, 1, tzinfo=UTC), parts={1, 2}, data=b"\xff"
+            )
+            made.checkpoint_id = f"{name}{step}"
+            found.append(await storage.save(made))
+        for name in ("a", "b", "nobody"):
+            found.append(sorted(await storage.list_checkpoint_ids(workflow_name=name)))
+            latest = await storage.get_latest(workflow_name=name)
+            found.append(latest and latest.to_dict())
+        found.append((await storage.load("a2")).to_dict())
+        found += [await storage.delete("a3"), await storage.delete("a3")]
+        latest = await storage.get_latest(workflow_name="a")
+        found.append(latest and latest.checkpoint_id)
+        for bad in (storage.load("nothing"), storage.save(checkpoint("c", 9, bad=asyncio.Lock()))):
+            with pytest.raises(WorkflowCheckpointException):
+                await bad
+        return found
+
+    assert asyncio.run(calls(CrdtCheckpointStorage(state))) == asyncio.run(calls(FileCheckpointStorage(tmp_path)))
+
+
+def test_a_checkpoint_of_many_mebibytes(state: Client) -> None:
+    storage = CrdtCheckpointStorage(state)
+    asyncio.run(storage.save(checkpoint("w", 1, big="x" * 5_000_000)))
+    assert asyncio.run(storage.load("w/1")).state == {"big": "x" * 5_000_000}
+
+
+@pytest.mark.parametrize("harm", ["replaced by text", "replaced by another blob", "removed"])
+def test_a_damaged_checkpoint_is_skipped(harm: str, state: Client, caplog: pytest.LogCaptureFixture) -> None:
+    storage = CrdtCheckpointStorage(state)
+    for step in (1, 2):
+        asyncio.run(storage.save(checkpoint("w", step)))
+    key, meta = "agent-framework/checkpoints/w%2F2", {"workflow": "w", "timestamp": "2026-01-01T00:00:02+00:00"}
+    if harm == "removed":
+        state.delete(key)
+    elif harm == "replaced by text":
+        state.delete(key)
+        state.set(key, "something else", meta=meta)
+    else:
+        state.put_blob(key, b"something else", meta=meta)
+    latest = asyncio.run(storage.get_latest(workflow_name="w"))
+    assert latest is not None
+    assert latest.checkpoint_id == "w/1"
+    assert ("the one before it counts" in caplog.text) is (harm != "removed")
+    with pytest.raises(WorkflowCheckpointException):
+        asyncio.run(storage.load("w/2"))
+
+
+def test_histories_are_as_those_in_files(state: Client, tmp_path: Path) -> None:
+    async def calls(history: CrdtHistoryProvider | FileHistoryProvider) -> list[object]:
+        hello, answer = Message("user", ["hello"]), Message("assistant", ["hi"], author_name="helper")
+        hidden = Message("user", ["old"], additional_properties={"_excluded": True})
+        await history.save_messages("s", [hidden, hello, answer])
+        await history.save_messages("s", [])
+        await history.save_messages("s", [hidden, hello, answer, Message("user", ["and?"])])  # all that was said
+        await history.save_messages("s", [Message("user", ["and?"])])  # said again
+        await history.save_messages(None, [answer])
+        return [[each.to_dict() for each in await history.get_messages(name)] for name in ("s", None, "nobody")]
+
+    for skip in (False, True):
+        state.delete_prefix("agent-framework/")
+        ours = asyncio.run(calls(CrdtHistoryProvider(state, skip_excluded=skip)))
+        assert ours == asyncio.run(calls(FileHistoryProvider(tmp_path / str(skip), skip_excluded=skip)))
+
+
+def test_messages_that_many_add_at_once_are_all_kept(state: Client) -> None:
+    async def add() -> None:
+        histories = [CrdtHistoryProvider(SOCKET) for _ in range(4)]
+        await asyncio.gather(
+            *(each.save_messages("s", [Message("user", [f"{at} says {n}"])]) for at, each in enumerate(histories)
+              for n in range(20))
+        )  # fmt: skip
+        for each in histories:
+            each.close()
+
+    asyncio.run(add())
+    assert len(state.log("agent-framework/messages/s")) == 80
