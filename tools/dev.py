@@ -337,6 +337,10 @@ def _locks() -> dict[str, list[str]]:
     apart = [extra for extra in extras if (FRAMEWORKS / extra).is_dir()]
     chosen = [word for extra in extras if extra not in apart for word in ("--extra", extra)]
     locks = {LOCK.name: ["--group", "dev", *chosen, PROJECT.name]}
+    rivals = [folder.name for folder in sorted(FRAMEWORKS.iterdir()) if (folder / "requirements.in").exists()]
+    for name in (name for name in rivals if name not in extras):  # what the agent layer is compared with
+        place = (FRAMEWORKS / name).relative_to(ROOT)
+        locks[f"{place}/requirements.lock"] = ["--extra", "context", PROJECT.name, f"{place}/requirements.in"]
     for extra in apart:
         place = (FRAMEWORKS / extra).relative_to(ROOT)
         locks[f"{place}/requirements.lock"] = ["--extra", extra, PROJECT.name, f"{place}/requirements.in"]

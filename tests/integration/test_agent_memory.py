@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from crdtsync import AsyncClient
+from crdtsync import AsyncClient, Client
 from crdtsync.context import AsyncMemory, Memory
-from crdtsync.errors import InvalidRequest
+from crdtsync.errors import InvalidRequest, TooOld
 from tests.harness import wait_until
 from tests.harness.cluster import Cluster
 from tests.harness.daemon import Daemon
@@ -139,3 +139,71 @@ async def test_it_works_in_asyncio_and_passes_over_what_others_put_there(daemon:
         assert said(await memory.search("tea", user_id="alice")) == ["likes tea"]
         assert said(await memory.get_all(user_id="alice")) == ["likes tea"]
         assert await memory.get("user/alice/junk1") is None
+
+
+def test_near_duplicates_are_joined_after_a_look_and_stale_ones_are_listed(memory: Memory) -> None:
+    last_year = timedelta(days=400)
+    kept = memory.add("Prefers the night train to Berlin", user_id="alice")["results"][0]["id"]
+    for text in (
+        "prefers a night train to Berlin.", "Prefers the night train to Vienna", "Prefers no night train to Berlin",
+        "Prefers the night train to Berlin at 22:10", "eats no fish",
+    ):  # fmt: skip
+        memory.add(text, user_id="alice", confidence=0.9)
+    memory.add("prefers the night train to Berlin", user_id="bob")
+    found = memory.curate(user_id="alice", stale_after=-last_year)
+    (group,) = found["duplicates"]
+    assert [one["memory"] for one in group] == ["Prefers the night train to Berlin", "prefers a night train to Berlin."]
+    assert len(found["stale"]) == 6
+    assert len(memory.get_all(user_id="alice")["results"]) == 6
+    assert memory.curate(user_id="alice", dry_run=False)["stale"] == []
+    left = said(memory.get_all(user_id="alice"))
+    assert len(left) == 5
+    assert "prefers a night train to Berlin." not in left
+    assert memory.get(kept) is not None
+    assert memory.curate(user_id="alice")["duplicates"] == []
+    joined = memory.curate(
+        user_id="alice", same=lambda one, other: {"Vienna", "22:10"} <= {*one.split(), *other.split()}
+    )
+    assert len(joined["duplicates"]) == 1
+
+
+def test_what_is_forgotten_is_gone_from_history_and_checkpoints_on_all_hosts(pair: Cluster, tmp_path: Path) -> None:
+    clients = [daemon.client("ann") for daemon in pair]
+    memories = [Memory(client, folder=tmp_path / str(n)) for n, client in enumerate(clients)]
+    (one,) = memories[0].add("has the card 4711", user_id="alice")["results"]
+    memories[0].update(one["id"], "has the card 4712")
+    clients[0].checkpoint("before")
+    clients[1].wait(clients[0].now())
+    assert said(memories[1].search("card", user_id="alice")) == ["has the card 4712"]
+    memories[1].forget(one["id"])
+    key = f"memory/{one['id']}"
+    for client, memory in zip(clients, memories, strict=True):
+        wait_until(partial(_is_purged, client, key))
+        assert memory.get(one["id"]) is None
+        assert said(memory.search("card", user_id="alice")) == []
+        assert all("471" not in str(line) for line in memory.history(one["id"]))
+        assert _then(client, key) is None
+    with pytest.raises(InvalidRequest):
+        memories[0].forget("**")
+
+
+def _then(client: Client, key: str) -> Any:
+    """What the checkpoint from before shows of it; a host may also refuse to tell of the time before a purge."""
+    try:
+        return client.get(key, at="checkpoint:before")
+    except TooOld:
+        return None
+
+
+def _is_purged(client: Client, key: str) -> bool:
+    return any(purge.pattern == key and purge.done for purge in client.purges())
+
+
+def test_what_others_wrote_is_not_served_to_who_believes_some_authors(daemon: Daemon, tmp_path: Path) -> None:
+    Memory(daemon.client("mallory"), folder=tmp_path).add("pays to account 9982", user_id="alice")
+    ann = Memory(daemon.client("ann"), folder=tmp_path, authors=["ann"])
+    (own,) = ann.add("pays to account 1", user_id="alice")["results"]
+    assert said(ann.get_all(user_id="alice")) == said(ann.search("account", user_id="alice")) == ["pays to account 1"]
+    assert len(Memory(daemon.client("ann"), folder=tmp_path).get_all(user_id="alice")["results"]) == 2
+    Memory(daemon.client("mallory"), folder=tmp_path).update(own["id"], "pays to account 9982")
+    assert ann.get(own["id"]) is None

@@ -47,6 +47,28 @@ def test_what_one_agent_puts_another_reads_compactly_on_another_host(pair: Clust
     eventually(lambda: ann.keys() == [] and ann.get("survey", full=True) is None)
 
 
+def test_contents_of_any_size_come_back_byte_for_byte_on_another_host(pair: Cluster):
+    ann, bob = (SharedContext(daemon.client(name)) for daemon, name in zip(pair, ("ann", "bob"), strict=True))
+    line = "2026-11-22T10:00:00Z INFO took task {} in 20 ms\n"
+    contents = [
+        "".join(line.format(number) for number in range(30_000)), b"\xff\x00\n" * 400_000, "世界" * 200_000,
+        {"rows": [{"id": number, "state": "ok"} for number in range(40_000)]}, "small", "",
+    ]  # fmt: skip
+    for content in contents:
+        put = ann.put("run", content)
+        bob_client = pair[1].client("bob")
+        bob_client.wait(pair[0].client("ann").now())
+        assert bob.get("run", full=True) == content
+        entry = bob.get_entry("run")
+        assert entry is not None
+        assert entry.compressed == put.compressed == bob.get("run")
+        assert entry.compressed_tokens <= max(50_000, entry.original_tokens)
+    with pytest.raises(InvalidValue, match="surrogate"):
+        ann.put("run", "\ud800" * 300_000)
+    assert ann.clear() == 1
+    assert pair[0].client("ann").keys("context") == []
+
+
 def test_a_new_key_at_capacity_takes_the_oldest_and_an_update_takes_none(daemon: Daemon):
     context = SharedContext(daemon.client("ann"), max_entries=3)
     for key in "abc":

@@ -26,6 +26,7 @@ Modules:
 - ``diffs``: changed lines kept, context left out
 - ``markup``: HTML as text, Markdown by sections
 - ``prose``: sentences chosen by what they say and by the query
+- ``headroom``: the package headroom-ai in the place of all these
 - ``lines``: the last resort: the beginning and the end
 - ``words``: words of a text, and which ones tell the most
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from crdtsync.context.compact.code import compact_code
 from crdtsync.context.compact.detect import KINDS, detect
 from crdtsync.context.compact.diffs import compact_diff
+from crdtsync.context.compact.headroom import compact_by_headroom
 from crdtsync.context.compact.json_text import compact_json
 from crdtsync.context.compact.lines import fit
 from crdtsync.context.compact.logs import compact_log
@@ -24,6 +26,7 @@ _BY_KIND: dict[str, Callable[[str, int, str | None], Draft]] = {
     "markdown": compact_markdown,
     "prose": compact_prose,
 }
+_WAYS = ("rules", "headroom")
 _LEVELS = (1, 2, 3, 4)  # with a budget; each leaves out more
 _SMALL = 40  # tokens: below it a text stays as it is
 
@@ -36,17 +39,22 @@ def compress(
     query: str | None = None,
     model: str = DEFAULT_MODEL,
     source: str | None = None,
+    by: str = "rules",
 ) -> Compact:
     """``content`` in fewer tokens for ``model``, and in ``budget`` tokens at most if one is given.
 
     ``kind`` is one of json, log, code, diff, html, markdown and prose; ``auto`` looks. What the ``query`` asks for
     stays longer. ``source`` says how to get the original (a command, a call): where something was left out, the last
     line of the text says so, and names it. The result is never longer than the original, and the same on every host.
+    ``by="headroom"`` has the package headroom-ai shorten it, if that is installed; budget and source hold alike.
 
-    Raises :class:`ValueError` for an unknown kind or a negative budget.
+    Raises :class:`ValueError` for an unknown kind or way, or a negative budget.
     """
     if kind not in ("auto", *KINDS):
         message = f"kind is {kind!r}: it must be auto or one of {', '.join(KINDS)}"
+        raise ValueError(message)
+    if by not in _WAYS:
+        message = f"by is {by!r}: it must be one of {', '.join(_WAYS)}"
         raise ValueError(message)
     if budget is not None and budget < 0:
         message = f"budget is {budget}: it must be 0 tokens or more"
@@ -56,17 +64,24 @@ def compress(
     kind = detect(content) if kind == "auto" else kind
     draft, after = Draft(content), before
     if before > _SMALL or (budget is not None and before > budget):
-        draft, after = _best(content, kind, before, budget, query, counter, source)
+        make = partial(_made, kind, content, query) if by == "rules" else partial(_by_headroom, content, model)
+        draft, after = _best(make, content, before, budget, query, counter, source)
     return Compact(draft.text, kind, model, before, after, tuple(draft.transforms), tuple(draft.left_out))
 
 
 def _best(
-    content: str, kind: str, before: int, budget: int | None, query: str | None, counter: Tokenizer, source: str | None
+    make: Callable[[int], Draft],
+    content: str,
+    before: int,
+    budget: int | None,
+    query: str | None,
+    counter: Tokenizer,
+    source: str | None,
 ) -> tuple[Draft, int]:
     """The first draft that keeps the budget, by rising levels; cut at the ends if none does."""
     draft, after = Draft(content), before
     for level in _LEVELS if budget is not None else (1,):
-        made = _with_source(_made(kind, content, level, query), source)
+        made = _with_source(make(level), source)
         tokens = counter.count(made.text)
         if tokens < after:
             draft, after = made, tokens
@@ -85,7 +100,11 @@ def _best(
     return cut, after
 
 
-def _made(kind: str, content: str, level: int, query: str | None) -> Draft:
+def _by_headroom(content: str, model: str, _level: int) -> Draft:
+    return compact_by_headroom(content, model)
+
+
+def _made(kind: str, content: str, query: str | None, level: int) -> Draft:
     """A draft of one kind; what does not parse as that kind is prose."""
     try:
         return _BY_KIND[kind](content, level, query)

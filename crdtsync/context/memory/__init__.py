@@ -15,6 +15,7 @@ Open first: ``aio``.
 Modules:
 
 - ``aio``, ``blocking``: the memory of one client
+- ``curate``: memories that say the same, and stale ones
 - ``record``: a memory as it is stored, as it is shown, and what is asked of it
 
 May import: ``crdtsync.context.search``; beside these as all of ``crdtsync.context``.

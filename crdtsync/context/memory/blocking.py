@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 from typing import Any
 
 from crdtsync.client import Client, Entry, Session
 from crdtsync.context import Search
+from crdtsync.context.memory.curate import Same, duplicates, says_the_same, stale
 from crdtsync.context.memory.record import (
     EVENTS,
     Scope,
@@ -41,7 +43,8 @@ class Memory:
     ``extract(messages)`` returns the facts that are worth to be remembered; without it each message is remembered as
     it is. ``merge(fact, similar)`` is asked for each of them, with up to five memories of the same scope that speak of
     the same, and returns ``{"event": "ADD" | "UPDATE" | "DELETE" | "NONE", "id": …, "memory": …}``; without it a fact
-    is added unless it is there, word for word. ``folder`` is where search indexes are kept.
+    is added unless it is there, word for word. ``folder`` is where search indexes are kept. ``authors`` are the agents
+    who are believed: what others wrote is not served. Without it everybody is who may write beneath ``prefix``.
 
     A memory is one key under ``prefix``. What is added or changed is durable on this host on return.
     """
@@ -54,8 +57,10 @@ class Memory:
         extract: Extract | None = None,
         merge: Merge | None = None,
         folder: str | os.PathLike[str] | None = None,
+        authors: Iterable[str] | None = None,
     ) -> None:
         self._client = client
+        self._authors = None if authors is None else frozenset(authors)
         self._prefix = prefix.rstrip("/") + "/"
         self._extract = extract
         self._merge = merge
@@ -131,7 +136,7 @@ class Memory:
     def get(self, memory_id: str) -> dict[str, Any] | None:
         """The memory of that id; None if there is none."""
         entry = self._client.entry(self._prefix + memory_id)
-        return shown(memory_id, entry) if entry is not None and is_record(entry.value) else None
+        return shown(memory_id, entry) if entry is not None and self._is_served(entry) else None
 
     def get_all(
         self,
@@ -191,6 +196,48 @@ class Memory:
             for _, group in sorted(groups.items())
             if len({digest(entry.value["memory"]) for entry in group}) > 1 or group[0].siblings
         ]
+
+    def curate(
+        self,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        same: Same = says_the_same,
+        stale_after: timedelta = timedelta(days=365),
+        dry_run: bool = True,
+    ) -> dict[str, Any]:
+        """What there is to tidy up in a scope: ``{"duplicates": [[kept, other, …], …], "stale": […]}``.
+
+        Duplicates say the same in nearly the same words, or by ``same(text, other)``, which may ask a model. Stale is
+        what nobody has written for ``stale_after``. With ``dry_run=False`` all of a group but the first are deleted, if
+        nobody has changed them meanwhile; their history says what they were. What is stale is only listed.
+        """
+        entries = self._all(Scope(user_id, agent_id, run_id).needed(), None, None)
+        groups = duplicates(entries, same)
+        for group in groups if not dry_run else ():
+            for entry in group[1:]:
+                with suppress(VersionMismatch):
+                    self._client.delete(entry.key, if_version=entry.version)
+        old = stale(entries, stale_after, datetime.now(UTC))
+        return {
+            "duplicates": [[shown(self._id(one.key), one) for one in group] for group in groups],
+            "stale": [shown(self._id(one.key), one) for one in old],
+        }
+
+    def forget(self, memory_id: str) -> dict[str, str]:
+        """Forget a memory for good: also what it said before, in history, checkpoints and on every other host.
+
+        Deletes what lies under its key now, also if that was deleted before. It needs the right ``admin`` on that key.
+        What a purge does not reach is told by :meth:`~crdtsync.Client.purge`.
+
+        :raises InvalidRequest: ``memory_id`` is a pattern.
+        """
+        if "*" in memory_id:
+            message = f"{memory_id!r} is no id: name one memory; state.purge takes patterns"
+            raise InvalidRequest(message)
+        self._client.purge(self._prefix + memory_id)
+        return {"message": "Memory forgotten"}
 
     def delete(self, memory_id: str) -> dict[str, str]:
         """Forget a memory.
@@ -289,10 +336,14 @@ class Memory:
     def _id(self, key: str) -> str:
         return key[len(self._prefix) :]
 
-    @staticmethod
-    def _is_wanted(entry: Entry, scope: Scope, filters: Mapping[str, Any] | None, as_of: datetime | None) -> bool:
+    def _is_served(self, entry: Entry) -> bool:
+        """Whether it is a memory, and nobody wrote at it who is not believed."""
+        agents = {one.agent for one in (entry, *entry.siblings)}
+        return is_record(entry.value) and (self._authors is None or agents <= self._authors)
+
+    def _is_wanted(self, entry: Entry, scope: Scope, filters: Mapping[str, Any] | None, as_of: datetime | None) -> bool:
         record = entry.value
-        if not is_record(record) or not scope.covers(record) or not matches(record, filters):
+        if not self._is_served(entry) or not scope.covers(record) or not matches(record, filters):
             return False
         at = as_of if as_of is None or as_of.tzinfo is not None else as_of.replace(tzinfo=UTC)
         learnt = moment(record["created_at"])

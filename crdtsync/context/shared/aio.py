@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from asyncio import to_thread
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from crdtsync.context.shared.entry import (
     oldest,
     record,
     stats_of,
+    unpacked,
 )
 from crdtsync.context.tokens import DEFAULT_MODEL
 from crdtsync.errors import VersionMismatch
@@ -26,7 +28,7 @@ class AsyncSharedContext:
     ``client`` is a client, or the path of a daemon's socket (None: the usual one). What is put lives for ``ttl``
     seconds. When a new key makes more than ``max_entries``, the oldest ones go; putting a key again makes none go.
     Two hosts that were cut off may hold more until the next put. What another agent has put meanwhile is never taken
-    for old: an entry goes only at the version that was looked at.
+    for old: an entry goes only at the version that was looked at. ``by`` is as of :func:`~crdtsync.context.compress`.
 
     Under asyncio, use it as ``async with AsyncSharedContext() as context``, or close a client of your own.
     """
@@ -39,24 +41,34 @@ class AsyncSharedContext:
         ttl: float | None = 3600,
         max_entries: int = 100,
         prefix: str = "context/",
+        by: str = "rules",
     ) -> None:
         self._owned = None if isinstance(client, AsyncClient) else AsyncClient(client)
         self._client = client if isinstance(client, AsyncClient) else self._owned or AsyncClient()
         self.model = model
         self.ttl = ttl
         self.max_entries = max_entries
+        self._by = by
         self._prefix = prefix.rstrip("/") + "/"
         self._full = prefix.rstrip("/") + ".full/"
+        self._blob = prefix.rstrip("/") + ".blob/"
 
     async def put(self, key: str, content: Any, *, agent: str | None = None, kind: str = "auto") -> ContextEntry:
         """Store ``content`` under ``key``, compressed once for all readers; durable on this host on return.
 
-        ``content`` is a str, bytes or any value that a key can hold, of 1 MiB at most. ``kind`` is as of
-        :func:`~crdtsync.context.compress`. Raises :class:`~crdtsync.errors.TooLarge` for more.
+        ``content`` is a str, bytes or any value that a key can hold; what is over 512 KiB as text goes into a blob, so
+        its length is that of the daemon's ``blob_bytes_max``. ``kind`` is as of :func:`~crdtsync.context.compress`.
         """
+        value, packed = await to_thread(record, key, content, agent, kind, self.model, self._by)
+        if packed is not None:  # the blob comes first: whoever sees the compact text finds all of it
+            await self._client.put_blob(self._blob + key, packed, ttl=self.ttl)
         async with self._client.batch() as batch:
-            batch.set(self._prefix + key, record(key, content, agent, kind, self.model), ttl=self.ttl)
-            batch.set(self._full + key, content, ttl=self.ttl)
+            batch.set(self._prefix + key, value, ttl=self.ttl)
+            if packed is None:
+                batch.set(self._full + key, content, ttl=self.ttl)
+                batch.delete(self._blob + key)
+            else:
+                batch.delete(self._full + key)
         await self._evict(key)
         stored = await self._client.entry(self._prefix + key)
         if stored is None:  # expired or deleted by somebody else already
@@ -67,7 +79,7 @@ class AsyncSharedContext:
     async def get(self, key: str, *, full: bool = False) -> Any:
         """The compact text of ``key``, or with ``full`` what was put, value for value; None if there is none."""
         if full:
-            return await self._client.get(self._full + key)
+            return await self._original(key, await self._client.get(self._prefix + key))
         stored = await self._client.get(self._prefix + key)
         return stored["text"] if is_record(stored) else None
 
@@ -76,7 +88,7 @@ class AsyncSharedContext:
         stored = await self._client.entry(self._prefix + key)
         if stored is None or not is_record(stored.value):
             return None
-        return entry_from(key, stored, await self._client.get(self._full + key))
+        return entry_from(key, stored, await self._original(key, stored.value))
 
     async def keys(self) -> list[str]:
         """The keys that are there, sorted."""
@@ -106,6 +118,14 @@ class AsyncSharedContext:
     ) -> None:
         await self.close()
 
+    async def _original(self, key: str, value: Any) -> Any:
+        """What was put under ``key``, whose compact key has ``value``."""
+        packed = value.get("packed") if isinstance(value, dict) else None
+        if packed is None:
+            return await self._client.get(self._full + key)
+        blob = await self._client.get_blob(self._blob + key)
+        return None if blob is None else unpacked(await blob.read(), packed)
+
     async def _evict(self, spared: str) -> None:
         entries = await self._client.entries(self._prefix, values=False)
         for entry in oldest(entries, self.max_entries, self._prefix + spared):
@@ -117,5 +137,6 @@ class AsyncSharedContext:
             async with self._client.batch() as batch:
                 batch.delete(self._prefix + key, if_version=version)
                 batch.delete(self._full + key)
+                batch.delete(self._blob + key)
         except VersionMismatch:
             pass  # somebody has put it again: it is new

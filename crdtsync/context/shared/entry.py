@@ -9,6 +9,7 @@ from typing import Any
 
 from crdtsync.client import Entry
 from crdtsync.context.compact.compress import compress
+from crdtsync.errors import InvalidValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,27 @@ class SharedContextStats:
         return _savings(self.total_original_tokens, self.total_compressed_tokens)
 
 
-def record(key: str, content: object, agent: str | None, kind: str, model: str) -> dict[str, Any]:
-    """The value of the compact key: ``content`` compressed once, for all readers."""
-    done = compress(text_of(content), kind=kind, model=model, source=f"get({key!r}, full=True)")
-    return {
+LARGE_BYTES = 512 * 1024
+"""What is longer as text goes into a blob, and its compact text has a budget."""
+LARGE_TOKENS = 50_000
+
+
+def record(
+    key: str, content: object, agent: str | None, kind: str, model: str, by: str = "rules"
+) -> tuple[dict[str, Any], bytes | None]:
+    """The value of the compact key: ``content`` compressed once, for all readers; and ``content`` as the bytes of a
+    blob, if it is large.
+    """
+    text = text_of(content)
+    try:
+        packed = content if isinstance(content, bytes) else text.encode()
+    except UnicodeEncodeError as error:
+        message = f"what is put under {key!r} has a lone surrogate, which UTF-8 cannot hold: {error}"
+        raise InvalidValue(message) from error
+    is_large = len(packed) > LARGE_BYTES
+    budget = LARGE_TOKENS if is_large else None
+    done = compress(text, kind=kind, budget=budget, model=model, source=f"get({key!r}, full=True)", by=by)
+    value = {
         "text": done.text,
         "kind": done.kind,
         "model": model,
@@ -66,6 +84,20 @@ def record(key: str, content: object, agent: str | None, kind: str, model: str) 
         "left_out": list(done.left_out),
         "agent": agent,
     }
+    if not is_large:
+        return value, None
+    if not isinstance(content, str | bytes):
+        packed = json.dumps(content, ensure_ascii=False).encode()  # what has no JSON is refused, not altered
+    form = "bytes" if isinstance(content, bytes) else "text" if isinstance(content, str) else "json"
+    return value | {"packed": form}, packed
+
+
+def unpacked(content: bytes, form: str) -> Any:
+    """What :func:`record` packed."""
+    if form == "bytes":
+        return content
+    text = content.decode()
+    return json.loads(text) if form == "json" else text
 
 
 def text_of(content: object) -> str:

@@ -13,7 +13,7 @@ from crdtsync.errors import InvalidRequest, InvalidValue
 VIEWS = "views/"
 BUDGET_TOKENS = 4_000
 RECORDS = (
-    "claims/", "context.full/", "presence/", "progress/", "reactions/", "sessions.excluded/",
+    "claims/", "context.blob/", "context.full/", "presence/", "progress/", "reactions/", "sessions.excluded/",
     "sessions.lines/", "sessions/",
     "views.summaries/", VIEWS,
 )  # fmt: skip
