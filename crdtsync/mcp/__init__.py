@@ -12,7 +12,7 @@ Modules and rooms:
 - ``server``: which tools are offered, and over what
 - ``http``: the same on a port of loopback
 - ``tools``: the tools
-- ``resources``: entries and views that a user attaches, and the completion of their names
+- ``resources``: entries, views and saved sessions that a user attaches, and the completion of their names
 - ``subscriptions``: clients that are told when these change
 - ``prompts``: catch up, hand over, take over, settle conflicts
 - ``answers``: the shapes of answers
@@ -21,8 +21,9 @@ Modules and rooms:
 - ``memory``: a drop-in for the reference memory server
 - ``install``: the server in the settings of the clients on this machine
 
-Its place: above the public client only. A module here may import ``crdtsync.context``, ``crdtsync.client`` and
-``crdtsync.errors``; never ``crdtsync.core``, ``crdtsync.wire`` or ``crdtsyncd``. ``sessions`` may import this room.
+Its place: above the public client only. A module here may import ``crdtsync.sessions``, ``crdtsync.context``,
+``crdtsync.coordination``, ``crdtsync.client`` and ``crdtsync.errors``; never ``crdtsync.core``, ``crdtsync.wire`` or
+``crdtsyncd``.
 import-linter holds both rules (the contracts ``agent-layer`` and ``library-rooms`` in ``pyproject.toml``).
 
 It is an extra: ``pip install 'crdtsync[mcp]'``. The server is a process of its own, never in the daemon's loop.

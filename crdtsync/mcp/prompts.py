@@ -9,7 +9,7 @@ from pydantic import Field
 
 from crdtsync.context import AsyncViews
 from crdtsync.mcp.answers import within
-from crdtsync.mcp.session import Sessions, told
+from crdtsync.mcp.session import Sessions, failure, told
 
 HANDOVER = "handover/"
 _BUDGET_TOKENS = 6_000
@@ -21,7 +21,7 @@ def offer(server: MCPServer, sessions: Sessions) -> None:
     model = sessions.options.model
 
     async def shown(ctx: Context, prefix: str) -> str:
-        async with told():
+        async with told(failure):
             found = await AsyncViews(sessions.of(ctx), model=model).view(prefix, budget_tokens=_BUDGET_TOKENS)
         return found.text or "Nothing is there yet."
 
@@ -55,7 +55,7 @@ def offer(server: MCPServer, sessions: Sessions) -> None:
 
     async def settle_conflicts(ctx: Context, prefix: Prefix = "") -> str:
         """Settle what agents have written at the same time."""
-        async with told():
+        async with told(failure):
             entries = await sessions.of(ctx).conflicts(prefix, limit=50)
         if not entries:
             return "Say that nothing is at odds in the shared state."

@@ -1,16 +1,21 @@
-"""Entries and named views as resources, which a user attaches to a conversation; and the completion of their names."""
+"""Entries, named views and saved sessions as resources, which a user attaches to a conversation; and the completion of
+their names.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import Completion, ResourceTemplateReference
 
+from crdtsync import sessions as saved_sessions
 from crdtsync.context import AsyncViews
 from crdtsync.mcp.answers import within
-from crdtsync.mcp.session import Sessions, told
-from crdtsync.mcp.subscriptions import KEY, STATE, VIEW
+from crdtsync.mcp.session import Sessions, failure, told
+from crdtsync.mcp.subscriptions import KEY, SESSION, STATE, VIEW
+from crdtsync.sessions.saved.header import HEADERS, header_key
 
 _BUDGET_TOKENS = 8_000
 _COMPLETIONS_MAX = 100  # the protocol's bound
@@ -22,27 +27,40 @@ def offer(server: MCPServer, sessions: Sessions) -> None:
 
     async def key_resource(key: str, ctx: Context) -> str:
         """One entry of the shared state, with its author."""
-        async with told():
+        async with told(failure):
             entry = await sessions.of(ctx).entry(key)
         return within([entry], _BUDGET_TOKENS, model)[0] if entry is not None else f"There is no {key}."
 
     async def view_resource(name: str, ctx: Context) -> str:
         """A view that somebody has defined for the team."""
-        async with told():
+        async with told(failure):
             return (await AsyncViews(sessions.of(ctx), model=model).named(name)).text
+
+    async def session_resource(id: str, ctx: Context) -> str:  # noqa: A002  # the word of the address
+        """A saved session of a coding agent, in short."""
+        async with told(failure):
+            session = sessions.of(ctx)
+            saved = saved_sessions.AsyncSessions(session)  # imported now: it takes 3 MB, and few ask
+            key = header_key((await saved.get(id)).id)
+            text = await saved.brief(id, budget_tokens=_BUDGET_TOKENS, model=model)
+            entry = await session.entry(key)
+        shown = [] if entry is None else [replace(entry, value=text, siblings=[])]
+        return within(shown, _BUDGET_TOKENS, model)[0]
 
     async def state_resource() -> str:
         """What the team knows, within a budget."""
-        async with told():
+        async with told(failure):
             found = await AsyncViews(sessions.some(), model=model).view(budget_tokens=_BUDGET_TOKENS)
         return found.text or "Nothing is there yet."
 
     async def complete(ref: object, argument: Any, _: object) -> Completion | None:
         if not isinstance(ref, ResourceTemplateReference):
             return None
-        async with told():
-            if ref.uri == KEY:
-                found = list(await sessions.some().keys(argument.value, limit=_COMPLETIONS_MAX + 1))
+        async with told(failure):
+            if ref.uri in (KEY, SESSION):
+                start = HEADERS if ref.uri == SESSION else ""
+                keys = await sessions.some().keys(start + argument.value, limit=_COMPLETIONS_MAX + 1)
+                found = [key.removeprefix(start) for key in keys]
             else:
                 names = await AsyncViews(sessions.some(), model=model).names()
                 found = [name for name in names if name.startswith(argument.value)]
@@ -50,5 +68,6 @@ def offer(server: MCPServer, sessions: Sessions) -> None:
 
     server.resource(KEY, name="entry", mime_type="text/markdown")(key_resource)
     server.resource(VIEW, name="view", mime_type="text/markdown")(view_resource)
+    server.resource(SESSION, name="session", mime_type="text/markdown")(session_resource)
     server.resource(STATE, name="state", mime_type="text/markdown")(state_resource)
     server.completion()(complete)  # type: ignore[no-untyped-call]  # the SDK gives it no types

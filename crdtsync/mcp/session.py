@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mcp import MCPError
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import INTERNAL_ERROR
 
 from crdtsync.client import AsyncClient, AsyncSession
 from crdtsync.context.tokens import ANY_MODEL
@@ -90,9 +92,14 @@ def name_from(params: Any) -> str:  # the SDK's InitializeRequestParams, or None
 
 
 @asynccontextmanager
-async def told() -> AsyncIterator[None]:
-    """Errors of the daemon become errors of the tool, with the sentence that says what to do."""
+async def told(kind: Callable[[str], Exception] = ToolError) -> AsyncIterator[None]:
+    """Errors of the daemon become errors of the tool, with the sentence that says what to do; or those of ``kind``."""
     try:
         yield
     except CrdtSyncError as error:
-        raise ToolError(f"{error.message} [{error.code}]") from error
+        raise kind(f"{error.message} [{error.code}]") from error
+
+
+def failure(message: str) -> MCPError:
+    """The error of what is no tool: a resource, a prompt, a completion."""
+    return MCPError(INTERNAL_ERROR, message)

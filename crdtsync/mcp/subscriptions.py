@@ -1,4 +1,5 @@
-"""Subscriptions: a client is told when an entry, a view or the state has changed, and reads it again if it likes.
+"""Subscriptions: a client is told when an entry, a view, a saved session or the state has changed, and reads it again
+if it likes.
 
 Clients of the protocol since 2026-07-28 listen to one stream of events, which the SDK serves from a bus. Older ones
 subscribe to one resource at a time. Both are served from one watch on the space, which goes on as long as somebody
@@ -35,10 +36,12 @@ from mcp_types import (
 from crdtsync.client import AsyncSession
 from crdtsync.context.view.definition import VIEWS, Definition, definition_from
 from crdtsync.errors import CrdtSyncError
-from crdtsync.mcp.session import SESSION_HEADER, Sessions, told
+from crdtsync.mcp.session import SESSION_HEADER, Sessions, failure, told
+from crdtsync.sessions.saved.header import HEADERS
 
 KEY = "crdtsync://key/{+key}"
 VIEW = "crdtsync://view/{name}"
+SESSION = "crdtsync://session/{id}"
 STATE = "crdtsync://state"
 _SUBSCRIPTIONS_MAX = 1_000  # of older clients; the SDK bounds those of newer ones
 _AS_IT_IS = "/:?#[]@!$&'()*+,;="  # in an URI, by RFC 6570
@@ -60,7 +63,7 @@ class Bus(InMemorySubscriptionBus):
         async with self._starting:
             if self._following is None or self._following.done():
                 session = self._sessions.some()
-                async with told():
+                async with told(failure):
                     token = await session.now()
                 self._following = asyncio.create_task(self._follow(session, token))
 
@@ -83,12 +86,15 @@ class Bus(InMemorySubscriptionBus):
 
     async def _follow(self, session: AsyncSession, token: str) -> None:
         try:
-            views = await _views(session)
+            views, saved = await _views(session), set(await session.keys(HEADERS))
             async with session.watch(after=token) as events:
                 async for event in events:
                     keys = sorted({one.key for one in event.events or [event] if one.key is not None})
-                    if any(key.startswith(VIEWS) for key in keys):
-                        views = await _views(session)
+                    is_view = any(key.startswith(VIEWS) for key in keys)
+                    views = await _views(session) if is_view else views
+                    is_saved = any(key.startswith(HEADERS) for key in keys)
+                    before, saved = saved, set(await session.keys(HEADERS)) if is_saved else saved
+                    if is_view or saved != before:
                         await self.publish(ResourcesListChanged())
                     for uri in _uris(keys, views):
                         await self.publish(ResourceUpdated(uri=uri))
@@ -108,6 +114,7 @@ def _uris(keys: list[str], views: dict[str, Definition]) -> list[str]:
     """The resources that are not what they were, now that ``keys`` have changed."""
     shown = [VIEW.replace("{name}", quote(name, safe="")) for name, definition in views.items()
              if any(key == VIEWS + name or definition.covers(key) for key in keys)]  # fmt: skip
+    shown += [SESSION.replace("{id}", quote(key[len(HEADERS) :], safe="")) for key in keys if key.startswith(HEADERS)]
     return [*(KEY.replace("{+key}", quote(key, safe=_AS_IT_IS)) for key in keys), *shown, *([STATE] if keys else [])]
 
 

@@ -31,9 +31,9 @@ Rooms and modules:
 - ``saved``: how a session is stored
 - ``agents``: the agents that are known, and their files
 
-Its place: above the public client only. It is the top room of the library: a module here may import
-``crdtsync.mcp``, ``crdtsync.adapters``, ``crdtsync.context``, ``crdtsync.client`` and ``crdtsync.errors``; never
-``crdtsync.core``, ``crdtsync.wire`` or ``crdtsyncd``. import-linter holds this (the contracts ``agent-layer`` and
+Its place: above the public client only. A module here may import ``crdtsync.context``, ``crdtsync.client`` and
+``crdtsync.errors``; never ``crdtsync.core``, ``crdtsync.wire`` or ``crdtsyncd``. ``mcp`` and ``ui`` may import this
+room. import-linter holds this (the contracts ``agent-layer`` and
 ``library-rooms`` in ``pyproject.toml``).
 
 Why: a saved session is ordinary state under ordinary keys. It replicates, conflicts and is protected by rights as

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -14,15 +15,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from mcp import MCPError
 from mcp.client.client import Client as McpClient
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.server.subscriptions import ResourcesListChanged, ResourceUpdated
 from mcp_types import ResourceTemplateReference, ResourceUpdatedNotification, TextContent, TextResourceContents
 
 from crdtsync import AsyncClient
 from crdtsync.context import Views, count
+from crdtsync.sessions import Sessions
 from tests.harness import wait_until
 from tests.harness.cluster import Cluster
 from tests.harness.daemon import Daemon
@@ -255,7 +259,7 @@ async def test_entries_and_views_are_resources_whose_names_complete(daemon: Daem
     Views(ann).define("planner", ["plan/"])
     async with attached(daemon, "--agent", "bob") as bob:
         templates = {one.uri_template for one in (await bob.list_resource_templates()).resource_templates}
-        assert templates == {"crdtsync://key/{+key}", "crdtsync://view/{name}"}
+        assert templates == {"crdtsync://key/{+key}", "crdtsync://view/{name}", "crdtsync://session/{id}"}
         for uri, wanted in (
             ("crdtsync://key/plan/goal", "ship"), ("crdtsync://key/plan/gr%C3%B6%C3%9Fe%201", "5"),
             ("crdtsync://key/none", "There is no none"), ("crdtsync://view/planner", "plan/goal"),
@@ -264,7 +268,7 @@ async def test_entries_and_views_are_resources_whose_names_complete(daemon: Daem
             (content,) = (await bob.read_resource(uri)).contents
             assert isinstance(content, TextResourceContents)
             assert wanted in content.text
-        key, view = (ResourceTemplateReference(uri=uri) for uri in sorted(templates))
+        key, _, view = (ResourceTemplateReference(uri=uri) for uri in sorted(templates))
         assert (await bob.complete(key, {"name": "key", "value": "plan/g"})).completion.values == [
             "plan/goal",
             "plan/größe 1",
@@ -284,6 +288,40 @@ async def test_one_agent_hands_over_and_another_takes_over(pair: Cluster):
         pair[1].client("eve").wait(done["token"])
         assert "The goal is to ship." in await prompted(bob, "take_over")
         assert "The goal is to ship." in await prompted(bob, "catch_up", prefix="handover/")
+
+
+async def test_saved_sessions_are_resources_and_new_ones_are_told(
+    daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path))
+    ann, saved = daemon.client("ann"), "019a0000-0000-7000-8000-000000000002"
+    file = tmp_path / "sessions" / "2026" / "11" / "20" / f"rollout-2026-11-20T10-00-00-{saved}.jsonl"
+    file.parent.mkdir(parents=True)
+
+    def say(kind: str, **payload: Any) -> None:
+        with file.open("a") as rollout:
+            rollout.write(json.dumps({"timestamp": "2026-11-20T10:00:00Z", "type": kind, "payload": payload}) + "\n")
+        if kind == "response_item":
+            Sessions(ann).save(saved, agent="codex")
+
+    say("session_meta", id=saved, timestamp="", cwd="/srv/api", originator="o", cli_version="0.169.0")
+    uri = f"crdtsync://session/{saved}"
+    async with attached(daemon, "--agent", "bob") as bob:
+        async with bob.listen(resource_subscriptions=[uri], resources_list_changed=True) as events:
+            text = [{"type": "input_text", "text": "write the docs"}]
+            await to_thread(say, "response_item", type="message", role="user", content=text)
+            assert {type(await anext(events)) for _ in range(2)} == {ResourcesListChanged, ResourceUpdated}
+            await to_thread(say, "response_item", type="message", role="user", content=text)
+            assert await anext(events) == ResourceUpdated(uri=uri)
+        for asked in (uri, uri[:-20]):
+            (content,) = (await bob.read_resource(asked)).contents
+            assert isinstance(content, TextResourceContents)
+            assert content.text.startswith(f"**sessions/{saved}** (ann, ")
+            assert "write the docs" in content.text
+        template = ResourceTemplateReference(uri="crdtsync://session/{id}")
+        assert (await bob.complete(template, {"name": "id", "value": "019"})).completion.values == [saved]
+        with pytest.raises(MCPError, match="no session 5 is saved"):
+            await bob.read_resource("crdtsync://session/5")
 
 
 async def prompted(client: McpClient, name: str, **arguments: str) -> str:
@@ -394,9 +432,9 @@ async def test_what_is_learnt_is_recalled_on_another_host(pair: Cluster):
 
 
 @asynccontextmanager
-async def http_server(daemon: Daemon, token_file: Path) -> AsyncIterator[str]:
+async def http_server(daemon: Daemon, token_file: Path, *arguments: str) -> AsyncIterator[str]:
     """The address of ``crdtsync mcp serve --http``."""
-    command = ["-m", "crdtsyncd.cli", "mcp", "serve", "--socket", str(daemon.socket), "--http", "0"]
+    command = ["-m", "crdtsyncd.cli", "mcp", "serve", "--socket", str(daemon.socket), "--http", "0", *arguments]
     process = await create_subprocess_exec(
         sys.executable, *command, "--token-file", str(token_file), stdout=subprocess.PIPE
     )
@@ -466,12 +504,84 @@ async def test_over_http_agents_show_a_token_and_pages_are_refused(daemon: Daemo
     assert (refused.status, "loopback" in refused.err) == (4, True)
 
 
+@asynccontextmanager
+async def attached_over_http(daemon: Daemon, token_file: Path, *arguments: str) -> AsyncIterator[McpClient]:
+    async with http_server(daemon, token_file, *arguments) as address:
+        headers = {"Authorization": f"Bearer {await to_thread(token_file.read_text)}".strip()}
+        async with (
+            httpx2.AsyncClient(headers=headers) as http,
+            McpClient(streamable_http_client(address, http_client=http)) as client,
+        ):
+            yield client
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_every_tool_resource_and_prompt_works_over_both_transports(
+    daemon: Daemon, tmp_path: Path, transport: str
+):
+    Views(daemon.client("eve")).define("planner", ["plan/"])
+    by_http = attached_over_http(daemon, tmp_path / "token", "--agent", "bob")
+    async with by_http if transport == "http" else attached(daemon, "--agent", "bob") as bob:
+        called: list[tuple[str, dict[str, Any]]] = [
+            ("write", {"key": "plan/goal", "value": "ship"}), ("append", {"key": "log", "value": 1}),
+            ("edit_text", {"key": "notes", "new": "Hello"}), ("read", {"keys": ["plan/goal", "log", "notes"]}),
+            ("view", {}), ("search", {"query": "ship"}), ("list_keys", {}), ("history", {"key": "plan/goal"}),
+            ("conflicts", {}), ("resolve", {"key": "plan/goal", "value": "wait"}), ("delete", {"key": "log"}),
+            ("checkpoint", {"name": "now"}), ("restore", {"point": "now"}), ("wait_for_change", {"timeout_s": 0}),
+            ("claim", {"key": "file"}), ("release", {"key": "file"}), ("put_task", {"key": "tasks/1", "task": 1}),
+            ("take_task", {}), ("finish_task", {"key": "tasks/1"}), ("remember", {"fact": "The sky is blue."}),
+            ("recall", {"query": "sky"}), ("who_is_here", {"doing": "testing"}),
+            ("ask_person", {"name": "1", "question": "Well?", "timeout_s": 0}),
+        ]  # fmt: skip
+        assert {name for name, _ in called} == {tool.name for tool in (await bob.list_tools()).tools}
+        for name, arguments in called:
+            await call(bob, name, **arguments)
+        for prompt in ("catch_up", "hand_over", "take_over", "settle_conflicts"):
+            assert await prompted(bob, prompt)
+        for uri in ("crdtsync://state", "crdtsync://view/planner", "crdtsync://key/plan/goal"):
+            assert "wait" in str((await bob.read_resource(uri)).contents)
+        view = ResourceTemplateReference(uri="crdtsync://view/{name}")
+        assert (await bob.complete(view, {"name": "name", "value": ""})).completion.values == ["planner"]
+        async with bob.listen(resource_subscriptions=["crdtsync://state"]) as events:
+            await to_thread(daemon.client("ann").set, "other", 1)
+            assert await anext(events) == ResourceUpdated(uri="crdtsync://state")
+
+        told = Queue[float]()
+
+        async def note(progress: float, total: float | None, message: str | None) -> None:
+            await told.put(progress)
+
+        waiting = asyncio.create_task(bob.call_tool("take_task", {"timeout_s": 600}, progress_callback=note))
+        assert await told.get() > 0
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        await call(bob, "put_task", key="tasks/2", task=2)
+        assert (await call(bob, "take_task", timeout_s=60))[1]["key"] == "tasks/2"  # not the call that was cancelled
+
+
 async def test_it_goes_on_when_the_daemon_was_restarted(daemon: Daemon):
     async with attached(daemon, "--agent", "ann") as ann:
         await call(ann, "write", key="a", value=1)
         daemon.kill()
         daemon.start()
         assert (await call(ann, "read", keys=["a"]))[1]["entries"][0]["value"] == 1
+
+
+async def test_whatever_is_asked_while_the_daemon_is_away_says_so(daemon: Daemon):
+    async with attached(daemon, "--agent", "ann") as ann:
+        daemon.kill()
+        said = [await refused(ann, "list_keys")]
+        key = ResourceTemplateReference(uri="crdtsync://key/{+key}")
+        for ask in (
+            lambda: ann.read_resource("crdtsync://state"), lambda: ann.get_prompt("catch_up"),
+            lambda: ann.complete(key, {"name": "key", "value": ""}),
+        ):  # fmt: skip
+            with pytest.raises(MCPError) as refusal:
+                await ask()
+            said.append(refusal.value.error.message)
+        assert [one for one in said if "[unavailable]" not in one] == []
+        daemon.start()
+        await call(ann, "list_keys")
 
 
 async def test_who_subscribes_is_told_what_changes(pair: Cluster):

@@ -25,6 +25,7 @@ from crdtsync.mcp.tools.following import Wait, awaited
 from crdtsync.mcp.tools.table import Tool
 
 _IN_HAND_MAX = 100
+_LOOK_S = 1.0  # what a worker may need to find a task that is there
 _BUDGET_TOKENS = 4_000
 
 
@@ -53,7 +54,7 @@ def tools(sessions: Sessions) -> list[Tool]:
         return answer(f"put {key}", {"done": f"put {key}", "token": str(done)})
 
     async def take_task(ctx: Context, prefix: str = "tasks/", timeout_s: Wait = 5) -> Annotated[CallToolResult, Taken]:
-        """Take the next open task. It is yours until you call finish_task, or end."""
+        """Take the next open task, or wait for one. It is yours until you call finish_task, or end."""
         longest_s = None if sessions.ends_with_server(ctx) else ALONE_S
         async with told():
             session = sessions.of(ctx)
@@ -108,10 +109,10 @@ class _Hands:
                 del self._taken[session, job.key]
 
         worker = session.work(f"{prefix}**", hand_over)
-        working = asyncio.create_task(worker.run(drain=True))
+        working = asyncio.create_task(worker.run())
         either: set[asyncio.Future[Any]] = {working, taken}
         try:
-            if not await awaited(ctx, either, timeout_s, f"no task is open under {prefix}"):
+            if not await awaited(ctx, either, max(timeout_s, _LOOK_S), f"no task is open under {prefix}"):
                 worker.stop()
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
