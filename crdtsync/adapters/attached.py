@@ -6,8 +6,9 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
+from crdtsync.adapters.keys import Keys
 from crdtsync.client import Client
 from crdtsync.errors import TooLarge
 
@@ -19,13 +20,23 @@ T = TypeVar("T")
 class Attached:
     """Something that keeps its data with a daemon.
 
-    ``client`` is a client, or the path of a daemon's socket (None: the usual one). What was written is on this host's
-    disk on return; with ``w`` (a number, ``"majority"``, ``"all"``) on so many hosts'.
+    ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``, by
+    default the name of the framework. What was written is on this host's disk on return; with ``w`` (a number,
+    ``"majority"``, ``"all"``) on so many hosts'.
     """
 
-    def __init__(self, client: Client | str | os.PathLike[str] | None, w: int | str | None) -> None:
+    PREFIX: ClassVar[str]
+
+    def __init__(
+        self,
+        client: Client | str | os.PathLike[str] | None = None,
+        *,
+        prefix: str | None = None,
+        w: int | str | None = None,
+    ) -> None:
         self._owned = None if isinstance(client, Client) else Client(client)
         self._client = client if isinstance(client, Client) else self._owned or Client()
+        self._keys = Keys(self.PREFIX if prefix is None else prefix)
         self._w: Any = w
 
     def close(self) -> None:

@@ -13,7 +13,6 @@ from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 from agent_framework._workflows._checkpoint_encoding import decode_checkpoint_value, encode_checkpoint_value
 
 from crdtsync.adapters.attached import Attached, settled
-from crdtsync.adapters.keys import Keys
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
@@ -43,8 +42,7 @@ class CrdtCheckpointStorage(Attached):
         allowed_checkpoint_types: Sequence[str] = (),
         w: int | str | None = None,
     ) -> None:
-        super().__init__(client, w)
-        self._keys = Keys(prefix)
+        super().__init__(client, prefix=prefix, w=w)
         self._allowed = frozenset(allowed_checkpoint_types)
 
     async def save(self, checkpoint: WorkflowCheckpoint) -> str:

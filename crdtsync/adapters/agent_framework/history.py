@@ -11,7 +11,6 @@ from agent_framework import HistoryProvider, Message
 from agent_framework._sessions import filter_new_messages
 
 from crdtsync.adapters.attached import Attached, settled
-from crdtsync.adapters.keys import Keys
 from crdtsync.errors import TooLarge
 
 if TYPE_CHECKING:
@@ -39,10 +38,9 @@ class CrdtHistoryProvider(Attached, HistoryProvider):
         w: int | str | None = None,
         **options: Any,
     ) -> None:
-        Attached.__init__(self, client, w)
+        Attached.__init__(self, client, prefix=prefix, w=w)
         HistoryProvider.__init__(self, source_id, **options)
         self.skip_excluded = skip_excluded
-        self._keys = Keys(prefix)
 
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any

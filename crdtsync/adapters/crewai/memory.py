@@ -14,7 +14,6 @@ from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
 from crewai.memory.types import MemoryRecord, ScopeInfo
 
 from crdtsync.adapters.attached import Attached, settled
-from crdtsync.adapters.keys import Keys
 from crdtsync.errors import TooLarge
 
 if TYPE_CHECKING:
@@ -43,8 +42,7 @@ class CrdtMemoryStorage(Attached):
         prefix: str = "crewai",
         w: int | str | None = None,
     ) -> None:
-        super().__init__(client, w)
-        self._keys = Keys(prefix)
+        super().__init__(client, prefix=prefix, w=w)
         self._lock = Lock()
         self._token: str | None = None
         self._held: dict[str, MemoryRecord] = {}

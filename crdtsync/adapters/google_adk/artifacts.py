@@ -9,7 +9,6 @@ A blob's ``meta`` says what kind of part it is: {"part": without its bytes, "cus
 from __future__ import annotations
 
 import json
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,6 @@ from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 
 from crdtsync.adapters.attached import Attached, settled
-from crdtsync.adapters.keys import Keys
-from crdtsync.client import Client
 from crdtsync.errors import VersionMismatch
 
 if TYPE_CHECKING:
@@ -40,15 +37,7 @@ class CrdtArtifactService(Attached, BaseArtifactService):
     Of a version that two hosts save at once, the newer one is loaded, and the other one stands beside it as a sibling.
     """
 
-    def __init__(
-        self,
-        client: Client | str | os.PathLike[str] | None = None,
-        *,
-        prefix: str = "google-adk",
-        w: int | str | None = None,
-    ) -> None:
-        super().__init__(client, w)
-        self._keys = Keys(prefix)
+    PREFIX = "google-adk"
 
     def _place(self, app: str, user: str, file: str, session: str | None) -> str:
         """What the keys of all versions begin with."""

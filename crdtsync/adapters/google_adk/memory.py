@@ -19,7 +19,6 @@ from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions.session import Session
 
 from crdtsync.adapters.attached import Attached, in_changes, settled
-from crdtsync.adapters.keys import Keys
 from crdtsync.client import Client
 from crdtsync.context import Search
 
@@ -33,16 +32,17 @@ class CrdtMemoryService(Attached, BaseMemoryService):
     means, in English. The index is made on this host, by the first search (:class:`crdtsync.context.Search`).
     """
 
+    PREFIX = "google-adk"
+
     def __init__(
         self,
         client: Client | str | os.PathLike[str] | None = None,
         *,
-        prefix: str = "google-adk",
+        prefix: str | None = None,
         w: int | str | None = None,
         meaning: bool = False,
     ) -> None:
-        super().__init__(client, w)
-        self._keys = Keys(prefix)
+        super().__init__(client, prefix=prefix, w=w)
         self._search = Search(self._client, meaning=meaning)
 
     async def add_session_to_memory(self, session: Session) -> None:

@@ -9,7 +9,6 @@ google-adk/app/APP                     a map: the app's state
 from __future__ import annotations
 
 import json
-import os
 import time
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -25,8 +24,7 @@ from google.adk.sessions.state import State
 from pydantic_core import to_jsonable_python
 
 from crdtsync.adapters.attached import Attached, settled
-from crdtsync.adapters.keys import Keys, quoted, unquoted
-from crdtsync.client import Client
+from crdtsync.adapters.keys import quoted, unquoted
 from crdtsync.errors import VersionMismatch
 
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from crdtsync.client import Entry
     from crdtsync.client.operations.batch import Batch
 
-LOCKS = 64
+LOCKS = [Lock() for _ in range(64)]
 FIELD = "state/"
 """What the fields of a map that hold a state begin with."""
 
@@ -43,23 +41,14 @@ FIELD = "state/"
 class CrdtSessionService(Attached, BaseSessionService):
     """Keeps sessions on this host's disk and on every other host.
 
-    ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``. What was
-    written is on this host's disk on return; with ``w`` (a number, ``"majority"``, ``"all"``) on so many hosts'. An
-    event and a value of a state have at most 1 MiB each.
+    ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``, by
+    default ``google-adk``. What was written is on this host's disk on return; with ``w`` (a number, ``"majority"``,
+    ``"all"``) on so many hosts'. An event and a value of a state have at most 1 MiB each.
 
     It may be used from any event loop and thread: every call waits in a thread of its own.
     """
 
-    def __init__(
-        self,
-        client: Client | str | os.PathLike[str] | None = None,
-        *,
-        prefix: str = "google-adk",
-        w: int | str | None = None,
-    ) -> None:
-        super().__init__(client, w)
-        self._keys = Keys(prefix)
-        self._locks = [Lock() for _ in range(LOCKS)]
+    PREFIX = "google-adk"
 
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
@@ -150,7 +139,7 @@ class CrdtSessionService(Attached, BaseSessionService):
         self._trim_temp_delta_state(event)
         names = (session.app_name, session.user_id, session.id)
         key = self._keys.key("session", *names)
-        with self._locks[hash(key) % LOCKS]:  # two agents that share a session object come one after the other
+        with LOCKS[hash(key) % len(LOCKS)]:  # two agents that share a session object come one after the other
             if session._storage_update_marker is None:  # noqa: SLF001  # ADK's own services keep theirs there, too
                 session._storage_update_marker = self._marker(session)  # noqa: SLF001
             try:

@@ -28,11 +28,11 @@ class _WithMessages:
         self,
         client: Client | str | os.PathLike[str] | None = None,
         *,
-        prefix: str = "llama-index",
+        prefix: str | None = None,
         w: int | str | None = None,
     ) -> None:
         super().__init__()
-        self._messages = Messages(client, prefix, w)
+        self._messages = Messages(client, prefix=prefix, w=w)
 
     def close(self) -> None:
         """Close the client that this made for itself; one that was handed in stays open."""
@@ -50,9 +50,10 @@ class _WithMessages:
 class CrdtMemoryStore(_WithMessages, AsyncDBChatStore):
     """Keeps the messages of ``Memory`` on this host's disk and on every other host.
 
-    ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``. What was
-    added is on this host's disk on return; with ``w`` (a number, ``"majority"``, ``"all"``) on so many hosts'. A
-    message has at most 1 MiB. Messages that two hosts add at once are all kept, in one order everywhere.
+    ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``, by
+    default ``llama-index``. What was added is on this host's disk on return; with ``w`` (a number, ``"majority"``,
+    ``"all"``) on so many hosts'. A message has at most 1 MiB. Messages that two hosts add at once are all kept, in one
+    order everywhere.
 
     It may be used from any event loop and thread: every call waits in a thread of its own.
     """

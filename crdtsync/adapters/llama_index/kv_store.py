@@ -6,37 +6,26 @@ llama-index/data/COLLECTION/KEY    the value
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.storage.kvstore.types import DEFAULT_BATCH_SIZE, DEFAULT_COLLECTION, BaseKVStore
 
 from crdtsync.adapters.attached import Attached, in_changes, settled
-from crdtsync.adapters.keys import Keys
-from crdtsync.client import Client
 
 
 class CrdtKVStore(Attached, BaseKVStore):
     """Keeps values on this host's disk and on every other host.
 
-    ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``. What was
-    put is on this host's disk on return; with ``w`` (a number, ``"majority"``, ``"all"``) on so many hosts'. A value is
-    what JSON can say, and has at most 1 MiB.
+    ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``, by
+    default ``llama-index``. What was put is on this host's disk on return; with ``w`` (a number, ``"majority"``,
+    ``"all"``) on so many hosts'. A value is what JSON can say, and has at most 1 MiB.
 
     Of values that two hosts put at once all hosts read the newer one, and the next ``put`` settles it. It may be used
     from any event loop and thread: every call of a coroutine waits in a thread of its own.
     """
 
-    def __init__(
-        self,
-        client: Client | str | os.PathLike[str] | None = None,
-        *,
-        prefix: str = "llama-index",
-        w: int | str | None = None,
-    ) -> None:
-        super().__init__(client, w)
-        self._keys = Keys(prefix)
+    PREFIX = "llama-index"
 
     def put(self, key: str, val: dict[str, Any], collection: str = DEFAULT_COLLECTION) -> None:
         """Put a value."""

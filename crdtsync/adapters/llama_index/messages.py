@@ -8,7 +8,6 @@ Two hosts that archive one message at once do so twice; it is shown once, by its
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
@@ -16,8 +15,7 @@ from uuid import uuid4
 from llama_index.core.base.llms.types import ChatMessage
 
 from crdtsync.adapters.attached import Attached, in_changes
-from crdtsync.adapters.keys import Keys
-from crdtsync.client import Client, LogItem
+from crdtsync.client import LogItem
 
 CHAT, ARCHIVED = "chat", "archived"
 KINDS = (ARCHIVED, CHAT)
@@ -26,9 +24,7 @@ KINDS = (ARCHIVED, CHAT)
 class Messages(Attached):
     """What both stores of messages do, on one client."""
 
-    def __init__(self, client: Client | str | os.PathLike[str] | None, prefix: str, w: int | str | None) -> None:
-        super().__init__(client, w)
-        self._keys = Keys(prefix)
+    PREFIX = "llama-index"
 
     def read(self, key: str, kinds: Sequence[str] = (CHAT,)) -> list[ChatMessage]:
         """The messages of these kinds, oldest first."""

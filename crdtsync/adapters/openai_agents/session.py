@@ -38,7 +38,7 @@ class CrdtSession(Attached):
         session_settings: SessionSettings | dict[str, Any] | None = None,
         w: int | str | None = None,
     ) -> None:
-        super().__init__(client, w)
+        super().__init__(client, prefix=prefix, w=w)
         self.session_id = session_id
         self.session_settings = coerce_session_settings(session_settings or {})
         self._key = f"{prefix.rstrip('/')}/{quoted(session_id)}"

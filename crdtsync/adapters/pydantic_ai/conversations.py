@@ -7,7 +7,6 @@ pydantic-ai/entry/ENTRY            {"parent": …, "message": …, "of": CONVERS
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,8 +21,6 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from crdtsync.adapters.attached import CHANGE_OPERATIONS, Attached, in_changes, settled
-from crdtsync.adapters.keys import Keys
-from crdtsync.client import Client
 from crdtsync.errors import TooLarge, VersionMismatch
 
 if TYPE_CHECKING:
@@ -35,9 +32,9 @@ _RECORD = TypeAdapter(ConversationRecord)
 class CrdtConversationStore(Attached, ConversationStore):
     """Keeps conversations on this host's disk and on every other host.
 
-    ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``. What was
-    saved is on this host's disk on return; with ``w`` (a number, ``"majority"``, ``"all"``) on so many hosts'. A
-    message has at most 1 MiB.
+    ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``, by
+    default ``pydantic-ai``. What was saved is on this host's disk on return; with ``w`` (a number, ``"majority"``,
+    ``"all"``) on so many hosts'. A message has at most 1 MiB.
 
     Of one conversation that two hosts have saved while they were cut off, the one saved last is loaded, and the history
     of the other is one of its ``branches``. Deleting a conversation deletes its messages, but for those that a fork of
@@ -46,15 +43,7 @@ class CrdtConversationStore(Attached, ConversationStore):
     It may be used from any event loop and thread: every call waits in a thread of its own.
     """
 
-    def __init__(
-        self,
-        client: Client | str | os.PathLike[str] | None = None,
-        *,
-        prefix: str = "pydantic-ai",
-        w: int | str | None = None,
-    ) -> None:
-        super().__init__(client, w)
-        self._keys = Keys(prefix)
+    PREFIX = "pydantic-ai"
 
     # -- records ----------------------------------------------------------------------------------------------
 
