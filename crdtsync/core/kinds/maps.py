@@ -71,20 +71,7 @@ def _merge(draft: Draft, args: Arguments) -> Result:
         result["siblings"] += sum(entry.dot not in removes for entry in current) - len(crowded)
         blind = seen is None and bool(gone)
         removes += tuple(entry.dot for entry in crowded)
-        ops.append(
-            Op(
-                key,
-                field,
-                Kind.MAP,
-                value,
-                value_hash(value),
-                removes,
-                attrs,
-                blind,
-                len(crowded) or None,
-                len(crowded),
-            )
-        )
+        ops.append(Op(key, field, Kind.MAP, value, value_hash(value), removes, attrs, blind, crowded=len(crowded)))
     for op in ops:
         draft.add(op)
     result["replaced"] = replaced or None

@@ -59,7 +59,7 @@ def write(draft: Draft, args: Arguments, kind: Kind, value: bytes, operation: st
         result["lost"] = [draft.describe_replaced([entry]) for entry in lost]
     removes += (*draft.expired(key), *(entry.dot for entry in lost))
     blind = seen is None and bool(live)
-    draft.add(Op(key, None, kind, value, value_hash(value), removes, attrs, blind, len(lost) or None, len(lost)))
+    draft.add(Op(key, None, kind, value, value_hash(value), removes, attrs, blind, crowded=len(lost)))
     draft.promise_version(result, beside)
     return result
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crdtsync.errors import TooManySiblings
-from crdtsync.wire.codec import unpack
+from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import KEY_SIBLINGS_MAX
 from tests.fleet.agent import Refusal
 from tests.fleet.replicas import Site, sites
@@ -61,6 +61,35 @@ def test_the_oldest_goes_into_history_as_lost_and_the_reply_names_it(pair):
         assert fates(agent)[0] == "lost"
         newest = agent.ask("history", key="k")["items"][0]
         assert (newest["seen"], len(newest["blind"])) == ([], 1)
+
+
+@pytest.mark.parametrize("operation", ["set", "merge"])
+def test_what_is_overwritten_unread_is_lost_too_in_a_key_that_is_overfull(pair, operation):
+    """Two hosts have filled it each on their own. So a write takes others along, and the winner goes unread."""
+
+    def write(agent: Any, value: Any, **args: Any) -> Any:
+        what = {"value": pack(value)} if operation == "set" else {"fields": {"f": pack(value)}}
+        return agent.do(operation, key="k", **what, **args)
+
+    ann, bob = pair["a"].agent("ann"), pair["b"].agent("bob")
+    for agent in (ann, bob):
+        for n in range(KEY_SIBLINGS_MAX):
+            write(agent, f"{agent.name}-{n}", seen="?")
+    pair.run(2)
+    carl = pair["a"].agent("carl")
+    winner = carl.get("k") if operation == "set" else carl.get("k")["f"]
+    reply = write(carl, "last")
+    taken = {unpack(one["value"]) for one in reply["lost"]}
+    assert winner not in taken
+    assert len(taken) == KEY_SIBLINGS_MAX
+    pair.run(2)
+    for agent in (carl, bob):
+        lost = {
+            unpack(item["value"])
+            for item in agent.ask("history", key="k", limit=100)["items"]
+            if item["fate"] == "lost"
+        }
+        assert lost == {winner, *taken}
 
 
 def test_somebody_is_told(node):
