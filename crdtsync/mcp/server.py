@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 
 from mcp.server.mcpserver import MCPServer
@@ -27,20 +30,34 @@ def build(options: Options) -> tuple[MCPServer, Sessions]:
     sessions = Sessions(options)
     bus = subscriptions.Bus(sessions)
     chosen = offered(all_tools(sessions), options.tools, read_only=options.read_only)
-    server = MCPServer(
-        "crdtsync",
-        title="Shared state",
-        instructions=INSTRUCTIONS,
-        version=version("crdtsync"),
-        log_level="WARNING",
-        tools=[_registered(tool) for tool in chosen],
-        subscriptions=False if options.memory_server else bus,
-    )
+    with _without("rich"):
+        server = MCPServer(
+            "crdtsync",
+            title="Shared state",
+            instructions=INSTRUCTIONS,
+            version=version("crdtsync"),
+            log_level="WARNING",
+            tools=[_registered(tool) for tool in chosen],
+            subscriptions=False if options.memory_server else bus,
+        )
     if not options.memory_server:
         resources.offer(server, sessions)
         subscriptions.offer(server, bus)
         prompts.offer(server, sessions)
     return server, sessions
+
+
+@contextmanager
+def _without(package: str) -> Iterator[None]:
+    """Keep the SDK from importing ``package``: it would take 2 MB to draw its log, which nobody sees on a terminal."""
+    there = sys.modules.get(package)
+    sys.modules[package] = None  # type: ignore[assignment]  # "import" raises then, by the language reference
+    try:
+        yield
+    finally:
+        del sys.modules[package]
+        if there is not None:
+            sys.modules[package] = there
 
 
 def _registered(tool: Tool) -> RegisteredTool:
