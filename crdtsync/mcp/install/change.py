@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -28,7 +29,9 @@ def with_server(text: str, path: Path, section: str, entry: Mapping[str, Any]) -
             if dict(servers.get(NAME, {})) != dict(entry):
                 servers[NAME] = dict(entry)
             return str(tomlkit.dumps(document))
-        return jsonc.put_at(text if text.strip() else "{}\n", (section, NAME), dict(entry))
+        if not text.strip():
+            return json.dumps({section: {NAME: dict(entry)}}, indent=2) + "\n"
+        return jsonc.put_at(text, (section, NAME), dict(entry))
     except (ValueError, AttributeError, TypeError) as error:
         message = f"{path} cannot be changed: {error}; mend it, or add the server by hand (--dry-run shows what)"
         raise InvalidRequest(message) from error

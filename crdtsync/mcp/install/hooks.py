@@ -5,6 +5,7 @@ Such a file says under ``hooks``, for each event, a list of groups, and under ``
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +23,8 @@ def with_hooks(text: str, path: Path, command: str) -> str:
     Raises :class:`~crdtsync.errors.InvalidRequest` if the file does not hold what its name says.
     """
     entry = {"type": "command", "command": command, "timeout": _TIMEOUT_S}
-    text = text if text.strip() else "{}\n"
+    if not text.strip():
+        return json.dumps({"hooks": {event: [{"hooks": [entry]}] for event in EVENTS}}, indent=2) + "\n"
     try:
         for event in EVENTS:
             own = next(_ours(text, event), None)
@@ -46,7 +48,7 @@ def with_hooks(text: str, path: Path, command: str) -> str:
 def without_hooks(text: str, path: Path) -> str:
     """``text`` without our hooks, and without lists and groups that would be empty then."""
     try:
-        for event in EVENTS if text.strip() else ():
+        for event in reversed(EVENTS) if text.strip() else ():
             while (own := next(_ours(text, event), None)) is not None:
                 text = jsonc.take_at(text, own)
     except InvalidEncoding as error:

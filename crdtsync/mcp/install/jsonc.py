@@ -80,11 +80,14 @@ def put_at(text: str, path: Sequence[str], value: object) -> str:
 
 
 def take_at(text: str, path: Sequence[str]) -> str:
-    """``text`` without the value at ``path``, and without what would be empty then around it."""
+    """``text`` without the value at ``path``, and without what would be empty then around it, unless that was there
+    before: there, and only there, :func:`put` leaves no space before a member.
+    """
     place = at(text, path[:-1])
     if place is None:
         return text
-    return take_at(text, path[:-1]) if len(path) > 1 and len(place.members) == 1 else take(text, place, path[-1])
+    is_alone = len(path) > 1 and len(place.members) == 1 and place.members[0].start > place.start + 1
+    return take_at(text, path[:-1]) if is_alone else take(text, place, path[-1])
 
 
 def put(text: str, place: Place, name: str, value: object) -> str:
@@ -93,7 +96,8 @@ def put(text: str, place: Place, name: str, value: object) -> str:
     step, outer = _step(text), _indent(text, place.start)
     shown = json.dumps(value, indent=step).replace("\n", "\n" + outer + step)
     if old is not None:
-        return text[: old.value] + shown + text[old.end :]
+        is_same = _parsed(text[old.value : old.end]) == value
+        return text if is_same else text[: old.value] + shown + text[old.end :]
     line = f"\n{outer}{step}{shown if place.is_list else f'{json.dumps(name)}: {shown}'}"
     if place.members:
         end = place.members[-1].end
@@ -102,7 +106,7 @@ def put(text: str, place: Place, name: str, value: object) -> str:
             return text[: comma + 1] + line + "," + text[comma + 1 :]
         behind = _comment_end(text, end)
         return text[:end] + "," + text[end:behind] + line + text[behind:]
-    return text[: place.start + 1] + line + "\n" + outer + text[place.end - 1 :]
+    return text[: place.start + 1] + line.lstrip() + text[place.start + 1 :]  # not in a line of its own: see take_at
 
 
 def take(text: str, place: Place, name: str) -> str:
@@ -113,7 +117,7 @@ def take(text: str, place: Place, name: str) -> str:
     member = place.members[at]
     if len(place.members) == 1:
         between = text[place.start + 1 : member.start] + text[member.end : place.end - 1]
-        rest = between if between.strip() else ""
+        rest = between if between.strip() or member.start == place.start + 1 else ""
         return text[: place.start + 1] + rest + text[place.end - 1 :]
     if at:
         before = place.members[at - 1].end
@@ -121,6 +125,14 @@ def take(text: str, place: Place, name: str) -> str:
         return text[:start] + text[start + 1 : _line(text, member.start)] + text[member.end :]
     after = text.index(",", member.end) + 1
     return text[: _line(text, member.start)] + text[after:]
+
+
+def _parsed(text: str) -> object:
+    """What ``text`` says; it itself if that has comments, which ours has not."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _comment_end(text: str, end: int) -> int:

@@ -76,17 +76,28 @@ json_values = st.recursive(
 @given(
     st.dictionaries(st.text(max_size=6), json_values, max_size=4),
     st.dictionaries(st.text(min_size=1, max_size=6).filter(lambda name: name != "crdtsync"), json_values, max_size=3),
+    st.booleans(),
     st.sampled_from([None, 1, 2, 4, "\t"]),
 )
 def test_any_settings_survive_to_the_byte(
-    others: dict[str, object], servers: dict[str, object], indent: int | str | None
+    others: dict[str, object], servers: dict[str, object], has_section: bool, indent: int | str | None
 ):
     whole = {name: value for name, value in others.items() if name != "mcpServers"}
-    if servers:
+    if has_section:
         whole["mcpServers"] = servers
     text = json.dumps(whole, indent=indent)
     changed = with_server(text, JSON, "mcpServers", ENTRY)
-    assert json.loads(changed) == {**whole, "mcpServers": {**servers, "crdtsync": ENTRY}}
+    kept = servers if has_section else {}
+    assert json.loads(changed) == {**whole, "mcpServers": {**kept, "crdtsync": ENTRY}}
+    assert without_server(changed, JSON, "mcpServers") == text
+
+
+@pytest.mark.parametrize(
+    "text", ['{"mcpServers": {}}', '{\n  // mine\n  "mcpServers": { /* none */ },\n}\n', "{ // empty\n}"]
+)
+def test_a_section_that_was_empty_is_so_again(text: str):
+    changed = with_server(text, JSON, "mcpServers", ENTRY)
+    assert has_server(changed, JSON, "mcpServers")
     assert without_server(changed, JSON, "mcpServers") == text
 
 
@@ -173,7 +184,7 @@ def test_hooks_go_in_beside_those_of_others_and_out_again(text: str):
     assert other.count(HOOK) == other.count("--agent ann") == len(EVENTS)
     assert has_hooks(changed)
     assert not has_hooks(text)
-    assert without_hooks(changed, JSON) == (text if "Stop" in text else "{}\n" if not text else "{}")
+    assert without_hooks(changed, JSON) == (text or "{}\n")
 
 
 def test_a_command_that_somebody_put_beside_ours_stays():
