@@ -1,0 +1,68 @@
+"""``crdtsync mcp install``, ``uninstall`` and ``status`` as somebody runs them, in a home with files of each client."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.harness.shell import Done, Shell
+
+pytestmark = pytest.mark.integration
+
+SETTINGS = {
+    ".claude.json": '{"numStartups": 5,   "mcpServers": {"other": {"command": "x"}}, "projects": {}}\n',
+    ".claude/settings.json": '{\n  "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say"}]}]}\n}\n',
+    ".codex/config.toml": '# mine\nmodel = "gpt-5"   # keep\n\n[mcp_servers.other]\ncommand = "x"\n',
+    ".cursor/mcp.json": '{"mcpServers": {}}',
+    ".config/Code/User/mcp.json": '{\n\t// mine\n\t"servers": {},\n}\n',
+    ".gemini/settings.json": '{"theme":"dark"}',
+    ".config/Claude/claude_desktop_config.json": '{\n    "mcpServers": {\n        // none\n    }\n}',
+}
+
+
+class Home:
+    def __init__(self, place: Path) -> None:
+        self._shell = Shell(place / "none", place)
+        self.path, self.project = place / "home", place
+        for name, text in SETTINGS.items():
+            (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.path / name).write_text(text)
+
+    def run(self, *arguments: str) -> Done:
+        done = self._shell("mcp", *arguments, HOME=str(self.path))
+        assert (done.status, done.err) == (0, "")
+        return done
+
+    def files(self) -> dict[str, str]:
+        found = [path for path in self.path.rglob("*") if path.is_file() and ".cache" not in path.parts]
+        return {str(path.relative_to(self.path)): path.read_text() for path in found}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def test_every_client_gets_the_server_and_gives_it_back_to_the_byte(home: Home):
+    assert home.run("status").out.count(": not installed (") == 6
+    shown = home.run("install", "--hooks", "--dry-run").out
+    assert shown.count("would change") == 8
+    assert home.files() == SETTINGS
+    home.run("install", "--hooks", "--agent", "reviewer")
+    assert home.run("status").out.count(": installed") == 6
+    assert home.run("status").out.count(" with hooks") == 2
+    assert all("reviewer" in text for text in home.files().values())
+    assert " changed\n" not in home.run("install", "--hooks", "--agent", "reviewer").out
+    home.run("uninstall")
+    assert home.files() == SETTINGS
+
+
+def test_settings_of_a_project_hold_nothing_of_this_machine(home: Home):
+    home.run("install", "--client", "claude-code", "--scope", "project")
+    (server,) = json.loads((home.project / ".mcp.json").read_text())["mcpServers"].values()
+    assert (server["command"], server["args"][:2]) == ("crdtsync", ["mcp", "serve"])
+    home.run("uninstall", "--client", "claude-code", "--scope", "project")
+    assert not (home.project / ".mcp.json").exists()
+    assert home.files() == SETTINGS
