@@ -16,16 +16,18 @@ from typing import Any
 
 import click
 
+from benchmarks.context import flow
 from benchmarks.context.corpora import Text, corpora
 from benchmarks.context.questions import MODEL, answered, questions
 from crdtsync.client import Client, Entry
 from crdtsync.context import Search, Views, compress, tokenizer
 from crdtsync.context.view.choose import Wish, choose
 from crdtsync.context.view.items import items_of
+from tests.harness.cluster import Cluster
 from tests.harness.daemon import Daemon
 
 SAVED_MIN = {"json": 64.0, "log": 88.0, "code": 50.0}
-ANSWERED_MIN = 0.95
+ANSWERED_MIN, SAVED_IN_FLOW_MIN = 0.95, 60.0
 VIEW_MS_MAX, NEWS_MS_MAX = 30.0, 5.0
 BUILT_S_MAX, QUERY_MS_MAX, FINDABLE_S_MAX = 60.0, 20.0, 1.0
 ROUNDS = 20
@@ -194,12 +196,29 @@ def _median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
+def flow_of_agents(judged: Judged, texts: dict[str, list[Text]], steps: int) -> None:
+    """Five agents on three daemons: nobody's prompt passes its window, and what all of them take."""
+    with Cluster(3) as cluster:
+        bill = flow.run(cluster, steps, texts["code"], [*texts["log"], *texts["traceback"]])
+    for line in bill.exceeded:
+        print(line)
+    judged.add(
+        f"prompts over {flow.WINDOW_TOKENS:,} tokens or their view's budget, of {steps}", len(bill.exceeded), "", most=0
+    )
+    judged.add("the longest prompt", bill.longest, "tokens", most=flow.WINDOW_TOKENS)
+    judged.add("all prompts with views", bill.with_views, "tokens")
+    judged.add("all prompts with everything", bill.with_everything, "tokens")
+    judged.add("all prompts with everything, cut at the window", bill.with_full_windows, "tokens")
+    judged.add("tokens saved beside the last", bill.saved_percent, "%", least=SAVED_IN_FLOW_MIN)
+
+
 @click.command()
+@click.option("--steps", default=200, show_default=True, help="Steps of the flow of five agents.")
 @click.option("--states", default=10_000, show_default=True, help="Random states whose views must keep their budget.")
 @click.option("--entries", default=100_000, show_default=True, help="Entries that are searched.")
 @click.option("--viewed", default=10_000, show_default=True, help="Entries that a view is over.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as one object at the end.")
-def main(states: int, entries: int, viewed: int, as_json: bool) -> None:
+def main(steps: int, states: int, entries: int, viewed: int, as_json: bool) -> None:
     """Measure what agents are given to read; exit status 1 if a bound does not hold.
 
     The texts are what programs of this machine write (see benchmarks/context/corpora.py), tokens are those of gpt-5.
@@ -208,6 +227,7 @@ def main(states: int, entries: int, viewed: int, as_json: bool) -> None:
     texts = corpora()
     tokens_saved(judged, texts)
     answers_kept(judged, texts)
+    flow_of_agents(judged, texts, steps)
     budgets_held(judged, states)
     for measure, number in ((views, viewed), (searches, entries)):
         daemon = Daemon()

@@ -60,7 +60,7 @@ class Text(NamedTuple):
 
 def corpora() -> dict[str, list[Text]]:
     """The texts of each kind."""
-    made = {"json": list(_json()), "log": list(_logs()), "traceback": list(_tracebacks()), "code": list(_sources())}
+    made = {"json": list(_json()), "log": list(_logs()), "traceback": list(_tracebacks()), "code": list(sources())}
     return made | {"transcript": [Text("a session", _transcript())]}
 
 
@@ -127,7 +127,8 @@ def _test_file() -> str:
     return "\n".join(lines)
 
 
-def _sources() -> Iterator[Text]:
+def sources() -> Iterator[Text]:
+    """Modules of the standard library and of installed packages, drawn evenly."""
     places = [Path(sysconfig.get_paths()["stdlib"]), Path(sysconfig.get_paths()["purelib"])]
     for place in places:
         files = [path for path in sorted(place.glob("*.py" if place == places[0] else "*/*.py")) if _is_wanted(path)]

@@ -153,6 +153,14 @@ def test_a_view_that_one_defines_another_uses_by_its_name(pair: Cluster):
         bob.named("planner")
 
 
+def test_a_view_shows_the_compact_text_of_a_shared_context(daemon: Daemon):
+    ann = daemon.client("ann")
+    SharedContext(ann).put("survey", ANSWER)
+    shown = Views(ann).view("context/", budget_tokens=3_000)
+    assert "state=ok in all" in shown.text
+    assert "original_tokens" not in shown.text
+
+
 async def test_both_work_in_asyncio(daemon: Daemon):
     async with AsyncClient(daemon.socket, agent="ann") as client, AsyncSharedContext(daemon.socket) as context:
         await client.set("plan/goal", "ship")
@@ -277,6 +285,27 @@ def test_who_has_seen_a_view_is_told_only_what_is_new(pair: Cluster):
     assert many.tokens <= 200
     elsewhere = Views(pair[1].client("eve")).view("plan/", budget_tokens=500, since=first.token, after=ann.token)
     assert (len(elsewhere.shown) + len(elsewhere.left_out), elsewhere.gone) == (151, ("plan/2",))
+
+
+def test_a_view_that_its_sources_outgrow_raises_an_alarm_on_all_hosts(pair: Cluster, tmp_path: Path):
+    ann, bob = Views(pair[0].client("ann")), Views(pair[1].client("bob"))
+    pair[0].client("ann").set("plan/a", "word " * 30)
+    ann.define("critic", "plan/", budget_tokens=1_000)
+    assert 30 <= ann.named("critic").source_tokens < 70
+    assert ann.alarms() == {}
+    ann.named("critic", budget_tokens=60)
+    assert ann.alarms()["critic"]["budget_tokens"] == 60
+    ann.named("critic")
+    eventually(lambda: bob.alarms() == ann.alarms() != {})
+    run = Shell(pair[1].socket, tmp_path)
+    assert "a window of 60 tokens" in run("doctor").out
+    assert "outgrow" in run("view", "use", "critic").err
+    pair[0].client("ann").set("plan/a", "word")
+    ann.named("critic", budget_tokens=60)
+    assert ann.alarms() == {}
+    pair[0].client("ann").set("views.alarms/critic", "nonsense")
+    ann.named("critic")
+    assert ann.alarms() == {}
 
 
 def test_a_view_shows_a_summary_of_what_is_old_until_that_changes(pair: Cluster):

@@ -19,9 +19,10 @@ Modules:
 - ``render``: the block of text, as Markdown, XML or JSON
 - ``held``: what a view was made of, kept for the next time
 - ``definition``: a named view, as it is stored and shared
+- ``alarm``: a view whose sources outgrow it
 - ``summary``: what a named view shows in the place of its older entries
 - ``aio``: :class:`AsyncViews`
 - ``blocking``: :class:`Views`
 
-May import: ``crdtsync.context.compact``, ``crdtsync.context.tokens`` and the public client.
+May import: ``crdtsync.context.shared``, ``crdtsync.context.compact``, ``crdtsync.context.tokens``, the public client.
 """

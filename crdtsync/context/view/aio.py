@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import to_thread
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from crdtsync.client import AsyncClient, AsyncSession, Changes, Entry
 from crdtsync.context.compact.compress import compress
 from crdtsync.context.tokens import DEFAULT_MODEL, tokenizer
+from crdtsync.context.view.alarm import ALARM_TTL_S, ALARMS, alarm_after, is_alarm
 from crdtsync.context.view.choose import View, choose
 from crdtsync.context.view.definition import BUDGET_TOKENS, VIEWS, Definition, definition_from
 from crdtsync.context.view.held import Held, HeldViews
@@ -77,12 +79,32 @@ class AsyncViews:
     async def named(self, name: str, *, since: str | None = None, besides: str | None = None, **instead: Any) -> View:
         """The view ``name``, as somebody defined it; ``instead`` changes it for this once (``budget_tokens=800``).
 
-        With ``since`` it shows only what is new, and what ``besides`` wrote is left out, as :meth:`view` does.
+        With ``since`` it shows only what is new, and what ``besides`` wrote is left out, as :meth:`view` does. If its
+        sources take more than 70 % of the budget, :meth:`alarms` tells so on all hosts.
         """
         definition = replace(await self._definition(name), **instead)
         is_summarized = since is None and definition.summarize_after is not None
         summary = await self._client.entry(SUMMARIES + name) if is_summarized else None
-        return await self._shown(definition, None, since, besides, summary)
+        shown = await self._shown(definition, None, since, besides, summary)
+        if since is None and besides is None:
+            with suppress(CrdtSyncError):  # who may only read is shown the view all the same
+                await self._raise_or_end(name, shown, definition.budget_tokens)
+        return shown
+
+    async def _raise_or_end(self, name: str, shown: View, budget_tokens: int) -> None:
+        raised = await self._client.get(ALARMS + name)
+        alarm = alarm_after(shown, budget_tokens, raised)
+        if alarm is not None and alarm is not raised:
+            await self._client.set(ALARMS + name, alarm, ttl=ALARM_TTL_S)
+        elif alarm is None and raised is not None:
+            await self._client.delete(ALARMS + name)
+
+    async def alarms(self) -> dict[str, dict[str, Any]]:
+        """The named views whose sources took more than 70 % of the smallest window that asked for them:
+        ``{name: {"budget_tokens", "source_tokens"}}``. Each stands until that window holds them, or for a week.
+        """
+        found = await self._client.items(ALARMS)
+        return {key[len(ALARMS) :]: value for key, value in found if is_alarm(value)}
 
     async def summarize(self, name: str, make: Callable[[str], str] | None = None) -> bool:
         """Make the summary that the view ``name`` shows of its older entries; whether there was something to be done.
@@ -116,9 +138,9 @@ class AsyncViews:
             return False
         return True
 
-    async def share(self, name: str, keys_max: int) -> float | None:
-        """Which part of its budget the view ``name`` would take if it showed all in full; what a summary covers counts
-        as the summary. None: it is about more than ``keys_max`` keys.
+    async def share(self, name: str, keys_max: int, window_tokens: int | None = None) -> float | None:
+        """Which part of its budget, or of a smaller window, the view ``name`` would take if it showed all in full; what
+        a summary covers counts as the summary. None: it is about more than ``keys_max`` keys.
         """
         definition = await self._definition(name)
         for prefix in definition.prefixes:
@@ -128,7 +150,8 @@ class AsyncViews:
         items = await self._items(definition, found)
         if definition.summarize_after is not None:
             items = folded(items, await self._client.entry(SUMMARIES + name))
-        return tokenizer(definition.model).count(source(items)) / definition.budget_tokens
+        room = min(definition.budget_tokens, window_tokens or definition.budget_tokens)
+        return tokenizer(definition.model).count(source(items)) / room
 
     async def _definition(self, name: str) -> Definition:
         stored = await self._client.get(VIEWS + name)
@@ -144,6 +167,7 @@ class AsyncViews:
     async def drop(self, name: str) -> bool:
         """Forget the definition of ``name`` and its summary; whether there was one."""
         await self._client.delete(SUMMARIES + name)
+        await self._client.delete(ALARMS + name)
         return await self._client.delete(VIEWS + name)
 
     async def _shown(

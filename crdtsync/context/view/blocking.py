@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from crdtsync.client import Changes, Client, Entry, Session
 from crdtsync.context.compact.compress import compress
 from crdtsync.context.tokens import DEFAULT_MODEL, tokenizer
+from crdtsync.context.view.alarm import ALARM_TTL_S, ALARMS, alarm_after, is_alarm
 from crdtsync.context.view.choose import View, choose
 from crdtsync.context.view.definition import BUDGET_TOKENS, VIEWS, Definition, definition_from
 from crdtsync.context.view.held import Held, HeldViews
@@ -78,12 +80,32 @@ class Views:
     def named(self, name: str, *, since: str | None = None, besides: str | None = None, **instead: Any) -> View:
         """The view ``name``, as somebody defined it; ``instead`` changes it for this once (``budget_tokens=800``).
 
-        With ``since`` it shows only what is new, and what ``besides`` wrote is left out, as :meth:`view` does.
+        With ``since`` it shows only what is new, and what ``besides`` wrote is left out, as :meth:`view` does. If its
+        sources take more than 70 % of the budget, :meth:`alarms` tells so on all hosts.
         """
         definition = replace(self._definition(name), **instead)
         is_summarized = since is None and definition.summarize_after is not None
         summary = self._client.entry(SUMMARIES + name) if is_summarized else None
-        return self._shown(definition, None, since, besides, summary)
+        shown = self._shown(definition, None, since, besides, summary)
+        if since is None and besides is None:
+            with suppress(CrdtSyncError):  # who may only read is shown the view all the same
+                self._raise_or_end(name, shown, definition.budget_tokens)
+        return shown
+
+    def _raise_or_end(self, name: str, shown: View, budget_tokens: int) -> None:
+        raised = self._client.get(ALARMS + name)
+        alarm = alarm_after(shown, budget_tokens, raised)
+        if alarm is not None and alarm is not raised:
+            self._client.set(ALARMS + name, alarm, ttl=ALARM_TTL_S)
+        elif alarm is None and raised is not None:
+            self._client.delete(ALARMS + name)
+
+    def alarms(self) -> dict[str, dict[str, Any]]:
+        """The named views whose sources took more than 70 % of the smallest window that asked for them:
+        ``{name: {"budget_tokens", "source_tokens"}}``. Each stands until that window holds them, or for a week.
+        """
+        found = self._client.items(ALARMS)
+        return {key[len(ALARMS) :]: value for key, value in found if is_alarm(value)}
 
     def summarize(self, name: str, make: Callable[[str], str] | None = None) -> bool:
         """Make the summary that the view ``name`` shows of its older entries; whether there was something to be done.
@@ -117,9 +139,9 @@ class Views:
             return False
         return True
 
-    def share(self, name: str, keys_max: int) -> float | None:
-        """Which part of its budget the view ``name`` would take if it showed all in full; what a summary covers counts
-        as the summary. None: it is about more than ``keys_max`` keys.
+    def share(self, name: str, keys_max: int, window_tokens: int | None = None) -> float | None:
+        """Which part of its budget, or of a smaller window, the view ``name`` would take if it showed all in full; what
+        a summary covers counts as the summary. None: it is about more than ``keys_max`` keys.
         """
         definition = self._definition(name)
         for prefix in definition.prefixes:
@@ -129,7 +151,8 @@ class Views:
         items = self._items(definition, found)
         if definition.summarize_after is not None:
             items = folded(items, self._client.entry(SUMMARIES + name))
-        return tokenizer(definition.model).count(source(items)) / definition.budget_tokens
+        room = min(definition.budget_tokens, window_tokens or definition.budget_tokens)
+        return tokenizer(definition.model).count(source(items)) / room
 
     def _definition(self, name: str) -> Definition:
         stored = self._client.get(VIEWS + name)
@@ -145,6 +168,7 @@ class Views:
     def drop(self, name: str) -> bool:
         """Forget the definition of ``name`` and its summary; whether there was one."""
         self._client.delete(SUMMARIES + name)
+        self._client.delete(ALARMS + name)
         return self._client.delete(VIEWS + name)
 
     def _shown(

@@ -43,7 +43,8 @@ class View:
 
     ``tokens`` never exceeds the budget; ``shown``, ``left_out`` and ``gone`` are keys. ``token`` names the state that
     was read: hand it to ``since`` for what is new after it, or gone. ``parts`` are what is shown, in the text's order;
-    their tokens, counted one by one, add up to about ``tokens``.
+    their tokens, counted one by one, add up to about ``tokens``. ``source_tokens`` is what the sources would take in
+    full (of more than 2,000, the best of them).
     """
 
     text: str
@@ -53,6 +54,7 @@ class View:
     token: str | None
     gone: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
+    source_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ def choose(
             room -= spent[item]
     view = _fitted(items, taken, wish, tokenizer, token)
     parts = (Part(one.item.key, spent[one.item], one.is_whole) for one in _placed(taken))
-    return replace(view, parts=tuple(parts))
+    return replace(view, parts=tuple(parts), source_tokens=sum(costs[item][0] for item in order))
 
 
 def _fitted(items: list[Item], taken: list[Shown], wish: Wish, tokenizer: Tokenizer, token: str | None) -> View:

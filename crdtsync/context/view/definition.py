@@ -15,7 +15,7 @@ BUDGET_TOKENS = 4_000
 RECORDS = (
     "claims/", "context.blob/", "context.full/", "presence/", "progress/", "reactions/", "sessions.excluded/",
     "sessions.lines/", "sessions/",
-    "views.summaries/", VIEWS,
+    "views.alarms/", "views.summaries/", VIEWS,
 )  # fmt: skip
 """What is there for programs: shown where a prefix begins so, and not in a view of everything."""
 

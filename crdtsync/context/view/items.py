@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from crdtsync.client import Entry
+from crdtsync.context.shared.entry import is_record
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Item:
-    """One key as it may be shown. ``text`` is its value in full, with all concurrent values where there are several.
+    """One key as it may be shown. ``text`` is its value in full, with all concurrent values where there are several;
+    of what somebody put into a shared context it is the compact text.
 
     ``version`` changes whenever what is shown changes; ``confidence`` is 1.0 where the author gave none.
     """
@@ -39,7 +41,7 @@ def items_of(entries: Iterable[Entry], pinned: Iterable[str] = ()) -> list[Item]
 def _item(entry: Entry, *, is_pinned: bool) -> Item:
     meta = entry.meta or {}
     times = [one.time for one in (entry, *entry.siblings) if one.time is not None]
-    text = text_of(entry.value)
+    text = entry.value["text"] if is_record(entry.value) else text_of(entry.value)
     if entry.siblings:
         text = "\n".join(_claim(one) for one in (entry, *entry.siblings))
     return Item(

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from crdtsyncd.doctor.finding import Finding, ok, warning
 
+from crdtsync.context.view.alarm import FULL
 from crdtsync.errors import CrdtSyncError
 
-SHARE_MAX = 0.7
-"""From this part of its budget on, a view is spoken of: before something has to be left out."""
 VIEWS_MAX = 50
 KEYS_MAX = 2_000
 """A view over more than that is full, whatever its entries are."""
@@ -24,13 +23,18 @@ def examine_views(socket: str | None, timeout_s: float) -> Iterator[Finding]:
         with Client(socket=socket, agent="doctor", timeout=timeout_s) as client:
             views = Views(client)
             names = views.names()[:VIEWS_MAX]
-            full = [name for name in names if (share := views.share(name, KEYS_MAX)) is None or share > SHARE_MAX]
+            windows = {name: alarm.get("budget_tokens") for name, alarm in views.alarms().items()}
+            full = [
+                name for name in names
+                if (share := views.share(name, KEYS_MAX, windows.get(name))) is None or share > FULL
+            ]  # fmt: skip
     except (CrdtSyncError, OSError):
         return
     for name in full:
         yield warning(
             "views",
-            f"the sources of the view {name} take more than {SHARE_MAX:.0%} of its budget",
+            f"the sources of the view {name} take more than {FULL:.0%} of "
+            + (f"a window of {windows[name]} tokens that asked for it" if name in windows else "its budget"),
             f"crdtsync view define {name} with more --budget, fewer prefixes or --summarize-after; "
             f"or, if it has that, crdtsync view summarize {name}",
         )

@@ -120,7 +120,11 @@ def use(settings: Settings, /, name: str, **instead: Any) -> None:
     from crdtsync.context import Views
 
     with connect(settings) as client:
-        _print(settings, Views(client).named(name, **{key: one for key, one in instead.items() if one is not None}))
+        views = Views(client)
+        _print(settings, views.named(name, **{key: one for key, one in instead.items() if one is not None}))
+        is_full = name in views.alarms()
+    if is_full:
+        output.warning(f"the sources of the view {name} outgrow it: crdtsync doctor says what to do")
 
 
 @state_command("summarize")
