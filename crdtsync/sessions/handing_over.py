@@ -7,19 +7,22 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
-from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
 from crdtsync.errors import InvalidRequest
-from crdtsync.sessions.agents.places import Agent, agent_named
+from crdtsync.sessions.agents.agent import CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE
+from crdtsync.sessions.agents.places import agent_named
 from crdtsync.sessions.conversation import choose
 from crdtsync.sessions.conversation.note import losses, written
 from crdtsync.sessions.conversation.reading import claude_code as from_claude_code
 from crdtsync.sessions.conversation.reading import codex as from_codex
+from crdtsync.sessions.conversation.reading import gemini_cli as from_gemini_cli
+from crdtsync.sessions.conversation.reading import opencode as from_opencode
 from crdtsync.sessions.conversation.record import CONTEXT, Conversation, Item, Text, settled
-from crdtsync.sessions.conversation.tools import CLAUDE_CODE, CODEX
 from crdtsync.sessions.conversation.writing import claude_code as to_claude_code
 from crdtsync.sessions.conversation.writing import codex as to_codex
+from crdtsync.sessions.conversation.writing import gemini_cli as to_gemini_cli
+from crdtsync.sessions.conversation.writing import opencode as to_opencode
 from crdtsync.sessions.conversation.writing.head import Head
 from crdtsync.sessions.local import path_map
 from crdtsync.sessions.moving.plan import move
@@ -28,8 +31,14 @@ from crdtsync.sessions.saved.header import Saved
 _READERS: dict[str, Callable[[list[bytes], Mapping[str, list[bytes]]], Conversation]] = {
     CLAUDE_CODE: lambda lines, _: from_claude_code.conversation(lines),
     CODEX: from_codex.conversation,
+    GEMINI_CLI: lambda lines, _: from_gemini_cli.conversation(lines),
+    OPENCODE: lambda lines, _: from_opencode.conversation(lines),
 }
-MODELS = {"claude-code": "claude", "codex": "gpt-5"}
+_WRITERS = {
+    CLAUDE_CODE: to_claude_code.lines, CODEX: to_codex.lines, GEMINI_CLI: to_gemini_cli.lines,
+    OPENCODE: to_opencode.lines,
+}  # fmt: skip
+MODELS = {CLAUDE_CODE: "claude", CODEX: "gpt-5", GEMINI_CLI: "gemini", OPENCODE: "claude"}
 """Whose tokens count for a budget."""
 
 
@@ -105,13 +114,15 @@ def hand_over(
     if options.only_files or options.notes:
         identity += f"/{options.only_files}/{sha256(options.notes.encode()).hexdigest()}"
     time = (saved.time or datetime(2000, 1, 1, tzinfo=UTC)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    head = Head(str(uuid5(NAMESPACE_URL, identity)), cwd, time, written(found, saved, options.to, cwd))
-    writer = to_claude_code if options.to == CLAUDE_CODE else to_codex
-    path = agent.root() / _place(agent, head)
-    made = move(path, writer.lines(found, head), head.id, None)
+    root = agent.root()
+    new = agent.new_id(str(uuid5(NAMESPACE_URL, identity)))
+    head = Head(new, cwd, time, written(found, saved, options.to, cwd), saved.title, agent.model(root))
+    path = root / agent.place(root, new, cwd, time=time)
+    made = move(path, _WRITERS[options.to](found, head), new, None)
     if not options.dry_run:
+        agent.prepare(root, cwd)
         made.carry_out()
-    command = f"cd {shlex.quote(cwd)} && {shlex.join(agent.resume_command(head.id))}"
+    command = f"cd {shlex.quote(cwd)} && {agent.resume_command(new, path)}"
     turns = len(found.turns()) - 1
     return HandedOver(saved, options.to, head.id, cwd, command, str(path), made.state, turns, losses(found),
                       dict(mapped.rewritten))  # fmt: skip
@@ -139,10 +150,3 @@ def _within(found: Conversation, saved: Saved, options: HandoverOptions, cwd: st
     model = MODELS[options.to]
     note = tokenizer(model).count(written(found, saved, options.to, cwd)) + 4 * fit.ITEM_TOKENS
     return fit.fitted(found, options.budget_tokens - note, model, f"crdtsync session show {saved.id} --turns N")
-
-
-def _place(agent: Agent, head: Head) -> Path:
-    if agent.name == CLAUDE_CODE:
-        return Path(agent.place(head.id, head.cwd, ""))
-    day, time = head.time[:10], head.time[:19].replace(":", "-")
-    return Path("sessions", *day.split("-"), f"rollout-{time}-{head.id}.jsonl")

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from crdtsync.errors import InvalidRequest, TooLarge
+from crdtsync.sessions.agents.agent import Agent
 from crdtsync.sessions.agents.description import Description
-from crdtsync.sessions.agents.places import FILE_BYTES_MAX, Agent, Local, agent_named, check_id
+from crdtsync.sessions.agents.places import FILE_BYTES_MAX, Local, agent_named, check_id
 from crdtsync.sessions.moving.paths import PathMap
 from crdtsync.sessions.moving.plan import GROWN, NEW, Move, move
 from crdtsync.sessions.notes import Note
@@ -228,7 +229,9 @@ def load(saved: Saved, files: Mapping[str, list[Piece]], options: LoadOptions) -
     agent = agent_named(saved.agent)
     root = agent.root()
     mapped, real = path_map(saved, options.cwd, options.maps)
-    main = root / agent.place(saved.id, real, saved.place)
+    main = root / agent.place(root, saved.id, real, saved.place)
+    if agent.is_export:
+        agent.found(root, saved.id)
     folders = {saved.root: str(root), str(Path(saved.root) / Path(saved.place).parent): str(main.parent)}
     mapped.add(folders)
     own = _own(options.patterns)
@@ -236,10 +239,11 @@ def load(saved: Saved, files: Mapping[str, list[Piece]], options: LoadOptions) -
     for name, pieces in files.items():
         path = main if name == MAIN else _beside(agent, main, name)
         redactor = None if saved.redacted is None else Redactor(own)
-        moves[name] = move(path, mapped.lines(lines_of(pieces)), saved.id, redactor)
+        moves[name] = move(path, mapped.lines(lines_of(pieces)), saved.id, redactor, mapped, is_export=agent.is_export)
     if not options.dry_run:
+        agent.prepare(root, real)
         _carry_out(moves)
-    command = shlex.join(agent.resume_command(saved.id))
+    command = agent.resume_command(saved.id, main)
     return Loaded(
         saved, real, f"cd {shlex.quote(real)} && {command}",
         {str(one.path): one.state for one in moves.values()}, dict(mapped.rewritten), saved.redacted or {},

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,9 @@ from tests.harness.model_endpoint import ModelEndpoint
 PACKAGES = ["@openai/codex@0.169.0", "@anthropic-ai/claude-code@2.1.330"]
 CODEX = "node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"
 CLAUDE = "node_modules/@anthropic-ai/claude-code-linux-x64/claude"
+MORE_PACKAGES = ["@google/gemini-cli@0.61.0", "opencode-linux-x64@1.18.33"]
+GEMINI = "node_modules/@google/gemini-cli/bundle/gemini.js"
+OPENCODE = "node_modules/opencode-linux-x64/bin/opencode"
 
 
 QUIET = [
@@ -76,3 +81,39 @@ def run_claude(programs: Path, home: Path, directory: Path, model: ModelEndpoint
         variables = environment(home, ANTHROPIC_BASE_URL=address, ANTHROPIC_API_KEY="x", **quiet)
         command = [str(programs / CLAUDE), "-p", *arguments, "--allowedTools", "Bash", "Write"]
         return run(command, variables, directory)
+
+
+def run_gemini(programs: Path, home: Path, directory: Path, model: ModelEndpoint, *arguments: str) -> str:
+    """``gemini`` with these arguments; what it prints."""
+    node = shutil.which("node")
+    assert node is not None
+    settings = {
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "privacy": {"usageStatisticsEnabled": False},
+        "telemetry": {"enabled": False},
+        "general": {"disableAutoUpdate": True},
+    }
+    with model.running() as address:
+        variables = environment(home, GEMINI_API_KEY="x", GOOGLE_GEMINI_BASE_URL=address)
+        (home / ".gemini").mkdir(exist_ok=True)
+        (home / ".gemini" / "settings.json").write_text(json.dumps(settings))
+        command = [node, str(programs / GEMINI), "--yolo", "--skip-trust", "--model", "gemini-2.5-pro", *arguments]
+        return run(command, variables, directory)
+
+
+def run_opencode(programs: Path, home: Path, directory: Path, model: ModelEndpoint, *arguments: str) -> str:
+    """``opencode`` with these arguments; what it prints. It looks things up elsewhere: at a proxy that is not there."""
+    off = {
+        f"OPENCODE_DISABLE_{what}": "1" for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS")
+    }
+    proxy = {"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
+    models = {"m": {"name": "m", "tool_call": True, "limit": {"context": 100_000, "output": 4_000}}}
+    with model.running() as address:
+        variables = environment(home, **off, **proxy)
+        fake = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": f"{address}/v1", "apiKey": "x"}}
+        settings = {"model": "fake/m", "small_model": "fake/m", "permission": {"bash": "allow"}, "share": "disabled",
+                    "autoupdate": False, "provider": {"fake": {**fake, "models": models}}}  # fmt: skip
+        folder = home / ".config" / "opencode"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "opencode.json").write_text(json.dumps(settings))
+        return run([str(programs / OPENCODE), *arguments], variables, directory)

@@ -1,4 +1,4 @@
-"""A model endpoint on loopback that says what a script tells it to: the two streaming dialects of coding agents.
+"""A model endpoint on loopback that says what a script tells it to: the streaming dialects of coding agents.
 
 A script is a list of turns, one for each request: a str is what the model says at the end, a pair is a tool of ours
 that it calls with arguments, an :class:`OwnTool` one of the agent's own. What was asked is kept in ``requests``, so
@@ -48,7 +48,8 @@ class ModelEndpoint:
                 self.send_header("content-type", "text/event-stream")
                 self.end_headers()
                 for name, event in events:
-                    self.wfile.write(f"event: {name}\ndata: {json.dumps({'type': name, **event})}\n\n".encode())
+                    typed = f"event: {name}\ndata: {json.dumps({'type': name, **event})}\n\n"
+                    self.wfile.write((typed if name else f"data: {json.dumps(event)}\n\n").encode())
 
             def do_GET(self) -> None:
                 self.send_error(404)
@@ -73,7 +74,10 @@ class ModelEndpoint:
             self.requests.append(asked)
             turn = (self._turns.pop(0) if self._turns else "done") if asked.get("tools") else "ok"
             number = len(self.requests)
-        return _responses(turn, number) if "/responses" in path else _messages(turn, number)
+        for part, dialect in (("/responses", _responses), ("/messages", _messages), ("/chat/", _completions)):
+            if part in path:
+                return dialect(turn, number)
+        return _contents(turn, number)
 
     def seen(self) -> str:
         """All that the model was told, as one text."""
@@ -127,3 +131,28 @@ def _messages(turn: Turn, number: int) -> list[tuple[str, dict[str, Any]]]:
         ("message_delta", {"delta": {"stop_reason": reason, "stop_sequence": None}, "usage": {"output_tokens": 10}}),
         ("message_stop", {}),
     ]
+
+
+def _completions(turn: Turn, number: int) -> list[tuple[str, dict[str, Any]]]:
+    """OpenAI's Chat Completions API; its events have no names."""
+    delta: dict[str, Any] = {"role": "assistant"}
+    if isinstance(turn, str):
+        delta["content"] = turn
+    else:
+        function = {"name": turn[0], "arguments": json.dumps(turn[1])}
+        delta["tool_calls"] = [{"index": 0, "id": f"call_{uuid4().hex}", "type": "function", "function": function}]
+    common = {"id": f"c{number}", "object": "chat.completion.chunk", "created": 1, "model": "test"}
+    reason = "stop" if isinstance(turn, str) else "tool_calls"
+    usage = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
+    return [
+        ("", {**common, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}),
+        ("", {**common, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": usage}),
+    ]
+
+
+def _contents(turn: Turn, _: int) -> list[tuple[str, dict[str, Any]]]:
+    """Google's generateContent; its events have no names."""
+    part = {"text": turn} if isinstance(turn, str) else {"functionCall": {"name": turn[0], "args": turn[1]}}
+    candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 10, "totalTokenCount": 20}
+    return [("", {"candidates": [candidate], "usageMetadata": usage})]

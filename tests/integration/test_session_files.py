@@ -246,6 +246,22 @@ def test_nothing_else_is_overwritten(daemon: Daemon, ann: Home):
     assert sessions.load(CLAUDE_ID).files[str(ann.claude)] == "ahead"
 
 
+def test_a_session_that_tells_of_both_homes_comes_back(daemon: Daemon, ann: Home, bob: Home):
+    sessions = Sessions(daemon.client("ann"))
+    with ann.claude.open("ab") as file:
+        file.write(line(type="mode", note=f"handed over by {bob.path}/x to {ann.path}/x"))
+    before = ann.claude.read_bytes()
+    sessions.save(CLAUDE_ID)
+    bob.enter()
+    sessions.load(CLAUDE_ID)
+    with bob.claude.open("ab") as file:
+        file.write(line(type="mode", mode="normal"))
+    sessions.save(CLAUDE_ID)
+    ann.enter()
+    assert sessions.load(CLAUDE_ID).files[str(ann.claude)] == "grown"
+    assert ann.claude.read_bytes() == before + line(type="mode", mode="normal")
+
+
 def test_a_branch_goes_on_from_a_turn_without_the_excluded_ones(daemon: Daemon, ann: Home):
     with ann.claude.open("ab") as file:
         for number, text in ((4, "use tabs"), (5, "now the tests")):

@@ -12,7 +12,18 @@ from typing import Any
 import pytest
 
 from tests.harness.cluster import Cluster
-from tests.harness.coding_agents import CLAUDE, CODEX, PACKAGES, run_claude, run_codex
+from tests.harness.coding_agents import (
+    CLAUDE,
+    CODEX,
+    GEMINI,
+    MORE_PACKAGES,
+    OPENCODE,
+    PACKAGES,
+    run_claude,
+    run_codex,
+    run_gemini,
+    run_opencode,
+)
 from tests.harness.model_endpoint import ModelEndpoint, OwnTool
 from tests.harness.npm import installed
 from tests.harness.shell import Shell
@@ -27,6 +38,13 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return installed("CRDTSYNC_TEST_CODING_AGENTS", place, PACKAGES, [CODEX, CLAUDE])
 
 
+@pytest.fixture(scope="module")
+def more_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same of Gemini CLI and OpenCode."""
+    place = tmp_path_factory.mktemp("more-coding-agents")
+    return installed("CRDTSYNC_TEST_MORE_CODING_AGENTS", place, MORE_PACKAGES, [GEMINI, OPENCODE])
+
+
 class Person:
     """A user on a host, with a home, a directory and the command line of crdtsync."""
 
@@ -36,7 +54,7 @@ class Person:
         self.work.mkdir(parents=True)
         (self.work / "a.txt").write_text("alpha\n")
         self.crdtsync = Shell(socket, self.home)
-        for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME"):
+        for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
             self.crdtsync.environment.pop(variable, None)
         self.crdtsync.environment["HOME"] = str(self.home)
 
@@ -56,7 +74,8 @@ def sync(pair: Cluster, source: int, target: int) -> None:
 
 def assert_in_order(request: dict[str, Any], words: list[str]) -> None:
     """The words stand in the conversation that a model is sent, one after the other."""
-    told = json.dumps(request.get("input") or request["messages"], ensure_ascii=False)
+    said = request.get("contents") or request.get("input") or request["messages"]
+    told = json.dumps([one for one in said if one.get("role") != "system"], ensure_ascii=False)
     at = 0
     for word in words:
         found = told.find(word, at)
@@ -138,3 +157,61 @@ def test_both_resume_on_another_host_under_another_user(
         asked = next(request for request in script.requests if request.get("tools"))
         assert_in_order(asked, ["what is in a.txt?", "cat a.txt", "alpha", "It says alpha.", "another way"])
         assert "go on" not in json.dumps(asked.get("input") or asked["messages"]).replace("goes on", "")
+
+
+def asked(script: ModelEndpoint) -> dict[str, Any]:
+    """What the model was asked first, side questions aside."""
+    return next(request for request in script.requests if request.get("tools"))
+
+
+@pytest.mark.parametrize("agent", ["gemini-cli", "opencode"])
+def test_other_agents_take_over_and_give_back_and_resume_elsewhere(
+    agent: str, programs: Path, more_programs: Path, pair: Cluster, people: tuple[Person, Person]
+) -> None:
+    ann, bob = people
+    shell = "bash" if agent == "opencode" else "run_shell_command"
+
+    def go_on(person: Person, script: ModelEndpoint, prompt: str, loaded: dict[str, Any] | None = None) -> None:
+        options: tuple[str, ...] = ()
+        if agent == "gemini-cli":
+            options = ("--resume", loaded["id"]) if loaded else ()
+            run_gemini(more_programs, person.home, person.work, script, *options, "-p", prompt)
+            return
+        if loaded:
+            path = loaded.get("path") or next(iter(loaded["files"]))
+            run_opencode(more_programs, person.home, person.work, script, "import", path)
+            options = ("--session", loaded["id"])
+        run_opencode(more_programs, person.home, person.work, script, "run", *options, prompt)
+
+    if agent == "opencode":  # it has been used before, so that it has a model
+        run_opencode(more_programs, bob.home, bob.work, ModelEndpoint([]), "session", "list")
+    first, second = SAID[:4], ["and now?", "wc -l a.txt", "1 a.txt", "Two."]
+    script = ModelEndpoint([OwnTool("Bash", {"command": "cat a.txt", "description": "x"}), "It says alpha."])
+    run_claude(programs, ann.home, ann.work, script, SAID[0])
+    saved = ann.json("save", "--latest", "--from", "claude-code")
+    sync(pair, 0, 1)
+    done = bob.json("handover", saved["id"], "--to", agent, "--in", str(bob.work))
+    script = ModelEndpoint([OwnTool(shell, {"command": second[1], "description": "x"}), "Two."])
+    go_on(bob, script, second[0], done)
+    assert_in_order(asked(script), ["begun with Claude Code", *first, second[0]])
+
+    back = bob.json("save", done["id"])
+    assert (back["agent"], back["turns"], back["title"]) == (agent, 2, SAID[0])
+    sync(pair, 1, 0)
+    done = ann.json("handover", back["id"], "--to", "codex", "--in", str(ann.work))
+    script = ModelEndpoint(["Three."])
+    run_codex(programs, ann.home, ann.work, script, "resume", done["id"], "go on to three")
+    assert_in_order(asked(script), [*first, *second, "go on to three"])
+
+    loaded = ann.json("load", back["id"], "--in", str(ann.work))
+    assert list(loaded["files"].values()) == ["new"]
+    script = ModelEndpoint(["Four."])
+    go_on(ann, script, "go on to four", loaded)
+    assert_in_order(asked(script), [*first, *second, "go on to four"])
+    ann.json("save", back["id"])
+    sync(pair, 0, 1)
+    loaded = bob.json("load", back["id"], "--in", str(bob.work))
+    assert list(loaded["files"].values()) == ["grown"]
+    script = ModelEndpoint(["Five."])
+    go_on(bob, script, "go on to five", loaded)
+    assert_in_order(asked(script), [*first, *second, "go on to four", "Four.", "go on to five"])

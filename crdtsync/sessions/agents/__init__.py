@@ -3,16 +3,17 @@
 Open first: ``places``, which has the table of agents and finds sessions on this machine.
 
 Example: ``places.find("codex", "019a…")`` gives a :class:`~crdtsync.sessions.agents.places.Local` with the rollout
-file below ``~/.codex/sessions``; ``codex.described`` says of its lines what it is called and where it was at work.
+file below ``~/.codex/sessions``; its ``agent.described`` says of its lines what it is called and where it was at work.
 
 Modules:
 
 - ``places``: agents by name, sessions on this machine, the place of one that is to be loaded
-- ``claude_code``: Claude Code's files
-- ``codex``: Codex's files
-- ``description``: what both tell of a session
+- ``agent``: what is to be known of each of them
+- ``claude_code``, ``codex``, ``gemini_cli``: their files
+- ``opencode``: its database, by way of files as it imports and exports them
+- ``description``: what all tell of a session
 
-Both formats change with every release. What is not known is kept and passed on as it is.
+All formats change with every release. What is not known is kept and passed on as it is.
 
 May import: ``crdtsync.errors``.
 """

@@ -4,12 +4,15 @@ SLUG is the directory that the agent works in, with dashes; it resumes only what
 where it is started.
 """
 
+# ruff: noqa: D102, ARG002  # the methods are those of Agent
+
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from crdtsync.sessions.agents.agent import CLAUDE_CODE, Agent
 from crdtsync.sessions.agents.description import Description, as_dict, as_list, as_text, records, titled
 
 _SLUG_CHARS_MAX = 200
@@ -34,56 +37,48 @@ def slug(cwd: str) -> str:
     return f"{dashed[:_SLUG_CHARS_MAX]}-{word or '0'}"
 
 
-def found(root: Path, session: str = "*") -> list[Path]:
-    """The main files below ``root``, of one session or of all."""
-    return [path for path in root.glob(f"projects/*/{session}.jsonl") if path.is_file()]
-
-
-def session_of(path: Path) -> str:
-    """The id of the session whose main file this is."""
-    return path.stem
-
-
-def side_files(path: Path) -> dict[str, Path]:
-    """What lies in the folder beside the main file: of sub-agents, and large results of tools."""
-    folder = path.with_suffix("")
-    return {str(one.relative_to(folder)): one for one in sorted(folder.rglob("*")) if one.is_file()}
-
-
-def place(session: str, cwd: str, _: str) -> str:
-    """Where the main file of ``session`` belongs, below the agent's directory, if it is resumed in ``cwd``."""
-    return f"projects/{slug(cwd)}/{session}.jsonl"
-
-
-def side_place(main: Path, name: str) -> Path:
-    """Where the side file ``name`` belongs."""
-    return main.with_suffix("") / name
-
-
-def resume_command(session: str) -> list[str]:
-    """What resumes it, in its directory."""
-    return ["claude", "--resume", session]
-
-
 _NOT_SAID = re.compile(r"\s*<(?:command-|local-command|bash-|system-reminder|task-notification)|Caveat: ")
 
 
-def described(lines: Iterable[bytes], before: Description | None = None) -> Description:
-    """What the lines of a main file tell, after those that told ``before``."""
-    about = before or Description()
-    title = ""
-    for record in records(lines):
-        about.cwd = about.cwd or as_text(record.get("cwd"))
-        about.version = as_text(record.get("version")) or about.version
-        if record.get("type") == "custom-title":
-            title = titled(as_text(record.get("customTitle"))) or title
-        message = as_dict(record.get("message"))
-        if record.get("type") == "assistant" and as_text(message.get("model")) != "<synthetic>":
-            about.model = as_text(message.get("model")) or about.model
-        if is_said(record):
-            about.said(said_text(message.get("content")))
-    about.title = title or about.title
-    return about
+class ClaudeCode(Agent):
+    """Claude Code."""
+
+    name, title, folder, variable = CLAUDE_CODE, "Claude Code", ".claude", "CLAUDE_CONFIG_DIR"
+
+    def found(self, root: Path, session: str = "*") -> list[Path]:
+        return [path for path in root.glob(f"projects/*/{session}.jsonl") if path.is_file()]
+
+    def session_of(self, path: Path) -> str:
+        return path.stem
+
+    def side_files(self, path: Path) -> dict[str, Path]:
+        folder = path.with_suffix("")
+        return {str(one.relative_to(folder)): one for one in sorted(folder.rglob("*")) if one.is_file()}
+
+    def place(self, root: Path, session: str, cwd: str, before: str = "", time: str = "") -> str:
+        return f"projects/{slug(cwd)}/{session}.jsonl"
+
+    def side_place(self, main: Path, name: str) -> Path:
+        return main.with_suffix("") / name
+
+    def resume_command(self, session: str, main: Path) -> str:
+        return f"claude --resume {session}"
+
+    def described(self, lines: Iterable[bytes], before: Description | None = None) -> Description:
+        about = before or Description()
+        title = ""
+        for record in records(lines):
+            about.cwd = about.cwd or as_text(record.get("cwd"))
+            about.version = as_text(record.get("version")) or about.version
+            if record.get("type") == "custom-title":
+                title = titled(as_text(record.get("customTitle"))) or title
+            message = as_dict(record.get("message"))
+            if record.get("type") == "assistant" and as_text(message.get("model")) != "<synthetic>":
+                about.model = as_text(message.get("model")) or about.model
+            if is_said(record):
+                about.said(said_text(message.get("content")))
+        about.title = title or about.title
+        return about
 
 
 def is_said(record: dict[str, object]) -> bool:

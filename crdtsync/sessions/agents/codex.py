@@ -3,69 +3,59 @@
 What else lies there, SQLite and indexes, is made anew from these files.
 """
 
+# ruff: noqa: D102, ARG002  # the methods are those of Agent
+
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from crdtsync.sessions.agents.agent import CODEX, Agent
 from crdtsync.sessions.agents.description import Description, as_dict, as_list, as_text, records
 
 _ID = re.compile(r"rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\Z")
 _PLACE = re.compile(r"sessions/(?:[\w-]+/){0,4}rollout-[\w-]+\.jsonl", re.ASCII)
 
 
-def found(root: Path, session: str = "*") -> list[Path]:
-    """The main files below ``root``, of one session or of all."""
-    paths = root.glob(f"sessions/**/*{session.lstrip('*')}.jsonl")
-    return [path for path in paths if path.is_file() and _ID.match(path.stem)]
+class Codex(Agent):
+    """Codex."""
 
+    name, title, folder, variable = CODEX, "Codex", ".codex", "CODEX_HOME"
 
-def session_of(path: Path) -> str:
-    """The id of the session whose main file this is."""
-    match = _ID.match(path.stem)
-    return match[1] if match else path.stem
+    def found(self, root: Path, session: str = "*") -> list[Path]:
+        paths = root.glob(f"sessions/**/*{session.lstrip('*')}.jsonl")
+        return [path for path in paths if path.is_file() and _ID.match(path.stem)]
 
+    def session_of(self, path: Path) -> str:
+        match = _ID.match(path.stem)
+        return match[1] if match else path.stem
 
-def side_files(_: Path) -> dict[str, Path]:
-    """There are none."""
-    return {}
+    def place(self, root: Path, session: str, cwd: str, before: str = "", time: str = "") -> str:
+        if _PLACE.fullmatch(before) and before.endswith(f"-{session}.jsonl"):
+            return before
+        time = time or "2000-01-01T00:00:00"
+        return f"sessions/{time[:10].replace('-', '/')}/rollout-{time[:19].replace(':', '-')}-{session}.jsonl"
 
+    def resume_command(self, session: str, main: Path) -> str:
+        return f"codex resume {session}"
 
-def place(session: str, _: str, before: str) -> str:
-    """Where the file belongs, below the agent's directory: where it was ``before``, elsewhere."""
-    if _PLACE.fullmatch(before) and before.endswith(f"-{session}.jsonl"):
-        return before
-    return f"sessions/rollout-2000-01-01T00-00-00-{session}.jsonl"
-
-
-def side_place(main: Path, _: str) -> Path:
-    """There are none."""
-    return main
-
-
-def resume_command(session: str) -> list[str]:
-    """What resumes it, in its directory."""
-    return ["codex", "resume", session]
-
-
-def described(lines: Iterable[bytes], before: Description | None = None) -> Description:
-    """What the lines of a file tell, after those that told ``before``."""
-    about = before or Description()
-    for record in records(lines):
-        payload = as_dict(record.get("payload"))
-        match record.get("type"):
-            case "session_meta":
-                about.cwd = about.cwd or as_text(payload.get("cwd"))
-                about.version = as_text(payload.get("cli_version")) or about.version
-                parent = as_text(as_dict(payload.get("history_base")).get("thread_id"))
-                if parent and parent not in about.needs:
-                    about.needs.append(parent)
-            case "turn_context":
-                about.model = as_text(payload.get("model")) or about.model
-            case "response_item" if is_said(payload):
-                about.said(said_text(payload))
-    return about
+    def described(self, lines: Iterable[bytes], before: Description | None = None) -> Description:
+        about = before or Description()
+        for record in records(lines):
+            payload = as_dict(record.get("payload"))
+            match record.get("type"):
+                case "session_meta":
+                    about.cwd = about.cwd or as_text(payload.get("cwd"))
+                    about.version = as_text(payload.get("cli_version")) or about.version
+                    parent = as_text(as_dict(payload.get("history_base")).get("thread_id"))
+                    if parent and parent not in about.needs:
+                        about.needs.append(parent)
+                case "turn_context":
+                    about.model = as_text(payload.get("model")) or about.model
+                case "response_item" if is_said(payload):
+                    about.said(said_text(payload))
+        return about
 
 
 def is_said(item: dict[str, object]) -> bool:
@@ -77,6 +67,7 @@ def is_said(item: dict[str, object]) -> bool:
     if kinds:
         return any(as_text(kind).startswith("user.") for kind in kinds)
     return not re.match(r"\s*<(?:environment_context|user_instructions|turn_aborted|INSTRUCTIONS|skill|permissions)|"
+                        r"\[Note of crdtsync to |"
                         r"# AGENTS\.md instructions", said_text(item))  # fmt: skip
 
 

@@ -9,6 +9,9 @@ from typing import Any
 
 TITLE_CHARS_MAX = 80
 
+NOTE = "[Note of crdtsync to "
+"""Begins what a session that was handed over is told first."""
+
 
 @dataclass(slots=True)
 class Description:

@@ -2,53 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from crdtsync.errors import InvalidRequest
-from crdtsync.sessions.agents import claude_code, codex
-from crdtsync.sessions.agents.description import Description
+from crdtsync.sessions.agents.agent import Agent
+from crdtsync.sessions.agents.claude_code import ClaudeCode
+from crdtsync.sessions.agents.codex import Codex
+from crdtsync.sessions.agents.gemini_cli import GeminiCli
+from crdtsync.sessions.agents.opencode import OpenCode
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 FILE_BYTES_MAX = 512 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Agent:
-    """One coding agent: its files, by functions of the module that knows them.
-
-    ``variable`` names a variable that, if set, stands for its directory ``folder`` below the home.
-    """
-
-    name: str
-    title: str
-    folder: str
-    variable: str
-    found: Callable[..., list[Path]]
-    session_of: Callable[[Path], str]
-    side_files: Callable[[Path], dict[str, Path]]
-    described: Callable[[Iterable[bytes], Description | None], Description]
-    place: Callable[[str, str, str], str]
-    side_place: Callable[[Path, str], Path]
-    resume_command: Callable[[str], list[str]]
-
-    def root(self, environment: Mapping[str, str] = os.environ) -> Path:
-        """Its directory on this machine."""
-        given = environment.get(self.variable)
-        return Path(given) if given else Path(environment.get("HOME") or Path.home()) / self.folder
-
-
-AGENTS = {
-    name: Agent(name, title, folder, variable, module.found, module.session_of, module.side_files, module.described,
-                module.place, module.side_place, module.resume_command)
-    for name, title, folder, variable, module in (
-        ("claude-code", "Claude Code", ".claude", "CLAUDE_CONFIG_DIR", claude_code),
-        ("codex", "Codex", ".codex", "CODEX_HOME", codex),
-    )
-}  # fmt: skip
+AGENTS: dict[str, Agent] = {one.name: one for one in (ClaudeCode(), Codex(), GeminiCli(), OpenCode())}
 
 
 @dataclass(frozen=True, slots=True)

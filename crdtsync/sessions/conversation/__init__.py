@@ -11,8 +11,8 @@ conversation this was, how to read its tools, and what is missing. ``writing.cod
 Modules and rooms:
 
 - ``record``: texts, calls, results, thinking, images; turns; what was lost
-- ``reading``: ``claude_code`` and ``codex``: lines into a conversation
-- ``writing``: ``claude_code`` and ``codex``: a conversation into lines
+- ``reading``: lines of each agent into a conversation
+- ``writing``: a conversation into lines of each agent
 - ``tools``: names of tools of one agent that another has under its own
 - ``choose``: some turns of it
 - ``fit``: a conversation within a budget of tokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crdtsync.sessions.agents.description import NOTE
 from crdtsync.sessions.agents.places import AGENTS
 from crdtsync.sessions.conversation.record import Conversation
 from crdtsync.sessions.conversation.tools import own_name
@@ -18,7 +19,7 @@ def written(conversation: Conversation, saved: Saved, to: str, cwd: str) -> str:
     before, after = AGENTS[saved.agent].title, AGENTS[to].title
     parts = [
         (
-            f"[Note of crdtsync to {after}: This conversation was begun with {before} (session {saved.id}, "
+            f"{NOTE}{after}: This conversation was begun with {before} (session {saved.id}, "
             f"{saved.user} on {saved.host}, in {saved.cwd}) and goes on with you, in {cwd}."
         ),
         _READ,

@@ -1,6 +1,6 @@
-"""Tools that both agents have, each under its own name.
+"""Tools that agents have in common, each under its own name.
 
-The shell is the one that both have with the same meaning. Other calls stay calls under the names that they had, so that
+The shell is the one that all have with the same meaning. Other calls stay calls under the names that they had, so that
 no result loses its call; the note before the conversation says that these tools are not the reader's.
 """
 
@@ -9,26 +9,28 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-CLAUDE_CODE, CODEX = "claude-code", "codex"
-_SHELLS = {"Bash": CLAUDE_CODE, "exec_command": CODEX, "shell": CODEX, "shell_command": CODEX, "local_shell": CODEX}
+from crdtsync.sessions.agents.agent import CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE
+
+_SHELLS = {
+    CLAUDE_CODE: ("Bash", "command"),
+    CODEX: ("exec_command", "cmd"),
+    GEMINI_CLI: ("run_shell_command", "command"),
+    OPENCODE: ("bash", "command"),
+}
+_NAMES = {*(name for name, _ in _SHELLS.values()), "shell", "shell_command", "local_shell"}
 
 
 def translated(name: str, arguments: dict[str, Any], to: str) -> tuple[str, dict[str, Any]]:
     """A call as the agent ``to`` would make it; as it is, where that has no such tool."""
-    if _SHELLS.get(name, to) == to:
-        return name, arguments
-    command = _command(arguments)
-    if command is None:
-        return name, arguments
-    if to == CODEX:
-        return "exec_command", {"cmd": command}
-    return "Bash", {"command": command}
+    own, argument = _SHELLS[to]
+    command = _command(arguments) if name in _NAMES and name != own else None
+    return (name, arguments) if command is None else (own, {argument: command})
 
 
 def own_name(name: str, to: str) -> str | None:
     """What the agent ``to`` calls the tool ``name``; None: it has none."""
-    if name in _SHELLS:
-        return "exec_command" if to == CODEX else "Bash"
+    if name in _NAMES:
+        return _SHELLS[to][0]
     return name if name.startswith("mcp__") else None
 
 

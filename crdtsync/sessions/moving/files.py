@@ -29,11 +29,14 @@ def create(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def extend(path: Path, size: int, lines: Iterable[bytes]) -> None:
-    """Append to a file that has ``size`` bytes."""
+    """Append to a file that has ``size`` bytes, but for a last line without a line end, which is replaced."""
     with path.open("r+b") as file:
-        if file.seek(0, os.SEEK_END) != size:
+        file.seek(size)
+        if b"\n" in file.read():
             raise Refused(f"{path} has grown meanwhile: try again when nobody works with it")
         try:
+            file.truncate(size)
+            file.seek(size)
             file.writelines(lines)
             file.flush()
             os.fsync(file.fileno())

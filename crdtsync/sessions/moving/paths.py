@@ -33,6 +33,12 @@ class PathMap:
         alternatives = b"|".join(map(_edge, sorted(self._new, key=len, reverse=True)))
         self._pattern = re.compile(b"(" + alternatives + rb")(?![A-Za-z0-9_-]|\.[A-Za-z0-9])(" + _REST + b")")
 
+    def twin(self) -> PathMap:
+        """Another one that does the same, with a count of its own."""
+        twin = PathMap({})
+        twin._new, twin._pattern = self._new, self._pattern
+        return twin
+
     def __bool__(self) -> bool:
         return bool(self._new)
 

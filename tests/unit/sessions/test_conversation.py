@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from crdtsync.errors import InvalidRequest
 from crdtsync.sessions.conversation import fit
 from crdtsync.sessions.conversation.reading import claude_code as from_claude
 from crdtsync.sessions.conversation.reading import codex as from_codex
+from crdtsync.sessions.conversation.reading import gemini_cli as from_gemini
+from crdtsync.sessions.conversation.reading import opencode as from_opencode
 from crdtsync.sessions.conversation.record import (
     ASSISTANT,
     CONTEXT,
@@ -30,6 +33,8 @@ from crdtsync.sessions.conversation.record import (
 from crdtsync.sessions.conversation.show import shown
 from crdtsync.sessions.conversation.writing import claude_code as to_claude
 from crdtsync.sessions.conversation.writing import codex as to_codex
+from crdtsync.sessions.conversation.writing import gemini_cli as to_gemini
+from crdtsync.sessions.conversation.writing import opencode as to_opencode
 from crdtsync.sessions.conversation.writing.head import Head
 
 HEAD = Head("5f6f4464-0000-5000-8000-000000000000", "/home/bob/api", "2026-11-20T10:00:00.000Z", "NOTE")
@@ -70,7 +75,10 @@ TALK = Conversation(
 )
 
 
-@pytest.mark.parametrize("writer, reader", [(to_claude, from_claude), (to_codex, from_codex)])
+FORMATS = [(to_claude, from_claude), (to_codex, from_codex), (to_gemini, from_gemini), (to_opencode, from_opencode)]
+
+
+@pytest.mark.parametrize("writer, reader", FORMATS)
 def test_what_is_written_reads_as_what_it_was(writer: Any, reader: Any):
     found = reader.conversation(writer.lines(TALK, HEAD))
     texts = said(found)
@@ -80,7 +88,8 @@ def test_what_is_written_reads_as_what_it_was(writer: Any, reader: Any):
     assert "[thinking] it is a cat" in texts
     assert any("a cat was seen" in text for text in texts)
     assert [item.images for item in found.items if isinstance(item, Text | Result) and item.images] == [(PNG,), (PNG,)]
-    assert [item.id for item in found.items if isinstance(item, Call | Result)] == ["a", "b", "a", "b"]
+    ids = [item.id for item in found.items if isinstance(item, Call | Result)]
+    assert ids == (["a", "a", "b", "b"] if writer is to_opencode else ["a", "b", "a", "b"])
     assert not found.lost
 
 
@@ -213,7 +222,13 @@ def mutated(lines: list[bytes], rng: random.Random) -> Iterable[bytes]:
         elif chance < 0.2:
             yield bytes(rng.randrange(256) for _ in range(20))
         elif chance < 0.7:
-            yield json.dumps(_broken(json.loads(line), rng)).encode()
+            comma, _, record = line.rpartition(b",{")
+            try:
+                value = json.loads(b"{" + record if not comma and line.startswith(b",{") else line)
+            except ValueError:
+                yield line  # an end of OpenCode's document
+                continue
+            yield json.dumps(_broken(value, rng)).encode()
         else:
             yield line
     if rng.random() < 0.3:
@@ -228,7 +243,7 @@ def _broken(value: Any, rng: random.Random) -> Any:
     return [_broken(one, rng) for one in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("writer, reader", [(to_claude, from_claude), (to_codex, from_codex)])
+@pytest.mark.parametrize("writer, reader", FORMATS)
 def test_no_line_breaks_a_reader(writer: Any, reader: Any):
     rng = random.Random(11)
     good = list(writer.lines(TALK, HEAD))
@@ -242,8 +257,52 @@ def test_no_line_breaks_a_reader(writer: Any, reader: Any):
                 pending.remove(item.id)
             else:
                 assert not pending
-        list(to_codex.lines(found, HEAD))
-        list(to_claude.lines(found, HEAD))
+        for writes, _ in FORMATS:
+            list(writes.lines(found, HEAD))
+
+
+def test_gemini_after_a_rewind_a_change_and_a_resume():
+    def said_by(name: str, text: str, kind: str = "user", **more: Any) -> dict[str, Any]:
+        return {"id": name, "type": kind, "content": [{"text": text}], **more}
+
+    answer = {"functionResponse": {"id": "c", "name": "ls", "response": {"output": "a.txt"}}}
+    call = {"id": "c", "name": "ls", "args": {}, "status": "success", "result": [answer]}
+    records: list[dict[str, Any]] = [
+        {"sessionId": "s", "projectHash": "x"},
+        {"$set": {"messages": [said_by("0", "<session_context>x")]}},
+        said_by("1", "start"),
+        said_by("2", "", "gemini"),
+        said_by("2", "I look.", "gemini", toolCalls=[call]),
+        {"id": "3", "type": "user", "content": [answer]},
+        {"id": "4", "type": "info", "content": "update available"},
+        said_by("5", "dead end"),
+        {"$rewindTo": "5"},
+    ]
+    found = from_gemini.conversation(jsonl(*records))
+    assert said(found) == ["start", "I look.", "a.txt"]
+    assert found.lost.total() == 2
+    resumed = [
+        said_by("1", "start"),
+        {"id": "2", "type": "gemini", "content": [{"functionCall": call}]},
+        {"id": "2", "type": "user", "content": [answer]},
+        {"id": "3", "type": "user", "content": [answer]},
+    ]
+    found = from_gemini.conversation(jsonl(*records, {"$set": {"messages": resumed}}, said_by("6", "on")))
+    assert [type(item).__name__ for item in found.items] == ["Text", "Call", "Result", "Text"]
+    assert said(from_gemini.conversation(jsonl(*records, {"$rewindTo": "gone"}, said_by("6", "on")))) == ["on"]
+
+
+def test_opencode_names_its_model_and_orders_its_messages():
+    document = json.loads(b"".join(to_opencode.lines(TALK, replace(HEAD, model="fake/m/x"))))
+    assert document["messages"][0]["info"]["model"] == {"providerID": "fake", "modelID": "m/x"}
+    ids = [message["info"]["id"] for message in document["messages"]]
+    assert ids == sorted(ids)
+    parts = [part["id"] for message in document["messages"] for part in message["parts"]]
+    assert parts == sorted(parts)
+    assert len({*ids, *parts}) == len(ids) + len(parts)
+    assert document["info"]["directory"] == HEAD.cwd
+    kinds = [[part["type"] for part in message["parts"]] for message in document["messages"]]
+    assert ["text", "text", "tool", "tool"] in kinds  # an answer that follows results is a message of its own
 
 
 def test_lines_of_a_newer_version_are_read_as_far_as_they_are_known():

@@ -6,7 +6,10 @@ Modules:
 
 - ``claude_code``: a chain of messages
 - ``codex``: items with the events that make turns of them
+- ``gemini_cli``: messages with their calls in them
+- ``opencode``: the same, as a document that it imports
 - ``head``: what a new session is told of itself
 
-May import: ``crdtsync.sessions.conversation.record`` and ``crdtsync.sessions.conversation.tools``.
+May import: ``crdtsync.sessions.agents``, ``crdtsync.sessions.conversation.record`` and
+``crdtsync.sessions.conversation.tools``.
 """

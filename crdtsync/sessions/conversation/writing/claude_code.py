@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+from crdtsync.sessions.agents.agent import CLAUDE_CODE
 from crdtsync.sessions.conversation.record import ASSISTANT, Call, Compaction, Conversation, Image, Item, Result, Text
-from crdtsync.sessions.conversation.tools import CLAUDE_CODE, translated
-from crdtsync.sessions.conversation.writing.codex import COMPACTED
-from crdtsync.sessions.conversation.writing.head import Head
+from crdtsync.sessions.conversation.tools import translated
+from crdtsync.sessions.conversation.writing.head import COMPACTED, Head
 
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
 _VERSION = "2.1.0"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+from crdtsync.sessions.agents.agent import CODEX
 from crdtsync.sessions.conversation.record import (
     ASSISTANT,
     USER,
@@ -18,11 +19,10 @@ from crdtsync.sessions.conversation.record import (
     Result,
     Text,
 )
-from crdtsync.sessions.conversation.tools import CODEX, translated
-from crdtsync.sessions.conversation.writing.head import Head
+from crdtsync.sessions.conversation.tools import translated
+from crdtsync.sessions.conversation.writing.head import COMPACTED, Head
 
 WINDOW_TOKENS = 258_400
-COMPACTED = "[The conversation before this was made compact. What was left of it:]"
 
 
 def lines(conversation: Conversation, head: Head) -> Iterator[bytes]:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from crdtsync.sessions import HandedOver, Loaded, Saved, SaveResult
 
 HOOK_TIMEOUT_S = 10.0  # a user waits
-_AGENTS = ("claude-code", "codex")
+_HOOKED = ("claude-code", "codex")
+_AGENTS = (*_HOOKED, "gemini-cli", "opencode")
 _session_argument = click.argument("session", metavar="ID", type=TEXT)
 _patterns_option = click.option(
     "--patterns",
@@ -496,7 +497,7 @@ def drop(settings: Settings, session: str) -> None:
 
 
 @state_command("hook")
-@click.option("--from", "program", required=True, type=click.Choice(_AGENTS), help="The agent that runs it.")
+@click.option("--from", "program", required=True, type=click.Choice(_HOOKED), help="The agent that runs it.")
 @pass_settings
 def hook(settings: Settings, program: str) -> None:
     """Carry out one hook of a coding agent, whose event is on stdin.
