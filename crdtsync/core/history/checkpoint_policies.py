@@ -83,6 +83,6 @@ def policy_of(name: str, held: Sequence[Entry]) -> CheckpointPolicy | None:
             prefixes, age = tuple(map(str, plain["prefixes"])), plain["age"]
             every_ms, keep = max(EVERY_MS_MIN, int(plain["every"])), max(KEEP_MIN, min(KEEP_MAX, int(plain["keep"])))
             return CheckpointPolicy(name, entry, prefixes, every_ms, keep, None if age is None else int(age))
-        except (LookupError, TypeError, ValueError):
+        except (ArithmeticError, LookupError, TypeError, ValueError):
             continue
     return None

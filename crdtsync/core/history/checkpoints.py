@@ -95,7 +95,7 @@ def record_of(entry: Entry) -> Checkpoint | None:
         name, prefixes = entry.key.removeprefix(CHECKPOINT_PREFIX), tuple(map(str, plain["prefixes"]))
         note, keys, digest = str(plain["note"]), int(plain["keys"]), bytes(plain["digest"])
         return Checkpoint(name, entry, vector, note, prefixes, keys, digest, str(plain.get("policy", "")))
-    except (LookupError, TypeError, ValueError):
+    except (ArithmeticError, LookupError, TypeError, ValueError):
         return None
 
 

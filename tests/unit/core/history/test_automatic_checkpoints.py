@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from crdtsync.core.history.checkpoints import CHECKPOINT_PREFIX, packed_record
+from crdtsync.causality import Dot, Writer
+from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.history.checkpoint_policies import EVERY_MS_MIN, KEEP_MAX, KEEP_MIN, policy_of
+from crdtsync.core.history.checkpoints import CHECKPOINT_PREFIX, packed_record, record_of
+from crdtsync.wire.change import Kind
+from crdtsync.wire.codec import pack
 from tests.fleet.agent import Agent, Refusal
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.simulator.cuts import patiently, shown
@@ -129,6 +136,30 @@ def test_one_that_is_not_what_its_record_says_is_told(monkeypatch: pytest.Monkey
         monkeypatch.undo()
         play(fleet, ann, 2)
         assert "checkpoint_overdue" not in fleet["a"].alarms
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+RECORDS = st.binary() | st.builds(
+    pack,
+    st.fixed_dictionaries(
+        {},
+        optional=dict.fromkeys(("cut", "digest", "keys", "note", "prefixes", "policy", "every", "keep", "age"), VALUES),
+    ),
+)
+
+
+@given(RECORDS)
+@example(pack({"prefixes": [], "every": float("inf"), "keep": 3, "age": None}))
+@example(pack({"cut": [1, float("inf")], "digest": b"", "keys": 1, "note": "", "prefixes": []}))
+def test_careless_records_are_read_as_none_or_as_something_within_bounds(value: bytes) -> None:
+    """A member may write anything into a register, and every node reads it."""
+    entry = Entry(0, Dot(Writer(1), 1, 0), "k", None, Kind.REGISTER, 1, "ann", value, b"", None)
+    record_of(entry)
+    policy = policy_of("auto", [entry])
+    assert policy is None or (policy.every_ms >= EVERY_MS_MIN and KEEP_MIN <= policy.keep <= KEEP_MAX)
 
 
 @pytest.mark.parametrize(
