@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgpack
@@ -124,6 +125,45 @@ def test_when_space_runs_low_writes_are_refused_and_all_else_goes_on(small_disk:
             assert daemon.status()["node"]["state"] == "ready"
             assert daemon.alarms() == []
         assert_clean(daemon)
+
+
+def test_blobs_checkpoints_and_restores_go_on_when_there_is_space_again(small_disk: Callable[[int], Path]) -> None:
+    """The disk fills in the middle of a put, then while a checkpoint and a restore are asked for."""
+    disk = small_disk(96 * MIB)
+    content = Random(1).randbytes(8 * MIB)
+    started = Daemon(data_dir=str(disk / "data"), free_bytes_min=8 * MIB, ballast_bytes=0, log_bytes_max=MIB)
+    with started as daemon, daemon.client() as client:
+        client.put_blob("kept", content[: 2 * MIB])
+        client.set("plan", "before")
+        client.checkpoint("before")
+        client.checkpoint_policy("often", every=1)
+        client.delete("kept")
+        client.set("plan", "after")
+        fillings: list[Path] = []
+
+        def fill_up(done: int, _total: int | None) -> None:
+            if done >= 4 * MIB and not fillings:
+                fillings.append(fill(disk, leave_bytes=4 * MIB))
+                daemon.wait_log("disk_low")
+
+        with pytest.raises(NoSpace):
+            client.put_blob("large", content, progress=fill_up)
+        for refused in (lambda: client.checkpoint("full"), lambda: client.restore("before")):
+            with pytest.raises(NoSpace):
+                refused()
+        assert (client.get("large"), client.get("plan")) == (None, "after")
+        fillings[0].unlink()
+        daemon.wait_log("disk_recovered")
+        client.put_blob("large", content)
+        done = client.restore("before")
+        assert (sorted(done.restored), done.removed, done.left) == (["kept", "plan"], ["large"], {})
+        assert client.get("plan") == "before"
+        blob = client.get_blob("kept")
+        assert blob is not None
+        assert blob.read() == content[: 2 * MIB]
+        client.checkpoint("after")
+        wait_until(lambda: client.checkpoints()[-1].name.startswith("often-"), what="automatic ones are made again")
+        assert client.verify_checkpoint("after").damaged == {}
 
 
 def test_the_ballast_is_given_up_when_space_is_very_low_and_made_again(small_disk: Callable[[int], Path]) -> None:

@@ -2,24 +2,31 @@
 
 Three hosts write while their links come and go. After each write its author notes what it is shown. Later every node is
 asked what there was at that token, and each node what it showed at that time: it must say the same, or that it is too
-old. Then log and history are made short, so that only what the checkpoint holds is kept.
+old. Then log and history are made short, so that only what the checkpoint holds is kept. Meanwhile nodes make
+checkpoints by a policy, and one node comes late, by a snapshot: what it shows of a checkpoint must be all or nothing.
 """
 
 from __future__ import annotations
 
+from hashlib import sha256
 from random import Random
 from typing import Any
 
 from crdtsync.core.background.retention_caps import Caps
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.tokens import Version, decode_token, encode_version
 from tests.fleet.agent import Agent, Refusal
 from tests.fleet.editor import Editor
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.simulator.model import Broken
 
-KEYS = ("a", "b", "c/1", "c/2", "counter", "log", "map", "set", "text")
+KEYS = ("a", "b", "c/1", "c/2", "blob", "counter", "log", "map", "set", "text")
+LONG = 300
+"""Of a value, how often a number is repeated in it: so it stands on disk alone."""
 SHORT = Caps(log_bytes_max=1000, history_age_ms_max=1000)
 TURNS_MAX = 500
+UNSEEN = "?"
+"""The version of one who has seen nothing."""
 
 
 def patiently(session: Agent, operation: str, **args: Any) -> Any:
@@ -41,14 +48,34 @@ def shown(session: Agent, at: object = None, **args: Any) -> list[Any]:
 
 
 def said(session: Agent, at: object = None) -> dict[str, Any]:
-    """What each key says, whoever wrote it: kind, value and siblings."""
+    """What each key says, whoever wrote it: kind, value and siblings; of a blob its bytes."""
     found = {}
     for item in shown(session, at):
         values = [unpack(item["value"]), *(unpack(one["value"]) for one in item["siblings"])]
+        if item["kind"] == "blob":
+            values = [blob_bytes(session, item["key"], value) for value in values]
         if item["kind"] == "set":
             values = [sorted(values[0])]
         found[item["key"]] = (item["kind"], sorted(map(repr, values)))
     return found
+
+
+def put_blob(session: Agent, key: str, data: bytes, upload: str, **args: Any) -> Any:
+    """One part and the entry; the reply."""
+    session.do("blob_write", key=key, upload=upload, part=0, value=data)
+    digest = sha256(data).hexdigest()
+    return session.do("blob_set", key=key, size=len(data), sha256=digest, media_type=None, upload=upload, **args)
+
+
+def blob_bytes(session: Agent, key: str, manifest: dict[str, Any]) -> bytes:
+    """What a blob of one part holds."""
+    try:
+        found = patiently(session, "blob_read", key=key, upload=manifest["upload"], part=0)["value"]
+    except Refusal as refusal:
+        raise Broken(f"{session.machine.name} shows {key} and does not give its bytes: {refusal}") from None
+    if sha256(found).hexdigest() != manifest["sha256"]:
+        raise Broken(f"{session.machine.name} gives other bytes for {key} than were put")
+    return bytes(found)
 
 
 def write_something(session: Agent, random: Random) -> Any:
@@ -60,6 +87,8 @@ def write_something(session: Agent, random: Random) -> Any:
         length = len(editor.read()) if isinstance(session.get(key), str) else None
         if length is not None or session.get(key) is None:
             return editor.edit(random.randint(0, length or 0), length or 0, str(number))
+    if key == "blob" and number > 200:
+        return put_blob(session, key, f"{number} ".encode() * LONG, f"{random.getrandbits(96):024x}")
     if key == "counter":
         return session.do("reset", key=key) if number < 100 else session.do("incr", key=key, by=number)
     if key == "log":
@@ -74,7 +103,7 @@ def write_something(session: Agent, random: Random) -> Any:
         return session.delete(key)
     current = session.ask("get", key=key)
     seen = {"seen": current["version"]} if current and number < 600 else {}
-    return session.set(key, number, **seen)
+    return session.set(key, f"{number} " * LONG if number > 900 else number, **seen)
 
 
 def restore(session: Agent, at: object = "checkpoint:before", **args: Any) -> list[dict[str, Any]]:
@@ -84,9 +113,22 @@ def restore(session: Agent, at: object = "checkpoint:before", **args: Any) -> li
     while True:
         session.number += 1
         answers.append(patiently(session, "restore", n=session.number, at=at, **args, **more))
+        for key in answers[-1]["blobs"]:
+            _put_back(session, at, key, answers[-1]["seen"])
         if answers[-1]["next"] is None:
             return answers
         more = {"start": answers[-1]["next"], "seen": answers[-1]["seen"]}
+
+
+def _put_back(session: Agent, at: object, key: str, start: str) -> None:
+    """As a client does: the blobs of a key, as one who has seen what there was at the start."""
+    entry = patiently(session, "entry", key=key, at=at)
+    ((_, vector),) = decode_token(start).values()
+    seen = encode_version(Version(vector=vector))
+    for number, one in enumerate((entry, *entry["siblings"])):
+        data = blob_bytes(session, key, unpack(one["value"]))
+        put_blob(session, key, data, f"{session.number + number:024x}", seen=seen)
+        seen = UNSEEN
 
 
 def check_shown(session: Agent, at: object, state: list[Any], what: str) -> None:
@@ -105,6 +147,7 @@ def run_cuts(seed: int, steps: int = 50) -> None:
     with fleet_of("a", "b", "c") as fleet:
         agents = {name: fleet[name].agent(f"agent-{name}") for name in "abc"}
         points: list[tuple[str, str, int, list[Any]]] = []
+        agents["a"].do("checkpoint_policy", name="auto", every=1000, keep=3)
         _play(fleet, agents, random, steps, points)
         _meet(fleet)
         maker = random.choice("abc")
@@ -127,6 +170,8 @@ def run_cuts(seed: int, steps: int = 50) -> None:
                 check_shown(agent, "checkpoint:before", before, "a checkpoint")
             except Refusal as refusal:
                 raise Broken(f"{agent.machine.name} does not keep the checkpoint: {refusal}") from None
+        _check_automatic(agents)
+        _check_late(fleet, before)
         agent = agents[random.choice("abc")]
         restore(agent)
         fleet.sync()
@@ -135,6 +180,45 @@ def run_cuts(seed: int, steps: int = 50) -> None:
                 raise Broken(f"{each.machine.name} shows {said(each)} after a restore of {words}")
         if any(answer["items"] for answer in restore(agent)):
             raise Broken("a restore that was done shows that something is left to do")
+        _let_go(fleet, agent)
+        for each in agents.values():
+            if said(each) != words:
+                raise Broken(f"{each.machine.name} shows {said(each)} once no checkpoint holds it, after {words}")
+
+
+def _check_automatic(agents: dict[str, Agent]) -> None:
+    """Those that a policy asked for show the same on every node, and were whole when they were made."""
+    for agent in agents.values():
+        if agent.machine.node.automatic_checkpoints.failures:
+            raise Broken(f"{agent.machine.name} made a checkpoint that is not whole")
+    names = [item["name"] for item in agents["a"].ask("checkpoints")["items"]]
+    if len(names) < 2:
+        raise Broken("no checkpoint was made by the policy")
+    for name in names[-2:]:
+        at = f"checkpoint:{name}"
+        check_shown(agents["b"], at, shown(agents["a"], at), f"the checkpoint {name}")
+        check_shown(agents["c"], at, shown(agents["a"], at), f"the checkpoint {name}")
+
+
+def _let_go(fleet: Fleet, agent: Agent) -> None:
+    """Nothing of the past is kept any longer."""
+    agent.do("checkpoint_policy", name="auto", remove=True)
+    for item in agent.ask("checkpoints")["items"]:
+        agent.do("checkpoint_set", name=item["name"], remove=True)
+    fleet.run(30, step_s=2)
+
+
+def _check_late(fleet: Fleet, before: list[Any]) -> None:
+    """A node that comes now gets a snapshot, which lacks what has gone: it shows all of the checkpoint, or nothing."""
+    fleet.add("d")
+    fleet.link("d", "a")
+    fleet.run(5, step_s=1)
+    agent = fleet["d"].agent("agent-d")
+    try:
+        check_shown(agent, "checkpoint:before", before, "a checkpoint from before it came")
+    except Refusal as refusal:
+        if refusal.code != "too_old":
+            raise
 
 
 def _play(
@@ -149,6 +233,7 @@ def _play(
         if random.random() < 0.5:
             fleet.sync()
         fleet.pass_time(0.1)
+        fleet[name].node.value_cache.clear()
         token = write_something(agents[name], random)["token"]
         points.append((name, token, fleet.now.wall_ms, shown(agents[name])))
         fleet.pass_time(0.01)

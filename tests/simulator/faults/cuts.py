@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from crdtsyncd.storage.reads import Reads
+
 from crdtsync.causality import covers
+from crdtsync.core.crdt.entries import DIGEST_MODULUS
 from crdtsync.core.history import cuts
-from crdtsync.core.history.checkpoints import Checkpoints
+from crdtsync.core.history.checkpoints import Checkpoints, packed_record
 from crdtsync.core.history.cuts import Closing, Cut
 from crdtsync.core.replica import restore
+from crdtsync.core.storage.long_values import LongValues
+from crdtsync.wire.change import Kind
+from crdtsync.wire.codec import pack, unpack
 from tests.simulator.faults.planting import Patches, cut_fault
 
 
@@ -43,3 +49,44 @@ def retention_eats_a_checkpoint(patch: Patches):
 def a_restore_leaves_what_came_later(patch: Patches):
     plain = restore._of_values
     patch.setattr(restore, "_of_values", lambda *args: plain(*args)._replace(gone=[]))
+
+
+@cut_fault("as of a")
+def a_value_comes_from_the_wrong_row(patch: Patches):
+    """Of a long value on disk the row before it is read, and not compared with the hash"""
+
+    def of_the_row_before(self, entry):
+        return self._read(entry.row - 1) or self._read(entry.row)
+
+    patch.setattr(LongValues, "_value", of_the_row_before)
+
+
+@cut_fault("does not give its bytes")
+def a_restored_blob_names_the_parts_that_it_had(patch: Patches):
+    """They have gone with the entry that was removed, or go with it where that is known later"""
+    patch.setitem(restore._OF_KIND, Kind.BLOB, restore._of_values)
+
+
+@cut_fault("does not give its bytes")
+def the_parts_of_a_blob_go_although_a_checkpoint_holds_them(patch: Patches):
+    under = Reads.dead_under
+    patch.setattr(
+        Reads, "dead_under", lambda self, space, prefix, _, rows_max: under(self, space, prefix, None, rows_max)
+    )
+
+
+@cut_fault("from before it came")
+def one_that_came_later_shows_what_it_has_of_a_checkpoint(patch: Patches):
+    patch.setattr("crdtsync.core.reads.as_of.check_told", lambda *args, **kwargs: None)
+
+
+@cut_fault("is not whole")
+def an_automatic_checkpoint_counts_its_own_record(patch: Patches):
+    """Its digest is that of the state with the record, which its cut does not have"""
+
+    def with_its_record(replica, *args):
+        value = unpack(packed_record(replica, *args))
+        value["digest"] = ((replica.entries.digest + 1) % DIGEST_MODULUS).to_bytes(16, "big")
+        return pack(value)
+
+    patch.setattr("crdtsync.core.background.automatic_checkpoints.packed_record", with_its_record)
