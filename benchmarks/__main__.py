@@ -16,6 +16,7 @@ from benchmarks import (
     new_node,
     overwrites,
     page,
+    past,
     profile,
 )
 from benchmarks.context import command as context
@@ -45,6 +46,7 @@ main.add_command(mirror.main, "mirror")
 main.add_command(overwrites.main, "overwrites")
 main.add_command(new_node.main, "new-node")
 main.add_command(page.main, "page")
+main.add_command(past.main, "past")
 main.add_command(profile.main, "profile")
 main.add_command(rivals.main, "rivals")
 

@@ -72,6 +72,12 @@ def rss_bytes(pid: int | None) -> int:
     return int(found.split()[1]) * 1024
 
 
+def private_bytes(pid: int | None) -> int:
+    """What of its memory no other process shares."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
+
+
 def cpu_s(pid: int | None) -> float:
     """The processor time that a process has taken so far, in seconds; unlike time, it does not count what others do.
 

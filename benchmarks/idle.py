@@ -12,7 +12,7 @@ from typing import NamedTuple
 import click
 
 from benchmarks.daemons import DaemonError, Daemons
-from benchmarks.gauges import MIB, cpu_exact_s, rss_bytes
+from benchmarks.gauges import MIB, cpu_exact_s, private_bytes, rss_bytes
 from crdtsync.client import AsyncClient
 
 RSS_MB_MAX = 60
@@ -51,7 +51,7 @@ async def measure(peers: int, agents: int, seconds: float) -> Idle:
         elapsed_s = monotonic() - before_s
         return Idle(
             rss_bytes(daemon.pid),
-            _private_bytes(daemon.pid),
+            private_bytes(daemon.pid),
             100 * (cpu_exact_s(daemon.pid) - cpu_before_s) / elapsed_s,
             (_waits(daemon.pid) - waits_before) / elapsed_s,
         )
@@ -73,12 +73,6 @@ def _waits(pid: int | None) -> int:
     """How often it went to sleep by itself so far."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
-
-
-def _private_bytes(pid: int | None) -> int:
-    """What of its memory no other process shares."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
 
 
 @click.command()

@@ -24,6 +24,7 @@ _PLACES = {
     "A new node, also after a cut": "new-node",
     "An idle daemon, its agents and peers": "idle",
     "A cluster of 30": "fleet",
+    "Large values, blobs, checkpoints and the past": "past",
     "Sessions of concurrent typing": "editing-traces",
     "Watches and mirrors": "mirror",
 }
