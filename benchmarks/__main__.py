@@ -6,6 +6,7 @@ import click
 
 from benchmarks import (
     backup,
+    checkpointers,
     counting,
     editing_traces,
     idle,
@@ -35,6 +36,7 @@ def main(context: click.Context) -> None:
 
 
 main.add_command(backup.main, "backup")
+main.add_command(checkpointers.main, "checkpointers")
 main.add_command(context.main, "context")
 main.add_command(counting.main, "counting")
 main.add_command(editing_traces.main, "editing-traces")

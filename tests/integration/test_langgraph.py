@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -98,6 +100,19 @@ def test_what_the_sqlite_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path
     assert run(daemon, program, "go on") == "['one', 'and a half', 'yes']\n"
     (tmp_path / "other").write_text("no database" * 1000)
     assert "is no database of LangGraph's SqliteSaver" in bring("other")
+
+
+def test_the_benchmark_measures_all_savers() -> None:
+    python_with("langgraph")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "checkpointers", "--steps", "30", "--json"],
+        cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert found.keys() == {"in memory", "SQLite", "crdtsync"}
+    assert found["SQLite"].keys() == found["crdtsync"].keys()
+    assert all(figure > 0 for of in found.values() for figure in of.values())
 
 
 def programs(word: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import to_thread
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -62,6 +63,8 @@ class CallsInThreads(BaseCheckpointSaver[str]):
         """As ``delete_for_runs``."""
         await to_thread(self.delete_for_runs, run_ids)
 
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+    async def aprune(
+        self, thread_ids: Sequence[str] | None, *, strategy: str = "keep_latest", older_than: timedelta | None = None
+    ) -> None:
         """As ``prune``."""
-        await to_thread(self.prune, thread_ids, strategy=strategy)
+        await to_thread(self.prune, thread_ids, strategy=strategy, older_than=older_than)

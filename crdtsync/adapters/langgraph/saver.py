@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -273,46 +274,64 @@ class CrdtSaver(CallsInThreads):
         for (thread, namespace), ids in sorted(doomed.items()):
             self._remove(thread, namespace, ids)
 
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Remove all checkpoints of some threads but the newest whole one of each namespace, or with
-        ``strategy="delete"`` all of them.
+    def prune(
+        self, thread_ids: Sequence[str] | None, *, strategy: str = "keep_latest", older_than: timedelta | None = None
+    ) -> None:
+        """Remove all checkpoints of some threads (None: of all) but the newest whole one of each namespace, or with
+        ``strategy="delete"`` all of them. With ``older_than`` those alone that were stored longer ago.
 
-        What delta channels of the newest one stand on stays too. Prune threads that nobody runs meanwhile: a branch
+        What delta channels of those that stay stand on stays too. Prune threads that nobody runs meanwhile: a branch
         that another host begins at an older checkpoint at this moment would lose what it stands on.
         """
-        if strategy not in ("keep_latest", "delete"):
-            message = f"strategy is {strategy!r}, not 'keep_latest' or 'delete'"
+        if strategy not in ("keep_latest", "delete") or (strategy == "delete" and older_than is not None):
+            message = f"strategy is {strategy!r}, not 'keep_latest' or 'delete'; older_than goes with 'keep_latest'"
             raise ValueError(message)
+        since = None if older_than is None else datetime.now(UTC) - older_than
+        if thread_ids is None:
+            threads = self._client.keys(self._layout.below(CHECKPOINTS), delimiter="/")
+            thread_ids = [self._layout.names(prefix)[0] for prefix in threads.prefixes]
         for thread_id in map(str, thread_ids):
             if strategy == "delete":
                 self.delete_thread(thread_id)
                 continue
             below = self._client.keys(self._layout.below(CHECKPOINTS, thread_id), delimiter="/")
             for prefix in below.prefixes:
-                namespace = self._layout.names(prefix)[1]
-                found = self._client.keys(prefix)
-                kept = self._kept(thread_id, namespace)
-                if kept:
-                    self._remove(thread_id, namespace, {self._layout.names(key)[2] for key in found} - kept)
+                self._prune(thread_id, self._layout.names(prefix)[1], since)
 
-    def _kept(self, thread: str, namespace: str) -> set[str]:
-        """The newest whole checkpoint, and those before it that its delta channels stand on."""
+    def _prune(self, thread: str, namespace: str, since: datetime | None) -> None:
+        """Remove what is not needed of a namespace, and was stored before a time."""
+        found = self._client.entries(self._layout.below(CHECKPOINTS, thread, namespace), values=False)
         newest = self.get_tuple({"configurable": {"thread_id": thread, "checkpoint_ns": namespace}})
         if newest is None:
-            return set()
-        kept = {newest.checkpoint["id"]}
-        needed = set(newest.metadata.get("counters_since_delta_snapshot") or ())
-        needed -= newest.checkpoint["channel_values"].keys()
-        parent = newest.parent_config
-        while needed and parent is not None:
-            key = self._layout.key(CHECKPOINTS, thread, namespace, parent["configurable"]["checkpoint_id"])
+            return  # none of them is whole
+        ids = {self._layout.names(entry.key)[2]: entry.time for entry in found}
+        young = {each for each, time in ids.items() if since is not None and (time is None or time >= since)}
+        kept: set[str] = set()
+        for each in sorted({newest.checkpoint["id"], *young}):
+            kept |= self._ground(thread, namespace, each)
+        older = {each for each in ids if each < newest.checkpoint["id"]}  # newer ones may be whole to somebody else
+        if doomed := older - kept:
+            self._remove(thread, namespace, doomed)
+
+    def _ground(self, thread: str, namespace: str, checkpoint_id: str) -> set[str]:
+        """A checkpoint, and those before it that its delta channels stand on."""
+        kept: set[str] = set()
+        needed: set[str] = set()
+        each: str | None = checkpoint_id
+        while each is not None:
+            key = self._layout.key(CHECKPOINTS, thread, namespace, each)
             stored = self._client.get_many([key])
             if key not in stored:
                 break
-            record = self._layout.record(self.serde, key, self._with_parts(stored))
-            kept.add(record.id)
+            kept.add(each)
+            try:
+                record = self._layout.record(self.serde, key, self._with_parts(stored))
+            except DamagedCheckpoint:
+                break
+            if each == checkpoint_id:
+                needed = set(record.metadata.get("counters_since_delta_snapshot") or ())
             needed -= record.value_keys.keys()
-            parent = config_of(thread, namespace, record.parent) if record.parent else None
+            each = record.parent if needed else None
         return kept
 
     def _remove(self, thread: str, namespace: str, doomed: set[str]) -> None:
@@ -321,14 +340,21 @@ class CrdtSaver(CallsInThreads):
         values = self._client.keys(self._layout.below(VALUES, *place))
         parts = self._client.keys(self._layout.below(PARTS, *place))
         needed: set[str] = set()
+        is_known = True  # which values those have that are left
         for page in self._pages(config_of(*place, ""), None, None):
             left = {key: head for key, head in page.items() if self._layout.names(key)[2] not in doomed}
             stored = self._with_parts(left)
             for key in left:
-                needed.update(self._layout.record(self.serde, key, stored).value_keys.values())
+                try:
+                    needed.update(self._layout.record(self.serde, key, stored).value_keys.values())
+                except DamagedCheckpoint as damage:
+                    self._skip(key, damage)
+                    is_known = False
         self._delete(self._layout.key(CHECKPOINTS, *place, each) for each in sorted(doomed))
         for each in sorted(doomed):
             self._client.delete_prefix(self._layout.below(WRITES, *place, each), w=self._w)
+        if not is_known:
+            return
         self._delete(key for key in values if key not in needed)
         if parts:
             held: set[str] = set()

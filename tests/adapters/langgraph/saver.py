@@ -6,6 +6,7 @@ import asyncio
 import operator
 import os
 from collections.abc import AsyncGenerator, Iterator
+from datetime import timedelta
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -172,6 +173,43 @@ def test_delta_channels_survive_pruning(saver: CrdtSaver) -> None:
     saver.prune(["t"])
     for name in ("t", "other"):
         assert run.get_state(thread(name)).values["lines"] == lines
+
+
+def test_pruning_by_age_never_takes_the_newest_whole_one(saver: CrdtSaver, state: Client) -> None:
+    for name in ("one", "two"):
+        config = thread(name)
+        for step in range(3):
+            config = put(saver, config, {"a": step, "b": name}, step=step)
+    (newest,) = state.keys("langgraph/checkpoints/two/", reverse=True, limit=1)
+    state.set(newest, "tampered with")
+    saver.prune(None, older_than=timedelta(hours=1))
+    assert len(list(saver.list(None))) == 5, "none is so old"
+    saver.prune(["nobody", "one"], older_than=timedelta(0))
+    assert [each.checkpoint["channel_values"] for each in saver.list(thread("one"))] == [{"a": 2, "b": "one"}]
+    saver.prune(None, older_than=timedelta(0))
+    left = [found(saver, thread(name)).checkpoint["channel_values"] for name in ("one", "two")]
+    assert left == [{"a": 2, "b": "one"}, {"a": 1, "b": "two"}]
+    assert len(state.keys("langgraph/checkpoints/")) == 3, "what cannot be read may be whole to somebody else"
+    put(saver, thread("two"), {"a": 3}, step=3)
+    saver.prune(None)
+    assert len(state.keys("langgraph/checkpoints/")) == 2
+    assert len(state.keys("langgraph/values/")) == 3
+    with pytest.raises(ValueError, match="older_than"):
+        saver.prune(["one"], strategy="delete", older_than=timedelta(0))
+
+
+def test_delta_channels_survive_pruning_by_age(saver: CrdtSaver) -> None:
+    class Fields(TypedDict):
+        lines: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *(x for each in new for x in each)])]
+
+    graph = StateGraph(Fields)
+    graph.add_node("step", lambda state: {"lines": [str(len(state["lines"]))]})
+    graph.add_edge(START, "step")
+    graph.add_conditional_edges("step", lambda state: END if len(state["lines"]) >= 6 else "step")
+    run = graph.compile(checkpointer=saver)
+    run.invoke({"lines": ["begin"]}, thread("t"))
+    saver.prune(None, older_than=timedelta(0))
+    assert run.get_state(thread("t")).values["lines"] == ["begin", *map(str, range(1, 6))]
 
 
 def test_time_travel_and_forks(saver: CrdtSaver) -> None:

@@ -1,0 +1,47 @@
+"""``./dev bench checkpointers``: LangGraph's checkpoints, beside LangGraph's own SQLite saver and the one in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import click
+
+from benchmarks.daemons import Daemons
+
+ROOT = Path(__file__).parents[1]
+PYTHON = ROOT / ".venv-adapters" / "langgraph" / "bin" / "python"
+PROGRAM = ROOT / "tests" / "adapters" / "langgraph" / "speed.py"
+
+
+async def measure(steps: int) -> dict[str, dict[str, float]]:
+    """For each saver, what it takes."""
+    async with Daemons(1) as fleet:
+        daemon = fleet[0]
+        command = [str(PYTHON), str(PROGRAM), str(daemon.socket), str(daemon.database.parent), str(steps)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "LANGSMITH_TRACING": "false"}
+        done = await asyncio.to_thread(subprocess.run, command, env=environment, stdout=subprocess.PIPE, check=True)
+    found: dict[str, dict[str, float]] = json.loads(done.stdout)
+    return found
+
+
+@click.command()
+@click.option("--steps", default=1000, show_default=True, help="Of the thread whose checkpoints are read.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def main(steps: int, as_json: bool) -> None:
+    """Checkpoints of a state of 50 kB, of which one in a hundred changes with each step, in 100 channels.
+
+    All savers in one run, in turns; medians. It runs in the environment that tests/integration/test_langgraph.py makes.
+    """
+    if not PYTHON.exists():
+        raise click.ClickException("LangGraph is not installed: ./dev test tests/integration/test_langgraph.py")
+    found = asyncio.run(measure(steps))
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for name in found["crdtsync"]:
+        figures = "  ".join(f"{saver} {of[name]:.2f}" for saver, of in found.items() if name in of)
+        click.echo(f"{name}: {figures}; {found['crdtsync'][name] / found['SQLite'][name]:.2f} × SQLite's")

@@ -1,0 +1,128 @@
+"""What checkpointers take beside each other, as one JSON object: run by benchmarks/checkpointers.py."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any, TypedDict
+
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, StateGraph
+
+from crdtsync import Client
+from crdtsync.adapters.langgraph import CrdtSaver
+
+CHANNELS, CHANNEL_CHARS = 100, 500
+LISTED, GRAPH_STEPS, ROUNDS = 100, 150, 5
+THREAD: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+
+
+def states(steps: int) -> Iterator[tuple[dict[str, str], list[str]]]:
+    """Values of 50 kB of words, and which of them are new: at first all, then one in a hundred."""
+    rng = random.Random(5)
+    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(3000)]
+
+    def text() -> str:
+        return " ".join(rng.choices(words, k=CHANNEL_CHARS // 4))[:CHANNEL_CHARS]
+
+    names = [f"channel-{number:03}" for number in range(CHANNELS)]
+    values = {name: text() for name in names}
+    yield values, names
+    for step in range(1, steps):
+        name = names[step % CHANNELS]
+        values = {**values, name: text()}
+        yield values, [name]
+
+
+def put_all(saver: Any, steps: int) -> list[float]:
+    """The seconds of each put."""
+    config, took = THREAD, []
+    versions: dict[str, Any] = {}
+    for step, (values, changed) in enumerate(states(steps)):
+        new = {name: saver.get_next_version(versions.get(name), None) for name in changed}
+        versions = {**versions, **new}
+        checkpoint: Any = {
+            **empty_checkpoint(), "id": str(uuid6(clock_seq=step)), "channel_values": values,
+            "channel_versions": versions,
+        }  # fmt: skip
+        begun = perf_counter()
+        config = saver.put(config, checkpoint, {"source": "loop", "step": step}, new)
+        took.append(perf_counter() - begun)
+    return took
+
+
+class Fields(TypedDict):
+    big: str
+    count: Annotated[int, lambda old, new: old + new]
+
+
+def step_s(saver: Any) -> float:
+    """The seconds of a step of a flow that counts, with 50 kB beside it that do not change."""
+    graph = StateGraph(Fields)
+    graph.add_node("step", lambda fields: {"count": 1})
+    graph.add_edge(START, "step")
+    graph.add_conditional_edges("step", lambda fields: END if fields["count"] >= GRAPH_STEPS else "step")
+    run = graph.compile(checkpointer=saver)
+    config: Any = {"configurable": {"thread_id": "flow"}, "recursion_limit": GRAPH_STEPS + 9}
+    begun = perf_counter()
+    run.invoke({"big": "x" * CHANNELS * CHANNEL_CHARS, "count": 0}, config)
+    return (perf_counter() - begun) / GRAPH_STEPS
+
+
+def median_ms(call: Callable[[], object], times: int) -> float:
+    """Of several calls."""
+    took = []
+    for _ in range(times):
+        begun = perf_counter()
+        call()
+        took.append(perf_counter() - begun)
+    return 1000 * statistics.median(took)
+
+
+def read_and_step(saver: Any) -> dict[str, float]:
+    """One round of what is read, and of a flow."""
+    return {
+        "latest of all, ms": median_ms(lambda: saver.get_tuple(THREAD), 20),
+        f"{LISTED} of them, ms": median_ms(lambda: list(saver.list(THREAD, limit=LISTED)), 3),
+        "step of a flow, ms": 1000 * step_s(saver),
+    }
+
+
+def size(folder: str) -> int:
+    """The bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+
+
+def main(socket: str, data: str, steps: int) -> None:
+    """Measure the savers in turns, so that what else the machine does hits all of them."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        SqliteSaver.from_conn_string(f"{folder}/saver.sqlite") as sqlite,
+        Client(socket, agent="benchmark") as client,
+    ):
+        savers: dict[str, Any] = {"in memory": InMemorySaver(), "SQLite": sqlite, "crdtsync": CrdtSaver(client)}
+        found: dict[str, dict[str, float]] = {}
+        for name, saver in savers.items():
+            found[name] = {"put, ms": 1000 * statistics.median(put_all(saver, steps))}
+        found["SQLite"]["disk, MB"] = size(folder) / 1e6
+        found["crdtsync"]["disk, MB"] = size(data) / 1e6
+        rounds: dict[str, list[dict[str, float]]] = {name: [] for name in savers}
+        for _ in range(ROUNDS):
+            for name, saver in savers.items():
+                saver.delete_thread("flow")
+                rounds[name].append(read_and_step(saver))
+        for name, measured in rounds.items():
+            found[name] |= {each: statistics.median(one[each] for one in measured) for each in measured[0]}
+    print(json.dumps(found))
+
+
+main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
