@@ -61,6 +61,8 @@ async def writing(daemon: Daemon, keys: int, rate: int) -> AsyncIterator[None]:
     )
     try:
         yield
+        if process.returncode is not None:
+            raise click.ClickException("the writer has ended before the measurement")
     finally:
         with suppress(ProcessLookupError):
             process.kill()
@@ -68,14 +70,18 @@ async def writing(daemon: Daemon, keys: int, rate: int) -> AsyncIterator[None]:
 
 
 async def write(socket: str, keys: int, rate: int) -> None:
-    """Write until it is killed: each twentieth of a second its share, so many at once."""
-    async with AsyncClient(socket=socket, agent="writer") as client:
-        start_s, number = monotonic(), 0
+    """Write until it is killed: each twentieth of a second its share, so many at once. What a busy machine did not let
+    it do in time it leaves out.
+    """
+    async with AsyncClient(socket=socket, agent="writer", timeout=300) as client:
+        number, share = 0, rate // 20
         while True:
-            due = int((monotonic() - start_s) * rate)
-            await asyncio.gather(*(client.set(_key(one * 7919 % keys), {"n": one}) for one in range(number, due)))
-            number = due
-            await asyncio.sleep(0.05)
+            next_s = monotonic() + 0.05
+            await asyncio.gather(
+                *(client.set(_key(one * 7919 % keys), {"n": one}) for one in range(number, number + share))
+            )
+            number += share
+            await asyncio.sleep(max(0.0, next_s - monotonic()))
 
 
 def _key(number: int) -> str:
@@ -107,8 +113,10 @@ async def serving(daemon: Daemon) -> AsyncIterator[tuple[str, int]]:
         await process.wait()
 
 
-async def measure(keys: int, rate: int, seconds: float, rounds: int, screens: dict[str, str]) -> list[Looked]:
-    """Every screen, in ``rounds`` turns of ``seconds`` without and with it."""
+async def measure(
+    keys: int, rate: int, seconds: float, rounds: int, screens: dict[str, str]
+) -> tuple[list[Looked], float]:
+    """Every screen, in ``rounds`` turns of ``seconds`` without and with it; and the changes a second that there were."""
     from playwright.async_api import async_playwright  # noqa: PLC0415  # starts a driver of its own
 
     program = shutil.which("chromium")
@@ -125,10 +133,14 @@ async def measure(keys: int, rate: int, seconds: float, rounds: int, screens: di
             await page.goto(address)
             await page.wait_for_selector("nav a")
             await asyncio.sleep(seconds)
-            return [
-                await look(page, f"{base}#/{place}", screen, daemon.pid, server, seconds, rounds)
-                for screen, place in screens.items()
-            ]
+            async with AsyncClient(socket=daemon.socket, agent="counter") as client:
+                before, start_s = (await client.status())["counters"]["changes_made"], monotonic()
+                found = [
+                    await look(page, f"{base}#/{place}", screen, daemon.pid, server, seconds, rounds)
+                    for screen, place in screens.items()
+                ]
+                made = (await client.status())["counters"]["changes_made"] - before
+                return found, made / (monotonic() - start_s)
 
 
 async def look(
@@ -164,8 +176,8 @@ async def look(
 def main(keys: int, rate: int, seconds: float, rounds: int, only: tuple[str, ...], check: bool) -> None:
     """Measure what the page for people costs a busy daemon, and its longest frames."""
     screens = {name: place for name, place in SCREENS.items() if not only or name in only}
-    found = asyncio.run(measure(keys, rate, seconds, rounds, screens))
-    print(f"{keys:,} keys, {rate:,} changes/s, {rounds} times {seconds:.0f} s; load {os.getloadavg()[0]:.1f}")
+    found, reached = asyncio.run(measure(keys, rate, seconds, rounds, screens))
+    print(f"{keys:,} keys, {reached:,.0f} changes/s, {rounds} times {seconds:.0f} s; load {os.getloadavg()[0]:.1f}")
     for one in found:
         print(f"{one.screen:10} daemon {one.without:.1f} % of a core, with the page {one.with_page - one.without:+.2f}")
         print(f"           longest frame {one.frame_ms:.0f} ms, of an empty page {one.empty_ms:.0f} ms")

@@ -175,7 +175,15 @@ def test_differences_come_page_by_page(browser: Browser, daemon: Daemon):
     assert found == [f"k/{number:03}" for number in range(120)]
 
 
-def test_alarms_come_with_what_to_do_and_the_doctor_is_at_hand(browser: Browser, daemon: Daemon):
+def test_alarms_come_with_what_to_do(tmp_path: Path):
+    with Daemon(free_bytes_min=1 << 50) as full, Shell(full.socket, tmp_path).start("ui", "--listen", "0") as run:
+        browser = Browser(run)
+        browser.login()
+        alarms = {one["code"]: one["remedy"] for one in browser.call("fleet")["alarms"]}
+        assert "free some space" in alarms["no_space"]
+
+
+def test_the_doctor_is_at_hand_also_while_the_daemon_is_away(browser: Browser, daemon: Daemon):
     findings = browser.call("doctor")
     assert {"daemon", "alarms"} <= {one["check"] for one in findings}
     daemon.client("bob").set("a", 1)

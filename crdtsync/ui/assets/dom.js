@@ -173,7 +173,7 @@ export function author(one) {
 
 export function table(heads, rows) {
   return h("div", { class: "table", tabindex: 0, role: "region", "aria-label": heads.filter(Boolean).join(", ") },
-    h("table", {}, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, cell)))))));
+    h("table", {}, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, at) => h("td", { "data-head": heads[at] || null }, cell)))))));
 }
 
 /** A notice of what went wrong. */

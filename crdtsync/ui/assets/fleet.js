@@ -45,7 +45,7 @@ export async function fleet(place) {
   return {};
 }
 
-// Without what is never the same twice; lag that comes and goes while all is well is drawn in steps.
+// Without what is never the same twice.
 function calm(told) {
   return JSON.stringify(told, (name, value) => (RESTLESS.has(name) ? undefined : value));
 }
@@ -55,7 +55,7 @@ function isLinked(one) { return one.state === "connected"; }
 function picture(told, width) {
   const peers = told.peers;
   if (!peers.length) return empty("This daemon is alone. ", h("code", {}, "crdtsync cluster invite"), " lets others join.");
-  const height = peers.length < 3 ? 190 : 320 + Math.max(0, peers.length - 6) * 16;
+  const height = peers.length < 3 ? 160 : 320 + Math.max(0, peers.length - 6) * 16;
   const [x, y] = [width / 2, height / 2];
   const turn = peers.length === 1 ? Math.PI / 2 : peers.length === 2 ? Math.PI / 2 : 0;
   const spots = peers.map((one, number) => {
