@@ -116,7 +116,7 @@ async def serving(daemon: Daemon) -> AsyncIterator[tuple[str, int]]:
 async def measure(
     keys: int, rate: int, seconds: float, rounds: int, screens: dict[str, str]
 ) -> tuple[list[Looked], float]:
-    """Every screen, in ``rounds`` turns of ``seconds`` without and with it; and the changes a second that there were."""
+    """Every screen, in ``rounds`` turns of ``seconds`` without and with it; and how many changes a second came."""
     from playwright.async_api import async_playwright  # noqa: PLC0415  # starts a driver of its own
 
     program = shutil.which("chromium")

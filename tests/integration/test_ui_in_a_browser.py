@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -123,16 +124,32 @@ def conflict(pair: Cluster) -> None:
     wait_until(lambda: pair[0].client().conflicts())
 
 
-def test_every_screen_fits_and_is_fit_for_all(pair: Cluster, shown: Screen, tmp_path: Path) -> None:
-    """Wide and narrow, light and dark; axe, an accessibility checker, finds nothing serious."""
+def write_until(state: Any, is_over: Event) -> None:
+    number = 0
+    while not is_over.wait(0.05):
+        number += 1
+        state.set(f"plan/restless/{number % 50}", number)
+
+
+def test_every_screen_fits_and_is_fit_for_all(
+    pair: Cluster, shown: Screen, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Wide and narrow, light and dark; axe, an accessibility checker, finds nothing serious. Another agent writes."""
     fill(pair)
     conflict(pair)
+    is_over = Event()
+    beside(write_until, pair[1].client("restless"), is_over)
+    request.addfinalizer(is_over.set)
     place = installed("CRDTSYNC_TEST_AXE", tmp_path / "axe", ["axe-core@4.11.0"], ["node_modules/axe-core/axe.min.js"])
     axe = (place / "node_modules/axe-core/axe.min.js").read_text()
     for scheme, width in (("light", 1280), ("dark", 1280), ("light", 640), ("dark", 360)):  # 640: 200 % of 1280
         shown.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
         shown.page.set_viewport_size({"width": width, "height": 800})
-        for name, wanted in {**SCREENS, "state/plan%2Fbudget": "text=keep this one"}.items():
+        for name, wanted in {
+            **SCREENS,
+            "state/plan%2Fbudget": "text=keep this one",
+            "state/findings": "ol.log",
+        }.items():
             shown.open(name, wanted)
             excess = shown.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert excess <= 0, f"{name} is {excess} px wider than {width} px"

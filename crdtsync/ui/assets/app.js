@@ -11,7 +11,8 @@ import { work } from "/assets/work.js";
 
 const SCREENS = { fleet: ["Fleet", fleet], state: ["State", state], time: ["Time", time], work: ["Work", work], sessions: ["Sessions", sessions], context: ["Context", context] };
 const EVERY_MS = 1000;
-const SHARE = 20; // what took a second is asked for again after so many
+const EVERY_MS_MAX = 10_000;
+const SHARE = 20; // what took a tenth of a second is asked for again after so many tenths
 const main = document.querySelector("#main");
 const waiting = document.querySelector("#held");
 let screen = null; // {name, update, go}
@@ -53,7 +54,7 @@ async function update() {
     if (screen) await screen.update?.(); else await show();
   } catch { changed = true; } finally {
     busy = false;
-    next = Date.now() + Math.max(EVERY_MS, SHARE * (performance.now() - began));
+    next = Date.now() + Math.min(EVERY_MS_MAX, Math.max(EVERY_MS, SHARE * (performance.now() - began)));
   }
 }
 // What waited for the pointer or the focus to go is asked for when they have gone.

@@ -43,7 +43,12 @@ export async function sessions(box, rest) {
     await update();
     if (!chosen) { fill(detail, h("div", { class: "panel" }, empty("Choose a session to read it."))); return; }
     fill(detail, h("div", { class: "panel" }, empty("Reading …")));
-    try { told = await call("transcript", { session: chosen, branch }); } catch (error) { fill(detail, wrong(error)); return; }
+    const wanted = chosen;
+    try {
+      const found = await call("transcript", { session: chosen, branch });
+      if (wanted !== chosen) return; // somebody went on meanwhile
+      told = found;
+    } catch (error) { fill(detail, wrong(error)); return; }
     known = version(told.session);
     items = told.items.map(made);
     fill(lines);
@@ -57,6 +62,7 @@ export async function sessions(box, rest) {
     do {
       const from = Math.max(told.start, told.start + items.length - SAME);
       const next = await call("transcript", { session: chosen, start: from });
+      if (next.session.id !== chosen || !told) return;
       let at = from - told.start;
       for (const one of next.items) { if (items[at]?.text !== JSON.stringify(one)) break; at += 1; }
       for (const one of items.splice(at)) one.element.remove();
@@ -65,7 +71,10 @@ export async function sessions(box, rest) {
       draw(at);
     } while (told.start + items.length < told.count && items.length < SHOWN_MAX);
   }
-  async function edges() { told.count = (await call("transcript", { session: chosen, branch, start: told.start })).count; bounds(); }
+  async function edges() {
+    const { count: now, session } = await call("transcript", { session: chosen, branch, start: told.start });
+    if (told && session.id === chosen) { told.count = now; bounds(); }
+  }
   function made(one) { return { text: JSON.stringify(one), one }; }
 
   // Elements from number `at` on; a turn that begins gets its head.

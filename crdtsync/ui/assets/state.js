@@ -16,10 +16,13 @@ export function keyTree(part, { at = () => null, open }) {
   let folder = "";
   let chosen = null;
   let starts = [null];
+  let asked = 0;
 
   async function update() {
     const pages = [];
+    const mine = ++asked;
     for (const start of starts) pages.push(await call("tree", { prefix: folder, start, at: at() }));
+    if (mine !== asked) return; // what was asked for later is newer
     redraw(part, [folder, chosen, at(), pages.map((one) => [one.folders, one.more, one.keys.map((key) => [key.key, key.kind, key.siblings])])], () => draw(pages));
   }
   function draw(pages) {
@@ -64,6 +67,7 @@ export async function state(box, rest) {
   let mode = "look"; // or edit, search
   let last = 50; // of the history
   let parts = 200; // of a log
+  let asked = 0;
 
   async function go(wanted) {
     key = wanted || null;
@@ -77,15 +81,16 @@ export async function state(box, rest) {
 
   async function draw() {
     if (mode !== "look") return;
+    const mine = ++asked;
     if (!key) {
       const found = await call("conflicts");
+      if (mine !== asked || mode !== "look") return; // somebody went on meanwhile
       redraw(above, found.map((one) => [one.key, one.version]), () => conflicts(found));
       redraw(below, "", () => null);
       return;
     }
-    const wanted = key;
     const [entry, past] = await Promise.all([call("entry", { key, last: parts }), call("history", { key, last })]);
-    if (wanted !== key || mode !== "look") return;
+    if (mine !== asked || mode !== "look") return;
     redraw(above, [key, entry], () => (entry ? value(entry) : h("section", { class: "panel stack" }, h("h2", { class: "mono" }, safe(key)), empty("This key has no value now."), explain())));
     redraw(below, [key, past], () => history(past));
   }

@@ -41,7 +41,9 @@ export async function time(place) {
   }
   async function read(key) {
     try {
+      const wanted = at;
       const found = await call("entry", { key, at });
+      if (wanted !== at) return;
       fill(detail, h("section", { class: "panel stack" }, h("h2", { class: "mono" }, safe(key)), found ? [author(found), found.parts ? found.parts.map((one) => shown(one.value)) : shown(found.value), h("a", { href: address(key) }, "as it is now")] : empty("It was not there.")));
     } catch (error) { say(error); }
   }

@@ -7,21 +7,28 @@ const STATES = [["open", "To do"], ["claimed", "In work"], ["done", "Done"], ["f
 
 export async function work(place) {
   const said = h("div", { role: "alert" });
-  const prefix = h("input", { value: "tasks/", "aria-label": "tasks whose keys begin with", onchange: () => { board.drawn = null; void update(); } });
+  const prefix = h("input", { value: "tasks/", "aria-label": "tasks whose keys begin with", onchange: () => { forced = true; void update(); } });
   const asks = h("section", { class: "panel stack" });
   const board = h("div", { class: "board" });
   const who = h("section", { class: "panel" });
   const claims = h("section", { class: "panel" });
   place.append(h("h1", {}, "Work"), h("div", { class: "stack" }, said, asks, h("label", { class: "small quiet" }, "tasks whose keys begin with", prefix), board, h("div", { class: "cards" }, who, claims)));
 
+  let asked = 0;
+  let forced = false; // somebody did something here, and is to see what came of it
+
   async function act(name, content) {
     try { await call(name, content); fill(said); } catch (error) { fill(said, wrong(error)); }
-    for (const part of [asks, board, who, claims]) part.drawn = null;
+    forced = true;
     await update();
   }
 
   async function update() {
+    const mine = ++asked;
     const told = await call("work", { tasks_in: prefix.value });
+    if (mine !== asked) return; // what was asked for later is newer
+    if (forced) for (const part of [asks, board, who, claims]) part.drawn = null;
+    forced = false;
     redraw(asks, told.asks, () => [h("h2", {}, "Questions that wait for a person"), told.asks.length ? told.asks.map(question) : empty("Nobody waits for an answer. An agent asks with ", h("code", {}, "state.ask(…)"), ".")]);
     redraw(board, told.tasks, () => STATES.map(([state, title]) => column(title, told.tasks.filter((one) => one.state === state || (state === "open" && !STATES.some(([other]) => other === one.state))))));
     redraw(who, told.who, () => [h("h2", {}, "Who is here"), told.who.length ? table(["agent", "host", "role", "doing", "since"], told.who.map((one) => [safe(one.agent), safe(one.node), safe(one.role ?? ""), safe(one.status), ago(one.since)])) : empty("Nobody is attached.")]);
