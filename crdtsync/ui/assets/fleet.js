@@ -22,6 +22,7 @@ export async function fleet(place) {
     try {
       const told = await call("fleet", { far: number % FAR_EVERY === 0 });
       number += 1;
+      told.peers.sort((one, two) => String(one.name).localeCompare(String(two.name))); // each keeps its place
       const now = calm(told);
       redraw(drawing, [now, place.clientWidth < 520], () => picture(told, place.clientWidth < 520 ? 400 : 760), false);
       redraw(cards, now, () => [self(told), told.peers.map(peer)]);
