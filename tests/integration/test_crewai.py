@@ -63,3 +63,17 @@ def test_what_two_crews_remember_that_are_cut_off_both_know_afterwards(parted: C
             state.wait(token, timeout=60)
     for daemon in parted:
         assert run_with(NAME, daemon, program, "ask", "when runs the build").splitlines() == said
+
+
+def test_two_hosts_that_run_one_flow_at_once_both_keep_its_state(parted: Cluster) -> None:
+    program, sockets = FRAMEWORKS / NAME / "one_flow.py", [str(daemon.socket) for daemon in parted]
+    run_with(NAME, parted[0], program, "save", *sockets)
+    parted.heal()
+    states = [daemon.client() for daemon in parted]
+    for token in [state.now() for state in states]:
+        for state in states:
+            state.wait(token, timeout=60)
+    (kept,) = states[0].conflicts("crewai/")
+    assert sorted(each.value["state"]["by"] for each in (kept, *kept.siblings)) == [0, 1]
+    loaded = run_with(NAME, parted[0], program, "load", *sockets).splitlines()
+    assert loaded[0] == loaded[1] == str(kept.value["state"])

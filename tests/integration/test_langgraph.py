@@ -13,7 +13,7 @@ import pytest
 from crdtsync import Client
 from tests.harness import Cluster, Daemon
 from tests.harness.frameworks import FRAMEWORKS, ROOT, environment, passes, python_with
-from tests.harness.shell import Shell
+from tests.harness.shell import Running, Shell
 from tests.integration.test_examples import fenced
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -65,6 +65,18 @@ def test_a_run_goes_on_where_its_host_has_died(pair: Cluster, tmp_path: Path) ->
     states = [daemon.client() for daemon in pair]
     meet(states)
     assert [state.conflicts("langgraph/") for state in states] == [[], []]
+
+
+def test_a_kill_in_the_middle_of_a_checkpoint_leaves_those_before(daemon: Daemon) -> None:
+    program = FRAMEWORKS / "langgraph" / "steps.py"
+    command = [str(python_with("langgraph")), str(program), "put"]
+    with Running(command, environment(CRDTSYNC_SOCKET=daemon.socket), FRAMEWORKS) as steps:
+        while int(steps.line()) < 5:
+            pass
+        daemon.kill()
+    daemon.start()
+    step, size = run(daemon, program, "show").split()
+    assert (int(step) >= 5, size) == (True, "4000000")
 
 
 def test_two_hosts_that_run_one_thread_both_keep_their_branch(parted: Cluster) -> None:
