@@ -175,6 +175,8 @@ class AutomaticCheckpoints:
             return
         stamp = datetime.fromtimestamp(host.now_ms / 1000, UTC).strftime("%Y%m%d-%H%M%S")
         name = f"{policy.name}-{stamp}-{host.identity.node[:4]}"
+        if replica.entries.held(CHECKPOINT_PREFIX + name):
+            return  # the clock was set back: in a second it is another name
         value = packed_record(replica, "automatic", list(policy.prefixes), policy.name)
         ops = [Op(CHECKPOINT_PREFIX + name, None, Kind.REGISTER, value, value_hash(value), (), None)]
         ops += [Op(record.entry.key, None, Kind.REGISTER, None, None, (record.entry.dot,), None) for record in gone]

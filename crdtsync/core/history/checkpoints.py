@@ -128,6 +128,8 @@ class Checkpoints:
 
     def policies(self) -> list[CheckpointPolicy]:
         """The policies of automatic ones, by name."""
+        if not self._policy_keys:  # every space is asked every few seconds
+            return []
         found = (
             policy_of(key.removeprefix(POLICY_PREFIX), self._replica.entries.held(key))
             for key in sorted(self._policy_keys)

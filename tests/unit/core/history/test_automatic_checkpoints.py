@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -31,6 +33,11 @@ def play(fleet: Fleet, agent: Agent, minutes: int, key: str = "plan/a") -> None:
     for n in range(minutes * 6):
         agent.set(key, n)
         fleet.run(10, step_s=1)
+
+
+def stamp(time_ms: int) -> str:
+    """As the names of automatic ones have it."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y%m%d-%H%M%S")
 
 
 def lowest(fleet: Fleet) -> tuple[str, str]:
@@ -106,6 +113,22 @@ def test_one_that_cannot_be_made_is_told_until_it_is():
         play(fleet, ann, 1)
         assert "checkpoint_overdue" not in fleet["a"].alarms
         assert made(ann)[-1].startswith("auto-")
+
+
+def test_a_name_that_is_there_is_not_made_twice():
+    """After a clock was set back, for one: the next second has another name."""
+    with fleet_of("a") as fleet:
+        ann = fleet["a"].agent("ann")
+        ann.set("plan/a", 1)
+        node = fleet["a"].node.identity.node[:4]
+        taken = [f"auto-{stamp(fleet.now.wall_ms + 1000 * n)}-{node}" for n in range(12)]
+        for name in taken:
+            ann.do("checkpoint_set", name=name)
+        policy(ann)
+        fleet.run(9, step_s=0.1)
+        assert made(ann) == taken
+        fleet.run(10, step_s=0.1)
+        assert len(made(ann)) == len({*made(ann)}) == len(taken) + 1
 
 
 def test_one_that_nobody_makes_is_overdue_everywhere():
