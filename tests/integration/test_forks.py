@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from crdtsync.client import AsyncClient, Client
+from crdtsync.client.operations.batch import Batch
 from crdtsync.errors import InvalidRequest
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
 from tests.harness.shell import Shell
@@ -94,6 +96,25 @@ def test_what_a_fork_has_changed_comes_back_once_and_overwrites_nothing_unseen(p
     assert sorted([entry.value, *(one.value for one in entry.siblings)]) == [3, 22]  # what it wrote before is replaced
     assert (sorted(second.log("log")), second.get("count")) == (["b", "c", "d", "here"], 8)
     assert (blob.read(), blob.entry.siblings) == (b"z", [])
+
+
+def test_a_merge_that_forgets_how_far_it_has_come_counts_twice(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of the test before: what it looks for is there if nothing is noted."""
+    with daemon.client("ann") as state:
+        fill(state)
+        state.fork("trial")
+        change(state.session(space="trial"))  # type: ignore[arg-type]
+        merge = Batch.merge
+
+        def note_nothing(batch: Batch, key: str, *args: Any, **options: Any) -> None:
+            if not key.startswith("forks/"):
+                merge(batch, key, *args, **options)
+
+        monkeypatch.setattr(Batch, "merge", note_nothing)
+        for count in (8, 11):
+            state.merge_space("trial")
+            assert state.get("count") == count
+        assert state.log("log") == ["b", "c", "c"]
 
 
 async def test_what_cannot_be_forked_or_merged_is_told(daemon: Daemon) -> None:

@@ -53,7 +53,7 @@ class Blob:
         :raises DamagedValue: all was read in order, and it is not what was put.
         """
         end = self.size if size is None or size < 0 else min(self.size, self._position + size)
-        found = bytearray()
+        found: list[bytes] = []
         while self._position < end:
             number, offset = divmod(self._position, PART_BYTES)
             data = (self._read_part(number))[offset : offset + end - self._position]
@@ -61,10 +61,10 @@ class Blob:
                 self._hash.update(data)
                 self._hashed += len(data)
             self._position += len(data)
-            found += data
+            found.append(data)
         if self._hashed == self.size and self._hash.hexdigest() != self.sha256:
             raise DamagedValue(f"the blob {self.key!r} is not what was put there: its hash differs", key=self.key)
-        return bytes(found)
+        return b"".join(found)  # of one part without a copy
 
     def _read_part(self, number: int) -> bytes:
         if self.closed:
