@@ -19,6 +19,7 @@ from crdtsync.core.agents.cluster_requests import ChoreDone, ClusterDesk
 from crdtsync.core.agents.connection import Agent, Reply, User
 from crdtsync.core.agents.desk import Desk
 from crdtsync.core.agents.host_requests import Service, serve
+from crdtsync.core.agents.vote_requests import vote_request
 from crdtsync.core.alarm_catalogue import DISK_FILLING, NO_SPACE
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.background.automatic_checkpoints import AutomaticCheckpoints
@@ -62,6 +63,7 @@ from crdtsync.core.interface import (
     Tick,
 )
 from crdtsync.core.peers.peer_state import Dial
+from crdtsync.core.peers.voter import Voter
 from crdtsync.core.reads.checkpoint_check import CheckpointCheck
 from crdtsync.core.replay import take_back
 from crdtsync.core.replica.replica import Applied, Replica
@@ -102,6 +104,7 @@ class Node:
         room_bytes: int | None = None,
         cache_bytes_max: int = CACHE_BYTES_MAX,
         blob_bytes_max: int = BLOB_BYTES_MAX,
+        voters: Iterable[str] = (),
     ) -> None:
         self.identity = identity
         self.storage = storage
@@ -134,8 +137,9 @@ class Node:
         self._texts: dict[str, TextKeeper] = {}
         self._load()
         self.retention = Retention(storage, caps, now.mono_s)
+        voter = Voter(identity, voters, storage, lambda: self._ledger.batch, now.mono_s)
         self.sync = Sync(
-            identity, self.replicas, storage, self.alarms, random, log, self.now_s, self.spaces, room_bytes
+            identity, self.replicas, storage, self.alarms, random, log, self.now_s, self.spaces, voter, room_bytes
         )
         self.fleet = Admission(self, identity, storage, random, log)
         self.false_addresses = FalseAddresses(identity.node)
@@ -146,6 +150,7 @@ class Node:
         self.access_desk = AccessDesk(self, self.guard, random)
         self.desk = Desk(self, identity, storage)
         self.desk.add_requests({"status": status_request(self.desk), "explain": explain_request(self.desk)})
+        self.desk.add_requests({"vote": vote_request(self.desk)})
         self.desk.check_requests()
         self.spaces.start()
         self.desk.access_changes.reload()
@@ -620,6 +625,7 @@ class Node:
             if reply.request is not None
         ]
         closes = [(conn, f"this node could not store what it received: {refusal.message}") for conn in self.sync.links]
+        self.sync.ballots.reload(self.now_s)
         self.sync.reload(self.now_s, "" if isinstance(refusal, NoSpace) else refusal.message)
         self.desk.reload(self.replicas, refusal)
         self.spaces.reload()

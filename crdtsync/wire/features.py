@@ -24,7 +24,9 @@ FEATURES: Mapping[str, Mapping[str, frozenset[str]]] = {
     "listing": {"scan": frozenset({"reverse", "delimiter", "where_meta"}), "get_many": frozenset()},
     "log_elements": {"append": frozenset({"ttl", "confidence", "meta"}), "remove": frozenset()},
     "purge": {"purge": frozenset(), "purges": frozenset()},
+    "schema_rules": {"schema_set": frozenset({"kind", "json", "ttl", "version", "writers"})},
     "touch": {"touch": frozenset()},
+    "votes": {"vote": frozenset()},
 }
 """By feature, of requests those arguments that came with it; none: the request itself did. An argument that an older
 daemon may leave out of account is not here: ``attributes`` of ``log``.

@@ -157,6 +157,7 @@ REQUESTS: Mapping[str, Request] = {
     "wait": _request(Form.NODE, Right.READ, On.TOKEN, "token w", takes_need=False),
     "explain": _request(Form.NODE, Right.READ, On.KEY, "key", takes_need=False),
     "status": _own(Form.NODE, "reserved far", takes_need=False),
+    "vote": _request(Form.NODE, Right.WRITE, On.KEY, "key owner ttl fence give", takes_need=False),
     # spaces
     "space_create": _request(Form.NODE, Right.ADMIN, On.DEFAULT_SPACE, "name nodes private"),
     "space_drop": _request(Form.NODE, Right.ADMIN, On.NAMED_SPACE, "name"),

@@ -25,6 +25,7 @@ class Fleet:
 
     def __init__(self, *names: str, caps: Caps = DEFAULT_CAPS, seed: int = 1) -> None:
         self.caps = caps
+        self.voters: list[str] = []  # of nodes that are opened from now on
         shared = Path("/dev/shm")
         self.directory = Path(mkdtemp(prefix="crdtsync-unit-", dir=shared if shared.is_dir() else None))
         self.random = Random(seed)

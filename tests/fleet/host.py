@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -47,8 +48,10 @@ class Host:
             entropy=self.fleet.random.randbytes,
         )
         identity = Identity(self.store.node, self.name, LOOPBACK_CLUSTER, self.store.database, "0")
+        if self.fleet.voters:
+            identity = replace(identity, incarnation=self.store.incarnation)
         random = Random(self.fleet.random.getrandbits(64))
-        self.node = Node(identity, self.store, random, self._log, self.now, self.fleet.caps)
+        self.node = Node(identity, self.store, random, self._log, self.now, self.fleet.caps, voters=self.fleet.voters)
         self.turn()
 
     def _log(self, event: str, level: str = "info", **fields: object) -> None:

@@ -130,6 +130,7 @@ def probes(prefix: str, token: str) -> Iterator[Probe]:
     yield Probe("resolver", WRITE, "key", {"pattern": f"{prefix}*"})
     yield Probe("bind", WRITE, "key", key)
     yield Probe("show", WRITE, "key", value)
+    yield Probe("vote", WRITE, "key", key)
     yield Probe("checkpoints", READ, "some", {})
     yield Probe("checkpoint_policy", WRITE, "some", {"name": "probe", "every": 10**9, "keep": 3, "n": 1})
     yield Probe("checkpoint_set", WRITE, "some", {"name": "probe", "n": 1})

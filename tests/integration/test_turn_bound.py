@@ -276,6 +276,7 @@ LARGEST: dict[str, list[Callable[[RawAgent], object]]] = {
 }
 SMALL = {
     "unwatch": "names a watch", "confirm": "names a watch", "bind": "names a key", "show": "2 KiB",
+    "vote": "names a key",
     "shown": "cards of a bounded number", "resolver": "names a pattern",
     "resolver_done": "names a key", "space_create": "names a space; the fixture makes one",
     "access_grant": "a rule", "access_revoke": "a rule", "access_quota": "a few numbers", "agent_create": "a name",

@@ -17,6 +17,12 @@ def test_claims_history(seed: int) -> None:
     assert history.counts["claimed"], "nobody got a claim"
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_history_of_claims_by_quorum(seed: int) -> None:
+    history = run_history(seed, by_quorum=True)
+    assert history.counts["claimed"], "nobody got a claim"
+
+
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_fault_is_caught(name: str) -> None:
     for seed in (CAUGHT_BY[name], *range(SEEDS_MAX)):

@@ -3,6 +3,7 @@
 Open first: ``claims``. ``./dev generate`` makes the blocking side of these modules.
 
 - ``claims``: claim a key, keep the claim, list claims
+- ``quorum``: the same by votes
 - ``work``: put tasks, work on them, list them
 - ``asks``: wait for a person
 - ``presence``: show oneself, and see who is here

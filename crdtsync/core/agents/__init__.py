@@ -22,6 +22,7 @@ Modules:
 - ``space_requests``: make, drop and list spaces; find the replica that a request is about
 - ``cluster_requests``: begin a cluster, invite, join, remove; what only the daemon can do goes out as a chore
 - ``host_requests``: requests that the daemon's process answers itself: metrics, log level, backup
+- ``vote_requests``: claims by quorum
 - ``retry_replies``: replies to writes, kept so that a repeated write is answered and not done twice
 - ``fast_set``, ``fast_get``: the plain ``set`` and ``get`` in one go, to the same state and the same bytes; what is
   not plain is left to the general way

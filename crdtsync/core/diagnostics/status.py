@@ -42,6 +42,7 @@ def build_status(node: Node, reserved: bool = False) -> dict[str, Any]:
             "state": "read-only" if node.read_only else "ready",
             "cluster": node.identity.cluster.hex() if node.fleet.is_initialised else None,
             "certificate_expires": node.fleet.reach.expires_ms or None,
+            "vote": node.sync.ballots.voter.state,
         },
         "spaces": [_space(node, replica, stats.get(replica.id, {})) for replica in shown.values()],
         "peers": [_peer(node, peer, shown) for peer in _known(node)] + [_dial(dial) for dial in _unanswered(node)],

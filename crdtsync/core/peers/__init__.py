@@ -21,6 +21,7 @@ Modules:
 - ``ack_queries``: who has what on disk, of nodes that are not connected: asked through others
 - ``resolver_gossip``: which resolvers are attached to which nodes
 - ``card_gossip``: what agents of the other nodes show while they are connected
+- ``voter``: promises of keys, for claims by quorum; ``ballots``: asking voters, and counting
 - ``health_gossip``: version, disk and alarms of the other nodes
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``replica`` and ``storage``.

@@ -514,6 +514,10 @@ def moved_name(space: int, number: int | None) -> str:
     return f"moved/{space}/{'' if number is None else f'{number:06}'}"
 
 
+VOTES_NAME = "votes/count"
+"""How often this node has written something as a voter: it counts with its own changes."""
+
+
 def new_names_name(space: int) -> str:
     """Under which name a node keeps which of its writers' numbers have new names."""
     return f"new_names/{space}"

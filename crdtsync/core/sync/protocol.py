@@ -18,6 +18,7 @@ from crdtsync.causality import Frontier, Writer
 from crdtsync.core.alarm_catalogue import FORK, alarm_of
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.identity import Identity
+from crdtsync.core.peers.ballots import Ballots
 from crdtsync.core.peers.card_gossip import CardNews
 from crdtsync.core.peers.connections import HELLO_SPACES_MAX, PEERS_KNOWN_MAX, Contacts
 from crdtsync.core.peers.health_gossip import HealthNews
@@ -26,6 +27,7 @@ from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link, Peer, SpaceLink
 from crdtsync.core.peers.resolver_gossip import ResolverNews
 from crdtsync.core.peers.topology import Meshwork
+from crdtsync.core.peers.voter import Voter
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.storage.interface import Storage
 from crdtsync.core.sync.acks import Acknowledger
@@ -51,6 +53,7 @@ from crdtsync.wire.peer.probes import Probe, Probed
 from crdtsync.wire.peer.resolvers import Resolvers
 from crdtsync.wire.peer.transfer import Offer, Part, Take
 from crdtsync.wire.peer.values import Intact, Spoilt
+from crdtsync.wire.peer.votes import Vote, Voted
 
 if TYPE_CHECKING:
     from random import Random
@@ -95,6 +98,7 @@ class Sync:
         log: Log,
         now_s: float,
         audience: SpaceAccess,
+        voter: Voter,
         room_bytes: int | None = None,
     ) -> None:
         self.replicas = replicas
@@ -128,10 +132,13 @@ class Sync:
         self._parted: dict[str, set[str]] = {}  # by space, the nodes with which a fork stands between
         self.resolver_news = ResolverNews(identity.node, self.links, self.outbox, self.mesh.routes)
         self.health = HealthNews(identity.node, self.links, self.outbox)
+        self.ballots = Ballots(voter, self.outbox, self.links, self.peers)
         self.cards = CardNews(identity, self.links, self.outbox, self.mesh.routes)
         self._handlers: dict[type[Message], Handler] = {
             Health: lambda link, health, _now_s, _now_ms: self.health.heard(link, health),
             Cards: lambda link, cards, _now_s, _now_ms: self.cards.heard(link, cards),
+            Vote: lambda link, vote, now_s, _now_ms: self.ballots.asked(link, vote, now_s),
+            Voted: lambda link, voted, now_s, _now_ms: self.ballots.answered(link, voted, now_s),
             Hello: self._hello,
             Changes: self.changes,
             Ack: self._ack,
@@ -220,6 +227,7 @@ class Sync:
         self.mesh.routes.is_stale = True
         self.resolver_news.is_stale = True
         self.health.introduced(link)
+        self.ballots.introduced(now_s)
         self.cards.introduced(link)
 
     def _start(self, link: Link, replica: Replica, epoch: int, frontier: Frontier, now_s: float) -> None:
@@ -671,6 +679,7 @@ class Sync:
             self.contacts.check_silence(now_s)
             self.liveness.check(self.links.values(), now_s)
             self.cards.tell(now_s)
+            self.ballots.run(now_s)
         self.comparer.note(applied, now_s)
         if is_due:
             self.comparer.run(now_s)
@@ -750,6 +759,7 @@ class Sync:
             self.comparer.deadline_s(),
             self.cards.deadline_s(),
             self.value_repair.deadline_s(),
+            self.ballots.deadline_s(),
         )
         due += [due_s for due_s in others if due_s is not None]
         if any(link.unsettled for link in self.links.values() if link.hello):

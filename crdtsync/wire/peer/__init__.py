@@ -18,6 +18,7 @@ module. The messages by subject:
 - ``forks``: CHAIN
 - ``health``: HEALTH
 - ``cards``: CARDS
+- ``votes``: VOTE, VOTED
 
 Below them: ``base`` has the class ``Message`` and the registry, ``fields`` what a field may hold and how it is read.
 Apart: ``joining`` is another protocol, between a member and a host that wants to become one.

@@ -125,6 +125,7 @@ from crdtsync.wire.peer import (
     resolvers,
     transfer,
     values,
+    votes,
 )
 from crdtsync.wire.peer.base import ENTERED, Message
 from crdtsync.wire.peer.snapshot import DEFLATE
@@ -141,6 +142,7 @@ SUBJECTS: Final[tuple[ModuleType, ...]] = (
     health,
     cards,
     values,
+    votes,
 )
 """The modules whose classes are the messages, in the order of the reference page."""
 

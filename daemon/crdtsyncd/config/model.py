@@ -115,6 +115,10 @@ class Config(BaseSettings):
         CACHE_BYTES_MAX, ge=0, le=1 << 50, description="memory for values that were read from disk or written lately"
     )
     blob_bytes_max: int = Field(BLOB_BYTES_MAX, ge=1, le=1 << 50, description="size of a blob that is put here")
+    voters: Strings = Field(
+        [],
+        description="ids of the nodes that vote on claims by quorum, the same list on every host; it is never changed",
+    )
     metrics_listen: str = Field(
         "", description="HOST:PORT on loopback that serves /metrics for Prometheus; empty: none"
     )

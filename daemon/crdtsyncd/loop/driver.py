@@ -141,7 +141,7 @@ class Driver:
         )
         return Node(
             identity, store, SystemRandom(), log, _now(), config.caps, self._offered, self._house.usages, config.limits,
-            free_memory_bytes(), config.value_cache_bytes, config.blob_bytes_max,
+            free_memory_bytes(), config.value_cache_bytes, config.blob_bytes_max, config.voters,
         )  # fmt: skip
 
     # -- one turn ----------------------------------------------------------------------------------------------

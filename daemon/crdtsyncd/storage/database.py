@@ -44,7 +44,7 @@ from crdtsyncd.telemetry.commit_histogram import Durations
 from crdtsyncd.telemetry.event_log import log
 
 from crdtsync.core.identity import LOOPBACK_CLUSTER
-from crdtsync.core.storage.interface import Batch
+from crdtsync.core.storage.interface import VOTES_NAME, Batch
 from crdtsync.errors import NoSpace, StorageError
 
 DATABASE_NAME = "crdtsync.db"
@@ -665,4 +665,4 @@ class Store(Upkeep):
 
     def _count_own_changes(self) -> int:
         row = self._one("SELECT IFNULL(SUM(h.seq), 0) FROM own_writers o JOIN heads h USING (space, writer)", ())
-        return int(row[0]) if row else 0
+        return (int(row[0]) if row else 0) + int.from_bytes(self.meta(VOTES_NAME) or b"", "big")

@@ -7,15 +7,16 @@ import os
 import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from time import monotonic
 
 from tests.simulator.claims.histories import run_history
 
 
-def played(seed: int) -> tuple[int, str, Counter[str]]:
+def played(seed: int, by_quorum: bool) -> tuple[int, str, Counter[str]]:
     """The seed, why it failed or nothing, and what happened."""
     try:
-        return seed, "", run_history(seed).counts
+        return seed, "", run_history(seed, by_quorum=by_quorum).counts
     except Exception as error:  # noqa: BLE001  # told with its seed
         return seed, f"{type(error).__name__}: {error}", Counter()
 
@@ -26,10 +27,12 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100, help="how many histories (100)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one for each core)")
+    parser.add_argument("--quorum", action="store_true", help="claims by quorum")
     options = parser.parse_args()
     counts, failed, started = Counter[str](), 0, monotonic()
+    seeds = range(options.first, options.first + options.seeds)
     with ProcessPoolExecutor(options.jobs) as pool:
-        for seed, why, happened in pool.map(played, range(options.first, options.first + options.seeds)):
+        for seed, why, happened in pool.map(partial(played, by_quorum=options.quorum), seeds):
             counts += happened
             if why:
                 failed += 1

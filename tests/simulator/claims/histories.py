@@ -16,7 +16,7 @@ from crdtsync.client.aio import connection, stream
 from crdtsync.client.aio.methods import base
 from crdtsync.coordination import AsyncLease
 from crdtsync.errors import CrdtSyncError
-from tests.simulator.claims.judge import Broken, Holding, Judge
+from tests.simulator.claims.judge import Broken, Holding, Judge, QuorumJudge
 from tests.simulator.claims.machines import KEYS, Machine, Machines
 from tests.simulator.claims.virtual_loop import PROCESS, Process
 
@@ -47,7 +47,8 @@ class Agent:
 
     async def _claim(self, key: str) -> None:
         wait = self._random.choice((False, 2.0, 20.0))
-        lease = self.client.claim(key, ttl=self._random.choice((2.0, 5.0, 10.0)), wait=wait)
+        ttl = self._random.choice((2.0, 5.0, 10.0))
+        lease = self.client.claim(key, ttl=ttl, wait=wait, quorum=self._history.by_quorum)
         await self._history.acquire(self, lease)
         await asyncio.sleep(self._random.choice((0.1, 1.0, 8.0, 20.0)))
         await lease.release()
@@ -64,11 +65,13 @@ class Agent:
 class History:
     """See the module's description."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, by_quorum: bool = False) -> None:
         self.seed = seed
+        self.by_quorum = by_quorum
         self.random = Random(f"history {seed}")
-        self.world = Machines(seed, [f"host-{n}" for n in range(self.random.choice((2, 3, 3)))])
-        self.judge = Judge(self.world)
+        count = self.random.choice((3, 3, 5) if by_quorum else (2, 3, 3))
+        self.world = Machines(seed, [f"host-{n}" for n in range(count)], by_quorum=by_quorum)
+        self.judge = (QuorumJudge if by_quorum else Judge)(self.world)
         self.counts: Counter[str] = Counter()
         self._names = 0
         self.agents: list[Agent] = []
@@ -125,7 +128,7 @@ class History:
         self._tasks.add(asyncio.create_task(agent.run()))
 
     def _happen(self) -> None:
-        what = self.random.choice(_HAPPENINGS)
+        what = self.random.choice(_QUORUM_HAPPENINGS if self.by_quorum else _HAPPENINGS)
         self.counts[what.__name__] += 1
         what(self)
 
@@ -167,6 +170,20 @@ class History:
             machine.kill()
             self.world.loop.call_later(self.random.choice((0.5, 4, 12)), machine.start)
 
+    def copy_disk(self) -> None:
+        """Somebody keeps a copy of the disk of the first host."""
+        machine = self.world["host-0"]
+        if machine.is_up and machine.copied is None:
+            machine.copy()
+
+    def restore_disk(self) -> None:
+        """And brings it back: only there, since a majority that has forgotten what it promised is none."""
+        machine = self.world["host-0"]
+        if machine.is_up and machine.copied is not None:
+            machine.kill()
+            machine.go_back()
+            self.world.loop.call_later(self.random.choice((0.5, 4)), machine.start)
+
     def kill_agent(self) -> None:
         """Another one begins in its place."""
         agent = self.random.choice(self.agents)
@@ -196,7 +213,7 @@ class History:
             self.world.heal(pair)
         await asyncio.sleep(HEAL_S)
         self.judge.look()
-        for key in KEYS:
+        for key in KEYS if not self.by_quorum else ():
             self._check_owner(key, [await self._owner(machine, key) for machine in self.world])
         for agent in self.agents:
             agent.is_ended = True
@@ -221,7 +238,7 @@ class History:
     async def _last(self, machine: Machine, key: str) -> None:
         """Whatever was left behind, everybody gets the key in the end, with a fence above all others."""
         async with AsyncClient(machine.name, agent="last", timeout=30) as client:
-            lease = client.claim(key, ttl=10, wait=LIMIT_S)
+            lease = client.claim(key, ttl=10, wait=LIMIT_S, quorum=self.by_quorum)
             try:
                 await lease.acquire()
             except CrdtSyncError as error:
@@ -237,14 +254,17 @@ _HAPPENINGS = (
     *[History.nothing] * 4, *[History.cut] * 3, History.slow_down, History.kill_daemon, History.kill_agent,
     *[History.freeze_agent] * 2, History.set_clock,
 )  # fmt: skip
+_QUORUM_HAPPENINGS = (
+    *_HAPPENINGS, History.copy_disk, History.restore_disk, History.kill_daemon, *[History.set_clock] * 4,
+)  # fmt: skip
 
 
-def run_history(seed: int) -> History:
+def run_history(seed: int, *, by_quorum: bool = False) -> History:
     """Play one history.
 
     :raises Broken: a promise is.
     """
-    history = History(seed)
+    history = History(seed, by_quorum=by_quorum)
     world = history.world
     with _simulated(world, seed):
         try:
@@ -282,8 +302,13 @@ def _simulated(world: Machines, seed: int) -> Iterator[None]:
         process = PROCESS.get()
         return world.loop.time() if process is None else process.clock_s()
 
-    clock = SimpleNamespace(monotonic=clock_s, clock_gettime=clock_s)
+    def wall_s() -> float:
+        process = PROCESS.get()
+        return world.loop.time() if process is None else process.wall_s()
+
+    clock = SimpleNamespace(monotonic=clock_s, clock_gettime=clock_s, time=wall_s)
     with ExitStack() as patches:
+        patches.enter_context(patch("crdtsync.coordination.aio.quorum.time", clock))
         patches.enter_context(patch("crdtsync.coordination.aio.claims.time", clock))
         patches.enter_context(patch("os.urandom", Random(f"clients {seed}").randbytes))
         for module in (connection, stream, base):

@@ -80,6 +80,29 @@ class Judge:
         return self.world.sees_since_s(first.machine, second.machine) <= since_s
 
 
+class QuorumJudge(Judge):
+    """The same of claims by quorum: never two holders, whatever is cut off, and fences grow, by the real time."""
+
+    def got(self, new: Holding) -> None:
+        """Somebody has got a claim. One whose answer came when its time was over is none."""
+        self.count += 1
+        if not new.is_held():
+            return
+        others = self.held.setdefault(new.lease.key, [])
+        for old in others:
+            if old.is_held():
+                raise Broken(f"two hold {_both(new, old)}")
+            if new.fence <= old.fence:
+                raise Broken(f"the fence has not grown: {_both(new, old)}")
+        others.append(new)
+
+    def look(self) -> None:
+        """Whether two hold one key."""
+        for holdings in self.held.values():
+            for first, second in combinations([one for one in holdings if one.is_held()], 2):
+                raise Broken(f"two hold {_both(first, second)}")
+
+
 def _both(first: Holding, second: Holding) -> str:
     told = [
         f"{one.agent} on {one.machine.name} from {one.held_s:.3f} (asked {one.asked_s:.3f}) with fence {one.fence}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections import deque
 from contextvars import Context, copy_context
 from pathlib import Path
@@ -27,6 +28,8 @@ SOCKET_S = 0.0002
 REDIAL_S = 1.0
 DRIFT = 500e-6
 """So far a clock is off at most that somebody keeps right (NTP)."""
+QUORUM_DRIFT = 0.08
+"""The same where claims are by quorum: that must bear clocks that nobody keeps right."""
 NOTICE_S = (5.0, 30.0)
 """When a host notices that a link is dead over which nothing comes any more."""
 
@@ -37,7 +40,8 @@ class Machine(Host):
     def __init__(self, world: Machines, name: str, directory: Path) -> None:
         self.world = world
         self.is_up = True
-        self.rate = world.random.uniform(1 - DRIFT, 1 + DRIFT)
+        self.copied: Path | None = None
+        self.rate = world.random.uniform(1 - world.drift, 1 + world.drift)
         self.booted_s = world.random.uniform(0, 1e6)
         self._timer: asyncio.TimerHandle | None = None
         super().__init__(world, name, directory)
@@ -81,6 +85,18 @@ class Machine(Host):
             socket.lost()
         self.sessions.clear()
         self.store.close()
+
+    def copy(self) -> None:
+        """Copy what is on its disk."""
+        self.copied = self.directory / "copy"
+        shutil.rmtree(self.copied, ignore_errors=True)
+        shutil.copytree(self.store.data_dir, self.copied)
+
+    def go_back(self) -> None:
+        """What was copied takes the place of what is on its disk, while it is down."""
+        assert self.copied is not None
+        shutil.rmtree(self.store.data_dir)
+        shutil.copytree(self.copied, self.store.data_dir)
 
     def start(self) -> None:
         """The daemon is started again."""
@@ -200,7 +216,8 @@ class Cable(Wire):
 class Machines(Fleet):
     """The hosts, and the network between them: each dials each while the way is open."""
 
-    def __init__(self, seed: int, names: list[str]) -> None:
+    def __init__(self, seed: int, names: list[str], *, by_quorum: bool = False) -> None:
+        self.drift = QUORUM_DRIFT if by_quorum else DRIFT
         self.loop = VirtualLoop(self._connect)
         super().__init__(seed=seed)
         self.chance = Random(f"network {seed}")
@@ -209,6 +226,11 @@ class Machines(Fleet):
         self.tick()
         for name in names:
             self.machines[name] = Machine(self, name, self.directory / name)
+        if by_quorum:
+            self.voters = [machine.node.identity.node for machine in self]
+            for machine in self:
+                machine.store.close()
+                machine.open()
         self.pairs = [frozenset((a, b)) for i, a in enumerate(names) for b in names[i + 1 :]]
 
     def __getitem__(self, name: str) -> Machine:

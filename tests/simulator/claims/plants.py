@@ -9,7 +9,10 @@ from unittest.mock import patch
 
 from crdtsync.client.aio.client import AsyncSession
 from crdtsync.coordination import AsyncLease
+from crdtsync.coordination.aio.quorum import Moment
 from crdtsync.coordination.claim_record import Claim, path_of
+from crdtsync.core.peers.voter import Voter
+from crdtsync.wire.peer.votes import Vote, Voted
 from tests.simulator.claims.machines import KEYS, Machine
 from tests.simulator.claims.virtual_loop import PROCESS
 
@@ -48,9 +51,41 @@ async def _look_away(lease: AsyncLease) -> Any:
     return await lease._state.entry(lease._path)
 
 
+def _give_all(voter: Voter, vote: Vote) -> Voted:
+    voter.promises.pop(vote.key, None)
+    return voter._voted(vote, True)
+
+
 async def _see_no_rivals(_: AsyncLease) -> list[Claim]:
     return []
 
+
+def _forget_promises(voter: Voter, now_s: float) -> None:
+    _load(voter, now_s)
+    voter.promises.clear()
+
+
+def _admit_oneself(voter: Voter, _now_s: float) -> None:
+    voter.is_admitted = True
+
+
+_load = Voter.load
+_QUORUM = "crdtsync.coordination.aio.quorum"
+_VOTER = "crdtsync.core.peers.voter"
+
+QUORUM_PLANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "a vote forgotten at a restart": lambda: patch.object(Voter, "load", _forget_promises),
+    "a voter that has forgotten votes at once": lambda: patch.object(Voter, "settle", _admit_oneself),
+    "a lease counted from the wrong clock": lambda: patch.object(
+        Moment, "passed_s", lambda asked: _wall_s() - asked.wall_s
+    ),
+    "a lease counted from the answer": lambda: patch.object(Moment, "passed_s", lambda asked: 0.0),
+    "a promise that ends with its time": lambda: patch(f"{_VOTER}.DRIFT", 0.9),
+    "a fence reused": lambda: patch.object(Voter, "highest", lambda _voter, _key: 0),
+    "a vote without a majority": lambda: patch.object(Voter, "majority", 1),
+    "a promise given back by anybody": lambda: patch.object(Voter, "_give", _give_all),
+}
+"""Those of claims by quorum."""
 
 PLANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "nobody is asked": lambda: patch.object(AsyncLease, "_confirm", _confirm_nothing),

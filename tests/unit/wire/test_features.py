@@ -20,6 +20,7 @@ def test_a_daemon_of_this_version_lacks_nothing_and_an_old_one_all_of_it():
     assert missing.keys() == {
         "append", "bind", "blob_parts", "blob_read", "blob_set", "blob_write",
         "bring_back", "checkpoint_policy", "merge", "purge", "purges", "remove", "schema_set", "show", "shown", "touch",
+        "vote",
     }  # fmt: skip
     assert missing_in([]).keys() >= {"scan", "get_many", "touch"}
 

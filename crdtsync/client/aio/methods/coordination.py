@@ -38,6 +38,7 @@ class AsyncCoordinationMethods(AsyncMethods):
         ttl: Seconds = 60,
         wait: bool | Seconds = False,
         keep: bool = True,
+        quorum: bool = False,
         on_lost: Callable[[], object] | None = None,
     ) -> AsyncLease:
         """A claim on ``key``, to be held in an ``async with`` block; see :class:`~crdtsync.coordination.AsyncLease`.
@@ -50,12 +51,21 @@ class AsyncCoordinationMethods(AsyncMethods):
         its holder ends, or when ``ttl`` has passed since a renewal by the clock of who wants it. With ``keep=False`` it
         is not renewed, and outlasts its connection: it ends after ``ttl``, by the clocks of the hosts.
 
+        With ``quorum`` the majority of the voters (the daemons' setting ``voters``) must promise it. Then there is one
+        holder at a time, also while hosts are cut off; where no majority can be reached, there is none, and this raises
+        :class:`~crdtsync.errors.Timeout`. It is not freed by the end of a connection, only by its ``ttl`` (up to ten
+        minutes), and :meth:`claims` does not list it.
+
         The key itself is not touched: claim whatever name you agree on. Entering the block raises
         :class:`~crdtsync.errors.ClaimHeld` if somebody else holds it, with ``wait`` after so long, or never (True).
         """
         from crdtsync.coordination.aio.claims import AsyncLease
 
         wait_s = wait if isinstance(wait, bool) else seconds(wait, "wait")
+        if quorum:
+            from crdtsync.coordination.aio.quorum import AsyncQuorumLease
+
+            return AsyncQuorumLease(self._session, key, seconds(ttl, "ttl"), wait_s, on_lost)
         return AsyncLease(self._session, key, seconds(ttl, "ttl"), wait_s, keep, on_lost)
 
     async def claims(self, prefix: str = "") -> list[Claim]:

@@ -13,6 +13,7 @@ from crdtsync.client.operations import writes
 from crdtsync.client.operations.listings import Selection
 from crdtsync.client.protocol.steps import limit_s
 from crdtsync.client.session.request_context import seen_or
+from crdtsync.client.values.durations import milliseconds, seconds
 from crdtsync.client.values.encoding import encode
 
 if TYPE_CHECKING:
@@ -190,6 +191,27 @@ class KeyMethods(Methods):
         """
         arguments: Arguments = {"key": key} if version is None else {"key": key, "version": version}
         return self._ask_for(lambda reply: int(reply["clock"]), "bind", arguments, timeout)
+
+    def vote(
+        self,
+        key: str,
+        owner: bytes,
+        ttl: Seconds,
+        *,
+        fence: int = 0,
+        give: bool = False,
+        timeout: Seconds | None = None,
+    ) -> dict[str, Any]:
+        """Ask the voters for ``key``, to renew it with its ``fence``, or to take it back: what claims by quorum are
+        made of; see :meth:`claim`. ``owner``: 16 random bytes. When it returns with ``granted``, a majority of the
+        voters has promised ``key`` to the owner on disk, for ``ttl`` from before this was called.
+
+        :raises InvalidRequest: there are no voters.
+        """
+        arguments: Arguments = {"key": key, "owner": owner, "ttl": milliseconds(seconds(ttl, "ttl")), "fence": fence}
+        if give:
+            arguments["give"] = True
+        return self._ask("vote", arguments, timeout)
 
     def show(self, key: str, value: Any, *, timeout: Seconds | None = None) -> None:
         """Show ``value`` under ``key`` to all hosts while this client's connection lasts. Nothing of it is stored, and

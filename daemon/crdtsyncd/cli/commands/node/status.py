@@ -34,7 +34,7 @@ def status(settings: Settings) -> None:
 
     \b
       {"node":   {"id", "name", "version", "uptime_s", "pid", "state", "cluster",
-                  "certificate_expires"},
+                  "certificate_expires", "vote"},
        "spaces": [{"name", "epoch", "keys", "entries", "siblings", "version_vector", "digest",
                    "document_bytes", "log_changes", "log_bytes", "log_bytes_max", "history_bytes",
                    "history_bytes_max", "pending_changes", "checkpoint_age_s",

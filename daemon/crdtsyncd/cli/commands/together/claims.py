@@ -14,7 +14,6 @@ from crdtsyncd.cli.shared_options import key_argument, prefix_argument
 from crdtsyncd.cli.show import output
 
 if TYPE_CHECKING:
-    from crdtsync.client import Client
     from crdtsync.coordination import Claim, Lease
 
 
@@ -23,21 +22,26 @@ if TYPE_CHECKING:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD...]")
 @click.option("--ttl", metavar="DURATION", type=DURATION, default="60s", show_default=True, help="1s to 7d.")
 @click.option("--wait", "is_waiting", is_flag=True, help="Wait until KEY is free, at most for --timeout.")
+@click.option("--quorum", is_flag=True, help="By the votes of a majority of the voters; needs CMD.")
 @pass_settings
-def claim(settings: Settings, key: str, command: tuple[str, ...], ttl: float, is_waiting: bool) -> None:
+def claim(settings: Settings, key: str, command: tuple[str, ...], ttl: float, is_waiting: bool, quorum: bool) -> None:
     """Claim KEY, so that no other agent holds it.
 
     It prints the fence, a number that grows from claim to claim on all hosts. If somebody else holds KEY, the exit
     status is 1. With CMD the claim is held and renewed while CMD runs, and given back at its end; CMD finds the fence
     in CRDTSYNC_FENCE and the key in CRDTSYNC_CLAIM. If the claim is lost, CMD gets SIGTERM and the exit status is 1,
     else it is CMD's. Without CMD the claim is not renewed: it ends after --ttl, by the hosts' clocks, or with crdtsync
-    release. Hosts that are cut off may both hold a key, until they meet: then the higher fence counts.
+    release. Hosts that are cut off may both hold a key, until they meet: then the higher fence counts. With --quorum
+    there is one holder at a time, and none where no majority of the voters (the daemons' setting) can be reached.
 
     \b
     Examples:
       crdtsync claim reports/q3 -- make report
       FENCE=$(crdtsync claim deploy --ttl 10m --wait)
+      crdtsync claim deploy --quorum -- ./deploy
     """
+    if quorum and not command:
+        raise click.UsageError("--quorum goes with a command, which the claim is renewed for: crdtsync claim … -- CMD")
     with connect(settings) as client:
         wait: bool | float = is_waiting if settings.timeout is None or not is_waiting else settings.timeout
         if not command:
@@ -45,11 +49,11 @@ def claim(settings: Settings, key: str, command: tuple[str, ...], ttl: float, is
             _warn_of_silence(lease)
             output.result(settings, str(lease.fence), {"key": key, "fence": lease.fence})
             return
-        status = _under_claim(client, key, command, ttl, wait)
+        status = _under_claim(client.claim(key, ttl=ttl, wait=wait, quorum=quorum), key, command)
     raise click.exceptions.Exit(status)
 
 
-def _under_claim(client: Client, key: str, command: tuple[str, ...], ttl: float, wait: bool | float) -> int:
+def _under_claim(lease: Lease, key: str, command: tuple[str, ...]) -> int:
     running: list[Child] = []
     received: list[int] = []
 
@@ -62,7 +66,8 @@ def _under_claim(client: Client, key: str, command: tuple[str, ...], ttl: float,
         for child in running:
             child.process.send_signal(number)
 
-    with client.claim(key, ttl=ttl, wait=wait, on_lost=lost) as lease:
+    lease.on_lost = lost
+    with lease:
         _warn_of_silence(lease)
         on_signals(pass_on)  # before there is a child, which would otherwise outlive this process
         child = Child(command, {"CRDTSYNC_CLAIM": key, "CRDTSYNC_FENCE": str(lease.fence)})

@@ -1,0 +1,37 @@
+"""The request ``vote``: a claim by quorum, its renewal, and its end. It is answered when the votes are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from crdtsync.core.waiting.wait_queue import LATER
+from crdtsync.errors import InvalidRequest, NoSpace
+from crdtsync.wire.limits import KEY_BYTES_MAX, check_agent_name, check_key
+
+if TYPE_CHECKING:
+    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.kinds.arguments import Arguments
+
+
+def vote_request(desk: Desk) -> Callable[[Agent, int, Arguments], object]:
+    """What answers it."""
+
+    def vote(agent: Agent, request: int, args: Arguments) -> object:
+        if desk.host.read_only:
+            raise NoSpace(desk.host.read_only)
+        space = desk.replica_of(agent, args).name
+        key = f"{space}/{check_key(args.get('key'))}"  # one name for voters, who know no spaces
+        if len(key.encode()) > KEY_BYTES_MAX:
+            raise InvalidRequest(f"the key is too long to be claimed by quorum: with its space {KEY_BYTES_MAX:,} bytes")
+        author = check_agent_name(args.get("agent", agent.name))
+
+        def done(result: dict[str, Any]) -> None:
+            if desk.agents.get(agent.conn) is agent:
+                desk.answer(agent.conn, request, result)
+
+        desk.host.sync.ballots.begin({**args, "key": key}, author, desk.host.now_s, done)
+        return LATER
+
+    return vote
