@@ -54,6 +54,7 @@ from crdtsync.wire.tokens import (
     encode_token,
     encode_version,
 )
+from fuzz import session_files
 from fuzz.messages import Chain, genuine_messages
 from fuzz.mutation import Mutator, packed
 
@@ -324,5 +325,6 @@ DECODERS: Final = {
                 (InvalidRequest,)),
         Decoder("schemas", _schemas, _take_schema, (CrdtSyncError,)),
         Decoder("config", _texts(_config), _take_config, (ConfigError,)),
+        Decoder("session-files", session_files.make, session_files.take, ()),
     )
 }  # fmt: skip

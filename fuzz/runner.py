@@ -15,12 +15,12 @@ from tests.simulator.commands import positive_float, positive_int
 
 IN_PROCESS: Final = (
     "messages", "changes", "snapshots", "join-messages", "requests", "framing", "websocket-frames", "tokens", "invites",
-    "patterns", "schemas", "config", "recovery",
+    "patterns", "schemas", "config", "session-files", "recovery",
 )  # fmt: skip
 DAEMONS: Final = ("frames", "peer", "member", "joining", "hostile-edits", "yjs-updates", "slow-edits")
 SHARES: Final = {
-    "recovery": 0.01, "config": 0.05, "frames": 0.04, "peer": 0.03, "member": 0.01, "joining": 0.005,
-    "hostile-edits": 0.005, "yjs-updates": 0.15, "slow-edits": 0.001,
+    "recovery": 0.01, "config": 0.05, "session-files": 0.02, "frames": 0.04, "peer": 0.03, "member": 0.01,
+    "joining": 0.005, "hostile-edits": 0.005, "yjs-updates": 0.15, "slow-edits": 0.001,
 }  # fmt: skip
 """Of all inputs; the others have equal parts of the rest. What needs a daemon takes a thousand times as long."""
 _FIGURES: Final = re.compile(r"^([\d,]+) inputs", re.MULTILINE)

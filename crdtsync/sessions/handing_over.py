@@ -28,13 +28,13 @@ from crdtsync.sessions.local import path_map
 from crdtsync.sessions.moving.plan import move
 from crdtsync.sessions.saved.header import Saved
 
-_READERS: dict[str, Callable[[list[bytes], Mapping[str, list[bytes]]], Conversation]] = {
+READERS: dict[str, Callable[[list[bytes], Mapping[str, list[bytes]]], Conversation]] = {
     CLAUDE_CODE: lambda lines, _: from_claude_code.conversation(lines),
     CODEX: from_codex.conversation,
     GEMINI_CLI: lambda lines, _: from_gemini_cli.conversation(lines),
     OPENCODE: lambda lines, _: from_opencode.conversation(lines),
 }
-_WRITERS = {
+WRITERS = {
     CLAUDE_CODE: to_claude_code.lines, CODEX: to_codex.lines, GEMINI_CLI: to_gemini_cli.lines,
     OPENCODE: to_opencode.lines,
 }  # fmt: skip
@@ -82,12 +82,12 @@ class HandedOver:
 
 def conversation(saved: Saved, lines: list[bytes], parents: Mapping[str, list[bytes]]) -> Conversation:
     """What the model of a session would be sent; ``parents``: lines of the sessions that it needs."""
-    return settled(_READERS[saved.agent](lines, parents))
+    return settled(READERS[saved.agent](lines, parents))
 
 
 def items_of(agent: str, lines: list[bytes]) -> list[Item]:
     """What stands in some lines of a session, as they come: a call may be without its result."""
-    return _READERS[agent](lines, {}).items
+    return READERS[agent](lines, {}).items
 
 
 def hand_over(
@@ -118,7 +118,7 @@ def hand_over(
     new = agent.new_id(str(uuid5(NAMESPACE_URL, identity)))
     head = Head(new, cwd, time, written(found, saved, options.to, cwd), saved.title, agent.model(root))
     path = root / agent.place(root, new, cwd, time=time)
-    made = move(path, _WRITERS[options.to](found, head), new, None)
+    made = move(path, WRITERS[options.to](found, head), new, None)
     if not options.dry_run:
         agent.prepare(root, cwd)
         made.carry_out()

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import re
 import signal
 from getpass import getuser
 from pathlib import Path
@@ -22,6 +24,7 @@ from crdtsync.sessions.fleet import prune
 from tests.harness.cluster import Cluster, wait_until
 from tests.harness.daemon import Daemon
 from tests.harness.shell import Shell
+from tests.unit.sessions.test_redaction import KINDS
 
 pytestmark = pytest.mark.integration
 
@@ -191,6 +194,26 @@ def test_no_secret_leaves_the_machine(daemon: Daemon, ann: Home):
     original = ann.claude.read_bytes()
     assert set(sessions.load(CLAUDE_ID).files.values()) == {"same"}  # what is here keeps its secrets
     assert ann.claude.read_bytes() == original
+
+
+def test_of_500_planted_secrets_none_is_stored_logged_sent_or_noted(pair: Cluster, ann: Home):
+    rng = random.Random(7)
+    planted = [make(rng) for make in KINDS.values() for _ in range(12)]
+    assert len(planted) >= 500
+    with ann.claude.open("ab") as file:
+        for number, secret in enumerate(planted):
+            content = f"$ env\n{secret}\n"
+            file.write(line(type="user", uuid=f"s{number}", parentUuid="u3", message={"content": content}))
+    sessions = Sessions(pair[0].client("ann"))
+    assert sum((sessions.save(CLAUDE_ID).saved.redacted or {}).values()) >= len(planted)
+    pair[1].client("bob").wait(pair[0].client("ann").now())
+    saved = sessions.files(sessions.get(CLAUDE_ID))
+    there = [b"".join(piece.content for piece in pieces) for pieces in saved.values()]
+    for folder in (pair[0].base, pair[1].base, ann.path / ".cache"):
+        there += [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+    there += ["\n".join(daemon._lines).encode() for daemon in pair]
+    cores = [max(re.findall(r"[\w+/-]+", secret), key=len).encode() for secret in planted]
+    assert [core for core in cores if any(core in data for data in there)] == []
 
 
 def test_another_user_in_another_directory_goes_on_and_the_first_goes_on_from_there(
