@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from mcp_types import CallToolResult, TextContent
@@ -65,9 +66,8 @@ def answer(text: str, data: Any) -> CallToolResult:  # one of the shapes above
 
 def shown(entry: Entry, value: Any) -> dict[str, Any]:  # any value of a key
     """``entry`` as data; ``others`` were written at the same time and are at odds with it."""
-    time = entry.time.isoformat(timespec="seconds") if entry.time else None
     return {
-        "key": entry.key, "kind": entry.kind, "value": value, "agent": entry.agent, "time": time,
+        "key": entry.key, "kind": entry.kind, "value": value, "agent": entry.agent, "time": moment(entry.time),
         "version": entry.version, "others": [{"value": one.value, "agent": one.agent} for one in entry.siblings],
     }  # fmt: skip
 
@@ -113,6 +113,11 @@ def written(key: str, done: Written) -> CallToolResult:
         "replaced_unread": None if replaced is None else short(replaced.value),
     }
     return answer(data["done"], data)
+
+
+def moment(time: datetime | None) -> str | None:
+    """``time`` as data."""
+    return time.isoformat(timespec="seconds") if time else None
 
 
 def short(value: Any) -> Any:  # any value of a key

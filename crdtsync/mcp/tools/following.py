@@ -11,7 +11,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from crdtsync.client import AsyncSession, Event
-from crdtsync.mcp.answers import answer, short
+from crdtsync.mcp.answers import answer, moment, short
 from crdtsync.mcp.session import Sessions, told
 from crdtsync.mcp.tools.table import Tool
 
@@ -85,5 +85,4 @@ async def _waited(
 
 def _told(event: Event) -> dict[str, object]:
     value = None if event.kind == "text" and event.op == "text" else short(event.value)
-    time = event.time.isoformat(timespec="seconds") if event.time else None
-    return {"event": event.event, "key": event.key, "value": value, "agent": event.agent, "time": time}
+    return {"event": event.event, "key": event.key, "value": value, "agent": event.agent, "time": moment(event.time)}

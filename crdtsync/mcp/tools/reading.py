@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from crdtsync.context import AsyncSearch, AsyncViews
 from crdtsync.context.view.render import in_a_line
-from crdtsync.mcp.answers import Hits, Keys, Shortened, answer, short, within
+from crdtsync.mcp.answers import Hits, Keys, Shortened, answer, moment, short, within
 from crdtsync.mcp.session import Sessions, told
 from crdtsync.mcp.tools.table import Tool
 
@@ -121,11 +121,7 @@ def tools(sessions: Sessions) -> list[Tool]:
             session = sessions.of(ctx)
             past = await session.history(key, last=last)
         values = [
-            {
-                "value": short(value.value), "agent": value.agent,
-                "time": value.time.isoformat(timespec="seconds") if value.time else None,
-            }
-            for value in past
+            {"value": short(value.value), "agent": value.agent, "time": moment(value.time)} for value in past
         ]  # fmt: skip
         lines = [f"{one['time']} {one['agent']}: {in_a_line(str(one['value']))}" for one in values]
         return answer("\n".join(lines) or f"{key} has no history", {"values": values})
