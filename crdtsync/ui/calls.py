@@ -36,8 +36,9 @@ DIFF_TIMEOUT_S = 120
 ITEMS = 100
 """Of a transcript, in one answer."""
 ITEM_CHARS = 4_000
-"""Of each of them; the rest is asked for."""
+"""Of each item of a transcript; the rest is asked for."""
 TRANSCRIPTS_KEPT = 4
+"""Of a space, for those who turn pages."""
 
 VALUE_CHARS_MAX = 200_000
 """Of a value as JSON; a longer one is shown by its beginning."""

@@ -58,7 +58,7 @@ function picture(told, width) {
   if (!peers.length) return empty("This daemon is alone. ", h("code", {}, "crdtsync cluster invite"), " lets others join.");
   const height = peers.length < 3 ? 160 : 320 + Math.max(0, peers.length - 6) * 16;
   const [x, y] = [width / 2, height / 2];
-  const turn = peers.length === 1 ? Math.PI / 2 : peers.length === 2 ? Math.PI / 2 : 0;
+  const turn = peers.length === 1 ? Math.PI / 2 : peers.length === 2 ? -Math.PI / 2 : 0;
   const spots = peers.map((one, number) => {
     const angle = (number / peers.length) * 2 * Math.PI - Math.PI / 2 + turn;
     return [one, x + Math.cos(angle) * (width / 2 - 75), y + Math.sin(angle) * (height / 2 - 65)];
