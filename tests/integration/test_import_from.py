@@ -95,10 +95,11 @@ def test_what_is_no_redis_server(daemon: Daemon, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     for url, said in (
-        (f"redis://127.0.0.1:{port}/0", "no Redis server answers"),
+        (f"redis://ada:secret@127.0.0.1:{port}/0", f"no Redis server answers at 'redis://127.0.0.1:{port}/0'"),
+        ("http://ada:secret@127.0.0.1", "'http://127.0.0.1' is no address of a Redis server"),
         (f"redis+unix://{daemon.socket}", "is no address of a Redis server"),
         ("redis://127.0.0.1:port", "no Redis server answers"),
         (f"unix://{tmp_path}/nothing", "no Redis server answers"),
     ):
         done = shell("import-from", "redis", url)
-        assert (done.status, said in done.err) == (4, True), done
+        assert (done.status, said in done.err, "secret" in done.err) == (4, True, False), done

@@ -42,12 +42,15 @@ class Redis:
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
+        shown_url = url.replace(f"{parts.netloc.rpartition('@')[0]}@", "", 1)  # without the password
         if parts.scheme not in ("redis", "rediss", "unix"):
-            raise refused_value(f"{url!r} is no address of a Redis server: give redis://HOST:PORT/DB or unix:///PATH")
+            raise refused_value(
+                f"{shown_url!r} is no address of a Redis server: give redis://HOST:PORT/DB or unix:///PATH"
+            )
         try:
             self._socket = _connected(parts.scheme, parts.hostname or "127.0.0.1", parts.port or 6379, parts.path)
         except (OSError, ValueError) as error:
-            raise refused_value(f"no Redis server answers at {url!r}: {error}") from None
+            raise refused_value(f"no Redis server answers at {shown_url!r}: {error}") from None
         self._file: IO[bytes] = self._socket.makefile("rb")
         database = parse_qs(parts.query).get("db", ["0"])[0] if parts.scheme == "unix" else parts.path.strip("/")
         if parts.password is not None:
