@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulator.claims.histories import run_history
 from tests.simulator.claims.judge import Broken
-from tests.simulator.claims.plants import CAUGHT_BY, PLANTS
+from tests.simulator.claims.plants import CAUGHT_BY, PLANTS, QUORUM_PLANTS
 
 SEEDS_MAX = 60
 
@@ -29,6 +29,19 @@ def test_a_planted_fault_is_caught(name: str) -> None:
         try:
             with PLANTS[name]():
                 run_history(seed)
+        except Broken:
+            return
+    pytest.fail(f"none of {SEEDS_MAX} histories found {name}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", QUORUM_PLANTS)
+def test_a_planted_fault_of_votes_is_caught(name: str) -> None:
+    for seed in range(SEEDS_MAX):
+        try:
+            with QUORUM_PLANTS[name]():
+                run_history(seed, by_quorum=True)
         except Broken:
             return
     pytest.fail(f"none of {SEEDS_MAX} histories found {name}")
