@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from asyncio import sleep, to_thread
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -264,14 +264,22 @@ class AsyncSessions:
                 batch.discard(excluded_key(saved.id), number)
         return await self.excluded(saved.id)
 
-    async def brief(self, session: str, *, budget_tokens: int = 2000, model: str | None = None) -> str:
+    async def brief(
+        self,
+        session: str,
+        *,
+        budget_tokens: int = 2000,
+        model: str | None = None,
+        better: Callable[[str], str] | None = None,
+    ) -> str:
         """The session in short, as Markdown of at most ``budget_tokens``: goal, where it stands, decisions, rejected
-        ways, open ends, files; each with its turn. It needs ``pip install 'crdtsync[context]'``.
+        ways, open ends, files; each with its turn. It needs ``pip install 'crdtsync[context]'``. ``better`` is given
+        that and the whole session as text, and returns what is to be told instead, such as a model's answer.
         """
         saved = await self.get(session)
         left = await self.excluded(saved.id)
         found = await self.conversation(saved.id)
-        return await to_thread(handing_over.in_short, saved, found, left, budget_tokens, model)
+        return await to_thread(handing_over.in_short, saved, found, left, budget_tokens, model, better)
 
     async def _hand_over(
         self,

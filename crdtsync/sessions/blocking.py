@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import sleep
@@ -266,14 +266,22 @@ class Sessions:
                 batch.discard(excluded_key(saved.id), number)
         return self.excluded(saved.id)
 
-    def brief(self, session: str, *, budget_tokens: int = 2000, model: str | None = None) -> str:
+    def brief(
+        self,
+        session: str,
+        *,
+        budget_tokens: int = 2000,
+        model: str | None = None,
+        better: Callable[[str], str] | None = None,
+    ) -> str:
         """The session in short, as Markdown of at most ``budget_tokens``: goal, where it stands, decisions, rejected
-        ways, open ends, files; each with its turn. It needs ``pip install 'crdtsync[context]'``.
+        ways, open ends, files; each with its turn. It needs ``pip install 'crdtsync[context]'``. ``better`` is given
+        that and the whole session as text, and returns what is to be told instead, such as a model's answer.
         """
         saved = self.get(session)
         left = self.excluded(saved.id)
         found = self.conversation(saved.id)
-        return handing_over.in_short(saved, found, left, budget_tokens, model)
+        return handing_over.in_short(saved, found, left, budget_tokens, model, better)
 
     def _hand_over(
         self,

@@ -19,6 +19,7 @@ from crdtsync.sessions.conversation.reading import codex as from_codex
 from crdtsync.sessions.conversation.reading import gemini_cli as from_gemini_cli
 from crdtsync.sessions.conversation.reading import opencode as from_opencode
 from crdtsync.sessions.conversation.record import CONTEXT, Conversation, Item, Text, settled
+from crdtsync.sessions.conversation.show import shown
 from crdtsync.sessions.conversation.writing import claude_code as to_claude_code
 from crdtsync.sessions.conversation.writing import codex as to_codex
 from crdtsync.sessions.conversation.writing import gemini_cli as to_gemini_cli
@@ -129,13 +130,24 @@ def hand_over(
 
 
 def in_short(
-    saved: Saved, found: Conversation, excluded: Collection[int], budget_tokens: int, model: str | None
+    saved: Saved,
+    found: Conversation,
+    excluded: Collection[int],
+    budget_tokens: int,
+    model: str | None,
+    better: Callable[[str], str] | None,
 ) -> str:
     """The session in at most ``budget_tokens``, without the excluded turns."""
+    from crdtsync.context import tokenizer  # noqa: PLC0415
     from crdtsync.sessions.conversation.brief import brief  # noqa: PLC0415  # counting needs an extra
 
     original = f"crdtsync session show {saved.id} --turns N"
-    return brief(found, excluded, budget_tokens, model or MODELS[saved.agent], original)
+    model = model or MODELS[saved.agent]
+    text = brief(found, excluded, budget_tokens, model, original)
+    if better is None:
+        return text
+    told = better("\n".join([text, *shown(choose.kept(found, excluded))]))
+    return tokenizer(model).truncate(told, budget_tokens)
 
 
 def _within(found: Conversation, saved: Saved, options: HandoverOptions, cwd: str) -> Conversation:

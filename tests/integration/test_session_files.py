@@ -308,6 +308,15 @@ def test_a_branch_goes_on_from_a_turn_without_the_excluded_ones(daemon: Daemon, 
         assert "use tabs" not in told
         assert "1 × turn 2: it is excluded" in done.lost
     assert "use tabs" not in sessions.brief(CLAUDE_ID)
+    given: list[str] = []
+
+    def better(text: str) -> str:
+        given.append(text)
+        return "in a word"
+
+    assert sessions.brief(CLAUDE_ID, better=better) == "in a word"
+    assert "User: now the tests" in given[0]
+    assert "use tabs" not in given[0]
     assert sessions.exclude(CLAUDE_ID, "1-3") == [1, 2, 3]
     assert sessions.include(CLAUDE_ID, "2-3") == [1]
     for wrong in ("0", "4", "3-2"):
