@@ -9,8 +9,17 @@ from pathlib import Path
 import pytest
 
 from tests.harness import Cluster, Daemon
-from tests.harness.frameworks import FRAMEWORKS, environment, passes, python_with, source_of
-from tests.integration.test_examples import fenced
+from tests.harness.cluster import healed
+from tests.harness.frameworks import (
+    FRAMEWORKS,
+    ROOT,
+    environment,
+    passes,
+    program_of_the_page,
+    python_with,
+    run_with,
+    source_of,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -24,10 +33,7 @@ OF_SQLITE = (
 @pytest.fixture
 def chat(tmp_path: Path) -> Path:
     """The program of the how-to page, with a model that answers from a script."""
-    pages = [code for where, code in fenced("python") if where.startswith("docs/how-to/frameworks.md")]
-    (program,) = [code for code in pages if "with CrdtSession(" in code]
-    (tmp_path / "chat.py").write_text(f"import scripted\n{program}")
-    return tmp_path / "chat.py"
+    return program_of_the_page("CrdtSession", tmp_path / "chat.py", "scripted")
 
 
 def test_the_session(daemon: Daemon) -> None:
@@ -40,46 +46,28 @@ def test_the_sdks_own_tests(daemon: Daemon) -> None:
     command += ["-k", f"not ({OF_SQLITE})", "tests/memory/test_session.py", "tests/memory/test_session_limit.py"]
     done = subprocess.run(
         command,
-        env=paths(environment(SOCKET=daemon.socket)), cwd=source_of(NAME, NAME), capture_output=True, text=True,
+        env=environment(SOCKET=daemon.socket, PYTHONPATH=f"{ROOT}:{FRAMEWORKS / NAME}"),
+        cwd=source_of(NAME, NAME), capture_output=True, text=True,
         timeout=300, check=False,
     )  # fmt: skip
     assert re.search(r"\b53 passed, 18 deselected\b", done.stdout), done.stdout[-5000:] + done.stderr[-1000:]
 
 
 def test_a_conversation_goes_on_where_its_host_has_died(pair: Cluster, chat: Path) -> None:
-    assert say(pair[0], chat, "We ship on Friday.") == "asked with 1 items\nso be it\n"
+    assert run_with(NAME, pair[0], chat, "We ship on Friday.") == "asked with 1 items\nso be it\n"
     pair[1].client().wait(pair[0].client().now(), timeout=60)
     pair[0].kill()
-    assert say(pair[1], chat, "When do we ship?") == "asked with 3 items\nso be it\n"
+    assert run_with(NAME, pair[1], chat, "When do we ship?") == "asked with 3 items\nso be it\n"
     said = [item["content"] for item in pair[1].client().log("openai-agents/chat-17") if item["role"] == "user"]
     assert said == ["We ship on Friday.", "When do we ship?"]
 
 
 def test_two_hosts_that_are_cut_off_keep_all_that_was_said(parted: Cluster, chat: Path) -> None:
     for daemon in parted:
-        say(daemon, chat, f"Hello from {daemon.name}.")
-    parted.heal()
-    states = [daemon.client() for daemon in parted]
-    for token in [state.now() for state in states]:
-        for state in states:
-            state.wait(token, timeout=60)
+        run_with(NAME, daemon, chat, f"Hello from {daemon.name}.")
+    states = healed(parted)
     logs = [state.log("openai-agents/chat-17") for state in states]
     assert logs[0] == logs[1]
     asked = [item["content"] for item in logs[0] if item["role"] == "user"]
     assert sorted(asked) == ["Hello from host-a.", "Hello from host-b."]
     assert len(logs[0]) == 4
-
-
-def say(daemon: Daemon, program: Path, text: str) -> str:
-    """What the program prints that runs beside a daemon."""
-    done = subprocess.run(
-        [str(python_with(NAME)), str(program), text],
-        env=paths(environment(CRDTSYNC_SOCKET=daemon.socket)), capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
-
-
-def paths(variables: dict[str, str]) -> dict[str, str]:
-    """With the framework's folder of tests on the path."""
-    return {**variables, "PYTHONPATH": f"{variables['PYTHONPATH']}:{FRAMEWORKS / NAME}"}
