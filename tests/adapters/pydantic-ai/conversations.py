@@ -138,6 +138,9 @@ async def test_a_rewritten_history_leaves_a_branch(store: ConversationStore) -> 
 
 async def test_forks_share_what_was_before(store: ConversationStore) -> None:
     await store.save(conversation("17", "a", "b", "c"))
+    await store.fork("17", new_conversation_id="20")
+    await store.delete("20")
+    assert texts((await loaded(store, "17")).messages) == ["a", "b", "c"]
     fork = await store.fork("17", at=2, new_conversation_id="18")
     fork.messages += asked("d")
     await store.save(fork)
