@@ -32,7 +32,7 @@ from crdtsync.context.compact.tables import as_table, cell, is_table
 from crdtsync.context.compact.words import content_words, is_telling, words
 
 _LEAF_MAX = (10**9, 300, 200, 120, 60)  # characters of a string, by level
-_LEAVES_MAX = (10**9, 80_000, 10_000, 3_000, 1_000)  # characters of all long strings: of few, each may have more
+_LEAVES_MAX = (10**9, 120_000, 10_000, 3_000, 1_000)  # characters of all long strings: of few, each may have more
 _REPORT_TIMES = 3  # a log, code or JSON within a string may have so much more, since it is compact already
 _ROWS_MAX = (10**9, 10**9, 120, 40, 12)  # rows of a table and elements of a list, by level
 _DEPTH_MAX = 60  # beyond it, compact JSON in one line
