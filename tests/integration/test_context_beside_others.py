@@ -36,23 +36,19 @@ EDITS = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(
-    "padding, accepted",
-    [(800, {"snapshot_rollback"}), (20, {"tamper", "reorder", "cross_replay", "rollback_replay", "snapshot_rollback"})],
-)
-def test_edits_of_a_host_at_rest(padding: int, accepted: set[str]) -> None:
-    """Those that nobody notices are told in docs/explanation/security.md; so would be one less."""
+def test_edits_of_a_host_at_rest() -> None:
+    """The one that nobody notices is told in docs/explanation/security.md. Short values, which memory holds."""
     python = python_with("agent-memory-integrity")
     (packages,) = python.parents[1].glob("lib/python*/site-packages")
     done = subprocess.run(
-        [sys.executable, str(FRAMEWORKS / "agent-memory-integrity" / "edits_at_rest.py"), str(padding)],
+        [sys.executable, str(FRAMEWORKS / "agent-memory-integrity" / "edits_at_rest.py"), "20"],
         env=environment(PYTHONPATH=f"{ROOT}:{ROOT / 'daemon'}:{packages}"), capture_output=True, text=True,
         timeout=1100, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     noticed = json.loads(done.stdout)
     assert noticed.keys() == EDITS
-    assert {name for name, is_noticed in noticed.items() if not is_noticed} == accepted, done.stderr
+    assert {name for name, is_noticed in noticed.items() if not is_noticed} == {"snapshot_rollback"}, done.stderr
 
 
 def test_without_headroom_it_says_what_to_install() -> None:

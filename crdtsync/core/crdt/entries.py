@@ -103,6 +103,11 @@ class Entry:
     def value(self, value: bytes | None) -> None:
         self._value = value
 
+    @property
+    def held(self) -> bytes | OnDisk | None:
+        """The value, or what stands for one on disk."""
+        return self._value
+
     def leave_on_disk(self, stand_in: OnDisk) -> None:
         """Hold the value no longer: the disk does."""
         self._value = stand_in

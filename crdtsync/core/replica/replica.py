@@ -135,6 +135,7 @@ class Replica:
         self.new_names = [(w, first, last, name) for w, first, last, name in unpack(packed)] if packed else []
         self.origins = {writer: (node, name) for writer, node, name in self.storage.origins(self.id)}
         stored = list(self.storage.entries(self.id, self.values.stand_in))
+        self.values.doubt_all(stored)
         self.note_reserved(stored)
         markers = [entry for entry in stored if entry.kind == Kind.TEXT]
         reserved = [entry.key for entry in stored if entry.key[0] == "_"]

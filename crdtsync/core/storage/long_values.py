@@ -5,11 +5,11 @@ value is dropped from memory if it is long, and :attr:`Entry.value <crdtsync.cor
 when somebody asks: through one cache for all spaces, which is bounded in bytes. Who needs to know no more than how long
 a value is asks for :attr:`Entry.size_bytes <crdtsync.core.crdt.entries.Entry.size_bytes>`.
 
-What comes from the disk is compared with the entry's hash. A value that differs is *damaged*. Then it is looked for in
-the log, which holds it once more while it holds the change that wrote it, and is written to its place anew, unless that
-cannot be read at all. If the log does not hold it, an alarm says so, and peers are asked for it
-(:mod:`crdtsync.core.sync.value_repair`). Until it has come the entry reads as one whose value was purged. Whoever reads
-that key alone gets an error; all else is served.
+What comes from the disk is compared with the entry's hash: a long value when it is read, a short one at the start. A
+value that differs is *damaged*. Then it is looked for in the log, which holds it once more while it holds the change
+that wrote it, and is written to its place anew, unless that cannot be read at all. If the log does not hold it, an
+alarm says so, and peers are asked for it (:mod:`crdtsync.core.sync.value_repair`). Until it has come the entry reads as
+one whose value was purged. Whoever reads that key alone gets an error; all else is served.
 """
 
 from __future__ import annotations
@@ -187,9 +187,15 @@ class LongValues:
 
     def doubt(self, entry: Entry) -> None:
         """An entry was read from disk with its value: if that is not what it was, look for it as for one of now."""
-        value = entry.value
-        if value is not None and entry.kind != _TEXT and value_hash(value) != entry.value_hash:
-            entry.leave_on_disk(self.stand_in(len(value)))
+        if not entry.is_on_disk:
+            self.doubt_all((entry,))
+
+    def doubt_all(self, entries: Iterable[Entry]) -> None:
+        """As :meth:`doubt`, of those that have their value; what stands on disk is compared when it is read."""
+        for entry in entries:
+            value = entry.held
+            if type(value) is bytes and value_hash(value) != entry.value_hash and entry.kind != _TEXT:
+                entry.leave_on_disk(self.stand_in(len(value)))
 
     def came(self, dot: Dot, value: bytes) -> bool:
         """A peer has given a value: whether it is one that is wanted here. It is in its place with the next commit."""

@@ -85,7 +85,10 @@ _TOGETHER = f"row IN ({', '.join('?' * MARKED_TOGETHER)}) AND position IS NULL"
 _MARK = "UPDATE entries SET position = ?, time_ms = ?, by_n = ?, fate = ? WHERE "
 _ADOPT_ENTRIES = "UPDATE entries SET space = ? WHERE row BETWEEN ? AND ? AND space = ?"
 _DELETE_ENTRY = "DELETE FROM entries WHERE row = ?"
-_MEND_VALUE = "UPDATE entry_values SET value = ? WHERE row = ?"
+_MEND_VALUES = (
+    "UPDATE entry_values SET value = ?1 WHERE row = ?2",
+    "UPDATE entries SET value = ?1 WHERE row = ?2 AND value_bytes IS NULL",
+)
 _DELETE_VALUE = "DELETE FROM entry_values WHERE row = ?"
 _UPSERT_HEAD = "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?)"
 _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
@@ -462,7 +465,8 @@ def write_batch(db: sqlite3.Connection, batch: Batch, backlog: Backlog) -> None:
         backlog.put(batch)
     else:
         writing.put_entries()
-    db.executemany(_MEND_VALUE, [(value, row) for row, value in batch.mended_values])
+    for statement in _MEND_VALUES if batch.mended_values else ():
+        db.executemany(statement, [(value, row) for row, value in batch.mended_values])
     writing.trim()
     writing.count()
     for name, value in batch.metas:

@@ -270,6 +270,43 @@ def test_a_spoilt_value_is_mended_from_the_log(fleet: Fleet, left: bytes) -> Non
     assert host.agent().get("k") == LONG
 
 
+def spoil_short(host: Host, key: str, value: bytes) -> None:
+    """The same of a value that stands in its entry's row: it is compared at the start."""
+    in_tables(host)
+    row = entry_of(host, key).row
+    host.store.close()
+    with closing(sqlite3.connect(host.store.path, isolation_level=None)) as db:
+        assert db.execute("UPDATE entries SET value = ? WHERE row = ?", (value, row)).rowcount == 1
+    host.open()
+
+
+def test_a_short_value_that_is_spoilt_is_mended_from_the_log(fleet: Fleet) -> None:
+    host = fleet["a"]
+    host.agent().set("k", "ship it")
+    host.agent().do("incr", key="counter", by=7)
+    spoil_short(host, "k", pack("ship no"))
+    assert host.agent().get("k") == "ship it"
+    host.turn()
+    assert host.alarms == set()
+    host.restart()
+    trim(host)
+    host.restart()
+    assert host.agent().get("k") == "ship it"
+    assert host.agent().get("counter") == 7
+
+
+def test_a_short_value_that_is_spoilt_for_good_is_told_and_not_shown(fleet: Fleet) -> None:
+    host = fleet["a"]
+    host.agent().set("k", "ship it")
+    host.agent().set("good", 1)
+    trim(host)
+    spoil_short(host, "k", pack("ship no"))
+    with pytest.raises(Refusal, match="damaged"):
+        host.agent().get("k")
+    assert host.agent().get("good") == 1
+    assert host.alarms == {"value_damaged"}
+
+
 def damaged(fleet: Fleet) -> Host:
     """A host that holds ``bad``, ``good`` and ``map``, and on whose disk ``bad`` and one field are spoilt for good."""
     host = fleet["a"]
