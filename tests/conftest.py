@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 
@@ -13,6 +14,9 @@ from tests.examples import PROFILES
 for profile, count in PROFILES.items():
     settings.register_profile(profile, max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci")
+
+# Programs under test are to hand on by themselves what somebody waits for.
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 # Ignored it is where a shell that is no terminal's starts the tests beside itself, and every process started here would
 # inherit that.

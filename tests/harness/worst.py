@@ -18,6 +18,7 @@ from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Kind, Op, RemoveRa
 from crdtsync.wire.limits import (
     AGENT_FRAME_BYTES_MAX,
     CHANGE_DEPS_MAX,
+    KEY_BYTES_MAX,
     MESSAGE_ITEMS_MAX,
     NAME_CHARS_MAX,
     PEER_FRAME_BYTES_MAX,
@@ -43,6 +44,8 @@ from crdtsync.wire.peer.meshing import Ask, Asked, Held, Holding, Links, Reached
 from crdtsync.wire.peer.probes import Probe, Probed
 from crdtsync.wire.peer.resolvers import HandledKey, ResolvedPattern, Resolvers
 from crdtsync.wire.peer.transfer import Offer, Part, Take
+from crdtsync.wire.peer.values import SPOILT_ENTRIES_MAX, Intact, Spoilt
+from crdtsync.wire.peer.votes import ASK, VOTERS_MAX, Known, Vote, Voted
 from crdtsync.wire.requests import ARGUMENTS, REQUESTS, WRITE_ARGUMENTS
 
 SPACE = "default"
@@ -226,6 +229,37 @@ def _of(make: Callable[[int], Message]) -> Maker:
     return lambda: (make(next(_numbers)).encode() for _ in count())
 
 
+def _named(count: int) -> list[tuple[str, Dot]]:
+    """Entries of keys as long as a key may be."""
+    return [(os.urandom(KEY_BYTES_MAX // 2).hex(), Dot(writer, SEQ_MAX, 0)) for writer in writers(count)]
+
+
+def _spoilts() -> Iterator[bytes]:
+    while True:
+        yield Spoilt(SPACE, 0, _named(SPOILT_ENTRIES_MAX)).encode()
+
+
+def _intacts() -> Iterator[bytes]:
+    """Of values that nobody has asked for."""
+    values = [bytes(PEER_FRAME_BYTES_MAX // (2 * SPOILT_ENTRIES_MAX))] * SPOILT_ENTRIES_MAX
+    while True:
+        yield Intact(SPACE, 0, _named(SPOILT_ENTRIES_MAX), values).encode()
+
+
+def _votes() -> Iterator[bytes]:
+    """Of claims that nobody else knows, with the highest ballots."""
+    for number in count(1):
+        key = os.urandom(KEY_BYTES_MAX // 2).hex()
+        yield Vote(number, bytes(16), ASK, key, os.urandom(16), SEQ_MAX, SEQ_MAX, "worst", os.urandom(16)).encode()
+
+
+def _voteds() -> Iterator[bytes]:
+    """Answers to what nobody has asked."""
+    known = tuple(Known(name, os.urandom(16)) for name in names(VOTERS_MAX))
+    for number in count(1):
+        yield Voted(number, 1, SEQ_MAX, SEQ_MAX, "x" * 1000, os.urandom(16), known).encode()
+
+
 WORST: dict[type[Message], tuple[Maker, ...]] = {
     Hello: (_hellos,),
     Changes: (_early, _early_with_deps, _early_with_attributes, _early_with_removals),
@@ -249,6 +283,10 @@ WORST: dict[type[Message], tuple[Maker, ...]] = {
     Sample: (_samples,),
     Chain: (_chains,),
     Cards: (_cards,),
+    Spoilt: (_spoilts,),
+    Intact: (_intacts,),
+    Vote: (_votes,),
+    Voted: (_voteds,),
     Sampled: (_of(lambda number: Sampled(SPACE, 0, struct.pack(">QQ", 0, number), True, number, True)),),
 }
 

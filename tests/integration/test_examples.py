@@ -199,6 +199,8 @@ def test_every_page_with_commands_is_run_somewhere() -> None:
         "docs/how-to/run.md": "boot, startup, cli",
         "docs/how-to/take-a-session-along.md": "cli, sessions_of_agents",
         "docs/how-to/look-at-it.md": "ui",
+        "docs/how-to/work-together.md": "claims, quorum, work",
+        "README.md": "boot, clusters, coding_agents",
     }
     pages = (
         "reference/errors",

@@ -64,6 +64,7 @@ TABLE: Mapping[str, Row] = {
     "blob_set": on_key(upload="0" * 24, size=0, sha256="0" * 64, n=1),
     "show": on_key(value=pack(1)),
     "shown": in_space({}, {"prefix": "k"}, {"prefix": "_"}, {"prefix": 7}),
+    "vote": on_key(owner="o", ttl=1000),
     "bind": on_key(version=version_text(1 << 16, 7, 1)),
     "remove": on_key(dot="7.1.0", n=1),
     "get_many": in_space({"keys": ["k"]}, {"keys": ["k", 7]}, {"keys": []}, {"keys": 7}),

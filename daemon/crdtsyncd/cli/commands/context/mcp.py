@@ -94,6 +94,7 @@ def serve(
 
     def ready(address: str) -> None:
         output.line(f"{address}, for who shows the token in {path}")
+        output.flush()
 
     asyncio.run(serve_http(options, host, port, token, ready))
 

@@ -41,6 +41,7 @@ def yjs(settings: Settings, listen: str, origins: tuple[str, ...], read_only: bo
 
     def ready(address: str) -> None:
         output.line(f"{address}, for who shows the token in {path}")
+        output.flush()
 
     async def run() -> None:
         agent = settings.agent or "editor"
