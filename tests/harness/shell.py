@@ -79,8 +79,8 @@ class Shell:
         """The lines that it prints, as JSON."""
         return [json.loads(line) for line in self.ok(*arguments).splitlines()]
 
-    def start(self, *arguments: str) -> Running:
-        return Running([*PROGRAM, *arguments], self.environment, self.directory)
+    def start(self, *arguments: str, seconds: float = TIMEOUT_S) -> Running:
+        return Running([*PROGRAM, *arguments], self.environment, self.directory, seconds=seconds)
 
 
 class Running:
