@@ -140,6 +140,8 @@ class ClusterRuntime:
         reason = "; ".join(failed.values())
         if reason != self._unheard:
             self._unheard = reason
+            if self._reach is not None:
+                self._tell_reach()  # first: whoever sees the alarm end may ask for an invite
             self._driver.feed(HostAlarm(NOT_LISTENING, f"{reason}. It is tried again" if reason else ""))
 
     async def _listen(self, address: str) -> bool:
