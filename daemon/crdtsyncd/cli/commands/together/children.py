@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
 
 from crdtsyncd.cli.errors import NOT_EXECUTABLE, NOT_FOUND, CommandFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+Result = TypeVar("Result")
 
 END_S = 10.0
 """So long a command may take to end after SIGTERM; then it is killed."""
@@ -59,7 +63,28 @@ class Child:
         return 128 - status if status < 0 else status
 
 
-def on_signals(end: Callable[[int], object]) -> None:
-    """Whoever ends this process ends what runs under it. For the main thread."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda received, _frame: end(received))
+def until_told(run: Callable[[], Result], end: Callable[[int], object]) -> Result:
+    """What ``run`` returns; it goes on in a thread. Whoever ends this process has ``end`` called, with the signal.
+
+    Python handles a signal in the main thread, between two steps. If one comes just before that thread waits for
+    another one or for a command, nothing wakes it. So it waits for nothing but signals, which come by a socket.
+    """
+    told, teller = socket.socketpair()
+    with told, teller:
+        teller.setblocking(False)
+        signal.set_wakeup_fd(teller.fileno())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)  # its number is a byte for ``told``
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                future = pool.submit(run)
+                future.add_done_callback(lambda _: teller.send(_DONE))
+                while not future.done():
+                    for received in told.recv(64).replace(_DONE, b""):
+                        end(received)
+                return future.result()
+        finally:
+            signal.set_wakeup_fd(-1)
+
+
+_DONE = b"\0"

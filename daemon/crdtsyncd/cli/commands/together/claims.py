@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
-from crdtsyncd.cli.commands.together.children import Child, on_signals
+from crdtsyncd.cli.commands.together.children import Child, until_told
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import DURATION
@@ -66,17 +66,19 @@ def _under_claim(lease: Lease, key: str, command: tuple[str, ...]) -> int:
         for child in running:
             child.process.send_signal(number)
 
+    def run() -> int:
+        child = Child(command, {"CRDTSYNC_CLAIM": key, "CRDTSYNC_FENCE": str(lease.fence)})
+        running.append(child)
+        for number in received:  # before there was anything to end
+            child.process.send_signal(number)
+        if not lease.is_held:
+            lost()
+        return child.wait()
+
     lease.on_lost = lost
     with lease:
         _warn_of_silence(lease)
-        on_signals(pass_on)  # before there is a child, which would otherwise outlive this process
-        child = Child(command, {"CRDTSYNC_CLAIM": key, "CRDTSYNC_FENCE": str(lease.fence)})
-        running.append(child)
-        for number in received:
-            child.process.send_signal(number)
-        if not lease.is_held:  # lost before there was anything to end
-            lost()
-        return child.wait()
+        return until_told(run, pass_on)
 
 
 def _warn_of_silence(lease: Lease) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
-from crdtsyncd.cli.commands.together.children import Child, on_signals
+from crdtsyncd.cli.commands.together.children import Child, until_told
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import CommandFailed
 from crdtsyncd.cli.params import DURATION, TEXT
@@ -54,5 +54,4 @@ def on(settings: Settings, pattern: str, command: tuple[str, ...], role: str, tt
             for child in running:
                 child.end()
 
-        on_signals(end)
-        reaction.run()
+        until_told(reaction.run, end)

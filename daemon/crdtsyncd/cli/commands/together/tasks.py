@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.commands.together.again import show_again, watch_option
-from crdtsyncd.cli.commands.together.children import Child, on_signals
+from crdtsyncd.cli.commands.together.children import Child, until_told
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import absent
@@ -236,9 +236,7 @@ def work(
         for child in list(running):
             child.end()
 
-    with connect(settings) as client:
-        workers += [client.work(pattern, handle, role=role, ttl=ttl) for _ in range(count)]
-        on_signals(end)
+    def run() -> None:
         with ThreadPoolExecutor(count) as pool:
             ends = [pool.submit(worker.run, drain=drain) for worker in workers]
             try:
@@ -246,6 +244,10 @@ def work(
                     each.result()
             finally:
                 end(0)
+
+    with connect(settings) as client:
+        workers += [client.work(pattern, handle, role=role, ttl=ttl) for _ in range(count)]
+        until_told(run, end)
 
 
 def _report(settings: Settings, job: Job, failure: str) -> None:
