@@ -11,7 +11,7 @@ from pathlib import Path
 from crdtsync.client import AsyncClient, AsyncSession
 from crdtsync.errors import InvalidRequest, Refused
 from crdtsync.sessions import handing_over, local
-from crdtsync.sessions.agents.places import check_id, find
+from crdtsync.sessions.agents.places import Local, check_id, find
 from crdtsync.sessions.conversation.choose import named, numbers
 from crdtsync.sessions.conversation.record import Conversation
 from crdtsync.sessions.handing_over import HandedOver, HandoverOptions
@@ -25,7 +25,6 @@ from crdtsync.sessions.saved.header import (
     SavedFile,
     excluded_key,
     header_key,
-    is_header,
     lines_key,
 )
 from crdtsync.sessions.saved.pieces import START, Piece, Tree, lines_of, plain, runs
@@ -33,6 +32,9 @@ from crdtsync.sessions.saved.pieces import START, Piece, Tree, lines_of, plain, 
 NOTES_TOKENS = 1000
 """Of a session that is merged into another one."""
 BRANCHES_MAX = 8
+"""That are told of a session which was gone on with in several places."""
+NEEDED_MAX = 100
+"""So many other sessions one may go on from."""
 
 
 class AsyncSessions:
@@ -59,14 +61,23 @@ class AsyncSessions:
         All is durable on this host on return. Raises :class:`~crdtsync.errors.InvalidRequest` if there is no such
         session here.
         """
-        there = await to_thread(find, agent, session)
         own = None if patterns is None else Path(patterns)
+        there = await to_thread(find, agent, session)
+        result = await self._save(there, redact, own)
+        done, names = {result.saved.id}, list(result.saved.needs)
+        while names and len(done) <= NEEDED_MAX:
+            name = names.pop()
+            if name not in done:
+                done.add(name)
+                result.needed.append(await self._save(await to_thread(find, there.agent.name, name), redact, own))
+                names += result.needed[-1].saved.needs
+        return result
+
+    async def _save(self, there: Local, redact: bool, own: Path | None) -> SaveResult:
         follower = await to_thread(Follower, there, redact=redact, patterns=own)
         while (result := await self._store(await to_thread(follower.read, whole=True))) is None:
             follower = await to_thread(Follower, there, redact=redact, patterns=own, anew=True)
         await to_thread(follower.leave_note)
-        for parent in result.saved.needs:
-            result.needed.append(await self.save(parent, agent=there.agent.name, redact=redact, patterns=patterns))
         return result
 
     async def watch(
@@ -101,8 +112,8 @@ class AsyncSessions:
     async def ls(self) -> list[Saved]:
         """The sessions that are saved, the newest first."""
         entries = await self._client.entries(HEADERS)
-        found = [Saved.from_plain(one.key[len(HEADERS) :], one.value, one.time) for one in entries
-                 if is_header(one.value)]  # fmt: skip
+        read = (Saved.found(one.key[len(HEADERS) :], one.value, one.time) for one in entries)
+        found = [saved for saved in read if saved is not None]
         return sorted(found, key=lambda saved: (saved.time is not None, saved.time), reverse=True)
 
     async def get(self, session: str) -> Saved:
@@ -149,10 +160,10 @@ class AsyncSessions:
                 f"on without them, and with --whole it is loaded as it was saved"
             )
         trees = {name: await self._tree(saved.id, name) for name in saved.files}
-        needed = [await self.load(one, cwd=cwd, maps=maps, patterns=patterns, dry_run=dry_run) for one in saved.needs]
-        files = {name: tree.file() for name, tree in trees.items()}
         own = None if patterns is None else Path(patterns)
         options = LoadOptions(None if cwd is None else os.fspath(cwd), parsed(maps), own, dry_run)
+        needed = [await to_thread(local.load, one, await self.files(one), options) for one in await self._needed(saved)]
+        files = {name: tree.file() for name, tree in trees.items()}
         loaded = await to_thread(local.load, saved, files, options)
         loaded.other_ends = max((len(tree.ends) - 1 for tree in trees.values()), default=0)
         loaded.needed = needed
@@ -308,15 +319,18 @@ class AsyncSessions:
         return list(lines_of((await self._tree(saved.id, MAIN)).file())), parents
 
     async def _parents(self, saved: Saved) -> dict[str, list[bytes]]:
-        parents: dict[str, list[bytes]] = {}
-        needed = list(saved.needs)
-        while needed:
-            one = needed.pop()
-            if one not in parents:
-                parent = await self.get(one)
-                parents[one] = list(lines_of((await self._tree(one, MAIN)).file()))
-                needed += parent.needs
-        return parents
+        return {one.id: list(lines_of((await self._tree(one.id, MAIN)).file())) for one in await self._needed(saved)}
+
+    async def _needed(self, saved: Saved) -> list[Saved]:
+        """The sessions without which this one is not whole, each once, those that others need first."""
+        found: dict[str, Saved] = {saved.id: saved}
+        names = list(saved.needs)
+        while names and len(found) <= NEEDED_MAX:
+            name = names.pop()
+            if name not in found:
+                found[name] = await self.get(name)
+                names += found[name].needs
+        return [*found.values()][:0:-1]
 
     async def share(self, session: str, space: str) -> SaveResult:
         """Copy a saved session, with those that it goes on from, into another space; what was new there.
@@ -324,6 +338,11 @@ class AsyncSessions:
         So it stays private, in a space of one's own, until it is shared. Durable on this host on return.
         """
         saved = await self.get(session)
+        result = await self._share(saved, space)
+        result.needed = [await self._share(one, space) for one in await self._needed(saved)]
+        return result
+
+    async def _share(self, saved: Saved, space: str) -> SaveResult:
         excluded, pieces = await self.excluded(saved.id), await self.files(saved)
         there = AsyncSessions(self._client.session(space=space))
         result = await there._store(Reading(saved, dict.fromkeys(pieces, START), pieces, {}))
@@ -331,7 +350,6 @@ class AsyncSessions:
         async with there._client.batch() as batch:
             for number in excluded:
                 batch.add(excluded_key(saved.id), number)
-        result.needed = [await self.share(parent, space) for parent in saved.needs]
         return result
 
     async def drop(self, session: str) -> bool:
@@ -352,7 +370,7 @@ class AsyncSessions:
             return None
         saved, result = reading.saved, SaveResult(reading.saved, left_out=reading.left_out)
         entry = await self._client.entry(header_key(saved.id))
-        before = Saved.from_plain(saved.id, entry.value, entry.time) if entry and is_header(entry.value) else None
+        before = Saved.found(saved.id, entry.value, entry.time) if entry else None
         files = dict(before.files) if before else {}
         ends, saved.files = saved.files, files
         saved.join_redacted(before)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from crdtsync.coordination.cards import PRESENCE
-from crdtsync.errors import InvalidEncoding, Refused, Timeout
+from crdtsync.errors import InvalidEncoding, InvalidRequest, Refused, Timeout
 from crdtsync.sessions.blocking import Sessions
 from crdtsync.sessions.conversation.record import USER, Item, Text, text_of
 from crdtsync.sessions.handing_over import HandedOver, conversation, items_of
@@ -73,14 +73,14 @@ def follow(client: Client | Session, session: str) -> Iterator[tuple[int, Item]]
 def search(client: Client | Session, words: str) -> Iterator[Found]:
     """Where all of ``words`` stand in one text, call or result, the newest session and turn first, once a turn.
 
-    Sessions whose lines are not all on this host are passed over.
+    Sessions whose lines are not all on this host, or of agents that are not known here, are passed over.
     """
     sessions = Sessions(client)
     wanted = words.casefold().split()
     for saved in sessions.ls():
         try:
             turns = sessions.conversation(saved.id).turns()
-        except InvalidEncoding:
+        except (InvalidEncoding, InvalidRequest):
             continue
         for number in range(len(turns) - 1, -1, -1):
             for text in map(text_of, turns[number]):
@@ -137,8 +137,10 @@ def send(client: Client, saved: Saved, host: str, user: str, timeout_s: float, *
             events.next(timeout=until_s - time.monotonic())
     if not isinstance(task.result, dict):
         raise Refused(f"{user}@{host}: {task.error or 'the hand-over failed'}")
-    found = {**task.result, "rewritten": {(old, new): times for old, new, times in task.result["rewritten"]}}
-    return HandedOver(saved, **found)
+    try:
+        return HandedOver.from_plain(saved, task.result)
+    except (KeyError, TypeError, ValueError):
+        raise Refused(f"{user}@{host}: what it answered is no hand-over") from None
 
 
 def receiver(client: Client, user: str, done: Callable[[HandedOver], None]) -> Worker:
@@ -153,7 +155,6 @@ def receiver(client: Client, user: str, done: Callable[[HandedOver], None]) -> W
         client.wait(job.input["token"], timeout=MOVE_S)
         made = Sessions(client).handover(job.input["session"], **job.input["options"])
         done(made)
-        plain = {field.name: getattr(made, field.name) for field in fields(made) if field.name != "saved"}
-        return {**plain, "rewritten": [[old, new, times] for (old, new), times in made.rewritten.items()]}
+        return made.plain()
 
     return client.work(f"{MOVES}{host}/{user}/**", carry_out)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
+from typing import Any, Self
 from uuid import NAMESPACE_URL, uuid5
 
 from crdtsync.errors import InvalidRequest
@@ -80,10 +81,26 @@ class HandedOver:
     lost: list[str]
     rewritten: dict[tuple[str, str], int]
 
+    def plain(self) -> dict[str, Any]:
+        """As it is told to another host."""
+        texts = {name: getattr(self, name) for name in _TEXTS}
+        rewritten = [[old, new, times] for (old, new), times in self.rewritten.items()]
+        return {**texts, "turns": self.turns, "lost": self.lost, "rewritten": rewritten}
+
+    @classmethod
+    def from_plain(cls, saved: Saved, value: Mapping[str, Any]) -> Self:
+        """What another host has told; KeyError, TypeError or ValueError: that is nothing of this kind."""
+        rewritten = {(str(old), str(new)): int(times) for old, new, times in value["rewritten"]}
+        texts = {name: str(value[name]) for name in _TEXTS}
+        return cls(saved, **texts, turns=int(value["turns"]), lost=[*map(str, value["lost"])], rewritten=rewritten)
+
+
+_TEXTS = ("to", "id", "cwd", "command", "path", "state")
+
 
 def conversation(saved: Saved, lines: list[bytes], parents: Mapping[str, list[bytes]]) -> Conversation:
     """What the model of a session would be sent; ``parents``: lines of the sessions that it needs."""
-    return settled(READERS[saved.agent](lines, parents))
+    return settled(READERS[agent_named(saved.agent).name](lines, parents))
 
 
 def items_of(agent: str, lines: list[bytes]) -> list[Item]:
@@ -109,7 +126,8 @@ def hand_over(
         found.items.append(Text(CONTEXT, options.notes))
     found = _within(found, saved, options, cwd)
     # The same state of the same session gives the same file: who repeats the command makes no second one.
-    identity = f"crdtsync/{saved.id}/{options.to}/{cwd}/{options.budget_tokens}/{options.thinking}/{len(lines)}"
+    state = sha256(b"".join(lines)).hexdigest()
+    identity = f"crdtsync/{saved.id}/{options.to}/{cwd}/{options.budget_tokens}/{options.thinking}/{state}"
     if options.at is not None or options.excluded:
         identity += f"/{options.at}/{choose.named(options.excluded)}"
     if options.only_files or options.notes:

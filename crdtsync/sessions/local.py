@@ -17,17 +17,17 @@ from typing import Any
 
 from crdtsync.errors import InvalidRequest, TooLarge
 from crdtsync.sessions.agents.agent import Agent
-from crdtsync.sessions.agents.description import Description
+from crdtsync.sessions.agents.description import Description, titled
 from crdtsync.sessions.agents.places import FILE_BYTES_MAX, Local, agent_named, check_id
+from crdtsync.sessions.moving import files
 from crdtsync.sessions.moving.paths import PathMap
 from crdtsync.sessions.moving.plan import GROWN, NEW, Move, move
 from crdtsync.sessions.notes import Note
 from crdtsync.sessions.redaction.patterns import FORMS, VALUE
 from crdtsync.sessions.redaction.redactor import Redactor, own_patterns
-from crdtsync.sessions.saved.header import MAIN, Saved, SavedFile
+from crdtsync.sessions.saved.header import FILES_MAX, MAIN, Saved, SavedFile
 from crdtsync.sessions.saved.pieces import START, Piece, chain, lines_of
 
-FILES_MAX = 1000
 _COMPARED_BYTES = 64 * 1024
 _NAME_BYTES_MAX = 800
 
@@ -153,9 +153,10 @@ class Follower:
             counts.update(tail.redactor.found if tail.redactor else {})
         is_redacted = all(tail.redactor for tail in self._tails.values())
         return Saved(
-            agent=agent.name, id=check_id(self._local.id), title=about.title, cwd=about.cwd, home=str(Path.home()),
-            user=_user(), host=socket.gethostname(), root=str(root), place=str(self._local.main.relative_to(root)),
-            turns=about.turns, model=about.model, version=about.version,
+            agent=agent.name, id=check_id(self._local.id), title=titled(about.title), cwd=about.cwd,
+            home=str(Path.home()), user=_user(), host=socket.gethostname(), root=str(root),
+            place=str(self._local.main.relative_to(root)),
+            turns=about.turns, model=titled(about.model), version=titled(about.version),
             files={name: tail.state for name, tail in self._tails.items()},
             redacted=dict(counts) if is_redacted else None, needs=[check_id(one) for one in about.needs],
         )  # fmt: skip
@@ -224,9 +225,10 @@ class _Tail:
         return pieces
 
 
-def load(saved: Saved, files: Mapping[str, list[Piece]], options: LoadOptions) -> Loaded:
+def load(saved: Saved, content: Mapping[str, list[Piece]], options: LoadOptions) -> Loaded:
     """Put the files of a session where its agent looks for them."""
     agent = agent_named(saved.agent)
+    agent.check_id(saved.id)
     root = agent.root()
     mapped, real = path_map(saved, options.cwd, options.maps)
     main = root / agent.place(root, saved.id, real, saved.place)
@@ -236,7 +238,7 @@ def load(saved: Saved, files: Mapping[str, list[Piece]], options: LoadOptions) -
     mapped.add(folders)
     own = _own(options.patterns)
     moves = {}
-    for name, pieces in files.items():
+    for name, pieces in content.items():
         path = main if name == MAIN else _beside(agent, main, name)
         redactor = None if saved.redacted is None else Redactor(own)
         moves[name] = move(path, mapped.lines(lines_of(pieces)), saved.id, redactor, mapped, is_export=agent.is_export)
@@ -294,12 +296,16 @@ def _beside(agent: Agent, main: Path, name: str) -> Path:
     parts = Path(name).parts
     if Path(name).is_absolute() or ".." in parts or not parts:
         raise InvalidRequest(f"the session holds a file {name!r}, which would lie outside its folder: it is not loaded")
-    return agent.side_place(main, name)
+    path = agent.side_place(main, name)
+    files.check_no_link(path, main.parent)
+    return path
 
 
 def _unfit(name: str, path: Path, before: int) -> str | None:
     if not name.isprintable() or len(name.encode("utf-8", "replace")) > _NAME_BYTES_MAX:
         return "has a name that cannot be part of a key"
+    if name != MAIN and path.is_symlink():
+        return "is a symbolic link"
     if path.stat().st_size > FILE_BYTES_MAX:
         return f"has more than {FILE_BYTES_MAX:,} bytes"
     return f"comes after {FILES_MAX:,} others" if before >= FILES_MAX else None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from crdtsync.errors import InvalidRequest
 from crdtsync.sessions.agents.description import Description
 
 CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE = "claude-code", "codex", "gemini-cli", "opencode"
@@ -16,7 +18,8 @@ class Agent(ABC):
     """One coding agent.
 
     ``variable`` names a variable that, if set, stands for its directory ``folder`` below the home; the directory is
-    then ``below`` what it says. ``is_export``: its sessions lie in a database, and their files are made from that.
+    then ``below`` what it says. ``ids``: what its sessions are called. ``is_export``: its sessions lie in a database,
+    and their files are made from that.
     """
 
     name: str
@@ -24,6 +27,7 @@ class Agent(ABC):
     folder: str
     variable: str
     below = ""
+    ids = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
     is_export = False
 
     def root(self, environment: Mapping[str, str] = os.environ) -> Path:
@@ -53,6 +57,13 @@ class Agent(ABC):
     def resume_command(self, session: str, main: Path) -> str:
         """What resumes it, in its directory."""
 
+    def check_id(self, session: str) -> None:
+        """Raise :class:`~crdtsync.errors.InvalidRequest` if it calls no session of its own so: other names in its
+        folders have other meanings.
+        """
+        if not self.ids.fullmatch(session):
+            raise InvalidRequest(f"{session[:80]!r} is no id of a session of {self.title}")
+
     def new_id(self, uuid: str) -> str:
         """The id of a new session, from a UUID."""
         return uuid
@@ -72,6 +83,5 @@ class Agent(ABC):
         return {}
 
     def side_place(self, main: Path, name: str) -> Path:
-        """Where the side file ``name`` belongs."""
-        del name
-        return main
+        """Where the side file ``name`` belongs. Raises :class:`~crdtsync.errors.InvalidRequest` if it has none."""
+        raise InvalidRequest(f"{self.title} keeps nothing beside {main.name}: {name!r} is not loaded")

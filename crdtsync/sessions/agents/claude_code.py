@@ -46,7 +46,8 @@ class ClaudeCode(Agent):
     name, title, folder, variable = CLAUDE_CODE, "Claude Code", ".claude", "CLAUDE_CONFIG_DIR"
 
     def found(self, root: Path, session: str = "*") -> list[Path]:
-        return [path for path in root.glob(f"projects/*/{session}.jsonl") if path.is_file()]
+        paths = root.glob(f"projects/*/{session}.jsonl")
+        return [path for path in paths if self.ids.fullmatch(path.stem) and path.is_file()]
 
     def session_of(self, path: Path) -> str:
         return path.stem

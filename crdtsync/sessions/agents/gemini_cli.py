@@ -41,7 +41,7 @@ class GeminiCli(Agent):
 
     def place(self, root: Path, session: str, cwd: str, before: str = "", time: str = "") -> str:
         name = Path(before).name
-        if not _PLACE.fullmatch(name):
+        if not (_PLACE.fullmatch(name) and name.endswith(f"-{session[:8]}.jsonl")):
             name = f"session-{(time or '2000-01-01T00:00')[:16].replace(':', '-')}-{session[:8]}.jsonl"
         return f"tmp/{_project(root, cwd)}/chats/{name}"
 

@@ -21,7 +21,6 @@ from typing import Any
 from crdtsync.sessions.agents.agent import OPENCODE, Agent
 from crdtsync.sessions.agents.description import NOTE, Description, as_dict, as_list, as_text, records
 
-_ID = re.compile(r"ses_[A-Za-z0-9]{1,60}")
 _SESSION = "SELECT * FROM session WHERE id = ?"
 _MESSAGES = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
 _PARTS = "SELECT message_id, id, data FROM part WHERE session_id = ? ORDER BY id"
@@ -35,6 +34,7 @@ class OpenCode(Agent):
 
     name, title, folder, variable = OPENCODE, "OpenCode", ".local/share/opencode", "XDG_DATA_HOME"
     below, is_export = "opencode", True
+    ids = re.compile(r"ses_[A-Za-z0-9]{1,60}")
 
     def found(self, root: Path, session: str = "*") -> list[Path]:
         if (root / "opencode.db").exists():
@@ -43,9 +43,9 @@ class OpenCode(Agent):
                     "SELECT id, time_updated FROM session WHERE ? IN ('*', id)", (session,)
                 ).fetchall()
                 for name, updated_ms in chosen:
-                    if _ID.fullmatch(name):
+                    if self.ids.fullmatch(name):
                         _export(rows, root / self.place(root, name, ""), name, updated_ms)
-        return [path for path in root.glob(f"exports/{session}.json") if _ID.fullmatch(path.stem)]
+        return [path for path in root.glob(f"exports/{session}.json") if self.ids.fullmatch(path.stem)]
 
     def session_of(self, path: Path) -> str:
         return path.stem

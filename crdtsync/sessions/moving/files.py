@@ -11,10 +11,17 @@ from pathlib import Path
 from crdtsync.errors import Refused
 
 
+def check_no_link(path: Path, folder: Path | None = None) -> None:
+    """Raise :class:`~crdtsync.errors.Refused` if ``path`` is a symbolic link, or lies behind one below ``folder``."""
+    folder = folder or path.parent
+    if path.resolve() != folder.resolve() / path.relative_to(folder):
+        raise Refused(f"{path} leads elsewhere by a symbolic link: nothing is written there")
+
+
 def create(path: Path, lines: Iterable[bytes]) -> None:
     """Write a file that is not there, whole or not at all; only its owner may read it."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".crdtsync-")
     try:
         with os.fdopen(handle, "wb") as file:
             file.writelines(lines)

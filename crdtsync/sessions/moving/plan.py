@@ -47,6 +47,7 @@ def move(
     Raises :class:`~crdtsync.errors.Refused` where something would be lost, or would change under a program that uses
     it.
     """
+    files.check_no_link(path)
     wanted, end = b"".join(lines), b""
     if not path.exists():
         return Move(path, NEW, 0, wanted)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import PureWindowsPath
 from typing import Any, Self
 
 from crdtsync.errors import InvalidRequest
@@ -16,6 +17,9 @@ FOLLOWED = "follows a session"
 """The role of a card whose status is the id of the session that its agent follows."""
 MAIN = "main"
 """The name of a session's first file; others are called as they are beside it."""
+FILES_MAX = 1000
+"""Beside a session's first one."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def header_key(session: str) -> str:
@@ -69,6 +73,11 @@ class Saved:
     needs: list[str] = field(default_factory=list)
     time: datetime | None = None
 
+    def __post_init__(self) -> None:
+        for name in _TEXTS:
+            if _CONTROL.search(getattr(self, name)):
+                raise InvalidRequest(f"session {self.id} cannot be saved: its {name} has control characters")
+
     @property
     def bytes(self) -> int:
         """Of all its files."""
@@ -88,19 +97,31 @@ class Saved:
         return {**fields, "turns": self.turns, "files": files, "redacted": self.redacted, "needs": self.needs}
 
     @classmethod
+    def found(cls, session: str, value: Any, time: datetime | None = None) -> Self | None:
+        """The record that ``value`` holds, if it is one."""
+        try:
+            return cls.from_plain(session, value, time)
+        except InvalidRequest:
+            return None
+
+    @classmethod
     def from_plain(cls, session: str, value: Any, time: datetime | None = None) -> Self:
-        """The record that ``value`` holds; :class:`~crdtsync.errors.InvalidRequest` if that is none."""
+        """The record that ``value`` holds; :class:`~crdtsync.errors.InvalidRequest` if that is none: others may write
+        there, too.
+        """
         try:
             texts = {name: str(value[name]) for name in _TEXTS}
-            if texts["id"] != session:
-                raise ValueError(texts["id"])
-            files = {str(name): SavedFile(bytes(end), int(size), int(lines)) for name, (end, size, lines)
+            if texts["id"] != session or (texts["cwd"] and not _is_absolute(texts["cwd"])):
+                raise ValueError(session)
+            files = {str(name): SavedFile(_bytes(end), int(size), int(lines)) for name, (end, size, lines)
                      in value["files"].items()}  # fmt: skip
-            redacted = value["redacted"]
+            redacted, needs = value["redacted"], value["needs"]
             counts = {str(kind): int(count) for kind, count in redacted.items()} if redacted is not None else None
-            needs = [str(one) for one in value["needs"]]
+            if len(files) > FILES_MAX + 1 or not isinstance(needs, list):
+                raise ValueError(session)
+            needs = [str(one) for one in needs]
             return cls(**texts, turns=int(value["turns"]), files=files, redacted=counts, needs=needs, time=time)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError, InvalidRequest) as error:
             message = f"{header_key(session)} holds no saved session: delete it, or save under that id again"
             raise InvalidRequest(message) from error
 
@@ -108,6 +129,11 @@ class Saved:
 _TEXTS = ("agent", "id", "title", "cwd", "home", "user", "host", "root", "place", "model", "version")
 
 
-def is_header(value: object) -> bool:
-    """Whether ``value`` looks like a record of this room; others may write under its keys."""
-    return isinstance(value, Mapping) and "files" in value and "agent" in value
+def _bytes(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise TypeError(type(value))
+    return value
+
+
+def _is_absolute(path: str) -> bool:
+    return path.startswith("/") or PureWindowsPath(path).is_absolute()

@@ -30,6 +30,7 @@ from typing import Any
 from crdtsync.errors import InvalidEncoding
 
 PIECE_BYTES_MAX = 512 * 1024
+"""Of a session's lines, in one element of a log."""
 PACKED_OVER_BYTES = 512
 PACKED = 1
 """How a long run is stored: packed by zlib."""

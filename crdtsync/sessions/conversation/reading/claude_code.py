@@ -65,7 +65,8 @@ def _way(nodes: dict[str, dict[str, Any]], leaf: str) -> list[dict[str, Any]]:
     way.reverse()
     if preserved:
         after = next((at for at, record in enumerate(way) if record.get("isCompactSummary")), 0) + 1
-        way[after:after] = [record for record in preserved if record not in way]
+        on_way = {id(record) for record in way}
+        way[after:after] = [record for record in preserved if id(record) not in on_way]
     return way
 
 
