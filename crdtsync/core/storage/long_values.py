@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from crdtsync.core.crdt.entries import Entry, OnDisk
@@ -204,8 +205,26 @@ class LongValues:
             return False
         del self.wanted[dot]
         self.damaged.discard(dot)
+        self._none_wanted()
         if entry.is_on_disk:
             self._cache.put(entry.row, value)
             if can_mend:
                 self._mend(entry, value)
         return True
+
+    def pass_over(self, count: int, is_alive: Callable[[str, Dot], bool]) -> None:
+        """No peer has the first ``count`` that are wanted: the others come first, and what is dead is forgotten.
+
+        Whoever reads that in the past finds it damaged anew.
+        """
+        for dot in [*islice(self.wanted, count)]:
+            entry, can_mend = self.wanted.pop(dot)
+            if is_alive(entry.key, dot):
+                self.wanted[dot] = entry, can_mend
+            else:
+                self.damaged.discard(dot)
+        self._none_wanted()
+
+    def _none_wanted(self) -> None:
+        if not self.wanted:
+            self.damaged.clear()  # what had no place among those that are wanted is found anew when it is read

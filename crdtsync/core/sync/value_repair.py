@@ -2,13 +2,17 @@
 
 A value is found to be damaged when somebody reads it (:mod:`crdtsync.core.storage.long_values`), and what the log holds
 is used at once. What it does not hold is asked for here: of one peer after the other, at first every two seconds, then
-ever more seldom. What comes is compared with the entry's hash and written to its place. When a space has none left, its
-alarm ends.
+ever more seldom. What comes is compared with the entry's hash and written to its place. What no peer has makes room for
+what is still to be asked for, and is forgotten if it is alive no more. When a space has none left, its alarm ends.
+
+Who is asked reads a few values a turn: 64 of 1 MiB, or out of changes of 4 MiB, would hold up everybody. One question
+of a peer about a space waits at a time, and is answered once; a peer that asks again meanwhile gets no second answer.
 """
 
 from __future__ import annotations
 
 from itertools import islice
+from math import ceil
 from typing import TYPE_CHECKING
 
 from crdtsync.core.alarm_catalogue import VALUE_DAMAGED
@@ -25,6 +29,9 @@ if TYPE_CHECKING:
 
 ASK_INTERVAL_S = 2.0
 ASK_INTERVAL_S_MAX = 600.0
+SLICE_ENTRIES = 4
+"""Values that are read for peers in one turn: each may be 1 MiB, or stand in a change of 4 MiB."""
+SLICE_INTERVAL_S = 0.02
 
 
 class _Asking:
@@ -34,6 +41,31 @@ class _Asking:
         self.due_s = now_s
         self.interval_s = ASK_INTERVAL_S
         self.count = 0
+
+
+class _Answering:
+    """The question of a peer: what has been found of it, and how many of its entries were looked for."""
+
+    def __init__(self, link: Link, replica: Replica, message: Spoilt) -> None:
+        self.link = link
+        self.replica = replica
+        self.message = message
+        self.position = 0
+        self.found: list[tuple[str, Dot]] = []
+        self.values: list[bytes] = []
+
+    def advance(self) -> bool:
+        """Look for a few more; True: that was all, or about a MiB."""
+        entries = self.message.entries
+        for key, dot in entries[self.position : self.position + SLICE_ENTRIES]:
+            value = self.replica.value_of(key, dot)
+            if value is not None:
+                self.found.append((key, dot))
+                self.values.append(value)
+                if sum(map(len, self.values)) >= INTACT_BYTES_MAX:
+                    return True
+        self.position += SLICE_ENTRIES
+        return self.position >= len(entries)
 
 
 class ValueRepair:
@@ -47,15 +79,20 @@ class ValueRepair:
         self._outbox = outbox
         self._alarms = alarms
         self._asking: dict[str, _Asking] = {}
+        self._answering: dict[tuple[int, str], _Answering] = {}
+        self._answer_due_s = 0.0
 
     def deadline_s(self) -> float | None:
         """When :meth:`run` wants to be called."""
         spaces = self._alarms.scopes(VALUE_DAMAGED)
         due = [self._asking[space].due_s if space in self._asking else 0.0 for space in spaces]
+        if self._answering:
+            due.append(self._answer_due_s)
         return min(due, default=None)
 
     def run(self, now_s: float) -> None:
-        """Ask a peer for what is damaged, in each space where that is due."""
+        """Ask a peer for what is damaged, in each space where that is due, and answer what a peer has asked for."""
+        self._answer(now_s)
         spaces = self._alarms.scopes(VALUE_DAMAGED)
         for gone in self._asking.keys() - set(spaces):
             del self._asking[gone]
@@ -64,16 +101,18 @@ class ValueRepair:
             asking = self._asking.setdefault(space, _Asking(now_s))
             if now_s < asking.due_s:
                 continue
-            if replica is None or not replica.values.damaged:
+            if replica is None or not replica.values.wanted:
                 self._alarms.clear(VALUE_DAMAGED, space)
                 continue
             asking.due_s = now_s + asking.interval_s
-            links = self._able(space)
-            if links and replica.values.wanted:
+            wanted, links = replica.values.wanted, self._able(space)
+            if not links or (asking.count and asking.count % len(links) == 0):  # all were asked for the first of them
+                replica.values.pass_over(SPOILT_ENTRIES_MAX, replica.entries.holds_dot)
+            if links and wanted:
                 self._ask(links[asking.count % len(links)], replica)
                 asking.count += 1
-            if asking.count >= 2 * len(links):
-                asking.interval_s = min(2 * asking.interval_s, ASK_INTERVAL_S_MAX)
+                if asking.count >= 2 * len(links) * ceil(len(wanted) / SPOILT_ENTRIES_MAX):
+                    asking.interval_s = min(2 * asking.interval_s, ASK_INTERVAL_S_MAX)
 
     def _able(self, space: str) -> list[Link]:
         return [
@@ -87,19 +126,23 @@ class ValueRepair:
         self._outbox.send(link, Spoilt(replica.name, replica.epoch, wanted))
 
     def asked(self, link: Link, replica: Replica, message: Spoilt) -> None:
-        """A peer asks: give it what there is, about a MiB."""
-        found: list[tuple[str, Dot]] = []
-        values: list[bytes] = []
-        for key, dot in message.entries:
-            value = replica.value_of(key, dot)
-            if value is None:
-                continue
-            found.append((key, dot))
-            values.append(value)
-            if sum(map(len, values)) >= INTACT_BYTES_MAX:
-                break
-        if found:
-            self._outbox.send(link, Intact(replica.name, replica.epoch, found, values))
+        """A peer asks: give it what there is, about a MiB, within the next turns."""
+        self._answering.setdefault((link.conn, replica.name), _Answering(link, replica, message))
+
+    def _answer(self, now_s: float) -> None:
+        """Look a little further for what the first of those who asked wants; then it is the next one's turn."""
+        if not self._answering or now_s < self._answer_due_s:
+            return
+        self._answer_due_s = now_s + SLICE_INTERVAL_S
+        asked = next(iter(self._answering))
+        answering = self._answering.pop(asked)
+        link, replica = answering.link, answering.replica
+        if link.conn not in self._links or self._replicas.get(replica.name) is not replica:
+            return
+        if not answering.advance():
+            self._answering[asked] = answering
+        elif answering.found:
+            self._outbox.send(link, Intact(replica.name, replica.epoch, answering.found, answering.values))
 
     def came(self, replica: Replica, message: Intact, now_s: float) -> None:
         """A peer has answered."""

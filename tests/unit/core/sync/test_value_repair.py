@@ -8,8 +8,9 @@ from contextlib import closing
 
 import pytest
 
+from crdtsync.core.sync.value_repair import SLICE_ENTRIES
 from crdtsync.wire.codec import pack, unpack
-from crdtsync.wire.peer.values import SPOILT_ENTRIES_MAX, Intact, Spoilt
+from crdtsync.wire.peer.values import INTACT_BYTES_MAX, SPOILT_ENTRIES_MAX, Intact, Spoilt
 from tests.fleet.agent import Refusal
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
@@ -137,3 +138,70 @@ def test_more_than_fits_is_refused() -> None:
     with pytest.raises(ValueError, match="more values than one message"):
         Intact.decode([29, "default", 0, dots, [b"x"]])
     assert Intact.decode([29, "default", 0, dots[:2], [b"x"]]).found() == [("k", (1, 1, 0), b"x")]
+
+
+def damage(host: Host, keys: list[str]) -> None:
+    """Spoil the values on disk, and read them."""
+    assert [spoil(host, key) for key in keys] == [1] * len(keys)
+    agent = host.agent("ann")
+    for key in keys:
+        with pytest.raises(Refusal, match="damaged"):
+            agent.ask("get", key=key)
+
+
+def test_what_no_peer_has_does_not_keep_back_the_rest(fleet: Fleet) -> None:
+    host, other = fleet["a"], fleet["b"]
+    ann = host.agent("ann")
+    keys = [f"k{n:03}" for n in range(2 * SPOILT_ENTRIES_MAX + 2)]
+    for key in keys:
+        ann.set(key, LONG + key)
+    fleet.sync()
+    for each in fleet.machines.values():
+        trim(each)
+    damage(host, keys)
+    damage(other, keys[: SPOILT_ENTRIES_MAX + 1])
+    fleet.run(30)
+    assert {entry.key for entry, _ in host.replica.values.wanted.values()} == {*keys[: SPOILT_ENTRIES_MAX + 1]}
+    assert ann.get(keys[-1]) == LONG + keys[-1]
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_a_value_that_is_written_again_ends_the_alarm(fleet: Fleet, is_alone: bool) -> None:
+    fill(fleet)
+    for host in fleet.machines.values():
+        spoil(host, "k")
+    host = fleet["a"]
+    ann = host.agent("ann")
+    if is_alone:
+        fleet.wires[0].close("cut")
+    with pytest.raises(Refusal, match="damaged"):
+        ann.ask("get", key="k")
+    fleet.run(10, step_s=1)
+    assert "value_damaged" in host.alarms
+    ann.set("k", "anew")
+    fleet.run(100, step_s=1)
+    assert "value_damaged" not in host.alarms
+    assert not host.replica.values.damaged
+
+
+def test_who_asks_again_and_again_gets_one_answer_and_a_few_values_a_turn(fleet: Fleet) -> None:
+    host = fleet["a"]
+    ann = host.agent("ann")
+    for n in range(20):
+        ann.set(f"k{n}", "x" * 500_000)
+    fleet.sync()
+    (link,) = host.node.sync.links.values()
+    repair, replica = host.node.sync.value_repair, host.replica
+    entries = [(entry.key, entry.dot) for n in range(20) for entry in replica.entries.held(f"k{n}")]
+    host.node.value_cache.clear()
+    before = host.node.value_cache.misses
+    for _ in range(100):
+        repair.asked(link, replica, Spoilt("default", replica.epoch, entries))
+    repair.run(host.now.mono_s)
+    assert host.node.value_cache.misses - before <= SLICE_ENTRIES
+    sent = 0
+    for n in range(40):
+        repair.run(host.now.mono_s + n)
+        sent += sum(len(data) for _, data in host.node.sync.outbox.take_sends())
+    assert INTACT_BYTES_MAX <= sent < 2 * INTACT_BYTES_MAX
+    assert host.node.value_cache.misses - before <= SLICE_ENTRIES
