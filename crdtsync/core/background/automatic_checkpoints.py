@@ -7,14 +7,18 @@ from each other make one on each side.
 
 Nothing is made while nothing changes: the log says whether a key of the policy was written since the last one. Each is
 checked after it was made: what it holds is read back as any read of the past would, the digest is compared with that in
-its record, and each value that is new since the checkpoint before with its hash.
+its record, and each value that is new since the checkpoint before with its hash. If the next one is made before a check
+has begun, one check is made for both.
+
+A checkpoint of a clock that is ahead, or from before this node's clock was set back, counts as made when this node saw
+it first: nobody waits until its time has come.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from crdtsync.causality import covers
 from crdtsync.core.alarm_catalogue import CHECKPOINT_OVERDUE
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 LOOK_INTERVAL_S = 5.0
 """How often the policies are looked at, if none asks for more."""
 LOOK_INTERVAL_S_MIN = 0.5
+LOOKS_MAX = 16
+"""Policies that are looked at in one turn; only the last of them may read the log."""
 SLICE_INTERVAL_S = 0.02
 """Between two slices of the log, or of what is checked."""
 SLICE_ROWS = 200
@@ -75,16 +81,29 @@ class Host(Protocol):
 
 
 class _Wait:
-    """For one policy: since when a checkpoint is ``due``, and how far the log was looked through."""
+    """For one policy: when the last one was made, since when one is due (0: none is), and how far the log was looked
+    through.
+    """
 
-    __slots__ = ("due_ms", "every_ms", "failure", "last", "looked_to")
+    __slots__ = ("due_ms", "every_ms", "failure", "last", "looked_to", "made_ms")
 
-    def __init__(self, last: Checkpoint | None, failure: str) -> None:
+    def __init__(self, last: Checkpoint | None, failure: str, now_ms: int) -> None:
         self.last = last
+        self.made_ms = now_ms if last is None else last.time_ms
         self.every_ms = 0
         self.due_ms = 0
         self.looked_to: int | None = None
         self.failure = failure
+
+
+class _Checking(NamedTuple):
+    """A checkpoint that is read back, and the one ``before`` the first that this check is made for."""
+
+    space: str
+    policy: str
+    name: str
+    before: Checkpoint | None
+    check: Check
 
 
 class AutomaticCheckpoints:
@@ -92,35 +111,62 @@ class AutomaticCheckpoints:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self.due_s = host.now_s + LOOK_INTERVAL_S
+        self.due_s = self._look_due_s = host.now_s + LOOK_INTERVAL_S
         self.failures: dict[str, int] = {}
+        self._wish_s = self._look_due_s
+        self._known: list[tuple[str, str]] = []
+        self._looked = 0
         self._waits: dict[tuple[str, str], _Wait] = {}
-        self._checks: list[tuple[str, str, Check]] = []
+        self._checks: list[_Checking] = []
 
     def run(self) -> None:
-        """Look at the policies, make what is due, and check a slice of what was made."""
+        """Look at some policies, make what is due, and check a slice of what was made."""
         host = self._host
         if host.now_s < self.due_s:
             return
-        self.due_s = host.now_s + LOOK_INTERVAL_S
-        known: set[tuple[str, str]] = set()
-        for name, replica in sorted(host.replicas.items()):
-            policies = replica.checkpoints.policies()
-            for policy in policies:
-                known.add((name, policy.name))
+        if host.now_s >= self._look_due_s:
+            self._look_at_some()
+        self._check_slice()
+        self.due_s = min(self._look_due_s, host.now_s + SLICE_INTERVAL_S) if self._checks else self._look_due_s
+
+    def _look_at_some(self) -> None:
+        """A round goes over all policies of all spaces."""
+        host = self._host
+        if not self._looked:
+            self._wish_s = host.now_s + LOOK_INTERVAL_S
+            self._known = [
+                (name, policy.name)
+                for name, replica in sorted(host.replicas.items())
+                for policy in replica.checkpoints.policies()
+            ]
+        some = self._known[self._looked : self._looked + LOOKS_MAX]
+        for name, policy_name in some:
+            self._looked += 1
+            replica = host.replicas.get(name)
+            policies = replica.checkpoints.policies() if replica is not None else []
+            policy = next((policy for policy in policies if policy.name == policy_name), None)
+            if replica is not None and policy is not None:
                 self._again_in(max(LOOK_INTERVAL_S_MIN, policy.every_ms / 4000))
-                self._look(replica, policy)
-        gone = self._waits.keys() - known
+                if self._look(replica, policy):
+                    break
+        if self._looked < len(self._known):
+            self._look_due_s = host.now_s + SLICE_INTERVAL_S
+            return
+        self._looked, self._look_due_s = 0, self._wish_s
+        gone = self._waits.keys() - {*self._known}
         for each in gone:
             del self._waits[each]
-        for space in sorted({space for space, _ in known | gone}):
-            self._tell(space, [name for each, name in sorted(known) if each == space])
-        self._check_slice()
+        by_space: dict[str, list[str]] = {space: [] for space, _ in sorted(gone)}
+        for space, policy_name in self._known:
+            by_space.setdefault(space, []).append(policy_name)
+        for space, names in by_space.items():
+            self._tell(space, names)
 
     def _again_in(self, seconds: float) -> None:
-        self.due_s = min(self.due_s, self._host.now_s + seconds)
+        self._wish_s = min(self._wish_s, self._host.now_s + seconds)
 
-    def _look(self, replica: Replica, policy: CheckpointPolicy) -> None:
+    def _look(self, replica: Replica, policy: CheckpointPolicy) -> bool:
+        """Make a checkpoint if one is due. Whether that took more than a look."""
         host = self._host
         made = [record for record in replica.checkpoints.all() if record.policy == policy.name]
         last = made[-1] if made else None
@@ -128,18 +174,21 @@ class AutomaticCheckpoints:
         if wait is None or (wait.last and wait.last.entry.dot) != (last and last.entry.dot):
             is_own = last is not None and replica.is_own(last.entry.dot.writer)
             failure = wait.failure if wait is not None and is_own else ""  # until it has been checked
-            wait = self._waits[replica.name, policy.name] = _Wait(last, failure)
+            wait = self._waits[replica.name, policy.name] = _Wait(last, failure, host.now_ms)
         wait.every_ms = policy.every_ms
-        if last is not None and host.now_ms < last.time_ms + policy.every_ms:
-            self._again_in((last.time_ms + policy.every_ms - host.now_ms) / 1000)
-            return
+        wait.made_ms, wait.due_ms = min(wait.made_ms, host.now_ms), min(wait.due_ms, host.now_ms)
+        if last is not None and not wait.due_ms and host.now_ms < wait.made_ms + policy.every_ms:
+            self._again_in((wait.made_ms + policy.every_ms - host.now_ms) / 1000)
+            return False
         if not wait.due_ms:
+            before = wait.looked_to
             if not self._has_changed(replica, policy, wait):
-                return
+                return wait.looked_to != before
             wait.due_ms = host.now_ms
         turn = sum(1 for node in host.live_holders(replica.name) if node < host.identity.node)
         if not host.read_only and host.now_ms >= wait.due_ms + turn * TURN_MS:
             self._make(replica, policy, made, wait)
+        return True
 
     def _has_changed(self, replica: Replica, policy: CheckpointPolicy, wait: _Wait) -> bool:
         """Whether a key of the policy was written since its last checkpoint, as far as this slice of the log says."""
@@ -182,17 +231,21 @@ class AutomaticCheckpoints:
         ops += [Op(record.entry.key, None, Kind.REGISTER, None, None, (record.entry.dot,), None) for record in gone]
         host.applied(replica, [replica.commit(ops, OWN_AGENT, None, host.now_ms)])
         host.log("checkpoint_made", space=replica.name, name=name, deleted=len(gone))
-        self._checks.append((policy.name, name, host.check_of(replica, checkpoints.get(name), wait.last)))
-        self._again_in(SLICE_INTERVAL_S)
+        before, waiting = wait.last, self._checks[1:]
+        for each in waiting:
+            if (each.space, each.policy) == (replica.name, policy.name):
+                self._checks.remove(each)
+                before = each.before
+        check = host.check_of(replica, checkpoints.get(name), before)
+        self._checks.append(_Checking(replica.name, policy.name, name, before, check))
+        wait.made_ms, wait.due_ms = host.now_ms, 0
 
     def _check_slice(self) -> None:
         """Those of a replica that was read anew meanwhile are given up: what it holds was read for that."""
         host = self._host
         if not self._checks:
             return
-        self._again_in(SLICE_INTERVAL_S)
-        policy, name, check = self._checks[0]
-        space = check.replica.name
+        space, policy, name, _, check = self._checks[0]
         wait = self._waits.get((space, policy))
         try:
             if host.replicas.get(space) is check.replica and not check.advance():

@@ -8,12 +8,12 @@ one counts. The checkpoints are records like any other, which name their policy
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
-from crdtsync.wire.limits import is_name, shown
+from crdtsync.wire.limits import TTL_MS_MAX, is_name, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,8 @@ POLICY_PREFIX = "_checkpoint_policy/"
 POLICIES_MAX = 16
 """Policies of a space when one more is set; merging takes what others have set."""
 POLICY_NAME_CHARS_MAX = 64
+PREFIXES_MAX = 100
+"""Prefixes of one policy, or of one checkpoint."""
 EVERY_MS_MIN = 1000
 KEEP_MIN = 3
 KEEP_MAX = 50
@@ -66,12 +68,12 @@ def packed_policy(prefixes: list[str], every_ms: object, keep: object, age_ms: o
 
     :raises InvalidRequest: it cannot be one.
     """
-    if type(every_ms) is not int or every_ms < EVERY_MS_MIN:
-        raise InvalidRequest(f"every must be a whole number of ms, {EVERY_MS_MIN} or more")
+    if type(every_ms) is not int or not EVERY_MS_MIN <= every_ms <= TTL_MS_MAX:
+        raise InvalidRequest(f"every must be a whole number of ms from {EVERY_MS_MIN} to {TTL_MS_MAX}")
     if type(keep) is not int or not KEEP_MIN <= keep <= KEEP_MAX:
         raise InvalidRequest(f"keep must be a whole number from {KEEP_MIN} to {KEEP_MAX}")
-    if age_ms is not None and (type(age_ms) is not int or age_ms <= 0):
-        raise InvalidRequest("age must be a whole number of ms, more than 0")
+    if age_ms is not None and (type(age_ms) is not int or not 1 <= age_ms <= TTL_MS_MAX):
+        raise InvalidRequest(f"age must be a whole number of ms from 1 to {TTL_MS_MAX}")
     return pack({"prefixes": prefixes, "every": every_ms, "keep": keep, "age": age_ms})
 
 
@@ -80,9 +82,19 @@ def policy_of(name: str, held: Sequence[Entry]) -> CheckpointPolicy | None:
     for entry in sorted(held, key=lambda entry: entry.order, reverse=True):
         try:
             plain = unpack(entry.value or b"") if entry.kind == Kind.REGISTER else {}
+            if len(plain["prefixes"]) > PREFIXES_MAX:
+                continue
             prefixes, age = tuple(map(str, plain["prefixes"])), plain["age"]
-            every_ms, keep = max(EVERY_MS_MIN, int(plain["every"])), max(KEEP_MIN, min(KEEP_MAX, int(plain["keep"])))
-            return CheckpointPolicy(name, entry, prefixes, every_ms, keep, None if age is None else int(age))
+            every_ms, keep = (
+                _between(EVERY_MS_MIN, plain["every"], TTL_MS_MAX),
+                _between(KEEP_MIN, plain["keep"], KEEP_MAX),
+            )
+            age_ms = None if age is None else _between(1, age, TTL_MS_MAX)
+            return CheckpointPolicy(name, entry, prefixes, every_ms, keep, age_ms)
         except (ArithmeticError, LookupError, TypeError, ValueError):
             continue
     return None
+
+
+def _between(low: int, said: Any, high: int) -> int:
+    return max(low, min(int(said), high))

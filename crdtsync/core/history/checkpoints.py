@@ -111,6 +111,8 @@ class Checkpoints:
         self.bytes_max = 1
         self._keys: set[str] = set()
         self._policy_keys: set[str] = set()
+        self._all: list[Checkpoint] | None = None
+        self._policies: list[CheckpointPolicy] | None = None
         self._positions: dict[Dot, int] | None = None
 
     def note(self, keys: Iterable[str]) -> None:
@@ -119,22 +121,33 @@ class Checkpoints:
             for prefix, known in ((CHECKPOINT_PREFIX, self._keys), (POLICY_PREFIX, self._policy_keys)):
                 if key.startswith(prefix):
                     (known.add if self._replica.entries.held(key) else known.discard)(key)
+                    self._all = self._policies = None
 
     def all(self) -> list[Checkpoint]:
         """All of them, the oldest first; those of one name that were made at once, too."""
+        if self._all is not None:
+            return self._all
         held = [entry for key in self._keys for entry in self._replica.entries.held(key)]
         records = [record for entry in held if entry.kind == Kind.REGISTER and (record := record_of(entry))]
-        return sorted(records, key=lambda record: record.entry.order)
+        records.sort(key=lambda record: record.entry.order)
+        if len(records) == len(held):  # else a disk may have spoilt one, until it is mended
+            self._all = records
+        return records
 
     def policies(self) -> list[CheckpointPolicy]:
         """The policies of automatic ones, by name."""
         if not self._policy_keys:  # every space is asked every few seconds
             return []
-        found = (
-            policy_of(key.removeprefix(POLICY_PREFIX), self._replica.entries.held(key))
-            for key in sorted(self._policy_keys)
-        )
-        return [policy for policy in found if policy is not None]
+        if self._policies is None:
+            found = [
+                policy_of(key.removeprefix(POLICY_PREFIX), self._replica.entries.held(key))
+                for key in sorted(self._policy_keys)
+            ]
+            policies = [policy for policy in found if policy is not None]
+            if len(policies) < len(found):
+                return policies  # as in :meth:`all`
+            self._policies = policies
+        return self._policies
 
     def newest_ms(self) -> int | None:
         """When the newest of them was made; None: there is none."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from crdtsync.core.history.checkpoint_policies import (
     POLICIES_MAX,
     POLICY_PREFIX,
+    PREFIXES_MAX,
     CheckpointPolicy,
     check_policy_name,
     packed_policy,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from crdtsync.core.replica.change_draft import Draft
 
 NOTE_CHARS_MAX = 1000
-PREFIXES_MAX = 100
 
 
 def checkpoint_set(draft: Draft, args: Arguments) -> Result:

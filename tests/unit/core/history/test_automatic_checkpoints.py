@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crdtsync.causality import Dot, Writer
+from crdtsync.core.background.automatic_checkpoints import LOOKS_MAX
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.history.checkpoint_policies import EVERY_MS_MIN, KEEP_MAX, KEEP_MIN, policy_of
-from crdtsync.core.history.checkpoints import CHECKPOINT_PREFIX, packed_record, record_of
+from crdtsync.core.history.checkpoint_policies import EVERY_MS_MIN, KEEP_MAX, KEEP_MIN, PREFIXES_MAX, policy_of
+from crdtsync.core.history.checkpoints import CHECKPOINT_PREFIX, Checkpoint, packed_record, record_of
+from crdtsync.core.interface import Now
+from crdtsync.core.replica.replica import Replica
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
+from crdtsync.wire.limits import TTL_MS_MAX
 from tests.fleet.agent import Agent, Refusal
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.simulator.cuts import patiently, shown
@@ -131,6 +136,102 @@ def test_a_name_that_is_there_is_not_made_twice():
         assert len(made(ann)) == len({*made(ann)}) == len(taken) + 1
 
 
+DAY = 24 * 60 * MINUTE
+
+
+def test_a_clock_that_is_set_back_stops_nothing():
+    with fleet_of("a") as fleet:
+        host = fleet["a"]
+        ann = host.agent("ann")
+        host.ahead_ms = 400 * DAY
+        policy(ann)
+        play(fleet, ann, 2)
+        before = made(ann)
+        assert before
+        host.ahead_ms = 0
+        play(fleet, ann, 3)
+        assert len({*made(ann)} - {*before}) >= 2
+        ann.set("plan/a", "due")
+        host.node.read_only = "for a test"
+        fleet.run(120, step_s=2)
+        before = made(ann)
+        host.node.read_only, host.ahead_ms = "", -DAY
+        fleet.run(10, step_s=1)
+        assert len({*made(ann)} - {*before}) == 1
+
+
+def test_a_checkpoint_of_a_clock_that_is_ahead_stops_nothing_and_calls_for_no_more():
+    with fleet_of("a", "b", linked=True) as fleet:
+        first, second = lowest(fleet)
+        agent = fleet[second].agent("ann")
+        fleet[first].ahead_ms = 4000 * DAY
+        policy(agent, keep=40)
+        play(fleet, agent, 2)
+        (wrong,) = {name[:13] for name in made(agent)}
+        fleet.wires[0].close("cut")
+        fleet[first].node.read_only = "for a test"
+        before = {*made(agent)}
+        play(fleet, agent, 8)
+        assert wrong[5:9] > stamp(fleet.now.wall_ms)[:4]
+        assert 6 <= len({*made(agent)} - before) <= 9
+
+
+def test_many_policies_are_looked_at_in_several_turns(monkeypatch: pytest.MonkeyPatch):
+    with fleet_of("a") as fleet:
+        host = fleet["a"]
+        ann = host.agent("ann")
+        for n in range(LOOKS_MAX):
+            policy(ann, name=f"p{n}", prefixes=["plan/"])
+        play(fleet, ann, 1)
+        reads = 0
+        read_log = host.replica.storage.log
+
+        def counted(*args: Any) -> Any:
+            nonlocal reads
+            rows = read_log(*args)
+            reads += bool(rows)
+            return rows
+
+        monkeypatch.setattr(host.replica.storage, "log", counted)
+        automatic = host.node.automatic_checkpoints
+        most = 0
+        for round_ in range(8):
+            ann.set("other", round_)
+            for _ in range(50):
+                fleet.now = Now(fleet.now.wall_ms + 500, fleet.now.mono_s + 0.5)
+                host.node.now_ms, host.node.now_s = fleet.now.wall_ms, fleet.now.mono_s
+                reads = 0
+                automatic.run()
+                most = max(most, reads)
+        assert most == 1
+
+
+def test_checks_that_take_longer_than_the_next_checkpoint_do_not_pile_up(monkeypatch: pytest.MonkeyPatch):
+    with fleet_of("a") as fleet:
+        host = fleet["a"]
+        ann = host.agent("ann")
+        asked: list[tuple[str, str | None]] = []
+
+        class Endless:
+            replica = host.replica
+
+            def advance(self) -> bool:
+                return False
+
+        def check_of(_replica: Replica, record: Checkpoint, before: Checkpoint | None) -> Endless:
+            asked.append((record.name, before and before.name))
+            return Endless()
+
+        monkeypatch.setattr(host.node, "check_of", check_of)
+        policy(ann, every=EVERY_MS_MIN)
+        for n in range(30):
+            ann.set("k", n)
+            fleet.run(1.5, step_s=0.5)
+        assert len(asked) > 10
+        assert len(host.node.automatic_checkpoints._checks) == 2
+        assert asked[-1][1] == asked[0][0], "the second one looks at all that is new since the first"
+
+
 def test_one_that_nobody_makes_is_overdue_everywhere():
     with fleet_of("a", "b", linked=True) as fleet:
         ann = fleet["a"].agent("ann")
@@ -176,18 +277,26 @@ RECORDS = st.binary() | st.builds(
 
 @given(RECORDS)
 @example(pack({"prefixes": [], "every": float("inf"), "keep": 3, "age": None}))
+@example(pack({"prefixes": [], "every": "9" * 4000, "keep": "9" * 4000, "age": "9" * 4000}))
+@example(pack({"prefixes": [], "every": 3_600_000, "keep": 3, "age": -(2**60)}))
+@example(pack({"prefixes": ["a"] * 200_000, "every": 3_600_000, "keep": 3, "age": None}))
 @example(pack({"cut": [1, float("inf")], "digest": b"", "keys": 1, "note": "", "prefixes": []}))
 def test_careless_records_are_read_as_none_or_as_something_within_bounds(value: bytes) -> None:
     """A member may write anything into a register, and every node reads it."""
     entry = Entry(0, Dot(Writer(1), 1, 0), "k", None, Kind.REGISTER, 1, "ann", value, b"", None)
     record_of(entry)
     policy = policy_of("auto", [entry])
-    assert policy is None or (policy.every_ms >= EVERY_MS_MIN and KEEP_MIN <= policy.keep <= KEEP_MAX)
+    if policy is not None:
+        assert EVERY_MS_MIN <= policy.every_ms <= TTL_MS_MAX
+        assert KEEP_MIN <= policy.keep <= KEEP_MAX
+        assert policy.age_ms is None or 1 <= policy.age_ms <= TTL_MS_MAX
+        assert len(policy.prefixes) <= PREFIXES_MAX
 
 
 @pytest.mark.parametrize(
     "wrong",
     [{"name": "A"}, {"name": "a" * 65}, {"every": 10}, {"every": "1h"}, {"keep": 2}, {"keep": 51}, {"age": 0},
+     {"every": 2**63}, {"age": 2**63},
      {"prefixes": "plan/"}],
 )  # fmt: skip
 def test_what_is_no_policy_is_refused(pair: Fleet, wrong: dict[str, object]):
