@@ -141,6 +141,24 @@ def test_views_that_are_kept_show_what_new_ones_show(daemon: Daemon):
     eventually(lambda: kept.view("plan/", **show).shown == ("plan/b",))
 
 
+def test_a_view_that_is_kept_shows_what_its_agent_may_still_read(daemon: Daemon, tmp_path: Path):
+    owner = daemon.client("owner")
+    owner.set("open/a", "a word")
+    owner.set("secret/b", "a word")
+    key_file = tmp_path / "key"
+    key_file.write_text(owner.agent_create("guest")["key"])
+    key_file.chmod(0o600)
+    owner.access_grant("agent:guest", "read", "**")
+    with Client(daemon.socket, agent="guest", agent_key=key_file) as guest:
+        views = Views(guest)
+        assert views.view().shown == ("open/a", "secret/b")
+        owner.access_revoke("agent:guest", "**")
+        owner.access_grant("agent:guest", "read", "open/**")
+        assert views.view().shown == ("open/a",)
+        owner.access_grant("agent:guest", "read", "**")
+        assert views.view().shown == ("open/a", "secret/b")
+
+
 def test_a_view_that_one_defines_another_uses_by_its_name(pair: Cluster):
     ann, bob = Views(pair[0].client("ann"), model="gpt-5"), Views(pair[1].client("bob"))
     pair[0].client("ann").set("plan/goal", "ship")

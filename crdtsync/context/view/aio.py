@@ -209,14 +209,14 @@ class AsyncViews:
         return replace(held.shown[1], token=held.token)
 
     async def _caught_up(self, definition: Definition) -> Held:
-        held = self._held.get(definition)
-        try:
-            changes = None if held is None else await self._client.changes(after=held.token)
-        except CrdtSyncError:  # the space was dropped meanwhile, say: what a listing answers is for the caller to see
-            changes = None
+        held, rules, changes = self._held.get(definition), None, None
+        with suppress(CrdtSyncError):  # the space was dropped meanwhile, say: a listing tells the caller
+            rules = (await self._client.access_list())["rules"]
+            if held is not None and held.rules == rules:
+                changes = await self._client.changes(after=held.token)
         if held is None or changes is None or changes.is_all:
             found, token = await self._all(definition)
-            return Held({item.key: item for item in await self._items(definition, found)}, token)
+            return Held({item.key: item for item in await self._items(definition, found)}, token, rules)
         found = await self._changed(definition, changes)
         lost = {*changes.gone, *changes.changed} - found.keys()
         return held.after(await self._items(definition, found), lost, changes.token)

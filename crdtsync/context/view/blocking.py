@@ -210,14 +210,14 @@ class Views:
         return replace(held.shown[1], token=held.token)
 
     def _caught_up(self, definition: Definition) -> Held:
-        held = self._held.get(definition)
-        try:
-            changes = None if held is None else self._client.changes(after=held.token)
-        except CrdtSyncError:  # the space was dropped meanwhile, say: what a listing answers is for the caller to see
-            changes = None
+        held, rules, changes = self._held.get(definition), None, None
+        with suppress(CrdtSyncError):  # the space was dropped meanwhile, say: a listing tells the caller
+            rules = (self._client.access_list())["rules"]
+            if held is not None and held.rules == rules:
+                changes = self._client.changes(after=held.token)
         if held is None or changes is None or changes.is_all:
             found, token = self._all(definition)
-            return Held({item.key: item for item in self._items(definition, found)}, token)
+            return Held({item.key: item for item in self._items(definition, found)}, token, rules)
         found = self._changed(definition, changes)
         lost = {*changes.gone, *changes.changed} - found.keys()
         return held.after(self._items(definition, found), lost, changes.token)

@@ -22,12 +22,14 @@ CHARS_MAX = 16 * 1024 * 1024
 
 @dataclass(slots=True)
 class Held:
-    """The items of one view at ``token``, and what was found out about them. ``shown``: the view that came of them,
-    with the version of the summary in it.
+    """The items of one view at ``token``, and what was found out about them. ``rules``: by which they were read; under
+    others they may be none of this agent's business. ``shown``: the view that came of them, with the version of the
+    summary in it.
     """
 
     items: Mapping[str, Item]
     token: str
+    rules: object = None
     known: Known = field(default_factory=Known)
     shown: tuple[str | None, View] | None = None
 
@@ -37,7 +39,7 @@ class Held:
         if not changed and not lost:
             return replace(self, token=token)
         items = {key: item for key, item in self.items.items() if key not in lost}
-        return Held(items | {item.key: item for item in changed}, token, self.known)
+        return Held(items | {item.key: item for item in changed}, token, self.rules, self.known)
 
     @property
     def chars(self) -> int:
