@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from crdtsync.client import Entry
-from crdtsync.errors import ClaimHeld
+from crdtsync.errors import ClaimHeld, InvalidRequest
 
 PREFIX = "claims/"
 ASK, HELD = "ask", "held"
@@ -55,7 +55,9 @@ class Claim:
 
 
 def path_of(key: str) -> str:
-    """Where the claim on a key is kept."""
+    """Where the claim on a key is kept; :class:`~crdtsync.errors.InvalidRequest` for no key."""
+    if not key:
+        raise InvalidRequest("a claim needs a key that says what is claimed, such as task/42; it is empty")
     return PREFIX + key
 
 

@@ -41,6 +41,8 @@ async def ask(
     anew: bool,
 ) -> Any:
     """Ask, or go on waiting for what was asked; the answer."""
+    if not name:
+        raise InvalidRequest("a question needs a name to be answered by, such as deploy; it is empty")
     session = state.session()
     if anew:
         async with session.batch() as batch:

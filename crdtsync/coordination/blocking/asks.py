@@ -43,6 +43,8 @@ def ask(
     anew: bool,
 ) -> Any:
     """Ask, or go on waiting for what was asked; the answer."""
+    if not name:
+        raise InvalidRequest("a question needs a name to be answered by, such as deploy; it is empty")
     session = state.session()
     if anew:
         with session.batch() as batch:

@@ -9,11 +9,14 @@ from itertools import permutations
 from random import Random
 from typing import Any
 
+import pytest
+
 from crdtsync.client import Entry
-from crdtsync.coordination.claim_record import ASK, HELD, Claim, Patience, claims_in, listed, record
+from crdtsync.coordination.claim_record import ASK, HELD, Claim, Patience, claims_in, listed, path_of, record
 from crdtsync.coordination.questions import Answer, answers_in
 from crdtsync.coordination.task_board import Board
 from crdtsync.coordination.task_record import CLAIMED, DONE, FAILED, OPEN, Task, backoff_ms, blocked_by, task_in
+from crdtsync.errors import InvalidRequest
 
 TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -45,6 +48,11 @@ def test_held_comes_before_asked_for_then_the_highest_fence_in_whatever_order_th
 def test_two_asks_at_once_are_told_apart_alike_on_every_host():
     asks = [record(ASK, name, 60, 0) for name in "ab"]
     assert [claims_in(entry("claims/k", *asks, first=first))[0].id for first in (0, 1)] == ["b", "b"]
+
+
+def test_a_claim_on_nothing_is_refused():
+    with pytest.raises(InvalidRequest, match="needs a key"):
+        path_of("")
 
 
 def test_a_claim_is_over_when_it_was_watched_for_its_whole_time_without_renewal():
