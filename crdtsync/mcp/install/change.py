@@ -78,7 +78,7 @@ def read(path: Path) -> str:
 def write(path: Path, text: str) -> None:
     """Write the file whole or not at all; an empty one goes. Links stay links, and who may read it stays so."""
     path = path.resolve()
-    if not text.strip() or text.strip() == "{}":
+    if not text:
         path.unlink(missing_ok=True)
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -48,8 +48,8 @@ def with_hooks(text: str, path: Path, command: str) -> str:
 def without_hooks(text: str, path: Path) -> str:
     """``text`` without our hooks, and without lists and groups that would be empty then."""
     try:
-        for event in reversed(EVENTS) if text.strip() else ():
-            while (own := next(_ours(text, event), None)) is not None:
+        for event in reversed(EVENTS):
+            while text.strip() and (own := next(_ours(text, event), None)) is not None:
                 text = jsonc.take_at(text, own)
     except InvalidEncoding as error:
         message = f"{path} cannot be changed: {error}; mend it, or take the hooks out by hand"

@@ -81,13 +81,16 @@ def put_at(text: str, path: Sequence[str], value: object) -> str:
 
 def take_at(text: str, path: Sequence[str]) -> str:
     """``text`` without the value at ``path``, and without what would be empty then around it, unless that was there
-    before: there, and only there, :func:`put` leaves no space before a member.
+    before: there, and only there, :func:`put` leaves no space before a member. "" if that is the whole text.
     """
     place = at(text, path[:-1])
     if place is None:
         return text
-    is_alone = len(path) > 1 and len(place.members) == 1 and place.members[0].start > place.start + 1
-    return take_at(text, path[:-1]) if is_alone else take(text, place, path[-1])
+    is_alone = len(place.members) == 1 and place.members[0].start > place.start + 1
+    if is_alone and len(path) > 1:
+        return take_at(text, path[:-1])
+    left = take(text, place, path[-1])
+    return "" if is_alone and left.strip() == "{}" else left
 
 
 def put(text: str, place: Place, name: str, value: object) -> str:

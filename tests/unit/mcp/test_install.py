@@ -93,7 +93,16 @@ def test_any_settings_survive_to_the_byte(
 
 
 @pytest.mark.parametrize(
-    "text", ['{"mcpServers": {}}', '{\n  // mine\n  "mcpServers": { /* none */ },\n}\n', "{ // empty\n}"]
+    "text",
+    [
+        "",
+        "{}",
+        "{}\n",
+        "{\n}\n",
+        '{"mcpServers": {}}',
+        '{\n  // mine\n  "mcpServers": { /* none */ },\n}\n',
+        "{ // empty\n}",
+    ],
 )
 def test_a_section_that_was_empty_is_so_again(text: str):
     changed = with_server(text, JSON, "mcpServers", ENTRY)
@@ -145,7 +154,7 @@ def test_a_file_is_written_whole_keeps_its_mode_and_a_link_stays_a_link(tmp_path
     assert link.is_symlink()
     assert real.read_text() == '{"a": 1}'
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
-    write(link, "{}\n")
+    write(link, "")
     assert not real.exists()
 
 
@@ -184,7 +193,7 @@ def test_hooks_go_in_beside_those_of_others_and_out_again(text: str):
     assert other.count(HOOK) == other.count("--agent ann") == len(EVENTS)
     assert has_hooks(changed)
     assert not has_hooks(text)
-    assert without_hooks(changed, JSON) == (text or "{}\n")
+    assert without_hooks(changed, JSON) == text
 
 
 def test_a_command_that_somebody_put_beside_ours_stays():
