@@ -7,7 +7,6 @@ from typing import Annotated
 from mcp.server.mcpserver import Context, MCPServer
 from pydantic import Field
 
-from crdtsync.context import AsyncViews
 from crdtsync.mcp.answers import within
 from crdtsync.mcp.session import Sessions, failure, told
 
@@ -22,7 +21,7 @@ def offer(server: MCPServer, sessions: Sessions) -> None:
 
     async def shown(ctx: Context, prefix: str) -> str:
         async with told(failure):
-            found = await AsyncViews(sessions.of(ctx), model=model).view(prefix, budget_tokens=_BUDGET_TOKENS)
+            found = await sessions.views(sessions.of(ctx)).view(prefix, budget_tokens=_BUDGET_TOKENS)
         return found.text or "Nothing is there yet."
 
     async def catch_up(ctx: Context, prefix: Prefix = "") -> str:

@@ -11,7 +11,6 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import Completion, ResourceTemplateReference
 
 from crdtsync import sessions as saved_sessions
-from crdtsync.context import AsyncViews
 from crdtsync.mcp.answers import within
 from crdtsync.mcp.session import Sessions, failure, told
 from crdtsync.mcp.subscriptions import KEY, SESSION, STATE, VIEW
@@ -34,7 +33,7 @@ def offer(server: MCPServer, sessions: Sessions) -> None:
     async def view_resource(name: str, ctx: Context) -> str:
         """A view that somebody has defined for the team."""
         async with told(failure):
-            return (await AsyncViews(sessions.of(ctx), model=model).named(name)).text
+            return (await sessions.views(sessions.of(ctx)).named(name)).text
 
     async def session_resource(id: str, ctx: Context) -> str:  # noqa: A002  # the word of the address
         """A saved session of a coding agent, in short."""
@@ -50,7 +49,7 @@ def offer(server: MCPServer, sessions: Sessions) -> None:
     async def state_resource() -> str:
         """What the team knows, within a budget."""
         async with told(failure):
-            found = await AsyncViews(sessions.some(), model=model).view(budget_tokens=_BUDGET_TOKENS)
+            found = await sessions.views(sessions.some()).view(budget_tokens=_BUDGET_TOKENS)
         return found.text or "Nothing is there yet."
 
     async def complete(ref: object, argument: Any, _: object) -> Completion | None:
@@ -62,7 +61,7 @@ def offer(server: MCPServer, sessions: Sessions) -> None:
                 keys = await sessions.some().keys(start + argument.value, limit=_COMPLETIONS_MAX + 1)
                 found = [key.removeprefix(start) for key in keys]
             else:
-                names = await AsyncViews(sessions.some(), model=model).names()
+                names = await sessions.views(sessions.some()).names()
                 found = [name for name in names if name.startswith(argument.value)]
         return Completion(values=found[:_COMPLETIONS_MAX], has_more=len(found) > _COMPLETIONS_MAX)
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import INTERNAL_ERROR
 
 from crdtsync.client import AsyncClient, AsyncSession
+from crdtsync.context import AsyncViews
 from crdtsync.context.tokens import ANY_MODEL
 from crdtsync.errors import CrdtSyncError
 from crdtsync.mcp.install.clients import agent_name
@@ -22,6 +24,7 @@ from crdtsync.mcp.install.clients import agent_name
 SESSION_HEADER = "mcp-session-id"
 _SESSIONS_MAX = 1_000  # the one that began first is forgotten, with what it has read
 _NAMES_MAX = 64  # each has a connection to the daemon
+_VIEWS_MAX = 8  # sessions whose views are kept, at most 16 MiB of text each
 ALONE_S = 900
 """So long a caller whose end nobody notices has what it has taken."""
 
@@ -48,6 +51,9 @@ class Sessions:
     _clients: dict[str, AsyncClient] = field(default_factory=dict)
     _sessions: dict[tuple[str, str], AsyncSession] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._views = lru_cache(_VIEWS_MAX)(AsyncViews)
+
     def of(self, context: Context[Any, Any]) -> AsyncSession:
         """The session of the client that called; it remembers what that client has read, and nobody else."""
         caller = (context.headers or {}).get(SESSION_HEADER, "")  # over stdin there is one client
@@ -61,6 +67,10 @@ class Sessions:
     def some(self) -> AsyncSession:
         """A session for what a client asks without saying who it is: names to choose from, and the whole state."""
         return self._session("", name_from(None))
+
+    def views(self, session: AsyncSession) -> AsyncViews:
+        """Its views. They keep what they have read: a second view reads only what has changed."""
+        return self._views(session, model=self.options.model)
 
     def _session(self, caller: str, own_name: str) -> AsyncSession:
         name = self.options.agent or own_name

@@ -187,6 +187,12 @@ HOSTILE: list[tuple[str, dict[str, Any]]] = [
     ("take_task", {"prefix": "*/[", "timeout_s": 601}),
     ("take_task", {"prefix": "x" * 100_000, "timeout_s": 0}),
     ("ask_person", {"name": "a\x00", "question": "?", "timeout_s": 0}),
+    ("ask_person", {"name": "", "question": "?", "timeout_s": 0}),
+    ("claim", {"key": ""}),
+    ("put_task", {"key": "", "task": 1}),
+    ("checkpoint", {"name": ""}),
+    ("append", {"key": "", "value": 1}),
+    ("edit_text", {"key": "", "new": "x"}),
     ("remember", {"fact": ""}),
     ("no_such_tool", {}),
 ]
@@ -224,6 +230,20 @@ async def test_an_answer_stays_within_bounds_however_large_the_values(daemon: Da
         ):
             text, data = await call(bob, tool, **asked)
             assert len(text) + len(json.dumps(data)) < 100_000, tool
+
+
+async def test_a_view_stays_within_bounds_however_many_the_keys_and_shows_what_is_new(daemon: Daemon):
+    ann = daemon.client("ann")
+    with ann.batch() as batch:
+        for number in range(500):
+            batch.set(f"findings/{number}", f"The cache of host {number} is cold.")
+    async with attached(daemon, "--agent", "bob") as bob:
+        text, view = await call(bob, "view", budget_tokens=300)
+        assert (view["tokens"] <= 300, len(view["shown"]) + view["left_out"]) == (True, 500)
+        assert len(json.dumps(view)) < 2 * len(text)
+        await to_thread(ann.set, "findings/7", "It is warm.")
+        assert "It is warm." in (await call(bob, "view", budget_tokens=300))[0]
+        assert (await call(bob, "write", key="findings/7", value="Hot."))[1]["replaced_unread"] is None
 
 
 async def test_the_tools_are_few_and_cheap_and_can_be_fewer(daemon: Daemon):

@@ -10,25 +10,25 @@ from mcp_types import CallToolResult
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from crdtsync.context import AsyncSearch, AsyncViews
+from crdtsync.context import AsyncSearch
 from crdtsync.context.view.render import in_a_line
 from crdtsync.mcp.answers import Hits, Keys, Shortened, answer, moment, short, within
 from crdtsync.mcp.session import Sessions, told
 from crdtsync.mcp.tools.table import Tool
 
+_CONFLICTS_MAX = 50
 Budget = Annotated[int, Field(ge=50, le=100_000)]
 Prefixes = Annotated[tuple[str, ...], Field(description='Beginnings of keys, such as ["plan/"]; none: all.')]
 At = Annotated[str, Field(description="A checkpoint's name, a token, or a time such as 2026-11-20T10:00Z.")]
 
 
 class ViewShown(TypedDict):
-    """A view as data."""
+    """A view as data; ``left_out``: how many keys were."""
 
     text: str
     tokens: int
     shown: list[str]
-    left_out: list[str]
-    gone: list[str]
+    left_out: int
     token: str | None
 
 
@@ -61,16 +61,14 @@ def tools(sessions: Sessions) -> list[Tool]:
         what was left out.
         """
         async with told():
-            found = await AsyncViews(sessions.of(ctx), model=model).view(
+            found = await sessions.views(sessions.of(ctx)).view(
                 prefixes or ("",), query=query, budget_tokens=budget_tokens, since=since
             )
-        return answer(
-            found.text or ("Nothing is new." if since else "Nothing is there yet."),
-            {
-                "text": found.text, "tokens": found.tokens, "shown": list(found.shown),
-                "left_out": list(found.left_out), "gone": list(found.gone), "token": found.token,
-            },
-        )  # fmt: skip
+        data: ViewShown = {
+            "text": found.text, "tokens": found.tokens, "shown": list(found.shown), "left_out": len(found.left_out),
+            "token": found.token,
+        }  # fmt: skip
+        return answer(found.text or ("Nothing is new." if since else "Nothing is there yet."), data)
 
     async def read(
         ctx: Context,
@@ -131,8 +129,8 @@ def tools(sessions: Sessions) -> list[Tool]:
     ) -> Annotated[CallToolResult, Shortened]:
         """Show entries whose authors wrote at the same time, with all their values; settle them with resolve."""
         async with told():
-            entries = await sessions.of(ctx).conflicts(prefix, limit=50)
-        text, data = within(entries, budget_tokens, model)
-        return answer(text or "no conflicts", data)
+            entries = await sessions.of(ctx).conflicts(prefix, limit=_CONFLICTS_MAX + 1)
+        text, data = within(entries[:_CONFLICTS_MAX], budget_tokens, model)
+        return answer((text or "no conflicts") + ("\n… and more" if entries[_CONFLICTS_MAX:] else ""), data)
 
     return [Tool(one) for one in (view, search, read, list_keys, history, conflicts)]
