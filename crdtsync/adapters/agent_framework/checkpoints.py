@@ -10,8 +10,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
-from agent_framework._workflows._checkpoint_encoding import decode_checkpoint_value, encode_checkpoint_value
+from agent_framework._workflows._checkpoint_encoding import encode_checkpoint_value
 
+from crdtsync.adapters.agent_framework.decoding import decoded
 from crdtsync.adapters.attached import Attached, settled
 from crdtsync.errors import CrdtSyncError
 
@@ -28,8 +29,8 @@ class CrdtCheckpointStorage(Attached):
 
     ``client`` is a client, or the path of a daemon's socket (None: the usual one). A checkpoint is the blob
     ``PREFIX/checkpoints/ID``, on this host's disk when :meth:`save` returns; with ``w`` (a number, ``"majority"``,
-    ``"all"``) on so many hosts'. ``allowed_checkpoint_types`` are types of your own that may be read back, as
-    ``"module:name"``.
+    ``"all"``) on so many hosts'. ``allowed_checkpoint_types`` are classes of your own that may be read back, as
+    ``"module:name"``. Beside these, what another agent has written can make nothing but data of the framework.
 
     A checkpoint that cannot be read is left out of lists, with a warning in the log: the one before it is the latest.
     """
@@ -81,7 +82,7 @@ class CrdtCheckpointStorage(Attached):
     def _save(self, checkpoint: WorkflowCheckpoint) -> str:
         try:
             encoded = encode_checkpoint_value(checkpoint.to_dict())
-            decode_checkpoint_value(encoded, allowed_types=self._allowed)
+            decoded(encoded, self._allowed)
         except WorkflowCheckpointException:
             raise
         except Exception as error:
@@ -101,7 +102,7 @@ class CrdtCheckpointStorage(Attached):
             raise WorkflowCheckpointException(f"{key} cannot be read: {error}") from error
         if encoded is None:
             raise WorkflowCheckpointException(f"there is no checkpoint {key}")
-        return WorkflowCheckpoint.from_dict(decode_checkpoint_value(encoded, allowed_types=self._allowed))
+        return WorkflowCheckpoint.from_dict(decoded(encoded, self._allowed))
 
     def _newest_first(self, workflow: str) -> Iterator[WorkflowCheckpoint]:
         below = self._keys.below(CHECKPOINTS)
@@ -118,5 +119,9 @@ class CrdtCheckpointStorage(Attached):
         return is_there
 
 
-def _time(meta: Any) -> datetime:
-    return datetime.fromisoformat(meta["timestamp"])
+def _time(meta: Any) -> float:
+    """When a checkpoint was made; what does not say so counts as the oldest."""
+    try:
+        return datetime.fromisoformat(meta["timestamp"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        return 0.0

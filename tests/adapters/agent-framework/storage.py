@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from agent_framework import (
+    AgentResponse,
+    Content,
     FileCheckpointStorage,
     FileHistoryProvider,
     Message,
     WorkflowCheckpoint,
     WorkflowCheckpointException,
+    WorkflowEvent,
+    WorkflowMessage,
+    WorkflowRunState,
 )
 
 from crdtsync import Client
@@ -29,6 +37,11 @@ def state() -> Iterator[Client]:
     with Client(SOCKET, agent="tester") as client:
         client.delete_prefix("agent-framework/")
         yield client
+
+
+@dataclass
+class Finding:
+    text: str
 
 
 def checkpoint(name: str, step: int, **state: object) -> WorkflowCheckpoint:
@@ -91,6 +104,62 @@ def test_a_damaged_checkpoint_is_skipped(harm: str, state: Client, caplog: pytes
     assert ("the one before it counts" in caplog.text) is (harm != "removed")
     with pytest.raises(WorkflowCheckpointException):
         asyncio.run(storage.load("w/2"))
+
+
+def called(module: str, name: str, argument: str) -> dict[str, str]:
+    """A pickle that calls something with one text, as an encoded value."""
+    words = b"".join(b"X" + len(word).to_bytes(4, "little") + word.encode() for word in (module, name))
+    text = b"X" + len(argument).to_bytes(4, "little") + argument.encode()
+    pickled = b"\x80\x04" + words + b"\x93" + text + b"\x85R."
+    return {"__pickled__": base64.b64encode(pickled).decode(), "__type__": "builtins:str"}
+
+
+@pytest.mark.parametrize(
+    "module, name, argument",
+    [
+        ("agent_framework._tools", "TypeAdapter", "open({made!r}, 'w')"),
+        ("agent_framework", "FileCheckpointStorage", "{made}"),
+        ("agent_framework._workflows._checkpoint", "FileCheckpointStorage", "{made}"),
+        ("os", "mkdir", "{made}"),
+        ("builtins", "type", "{made}"),
+    ],
+)
+def test_what_another_agent_has_written_makes_data_alone(
+    module: str, name: str, argument: str, state: Client, tmp_path: Path
+) -> None:
+    storage = CrdtCheckpointStorage(state)
+    asyncio.run(storage.save(checkpoint("w", 1)))
+    made = tmp_path / "made"
+    written = {**checkpoint("w", 2).to_dict(), "state": {"a": called(module, name, argument.format(made=str(made)))}}
+    meta = {"workflow": "w", "timestamp": "2026-01-01T00:00:02+00:00"}
+    state.put_blob("agent-framework/checkpoints/w%2F2", json.dumps(written).encode(), meta=meta)
+    latest = asyncio.run(storage.get_latest(workflow_name="w"))
+    assert latest is not None
+    assert (latest.checkpoint_id, made.exists()) == ("w/1", False)
+
+
+def test_a_checkpoint_without_a_time_is_the_oldest(state: Client) -> None:
+    storage = CrdtCheckpointStorage(state)
+    for step, time in enumerate((3, "then", "2026-01-01T00:00:00")):
+        state.put_blob(f"agent-framework/checkpoints/{step}", b"{}", meta={"workflow": "w", "timestamp": time})
+    asyncio.run(storage.save(checkpoint("w", 1)))
+    assert asyncio.run(storage.list_checkpoint_ids(workflow_name="w")) == ["w/1"]
+
+
+def test_messages_and_events_of_the_framework_are_read_back(state: Client) -> None:
+    storage = CrdtCheckpointStorage(state, allowed_checkpoint_types=[f"{Finding.__module__}:Finding"])
+    said = Message("user", [Content.from_text("hello")])
+    values = {
+        "said": said, "answer": AgentResponse(messages=[said]), "finding": Finding("x"), "run": WorkflowRunState.IDLE,
+        "sent": WorkflowMessage(data=said, source_id="a"),
+        "asked": WorkflowEvent.request_info("r", "a", "?", str),
+    }  # fmt: skip
+    asyncio.run(storage.save(checkpoint("w", 1, **values)))
+    found = asyncio.run(storage.load("w/1")).state
+    assert found["said"].to_dict() == said.to_dict()
+    assert found["answer"].text == "hello"
+    assert (found["finding"], found["run"], found["sent"].source_id) == (Finding("x"), WorkflowRunState.IDLE, "a")
+    assert found["asked"].request_id == "r"
 
 
 def test_histories_are_as_those_in_files(state: Client, tmp_path: Path) -> None:
