@@ -23,9 +23,8 @@ Modules:
 - ``async_store_calls``, ``store_calls``: what it does
 - ``items``: its items as keys, and which of them a search finds
 
-May import: the public client, ``crdtsync.context``, ``crdtsync.errors``, ``langgraph.checkpoint`` and
-``langgraph.store``. It is an extra:
-``pip install 'crdtsync[langgraph]'``.
+May import: the public client, ``crdtsync.context``, ``crdtsync.errors``, ``langgraph.checkpoint``, ``langgraph.store``
+and ormsgpack, which LangGraph brings. It is an extra: ``pip install 'crdtsync[langgraph]'``.
 """
 
 from __future__ import annotations

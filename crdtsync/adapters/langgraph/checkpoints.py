@@ -159,26 +159,38 @@ class Layout:
             raise DamagedCheckpoint(f"{key} is missing")
         head = stored[key]
         data = unpack(key, head, self.parts(*self.names(key)[:2]) if has_parts(head) else "", stored)
-        return head["type"], data
+        return head.get("type"), data
 
     def record(self, serde: SerializerProtocol, key: str, stored: Mapping[str, Any]) -> Record:
-        """The checkpoint that was written at ``key``."""
-        thread, namespace, checkpoint_id = self.names(key)
+        """The checkpoint that was written at ``key``.
+
+        :raises DamagedCheckpoint: it is not there, or not whole.
+        """
         said = self.loads(serde, key, stored)
         parent = stored[key].get("parent")
-        versions = said["checkpoint"]["channel_versions"]
-        below = self.below(VALUES, thread, namespace)
-        values = {each: f"{below}{quoted(each)}/{quoted(str(versions[each]))}" for each in said["channels"]}
+        try:
+            thread, namespace, checkpoint_id = self.names(key)
+            versions = said["checkpoint"]["channel_versions"]
+            below = self.below(VALUES, thread, namespace)
+            values = {each: f"{below}{quoted(each)}/{quoted(str(versions[each]))}" for each in said["channels"]}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise DamagedCheckpoint(f"{key} says nothing of a checkpoint: {error!r}") from error
         return Record(key, thread, namespace, checkpoint_id, parent, said["checkpoint"], said["metadata"], values)
 
     def pending(self, serde: SerializerProtocol, keys: Iterable[str], stored: Mapping[str, Any]) -> list[Any]:
-        """What tasks have written after a checkpoint, in the order in which LangGraph applies it."""
+        """What tasks have written after a checkpoint, in the order in which LangGraph applies it.
+
+        :raises DamagedCheckpoint: a write is not there, or not whole.
+        """
         found = []
         for key in keys:
-            task_id, index = self.names(key)[3:]
             value = self.loads(serde, key, stored)
             head = stored[key]
-            found.append(((head["path"], task_id, int(index)), (task_id, head["channel"], value)))
+            try:
+                task_id, index = self.names(key)[3:]
+                found.append(((str(head["path"]), task_id, int(index)), (task_id, head["channel"], value)))
+            except (KeyError, ValueError) as error:
+                raise DamagedCheckpoint(f"{key} says nothing of a task: {error!r}") from error
         return [write for _, write in sorted(found, key=lambda pair: pair[0])]
 
     def tuple_of(self, record: Record, values: dict[str, Any], pending: list[Any]) -> CheckpointTuple:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 class CallsInThreads(BaseCheckpointSaver[str]):
     """The coroutines of a checkpointer that has no others. A task that is cancelled may have written or not."""
+
+    serde = JsonPlusSerializer(allowed_msgpack_modules=None)
+    """Calls nothing that a checkpoint names, but what LangGraph holds for safe: other agents may have written it."""
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """As ``get_tuple``."""

@@ -50,12 +50,19 @@ class Items:
             return None
         *namespace, key = self._keys.names(entry.key)
         stored = entry.value
-        return SearchItem(tuple(namespace), key, stored["value"], stored["created"], stored["updated"])
+        try:
+            return SearchItem(tuple(namespace), key, stored["value"], stored["created"], stored["updated"])
+        except ValueError:  # no dates
+            return None
 
 
 def is_item(stored: Any) -> bool:
     """Whether a store has written this."""
-    return isinstance(stored, dict) and isinstance(stored.get("value"), dict) and "updated" in stored
+    if not isinstance(stored, dict) or not isinstance(stored.get("value"), dict):
+        return False
+    index = stored.get("index")
+    has_paths = index is None or index is False or (isinstance(index, list) and all(isinstance(x, str) for x in index))
+    return has_paths and all(isinstance(stored.get(name), str) for name in ("created", "updated"))
 
 
 def stored_item(op: PutOp, held: Entry | None) -> dict[str, Any]:
@@ -105,7 +112,7 @@ def _compare(value: Any, operator: str, operand: Any) -> bool:
 
 def chosen(op: SearchOp, found: list[tuple[SearchItem, Mapping[str, Any]]]) -> list[SearchItem]:
     """The items that a search gives: those with words of the query first, then the others; the newest first in each."""
-    order = sorted(found, key=lambda pair: (pair[0].updated_at, pair[0].namespace, pair[0].key), reverse=True)
+    order = sorted(found, key=lambda pair: (pair[1]["updated"], pair[0].namespace, pair[0].key), reverse=True)
     if op.query:
         _score(op.query, order)
         order.sort(key=lambda pair: -(pair[0].score or 0.0))

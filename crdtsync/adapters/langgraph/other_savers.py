@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from copy import copy
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
+
+import ormsgpack
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from crdtsync.adapters.langgraph.checkpoints import CHECKPOINTS, VALUES, Layout, config_of, place_of
 
@@ -22,10 +26,15 @@ def bring_over(
 
     Yields for each, newest first, whether it is new: those that are there already stay, so that what was ended
     half-way can be repeated. With ``dry_run`` nothing is written.
+
+    Objects go over as they are stored, and are not made: so nothing that a stranger's checkpoint names is called.
     """
     from crdtsync.adapters.langgraph.saver import CrdtSaver
 
     saver, layout = CrdtSaver(client, prefix=prefix), Layout(prefix)
+    if type(source.serde) is JsonPlusSerializer and not source.serde.pickle_fallback:
+        source = copy(source)
+        source.serde = JsonPlusSerializer(__unpack_ext_hook__=ormsgpack.Ext)
     stored = {key for each in (CHECKPOINTS, VALUES) for key in client.keys(layout.below(each))}
     for found in source.list(None):
         place = place_of(found.config)

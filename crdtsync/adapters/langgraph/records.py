@@ -11,12 +11,13 @@ import zlib
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crdtsync.errors import CrdtSyncError
+from crdtsync.errors import CrdtSyncError, TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 PART_BYTES = 1_000_000
+RECORD_BYTES_MAX = 64 * 1024 * 1024  # also of what somebody has compressed to much less
 COMPRESS_BYTES = 1_000  # shorter ones are not worth the time
 CHANGE_BYTES = 3_000_000
 CHANGE_OPERATIONS = 500
@@ -38,7 +39,12 @@ class Write(NamedTuple):
 def pack(
     key: str, parts: str, data: bytes, *, meta: dict[str, Any] | None = None, if_absent: bool = False, **fields: Any
 ) -> Iterator[Write]:
-    """The keys of one record, its head last; ``parts`` is what keys of parts begin with."""
+    """The keys of one record, its head last; ``parts`` is what keys of parts begin with.
+
+    :raises TooLarge: it has more than ``RECORD_BYTES_MAX``.
+    """
+    if len(data) > RECORD_BYTES_MAX:
+        raise TooLarge(f"{key} would have {len(data):,} bytes, and may have {RECORD_BYTES_MAX:,}: keep it elsewhere")
     if len(data) >= COMPRESS_BYTES and len(short := zlib.compress(data, 1)) < 0.9 * len(data):
         data = short
         fields["zlib"] = True
@@ -55,12 +61,14 @@ def pack(
 
 def has_parts(head: Any) -> bool:
     """Whether a record is longer than its head."""
-    return isinstance(head, dict) and bool(head.get("parts"))
+    count = head.get("parts") if isinstance(head, dict) else None
+    is_bounded = isinstance(count, int) and 0 < count <= RECORD_BYTES_MAX // PART_BYTES + 1
+    return is_bounded and isinstance(head.get("digest"), bytes)
 
 
 def part_keys(head: Mapping[str, Any], parts: str) -> list[str]:
     """The keys of what a head does not hold itself."""
-    return [f"{parts}{head['digest'].hex()}.{number}" for number in range(head.get("parts", 0))]
+    return [f"{parts}{head['digest'].hex()}.{number}" for number in range(head["parts"])]
 
 
 def unpack(key: str, head: Any, parts: str, found: Mapping[str, Any]) -> bytes:
@@ -70,14 +78,25 @@ def unpack(key: str, head: Any, parts: str, found: Mapping[str, Any]) -> bytes:
     """
     if not isinstance(head, dict) or not isinstance(head.get("digest"), bytes):
         raise DamagedCheckpoint(f"{key} is not what a checkpointer has written there")
-    names = part_keys(head, parts)
+    names = part_keys(head, parts) if has_parts(head) else []
     missing = [name for name in names if not isinstance(found.get(name), bytes)]
     if missing:
         raise DamagedCheckpoint(f"{key} lacks {len(missing)} of its {len(names)} parts")
     data = b"".join(found[name] for name in names) if names else head.get("data")
     if not isinstance(data, bytes) or blake2b(data, digest_size=16).digest() != head["digest"]:
         raise DamagedCheckpoint(f"the bytes of {key} are not those that were written")
-    return zlib.decompress(data) if head.get("zlib") else data
+    return _inflated(key, data) if head.get("zlib") else data
+
+
+def _inflated(key: str, data: bytes) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        inflated = inflater.decompress(data, RECORD_BYTES_MAX)
+    except zlib.error as error:
+        raise DamagedCheckpoint(f"{key} cannot be decompressed: {error}") from error
+    if not inflater.eof:
+        raise DamagedCheckpoint(f"{key} is not whole, or has more than {RECORD_BYTES_MAX:,} bytes")
+    return inflated
 
 
 def changes(writes: Iterable[Write]) -> Iterator[list[Write]]:

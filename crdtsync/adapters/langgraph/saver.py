@@ -51,6 +51,9 @@ class CrdtSaver(CallsInThreads):
 
     A checkpoint of which something is missing is skipped, with a warning in the log: the one before it is used. Who
     asks for just that one gets :class:`DamagedCheckpoint`.
+
+    A value has at most 64 MiB. One of a class of your own is read back as a dict, unless ``serde`` allows the class, as
+    ``JsonPlusSerializer(allowed_msgpack_modules=[YourClass])`` does: what other agents write calls nothing else.
     """
 
     def __init__(
@@ -158,7 +161,7 @@ class CrdtSaver(CallsInThreads):
                 start = page[-1][0]
         else:
             found = self._client.keys(self._layout.below(CHECKPOINTS, *names))
-            by_id = sorted(((self._layout.names(key)[2], key) for key in found), reverse=True)
+            by_id = sorted(((each[2], key) for key in found if len(each := self._layout.names(key)) == 3), reverse=True)
             chosen = [key for name, key in by_id if until is None or name < until]
             for first in range(0, len(chosen), PAGE):
                 yield self._client.get_many(chosen[first : first + PAGE])
@@ -269,8 +272,9 @@ class CrdtSaver(CallsInThreads):
         doomed: dict[tuple[str, str], set[str]] = {}
         for run_id in run_ids:
             for key in self._client.keys(self._layout.below(CHECKPOINTS), where_meta={"run_id": run_id}):
-                thread, namespace, checkpoint_id = self._layout.names(key)
-                doomed.setdefault((thread, namespace), set()).add(checkpoint_id)
+                names = self._layout.names(key)
+                if len(names) == 3:
+                    doomed.setdefault((names[0], names[1]), set()).add(names[2])
         for (thread, namespace), ids in sorted(doomed.items()):
             self._remove(thread, namespace, ids)
 

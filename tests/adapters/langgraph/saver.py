@@ -5,22 +5,29 @@ from __future__ import annotations
 import asyncio
 import operator
 import os
+import zlib
 from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
+from hashlib import blake2b
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
+import ormsgpack
 import pytest
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.report import CapabilityReport
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 
 from crdtsync import Client
 from crdtsync.adapters.langgraph import AsyncCrdtSaver, CrdtSaver, DamagedCheckpoint, bring_over
+from crdtsync.errors import TooLarge
 
 SOCKET = os.environ["SOCKET"]
 TESTS = {
@@ -141,6 +148,78 @@ def test_a_damaged_checkpoint_is_skipped(
     assert found(saver, thread("t")).config == first, "pruning keeps the newest one that is whole"
 
 
+def head_of(data: bytes, **fields: Any) -> dict[str, Any]:
+    """What a saver would have written for these bytes."""
+    return {"type": "msgpack", "digest": blake2b(data, digest_size=16).digest(), "data": data, **fields}
+
+
+def test_what_another_agent_has_written_calls_nothing(saver: CrdtSaver, state: Client, tmp_path: Path) -> None:
+    put(saver, thread("t"), {"a": 1})
+    (key,) = state.keys("langgraph/values/")
+    made = str(tmp_path / "made")
+    state.set(key, head_of(ormsgpack.packb(ormsgpack.Ext(0, ormsgpack.packb(("os", "mkdir", made))))))
+    assert found(saver, thread("t")).checkpoint["channel_values"] == {"a": made}
+    assert not Path(made).exists()
+
+
+@dataclass
+class Finding:
+    text: str
+
+
+def test_classes_of_ones_own_are_read_back_where_they_are_allowed(saver: CrdtSaver, state: Client) -> None:
+    put(saver, thread("t"), {"a": Finding("x")})
+    assert found(saver, thread("t")).checkpoint["channel_values"] == {"a": {"text": "x"}}
+    allowing = CrdtSaver(state, serde=JsonPlusSerializer(allowed_msgpack_modules=[Finding]))
+    assert found(allowing, thread("t")).checkpoint["channel_values"] == {"a": Finding("x")}
+    annotated = saver.with_allowlist({(Finding.__module__, "Finding")})  # as LangGraph does with a state's annotations
+    assert found(annotated, thread("t")).checkpoint["channel_values"] == {"a": Finding("x")}
+
+
+DEFLATED = zlib.compress(bytes(65 * MIB))
+JUNK: dict[str, Any] = {
+    "a bomb": head_of(DEFLATED, zlib=True),
+    "not deflated": head_of(b"x", zlib=True),
+    "cut short": head_of(DEFLATED[:5000], zlib=True),
+    "parts without end": {"type": "msgpack", "digest": b"x" * 16, "parts": 10**15},
+    "parts that are no number": {"type": "msgpack", "digest": b"x" * 16, "parts": "all"},
+    "no digest": {"type": "msgpack", "parts": 3},
+    "no type": {**head_of(b"x"), "type": None},
+    "a list": [1, 2],
+}
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_what_is_no_record_is_skipped(junk: str, saver: CrdtSaver, state: Client) -> None:
+    first = put(saver, thread("t"), {"a": 1})
+    put(saver, first, {"a": 2}, step=1)
+    newest = state.keys("langgraph/checkpoints/", reverse=True, limit=1)[0]
+    values = [key for key, head in state.items("langgraph/values/") if head["data"] == ormsgpack.packb(2)]
+    for key in [newest.replace("checkpoints", "writes") + "/task/0", *values, newest]:
+        state.set(key, {"path": "", "channel": "a", **JUNK[junk]} if isinstance(JUNK[junk], dict) else JUNK[junk])
+        assert found(saver, thread("t")).config == first
+        assert [each.config for each in saver.list(None)] == [first]
+
+
+def test_keys_that_no_saver_has_made_are_left_out(saver: CrdtSaver, state: Client) -> None:
+    first = put(saver, thread("t"), {"a": 1})
+    shape = ormsgpack.packb({"checkpoint": 7, "metadata": {}, "channels": ["a"]})
+    for names in ("x", "x/y", "t/@/z/z", "t/@/z"):
+        state.set(f"langgraph/checkpoints/{names}", head_of(shape), meta={"run_id": "r"})
+    state.set(f"langgraph/writes/t/@/{'f' * 36}/x", head_of(shape))
+    assert found(saver, thread("t")).config == first
+    assert [each.config for each in saver.list(None)] == [first]
+    saver.prune(None)
+    saver.delete_for_runs(["r"])
+    assert found(saver, thread("t")).config == first
+
+
+def test_a_value_that_is_too_long_is_refused(saver: CrdtSaver, state: Client) -> None:
+    with pytest.raises(TooLarge, match="67,108,864"):
+        put(saver, thread("t"), {"a": bytes(65 * MIB)})
+    assert saver.get_tuple(thread("t")) is None
+
+
 def test_only_what_has_changed_is_stored(saver: CrdtSaver, state: Client) -> None:
     class Fields(TypedDict):
         big: str
@@ -259,3 +338,19 @@ def test_checkpoints_of_another_checkpointer_are_brought_over(saver: CrdtSaver, 
     assert len([key for key in state.keys("langgraph/values/one/") if "/big/" in key]) == 1
     run = graph.compile(checkpointer=saver)
     assert run.invoke(Command(resume="yes"), thread("one"))["path"] == ["a", "yes"]
+
+
+def test_what_is_brought_over_calls_nothing_and_keeps_classes(saver: CrdtSaver, state: Client, tmp_path: Path) -> None:
+    made = str(tmp_path / "made")
+    with SqliteSaver.from_conn_string(":memory:") as source:
+        put(source, thread("t"), {"own": Finding("x"), "evil": 1})
+        plain = source.serde.dumps_typed({"own": Finding("x"), "evil": 1})[1]
+        evil = ormsgpack.packb(ormsgpack.Ext(0, ormsgpack.packb(("os", "mkdir", made))))
+        (stored,) = source.conn.execute("SELECT checkpoint FROM checkpoints").fetchone()
+        assert stored.count(plain) == 1
+        changed = stored.replace(plain, plain[:-1] + evil)
+        source.conn.execute("UPDATE checkpoints SET checkpoint = ?", (changed,))
+        assert [*bring_over(source, state)] == [True]
+    assert not Path(made).exists()
+    allowing = CrdtSaver(state, serde=JsonPlusSerializer(allowed_msgpack_modules=[Finding]))
+    assert found(allowing, thread("t")).checkpoint["channel_values"] == {"own": Finding("x"), "evil": made}

@@ -146,6 +146,18 @@ def test_search_by_words(store: CrdtStore) -> None:
     assert [item.key for item in store.search(("m",), query="Ada cello")] == ["music", "food", "secret"]
 
 
+def test_items_that_no_store_has_written_are_left_out(store: CrdtStore, state: Client) -> None:
+    store.put(("m",), "food", {"text": "pizza"})
+    whole = state.get("langgraph/store/m/food")
+    junk: list[dict[str, Any]] = [{"created": None}, {"created": "now"}, {"updated": 3}, {"index": [3]}, {"value": []}]
+    for number, fields in enumerate(junk):
+        state.set(f"langgraph/store/m/{number}", {**whole, **fields})
+    state.set("langgraph/store/m/naive", {**whole, "updated": "2026-01-01T00:00:00"})
+    for query in (None, "pizza"):
+        assert [item.key for item in store.search(("m",), query=query)] == ["food", "naive"]
+    assert store.get(("m",), "1") is None
+
+
 def test_many_large_puts_are_more_than_one_change(store: CrdtStore) -> None:
     store.batch([PutOp(("big",), str(number), {"text": "x" * 900_000}) for number in range(6)])
     assert len(store.search(("big",))) == 6
