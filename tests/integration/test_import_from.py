@@ -18,6 +18,7 @@ from benchmarks.rivals.install import install_programs
 from benchmarks.rivals.processes import answers
 from tests.harness import Daemon, wait_until
 from tests.harness.shell import Shell
+from tests.harness.workers import beside
 
 pytestmark = pytest.mark.integration
 
@@ -103,3 +104,27 @@ def test_what_is_no_redis_server(daemon: Daemon, tmp_path: Path) -> None:
     ):
         done = shell("import-from", "redis", url)
         assert (done.status, said in done.err, "secret" in done.err) == (4, True, False), done
+
+
+REPLIES = {
+    "it announces a string of": b"$9999999999999\r\n",
+    "closed the connection": b"*1\r\n" * 50_000,
+    "or is no Redis server": b"+" + b"x" * 100_000,
+    "its answers are not those of Redis": b":7\r\n*2\r\n:7\r\n:9\r\n",
+    "invalid literal": b"$many\r\n",
+}
+
+
+@pytest.mark.parametrize("told", REPLIES)
+def test_a_server_that_answers_as_redis_never_does(told: str, daemon: Daemon, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with server.accept()[0] as asking:
+                asking.sendall(REPLIES[told])
+                while asking.recv(65536):
+                    pass
+
+        beside(answer)
+        done = Shell(daemon.socket, tmp_path)("import-from", "redis", f"redis://127.0.0.1:{server.getsockname()[1]}")
+    assert (done.status, told in done.err, "Traceback" in done.err) == (4, True, False), done

@@ -29,6 +29,9 @@ SCANNED_AT_ONCE = 500
 PAGE = 1000  # elements of a list or stream that are fetched at once
 REGISTER_BYTES_MAX = 1_000_000  # a longer string becomes a blob
 BLOB_PART_BYTES = 256 * 1024
+STRING_BYTES_MAX = 512 * 1024 * 1024  # as Redis's own bound
+LINE_BYTES_MAX = 64 * 1024
+DEPTH_MAX = 8  # of arrays in arrays
 
 
 class RedisError(Exception):
@@ -84,10 +87,10 @@ class Redis:
         except (RedisError, OSError, ValueError) as error:
             raise refused_value(f"the Redis server: {error}") from None
 
-    def _answer(self) -> Any:
-        line = self._file.readline()
-        if not line.endswith(b"\r\n"):
-            raise OSError("it has closed the connection")
+    def _answer(self, depth: int = 0) -> Any:
+        line = self._file.readline(LINE_BYTES_MAX)
+        if not line.endswith(b"\r\n") or depth > DEPTH_MAX:
+            raise OSError("it has closed the connection, or is no Redis server")
         sign, rest = line[:1], line[1:-2]
         if sign == b"-":
             raise RedisError(rest.decode("utf-8", "replace"))
@@ -97,12 +100,14 @@ class Redis:
             return int(rest)
         if sign == b"$":
             size = int(rest)
+            if size > STRING_BYTES_MAX:
+                raise OSError(f"it announces a string of {size:,} bytes")
             data = None if size < 0 else self._file.read(size + 2)
             if data is not None and len(data) != size + 2:
                 raise OSError("it has closed the connection")
             return None if data is None else data[:-2]
         if sign == b"*":
-            return [self._answer() for _ in range(int(rest))]
+            return [self._answer(depth + 1) for _ in range(int(rest))]
         raise OSError("this is no Redis server")
 
 
@@ -137,7 +142,16 @@ class RedisKeys:
         self.left_out = 0
 
     def lines(self) -> Iterator[Line]:
-        """Each key as a line of an export; that of a blob is followed by its parts."""
+        """Each key as a line of an export; that of a blob is followed by its parts.
+
+        :raises CommandFailed: the server answers as no Redis server does.
+        """
+        try:
+            yield from self._lines()
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            raise refused_value(f"the Redis server: its answers are not those of Redis ({error})") from error
+
+    def _lines(self) -> Iterator[Line]:
         cursor: bytes = b"0"
         number = 0
         while True:
