@@ -94,14 +94,19 @@ async def test_what_a_file_holds_is_brought_over_and_again(daemon: Daemon, tmp_p
     lines = [{"type": "entity", **entity("Ann", "likes tea")}, {"type": "relation", **relation("Ann", "Bob")}]
     file.write_text("\n".join(map(json.dumps, lines)))
     run = Shell(daemon.socket, tmp_path)
-    assert run("mcp", "import-memory", str(file)).out == "1 entities and 1 relations are new\n"
-    assert run("mcp", "import-memory", str(file)).out == "0 entities and 0 relations are new\n"
+    new = "1 entities and 1 relations are new"
+    assert run("import-from", "memory-server", str(file), "--dry-run").out == f"{new}, if it were done\n"
+    assert run("import-from", "memory-server", str(file)).out == f"{new}\n"
+    for options in ([], ["--dry-run"]):
+        assert run("import-from", "memory-server", str(file), *options).out.startswith("0 entities and 0 relations")
     async with served(daemon) as client:
         assert await call(client, "read_graph", {}) == {
             "entities": [entity("Ann", "likes tea")], "relations": [relation("Ann", "Bob")]
         }  # fmt: skip
-    file.write_text('{"type": "entity"}')
-    assert "line 1" in run("mcp", "import-memory", str(file)).err
+    for line in ('{"type": "entity"}', "7", "[" * 100_000):
+        file.write_text(line)
+        done = run("import-from", "memory-server", str(file))
+        assert (done.status, "line 1 is not of a memory server's file" in done.err) == (4, True), done
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ import shutil
 import sys
 from difflib import unified_diff
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import TEXT
-from crdtsyncd.cli.shared_options import file_argument, loopback_place, token_file_option
+from crdtsyncd.cli.shared_options import loopback_place, token_file_option
 from crdtsyncd.cli.show import output
 
 from crdtsync.context.tokens import ANY_MODEL
@@ -110,32 +110,6 @@ _scope_option = click.option(
     "--scope", type=click.Choice(["user", "project"]), default="user", show_default=True, help="Whose settings."
 )
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Show the change, and write nothing.")
-
-
-@state_command("import-memory")
-@file_argument("file")
-@pass_settings
-def import_memory(settings: Settings, file: IO[bytes]) -> None:
-    """Bring over what FILE holds, the file of the reference memory server.
-
-    It can be repeated: what is there already stays. `mcp serve --memory-server` then offers it.
-
-    \b
-    Example:
-      crdtsync mcp import-memory memory.jsonl
-    """
-    import asyncio
-
-    from crdtsync import AsyncClient
-    from crdtsync.mcp.memory.import_file import bring_over
-
-    async def run() -> tuple[int, int]:
-        async with AsyncClient(settings.socket, settings.space, settings.agent) as client:
-            return await bring_over(client, file.read().decode("utf-8", "replace").splitlines())
-
-    entities, relations = asyncio.run(run())
-    fields = {"entities": entities, "relations": relations}
-    output.result(settings, f"{entities:,} entities and {relations:,} relations are new", fields)
 
 
 @state_command("install")
@@ -245,5 +219,5 @@ def _program() -> str:
     return shutil.which("crdtsync") or str(Path(sys.executable).with_name("crdtsync"))
 
 
-for _command in (serve, install, uninstall, status, import_memory):
+for _command in (serve, install, uninstall, status):
     mcp.add_command(_command)

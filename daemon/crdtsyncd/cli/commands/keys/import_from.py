@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import click
 from crdtsyncd.cli.command import StateGroup, pass_settings, state_command
@@ -15,6 +16,7 @@ from crdtsyncd.cli.data.importer import Importer
 from crdtsyncd.cli.data.kinds import BLOB_PART
 from crdtsyncd.cli.errors import CommandFailed, refused_value
 from crdtsyncd.cli.params import TEXT
+from crdtsyncd.cli.shared_options import file_argument
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.progress import Progress
 
@@ -136,5 +138,31 @@ def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) 
     output.result(settings, plain + (", if it were done" if dry_run else ""), fields)
 
 
-import_from.add_command(redis)
-import_from.add_command(langgraph_sqlite)
+@state_command("memory-server")
+@file_argument("file")
+@_dry_run_option
+@pass_settings
+def memory_server(settings: Settings, file: IO[bytes], *, dry_run: bool) -> None:
+    """Bring over what FILE holds, the file of the reference memory server.
+
+    `mcp serve --memory-server` then offers it.
+
+    \b
+    Example:
+      crdtsync import-from memory-server memory.jsonl --dry-run
+    """
+    from crdtsync import AsyncClient
+    from crdtsync.mcp.memory.import_file import bring_over
+
+    async def run() -> tuple[int, int]:
+        async with AsyncClient(settings.socket, settings.space, settings.agent) as client:
+            lines = file.read().decode("utf-8", "replace").splitlines()
+            return await bring_over(client, lines, dry_run=dry_run)
+
+    entities, relations = asyncio.run(run())
+    plain = f"{entities:,} entities and {relations:,} relations are new" + (", if it were done" if dry_run else "")
+    output.result(settings, plain, {"entities": entities, "relations": relations})
+
+
+for _command in (redis, langgraph_sqlite, memory_server):
+    import_from.add_command(_command)
