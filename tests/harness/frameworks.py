@@ -46,7 +46,10 @@ def python_with(name: str) -> Path:
 
 def _install(name: str, python: Path, lock: Path) -> None:
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--retries", "1"]
-    _fetch(name, [*command, "--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", str(lock)])
+    _fetch(
+        name,
+        [*command, "--disable-pip-version-check", "--no-deps", "--no-compile", "--require-hashes", "-r", str(lock)],
+    )
 
 
 def _fetch(name: str, command: list[str]) -> None:
@@ -64,7 +67,8 @@ def _fetch(name: str, command: list[str]) -> None:
 def environment(**variables: Any) -> dict[str, str]:
     """For programs of a framework: they find crdtsync in this checkout, and call nobody."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("CRDTSYNC_", "PYTHON", "LANG"))}
-    quiet = {"LANGSMITH_TRACING": "false", "OPENAI_AGENTS_DISABLE_TRACING": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    quiet = {"LANGSMITH_TRACING": "false", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
+    quiet["PYTHONPYCACHEPREFIX"] = str(ENVIRONMENTS / "compiled")  # of what is imported alone: half of the work
     quiet |= {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true"}
     return {**kept, **quiet, "PYTHONPATH": str(ROOT), **{name: str(value) for name, value in variables.items()}}
 
