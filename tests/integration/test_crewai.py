@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import Cluster, Daemon
+from tests.harness.cluster import healed
 from tests.harness.frameworks import FRAMEWORKS, environment, program_of_the_page, python_with, run_with, source_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -50,30 +51,23 @@ def test_a_flow_that_waits_goes_on_where_its_host_has_died(pair: Cluster, tmp_pa
     assert state.keys("crewai/pending/") == []
 
 
-def test_what_two_crews_remember_that_are_cut_off_both_know_afterwards(parted: Cluster) -> None:
-    program = FRAMEWORKS / NAME / "remember.py"
+def test_what_two_hosts_do_that_are_cut_off(parted: Cluster) -> None:
+    """The states of one flow are both kept, and what was remembered both know afterwards."""
+    program, sockets = FRAMEWORKS / NAME / "apart.py", [str(daemon.socket) for daemon in parted]
     said = ["the build runs on fridays", "the build needs two hours"]
-    for daemon, text in zip(parted, said, strict=True):
-        run_with(NAME, daemon, program, "say", text)
-        assert run_with(NAME, daemon, program, "ask", "when runs the build") == f"{text}\n"
-    parted.heal()
-    states = [daemon.client() for daemon in parted]
-    for token in [state.now() for state in states]:
-        for state in states:
-            state.wait(token, timeout=60)
-    for daemon in parted:
-        assert run_with(NAME, daemon, program, "ask", "when runs the build").splitlines() == said
 
+    def told(word: str) -> list[str]:
+        lines = run_with(NAME, parted[0], program, word, *sockets).splitlines()
+        return [line for line in lines if line.startswith("{")]  # the others are CrewAI's
 
-def test_two_hosts_that_run_one_flow_at_once_both_keep_its_state(parted: Cluster) -> None:
-    program, sockets = FRAMEWORKS / NAME / "one_flow.py", [str(daemon.socket) for daemon in parted]
-    run_with(NAME, parted[0], program, "save", *sockets)
-    parted.heal()
-    states = [daemon.client() for daemon in parted]
-    for token in [state.now() for state in states]:
-        for state in states:
-            state.wait(token, timeout=60)
+    assert told("use") == [f"{{'by': {number}}} ['{text}']" for number, text in enumerate(said)]
+    states = healed(parted)
     (kept,) = states[0].conflicts("crewai/")
     assert sorted(each.value["state"]["by"] for each in (kept, *kept.siblings)) == [0, 1]
-    loaded = run_with(NAME, parted[0], program, "load", *sockets).splitlines()
-    assert loaded[0] == loaded[1] == str(kept.value["state"])
+    (key, record), _ = states[0].items("crewai/memory/")
+    states[0].set("crewai/memory/1", {"record": 3})
+    states[0].set("crewai/memory/2", {**record, "vector": b"no vector"})
+    states[0].set("crewai/memory/3", {**record, "vector": bytes(40)})
+    states[0].set(key, {**record, "record": {**record["record"], "created_at": "2026-01-01T00:00:00+02:00"}})
+    healed(parted)
+    assert told("show") == [f"{kept.value['state']} {said}"] * 2, "what is no record, or of another model, is left out"

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Any
 from agent_framework import HistoryProvider, Message
 from agent_framework._sessions import filter_new_messages
 
-from crdtsync.adapters.attached import Attached, settled
-from crdtsync.errors import TooLarge
+from crdtsync.adapters.attached import Attached, in_changes, settled
 
 if TYPE_CHECKING:
     from crdtsync.client import Client
-
-CHANGE_OPERATIONS = 500
 
 
 class CrdtHistoryProvider(Attached, HistoryProvider):
@@ -72,16 +69,9 @@ class CrdtHistoryProvider(Attached, HistoryProvider):
     def _add(self, session_id: str | None, messages: Sequence[Message]) -> None:
         new = filter_new_messages(self._read(session_id), messages)
         plain = [json.loads(json.dumps(message.to_dict())) for message in new]
-        for first in range(0, len(plain), CHANGE_OPERATIONS):
-            self._append(self._key(session_id), plain[first : first + CHANGE_OPERATIONS])
+        in_changes(lambda items: self._append(self._key(session_id), items), plain)
 
     def _append(self, key: str, items: Sequence[Any]) -> None:
-        try:
-            with self._client.batch(w=self._w) as batch:
-                for item in items:
-                    batch.append(key, item)
-        except TooLarge:
-            if len(items) == 1:
-                raise
-            self._append(key, items[: len(items) // 2])
-            self._append(key, items[len(items) // 2 :])
+        with self._client.batch(w=self._w) as batch:
+            for item in items:
+                batch.append(key, item)

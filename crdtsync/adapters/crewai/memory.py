@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,14 @@ import numpy as np
 from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
 from crewai.memory.types import MemoryRecord, ScopeInfo
 
-from crdtsync.adapters.attached import Attached, settled
-from crdtsync.errors import TooLarge
+from crdtsync.adapters.attached import Attached, in_changes, settled
 
 if TYPE_CHECKING:
     from crdtsync.client import Client
 
+log = logging.getLogger(__name__)
+
 RECORDS = "memory"
-CHANGE_OPERATIONS = 200
 
 
 class CrdtMemoryStorage(Attached):
@@ -56,19 +57,12 @@ class CrdtMemoryStorage(Attached):
         :raises EmbeddingDimensionMismatchError: a vector is not as long as those that there are.
         """
         self._check(record.embedding for record in records)
-        for first in range(0, len(records), CHANGE_OPERATIONS):
-            self._save(records[first : first + CHANGE_OPERATIONS])
+        in_changes(self._save, records)
 
-    def _save(self, records: list[MemoryRecord]) -> None:
-        try:
-            with self._client.batch(w=self._w) as batch:
-                for record in records:
-                    batch.set(self._keys.key(RECORDS, record.id), _stored(record))
-        except TooLarge:
-            if len(records) == 1:
-                raise
-            self._save(records[: len(records) // 2])
-            self._save(records[len(records) // 2 :])
+    def _save(self, records: Sequence[MemoryRecord]) -> None:
+        with self._client.batch(w=self._w) as batch:
+            for record in records:
+                batch.set(self._keys.key(RECORDS, record.id), _stored(record))
 
     def update(self, record: MemoryRecord) -> None:
         """Store a record in place of the one with its id."""
@@ -89,11 +83,13 @@ class CrdtMemoryStorage(Attached):
             for record in chosen
             if (not record_ids or record.id in record_ids) and (older_than is None or record.created_at < older_than)
         ]
-        for first in range(0, len(doomed), CHANGE_OPERATIONS):
-            with self._client.batch(w=self._w) as batch:
-                for key in doomed[first : first + CHANGE_OPERATIONS]:
-                    batch.delete(key)
+        in_changes(self._delete, doomed)
         return len(doomed)
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        with self._client.batch(w=self._w) as batch:
+            for key in keys:
+                batch.delete(key)
 
     def reset(self, scope_prefix: str | None = None) -> None:
         """Remove the records of a scope, or all."""
@@ -115,8 +111,9 @@ class CrdtMemoryStorage(Attached):
         :raises EmbeddingDimensionMismatchError: the query is not as long as the vectors that there are.
         """
         query = np.asarray(query_embedding, dtype=np.float32)
-        records = list(_chosen(self._records(), scope_prefix, categories, metadata_filter))
+        found = _chosen(self._records(), scope_prefix, categories, metadata_filter)
         self._check([query_embedding])
+        records = [each for each in found if each.embedding is None or len(each.embedding) == len(query)]
         if not records:
             return []
         none = np.zeros_like(query)
@@ -183,10 +180,15 @@ class CrdtMemoryStorage(Attached):
             for key in changes.gone:
                 self._held.pop(key, None)
             for key, stored in self._client.get_many(changes.changed).items():
-                self._held[key] = _loaded(stored)
+                try:
+                    self._held[key] = _loaded(stored)
+                except (KeyError, TypeError, ValueError) as error:
+                    self._held.pop(key, None)
+                    log.warning("%s is no record of a memory, and is left out: %s", key, error)
             self._token = changes.token
             records = [*self._held.values()]
-            self._length = next((len(each.embedding) for each in records if each.embedding is not None), None)
+            lengths = Counter(len(each.embedding) for each in records if each.embedding is not None)
+            self._length = max(lengths, key=lambda length: lengths[length], default=None)
             return records
 
     def _check(self, vectors: Iterable[list[float] | None]) -> None:
@@ -208,6 +210,8 @@ def _stored(record: MemoryRecord) -> dict[str, Any]:
 def _loaded(stored: Any) -> MemoryRecord:
     """A record whose vector is an array, which takes a ninth of the memory of a list."""
     record = MemoryRecord.model_validate(stored["record"])
+    if record.created_at.tzinfo is not None:  # CrewAI's own say no time zone, and are UTC
+        record.created_at = record.created_at.astimezone(UTC).replace(tzinfo=None)
     vector = np.frombuffer(stored["vector"], dtype="<f4")
     record.embedding = vector if len(vector) else None
     return record

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from crdtsync.client import Entry
 
 REFERENCES_MAX = 5
+NUMBER_CHARS = 10
 OF_USER = "user:"
 
 
@@ -77,8 +78,7 @@ class CrdtArtifactService(Attached, BaseArtifactService):
         without = {"inline_data": {"data"}, "text": True}
         meta = {"part": json.loads(part.model_dump_json(exclude_none=True, exclude=without)), "custom": custom}
         while True:
-            newest = self._client.keys(place, reverse=True, limit=1)
-            version = _number(newest[0]) + 1 if newest else 0
+            version = max(self._versions(place), default=-1) + 1
             try:
                 self._client.put_blob(
                     f"{place}{version:010}", data, media_type=_media_type(part), if_absent=True,
@@ -106,7 +106,7 @@ class CrdtArtifactService(Attached, BaseArtifactService):
 
     def _load(self, place: str, version: int | None) -> types.Part | None:
         if version is None:
-            version = next((_number(key) for key in self._client.keys(place, reverse=True, limit=1)), None)
+            version = max(self._versions(place), default=None)
         blob = None if version is None else self._client.get_blob(f"{place}{version:010}")
         if blob is None:
             return None
@@ -143,8 +143,10 @@ class CrdtArtifactService(Attached, BaseArtifactService):
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[int]:
         """The numbers of all versions."""
-        keys = await settled(self._client.keys, self._place(app_name, user_id, filename, session_id))
-        return [*map(_number, keys)]
+        return await settled(self._versions, self._place(app_name, user_id, filename, session_id))
+
+    def _versions(self, place: str) -> list[int]:
+        return [number for key in self._client.keys(place) if (number := _number(key)) is not None]
 
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
@@ -153,7 +155,7 @@ class CrdtArtifactService(Attached, BaseArtifactService):
         place = self._place(app_name, user_id, filename, session_id)
         owner = None if filename.startswith(OF_USER) else session_id
         entries = await settled(self._client.entries, place, values=False)
-        return [_version(entry, app_name, user_id, filename, owner) for entry in entries]
+        return [_version(each, app_name, user_id, filename, owner) for each in entries if _number(each.key) is not None]
 
     async def get_artifact_version(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None, version: int | None = None
@@ -165,8 +167,10 @@ class CrdtArtifactService(Attached, BaseArtifactService):
         return next((each for each in reversed(versions) if version in (None, each.version)), None)
 
 
-def _number(key: str) -> int:
-    return int(key.rpartition("/")[2])
+def _number(key: str) -> int | None:
+    """The version that a key holds; None if somebody else has made it."""
+    name = key.rpartition("/")[2]
+    return int(name) if len(name) == NUMBER_CHARS and name.isdecimal() else None
 
 
 def _media_type(part: types.Part) -> str | None:

@@ -101,11 +101,11 @@ class CrdtSessionService(Attached, BaseSessionService):
         of_users: dict[str, dict[str, Any]] = {}
         sessions = []
         for entry in self._client.entries(self._keys.below("session", app, *([] if user_id is None else [user_id]))):
-            _, user, session_id = self._keys.names(entry.key)
+            _, user, session_id, *more = self._keys.names(entry.key)
             if user not in of_users:
                 of_users[user] = self._state("user", app, user)
             whole = entry if entry.value is not None else self._client.entry(entry.key)
-            if whole is not None:
+            if whole is not None and isinstance(whole.value, dict) and not more:
                 sessions.append(_session(whole, app, user, session_id, {**of_app, **of_users[user]}))
         sessions.sort(key=lambda session: (session.last_update_time, session.user_id, session.id))
         return ListSessionsResponse(sessions=sessions)

@@ -128,10 +128,12 @@ class CrdtConversationStore(Attached, ConversationStore):
                     batch.delete(self._keys.key("entry", entry), seen=None)
         except VersionMismatch as error:
             raise ConversationConflict(conversation) from error
-        for first in range(CHANGE_OPERATIONS, len(gone), CHANGE_OPERATIONS):
-            with self._client.batch(w=self._w) as batch:
-                for entry in gone[first : first + CHANGE_OPERATIONS]:
-                    batch.delete(self._keys.key("entry", entry), seen=None)
+        in_changes(self._delete_entries, gone[CHANGE_OPERATIONS:])
+
+    def _delete_entries(self, entries: Sequence[str]) -> None:
+        with self._client.batch(w=self._w) as batch:
+            for entry in entries:
+                batch.delete(self._keys.key("entry", entry), seen=None)
 
     def _own(self, record: ConversationRecord) -> list[str]:
         """The entries of a conversation that no other one has. Only a fork has entries that another one has saved."""
@@ -170,8 +172,16 @@ class CrdtConversationStore(Attached, ConversationStore):
         return line[::-1]
 
     def _line(self, head: str | None) -> Iterator[tuple[str, Any]]:
-        """The entries from one back to the first; those before one that was deleted are not missed."""
-        while head is not None and (stored := self._client.get(self._keys.key("entry", head))) is not None:
+        """The entries from one back to the first; those before one that was deleted are not missed.
+
+        Where somebody has made a circle of them, it ends with the last one that is new.
+        """
+        met: set[str] = set()
+        while head is not None and head not in met:
+            stored = self._client.get(self._keys.key("entry", head))
+            if stored is None:
+                return
+            met.add(head)
             yield head, stored
             head = stored["parent"]
 

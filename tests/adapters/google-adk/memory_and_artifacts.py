@@ -194,3 +194,17 @@ async def test_many_that_save_at_once_get_versions_of_their_own(state: Client) -
     assert sorted(int(each.inline_data.data) for each in loaded if each is not None) == [*range(12)]
     assert await artifacts.save_artifact(**of("no session", None), artifact=data(b"")) == 0
     assert await artifacts.list_artifact_keys(**ADA) == ["user:no session"]
+
+
+async def test_what_is_no_version_of_an_artifact_is_left_out(state: Client) -> None:
+    service = CrdtArtifactService(state)
+    place = {**ADA, "session_id": "17", "filename": "report"}
+    await service.save_artifact(**place, artifact=types.Part(text="first"))
+    for name in ("zzz", "1", "0000000001/more"):
+        state.set(f"google-adk/artifact/chat/ada/17/report/{name}", "something else")
+    assert await service.list_versions(**place) == [0]
+    assert [each.version for each in await service.list_artifact_versions(**place)] == [0]
+    assert await service.save_artifact(**place, artifact=types.Part(text="second")) == 1
+    newest = await service.load_artifact(**place)
+    assert newest is not None
+    assert newest.text == "second"

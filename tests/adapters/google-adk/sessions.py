@@ -256,3 +256,11 @@ def shape(session: Any) -> Any:
     if session is None:
         return None
     return session.user_id, session.id, sorted(session.state.items()), texts(session)
+
+
+async def test_what_is_no_session_is_not_listed(ours: CrdtSessionService) -> None:
+    made = await ours.create_session(**ADA, session_id="17")
+    with Client(SOCKET, agent="another") as another:
+        another.set("google-adk/session/chat/ada/18", "no map")
+        another.merge("google-adk/session/chat/ada/17/more", {"created": 1})
+    assert (await ours.list_sessions(**ADA)).sessions == [made]

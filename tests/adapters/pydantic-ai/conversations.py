@@ -208,3 +208,13 @@ async def test_a_history_goes_on_where_its_beginning_was_deleted(ours: CrdtConve
     assert entries is not None
     state.delete(f"pydantic-ai/entry/{entries[0].id}")
     assert texts((await loaded(ours, "17")).messages) == ["b"]
+
+
+async def test_entries_that_stand_in_a_circle_end(ours: CrdtConversationStore, state: Client) -> None:
+    await ours.save(conversation("c", "one", "two"))
+    record = await ours.read_record("c")
+    assert record is not None
+    (first,) = [key for key, entry in state.items("pydantic-ai/entry/") if entry["parent"] is None]
+    state.set(first, {**state.get(first), "parent": record.head_id})
+    assert texts((await loaded(ours, "c")).messages) == ["one", "two"]
+    assert len(await ours.read_history(record.head_id, limit=5)) == 2
