@@ -1,7 +1,7 @@
 // The frame: who is let in, which screen is shown, when it asks anew.
 
 import { call, follow, login, page } from "/assets/ask.js";
-import { count, fill, h, held, safe, tag, tick } from "/assets/dom.js";
+import { count, fill, h, held, latest, safe, tag, tick } from "/assets/dom.js";
 import { context } from "/assets/context.js";
 import { fleet } from "/assets/fleet.js";
 import { sessions } from "/assets/sessions.js";
@@ -19,6 +19,7 @@ let screen = null; // {name, update, go}
 let changed = false; // something came, and the screen does not show it yet
 let busy = false;
 let next = 0;
+const begin = latest();
 
 function route() {
   const [name, ...rest] = location.hash.slice(2).split("/");
@@ -26,6 +27,7 @@ function route() {
 }
 
 async function show() {
+  const isLast = begin();
   const { name, rest } = route();
   fill(document.querySelector("#screens"), ...Object.entries(SCREENS).map(([one, [title]]) =>
     h("a", { href: `#/${one}`, "aria-current": one === name ? "page" : null }, title)));
@@ -40,6 +42,7 @@ async function show() {
     Object.assign(made, await SCREENS[name][1](place, rest));
     if (window.scrollY > 0 && !rest) window.scrollTo(0, 0);
   } catch (error) {
+    if (!isLast()) return;
     screen = null; // the next news try again
     fill(main, h("div", { class: "panel empty" }, h("h1", {}, "There is nothing to show yet"), h("p", {}, safe(error.message))));
   }
@@ -68,7 +71,7 @@ setInterval(tick, 5000);
 
 function head() {
   const choice = page.spaces.length > 1
-    ? h("label", {}, h("span", {}, "space"), h("select", { onchange: (event) => { page.space = event.target.value; screen = null; document.dispatchEvent(new Event("space")); } },
+    ? h("label", {}, h("span", {}, "space"), h("select", { onchange: (event) => { page.space = event.target.value; screen = null; fill(main); document.dispatchEvent(new Event("space")); } },
       page.spaces.map((name) => h("option", { value: name, selected: name === page.space }, name)))) : null;
   fill(document.querySelector("#where"), ...[choice, h("span", {}, "as ", safe(page.agent), page.readOnly ? " (read only)" : "")].filter(Boolean));
 }
@@ -91,14 +94,14 @@ function alarms({ down, alarms: raised }) {
       h("ul", {}, raised.slice(0, 50).map((one) => h("li", {}, h("strong", {}, safe(one.code)), " ", safe(one.message), one.remedy ? h("div", {}, "→ ", safe(one.remedy)) : null)))) : null);
 }
 
-async function begin() {
+async function start() {
   const word = location.hash.slice(1);
   if (word && !word.startsWith("/")) {
     history.replaceState(null, "", "/#/fleet"); // it lets in once: nobody need find it in the history
     const refused = await login(word);
     if (refused) { stop(refused); return; }
   }
-  const outcome = await follow({ hello: async () => { page.spaces = await call("spaces").catch(() => []); head(); await show(); }, news, gone: () => stop() });
+  const outcome = await follow({ hello: async () => { page.spaces = await call("spaces").catch(() => []); head(); if (screen) changed = true; else await show(); }, news, gone: () => stop() });
   if (outcome !== null) stop(outcome);
 }
 
@@ -110,5 +113,6 @@ function stop(reason) {
 
 document.addEventListener("spaces", head);
 document.addEventListener("visibilitychange", () => { changed = true; });
-window.addEventListener("hashchange", () => void show());
-void begin();
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+window.addEventListener("hashchange", () => { if (/^#[^/]/.test(location.hash)) location.reload(); else void show(); }); // a word lets in
+void start();

@@ -2,11 +2,13 @@
 
 const ODD = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]|[\udb40][\udc00-\udc7f]/g;
 
+const SHORT = 300; // characters that fit without scrolling, also in a narrow window
+
 /** An element: `h("button", {class: "main", onclick}, "Save")`. Children are nodes, or words, or lists of both. */
 export function h(name, properties = {}, ...children) {
   const element = document.createElement(name);
   set(element, properties);
-  element.append(...flat(children));
+  fill(element, ...children);
   return element;
 }
 
@@ -30,6 +32,7 @@ function set(element, properties) {
 /** Put these in the place of what an element holds. */
 export function fill(element, ...children) {
   element.replaceChildren(...flat(children));
+  if (element.localName === "pre" && element.textContent.length > SHORT) element.tabIndex = 0; // it may scroll: also by keys
 }
 
 const POINTS = matchMedia("(hover: hover)"); // a finger's last place is no pointer
@@ -54,6 +57,19 @@ export function redraw(part, content, draw, isStill = true) {
   fill(part, draw());
   for (const one of part.querySelectorAll("details[data-name]")) if (open.has(one.dataset.name)) one.open = true;
   if (scrolled) part.querySelector(".tall")?.scrollTo(0, scrolled);
+}
+
+/**
+ * Answers may come in another order than they were asked for. Each question begins a turn, `const isLast = begin();`, and
+ * its answer is shown only if `isLast()` still holds.
+ */
+export function latest() {
+  let last = 0;
+  return () => {
+    last += 1;
+    const mine = last;
+    return () => mine === last;
+  };
 }
 
 function flat(children) {
