@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event
@@ -46,11 +48,15 @@ class Screen:
     """One page of one browser that was let in; what went wrong in it, and what it asked of others."""
 
     def __init__(self, context: BrowserContext, run: Running) -> None:
+        self.run = run
         self.address, self.word = run.line().strip().split("#")
         self.context = context
         self.wrong: list[str] = []
         self.page: Page = context.new_page()
         self.page.set_default_timeout(WAIT_MS)
+        self.page.add_init_script(
+            "EventSource = class extends EventSource { constructor(at) { super(at); window.news = this; } }"
+        )
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("dialog", self._dialog)
         self.page.on("request", self._asked)
@@ -108,6 +114,19 @@ def saved_session(state: Any, home: Path, turns: list[tuple[str, str]]) -> None:
     Sessions(state).save(SESSION)
 
 
+@contextmanager
+def late(page: Page, name: str) -> Iterator[None]:
+    """What the page asks for first by this call is answered at the end; what it asks for after that, at once."""
+    waiting: list[Any] = []
+    page.route(f"**/api/{name}", lambda route: route.continue_() if waiting else waiting.append(route))
+    yield
+    assert waiting
+    with page.expect_response(waiting[0].request.url):
+        waiting[0].continue_()
+    page.unroute(f"**/api/{name}")
+    page.evaluate("async () => { await (await fetch('/')).text(); await new Promise(requestAnimationFrame); }")
+
+
 def fill(pair: Cluster) -> None:
     state = pair[0].client("bob")
     state.set("plan/goal", {"ship": True})
@@ -134,10 +153,15 @@ def write_until(state: Any, is_over: Event) -> None:
 
 
 def test_every_screen_fits_and_is_fit_for_all(
-    pair: Cluster, shown: Screen, tmp_path: Path, request: pytest.FixtureRequest
+    pair: Cluster, shown: Screen, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wide and narrow, light and dark; axe, an accessibility checker, finds nothing serious. Another agent writes."""
+    """Wide and narrow, light and dark; axe, an accessibility checker, finds nothing serious, also in what is folded.
+    Another agent writes.
+    """
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
     fill(pair)
+    saved_session(pair[0].client("ann"), tmp_path / "home", [("What now?", "word " * 400), (HOSTILE, HOSTILE)])
     conflict(pair)
     is_over = Event()
     beside(write_until, pair[1].client("restless"), is_over)
@@ -151,8 +175,10 @@ def test_every_screen_fits_and_is_fit_for_all(
             **SCREENS,
             "state/plan%2Fbudget": "text=keep this one",
             "state/findings": "ol.log",
+            f"sessions/{SESSION}": "text=Turn 2",
         }.items():
             shown.open(name, wanted)
+            shown.page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
             excess = shown.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert excess <= 0, f"{name} is {excess} px wider than {width} px"
             found = shown.page.evaluate(f"async () => {{ {axe}; return (await axe.run()).violations; }}")
@@ -185,6 +211,17 @@ def test_a_conflict_is_settled_and_an_edit_that_comes_late_writes_nothing(pair: 
     wait_until(lambda: bob.get("plan/budget") == "by hand")
     assert pair[1].client().entry("plan/budget", after=bob.last_token).agent == "ann"  # type: ignore[union-attr]
 
+    page.mouse.move(5, 5)  # nothing moves under the pointer
+    conflict(pair)
+    page.get_by_role("button", name="merge by hand").click()
+    assert page.locator("form .value").all_inner_texts() != []
+    page.locator("textarea").fill('["here", "there"]')
+    page.get_by_role("button", name="save").click()
+    wait_until(lambda: bob.get("plan/budget") == ["here", "there"])
+    assert bob.conflicts() == []
+    page.wait_for_selector("text=2 values were written", state="detached")
+    page.wait_for_selector("section[aria-label=Value] pre >> text=there")
+
 
 def test_news_come_by_themselves_but_not_under_the_pointer(pair: Cluster, shown: Screen) -> None:
     page, bob = shown.page, pair[1].client("bob")
@@ -200,6 +237,13 @@ def test_news_come_by_themselves_but_not_under_the_pointer(pair: Cluster, shown:
     assert page.locator("ul.list >> text=c").count() == 0
     page.mouse.move(5, 5)
     page.wait_for_selector("ul.list >> text=c")
+
+    # The stream of news comes back after a laptop's sleep: what somebody writes stays.
+    page.get_by_role("button", name="new key").click()
+    page.get_by_label("key", exact=True).fill("half a word")
+    page.evaluate("window.news.dispatchEvent(new MessageEvent('hello', {data: JSON.stringify({agent: 'ann anew'})}))")
+    page.wait_for_selector("#where >> text=ann anew")
+    assert page.get_by_label("key", exact=True).input_value() == "half a word"
 
     shown.open("fleet", "svg.fleet")
     page.wait_for_selector("svg.fleet line:not(.bad)", state="attached")
@@ -228,6 +272,34 @@ def test_time_and_work(pair: Cluster, shown: Screen) -> None:
     page.get_by_role("button", name="Go back to").click()
     wait_until(lambda: bob.get("plan/goal") == {"ship": True})
 
+    page.wait_for_selector("text=It brought")
+
+    keys, slider = page.get_by_label("Keys", exact=True), page.get_by_label("how long ago")
+    slider.press("Home")
+    keys.get_by_text("Nothing was here then.").wait_for()
+    slider.press("End")
+    keys.get_by_text("plan/").wait_for()
+    slider.click(position={"x": 9, "y": 5})
+    keys.get_by_text("Nothing was here then.").wait_for()
+    box = slider.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 9, box["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"], box["y"] + 5, steps=5)
+    page.mouse.up()
+    keys.get_by_text("plan/").wait_for()
+
+    eve = pair[0].client("eve")
+    eve.set("eve/nonsense", 1)
+    eve.set("plan/goal", "nonsense")
+    page.get_by_label("agent whose work is taken back").fill("eve")
+    page.get_by_role("button", name="what would undoing its work do").click()
+    page.wait_for_selector("text=It would bring 0 keys back and remove 1, and leave 1 alone.")
+    assert bob.get("eve/nonsense") == 1
+    page.get_by_role("button", name="Undo eve").click()
+    page.wait_for_selector("text=It brought 0 keys back and removed 1")
+    assert (bob.get("eve/nonsense"), bob.get("plan/goal")) == (None, "nonsense"), "others wrote to it, too"
+
     with pytest.raises(Exception, match="nobody has answered"):
         bob.ask("deploy", "Ship it?", options=["yes", "no"], timeout=0)
     shown.open("work", "text=Ship it?")
@@ -236,6 +308,50 @@ def test_time_and_work(pair: Cluster, shown: Screen) -> None:
     page.get_by_role("button", name="free").click()
     wait_until(lambda: bob.claims() == [])
     page.wait_for_selector("text=Nothing is claimed.")
+
+
+def test_what_was_asked_for_last_is_shown(pair: Cluster, shown: Screen) -> None:
+    """Also if it is answered first."""
+    fill(pair)
+    page, bob = shown.page, pair[0].client("bob")
+    bob.set("plan/goal", {"ship": False})
+    bob.set("later/one", "words")
+    shown.open("time", "text=then")
+    with late(page, "tree"):
+        page.get_by_role("button", name="look").click()
+        page.get_by_role("button", name="what is different now").click()
+        page.wait_for_selector("ins >> text=false")
+    page.wait_for_selector("section[aria-label=Keys] >> text=later/", state="detached")
+    assert page.locator("ins >> text=false").count() == 1
+    slider = page.get_by_label("how long ago")
+    with late(page, "restore"):
+        page.get_by_role("button", name="what would going back do").click()
+        slider.press("Home")
+    assert page.get_by_role("button", name="Go back to").count() == 0, "it would go back to another time"
+    page.wait_for_selector("section[aria-label=Keys] >> text=plan/", state="detached")
+    slider.press("End")
+    with late(page, "entry"):
+        page.get_by_role("button", name="plan/").click()
+        page.get_by_role("button", name="goal").click()
+        page.get_by_role("button", name="up from plan/").click()
+        page.get_by_role("button", name="findings").click()
+        page.wait_for_selector("h2 >> text=findings")
+    assert page.locator("h2 >> text=findings").count() == 1
+
+    shown.open("state", "ul.list >> text=findings")
+    with late(page, "search"):
+        page.get_by_label("search words").fill("words")
+        page.get_by_role("button", name="search").click()
+        page.locator("ul.list >> text=findings").click()
+        page.wait_for_selector("section[aria-label=Value]")
+    assert page.locator("section[aria-label=Value]").count() == 1
+    shown.open("context", "form")
+    with late(page, "view"):
+        for prefix in ("plan/", "later/"):
+            page.get_by_label("keys that begin with").fill(prefix)
+            page.get_by_role("button", name="look").click()
+        page.wait_for_selector("pre >> text=later/one")
+    assert page.locator("pre >> text=later/one").count() == 1
 
 
 def test_a_picture_is_shown_and_a_copy_is_made_and_merged(pair: Cluster, shown: Screen) -> None:
@@ -315,6 +431,11 @@ def test_a_session_is_followed_as_it_grows(
     page.wait_for_selector("meter")
     page.wait_for_selector("text=Nothing was left out")
 
+    saved_session(state, tmp_path / "home", [("a long line", "x" * (1 << 20))])
+    shown.open(f"sessions/{SESSION}", "text=a long line")
+    page.locator(".turn", has_text="xxx").get_by_role("button", name="more of 1,048,576 characters").first.click()
+    page.wait_for_selector("text=the first part of 1,048,576 characters")
+
 
 def test_by_the_keyboard_alone_and_in_the_zone_of_the_reader(
     pair: Cluster, shown: Screen, browser: Browser, tmp_path: Path
@@ -330,6 +451,11 @@ def test_by_the_keyboard_alone_and_in_the_zone_of_the_reader(
             page.keyboard.press("Tab")
         raise AssertionError(f"the keyboard does not come to {selector}")
 
+    shown.open("work", ".board")
+    press_until(".skip")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("main:focus")
+    assert page.url.endswith("#/work")
     shown.open("fleet", "svg.fleet")
     press_until("nav a[href='#/state']")
     page.keyboard.press("Enter")
@@ -354,6 +480,12 @@ def test_by_the_keyboard_alone_and_in_the_zone_of_the_reader(
             away = Screen(context, run)
             away.open("state/plan%2Fgoal", "section[aria-label=Value] time")
             assert "GMT+5:30" in away.page.locator("section[aria-label=Value] time").first.get_attribute("title")  # type: ignore[operator]
+            away.open("time", "input[type=range]")
+            away.page.get_by_label("how long ago").press("Home")
+            away.page.wait_for_function("document.querySelector('strong').textContent !== 'now'")
+            label = datetime.strptime(away.page.inner_text("strong"), "%d %b %Y, %H:%M:%S")  # noqa: DTZ007
+            away_now = datetime.now(timezone(timedelta(hours=5, minutes=30))).replace(tzinfo=None)
+            assert timedelta(minutes=59) < away_now - label < timedelta(minutes=90)
         finally:
             context.close()
 
@@ -440,5 +572,8 @@ def test_a_stolen_address_and_another_browser_are_refused(shown: Screen, browser
             page.set_default_timeout(WAIT_MS)
             page.goto(address)
             page.wait_for_selector("text=This browser is not let in")
+            if address != shown.address:
+                page.goto(shown.run.line().strip())  # the newest one, in the same tab
+                page.wait_for_selector("svg.fleet")
         finally:
             context.close()

@@ -2,7 +2,7 @@
 // and what a hand-over would lose.
 
 import { call, page } from "/assets/ask.js";
-import { ago, count, empty, fill, h, plain, redraw, safe, size, tag, wrong } from "/assets/dom.js";
+import { ago, count, empty, fill, h, latest, plain, redraw, safe, size, tag, wrong } from "/assets/dom.js";
 
 const SAME = 20; // items at the end that may have changed as a session grew
 const SHOWN_MAX = 400;
@@ -16,6 +16,8 @@ export async function sessions(box, rest) {
   let known = ""; // of the chosen session
   let told = null; // what was read of it
   let items = []; // from told.start on, each with its element
+  const begin = latest(); // to read another part
+  const asking = latest(); // what a hand-over would do
 
   const lines = h("div", { class: "turns" });
   const older = h("div", { class: "row" });
@@ -39,16 +41,18 @@ export async function sessions(box, rest) {
   async function open() {
     told = null;
     listed.drawn = null;
+    asking();
     fill(said);
+    const isLast = begin();
     await update();
+    if (!isLast()) return;
     if (!chosen) { fill(detail, h("div", { class: "panel" }, empty("Choose a session to read it."))); return; }
     fill(detail, h("div", { class: "panel" }, empty("Reading …")));
-    const wanted = chosen;
     try {
       const found = await call("transcript", { session: chosen, branch });
-      if (wanted !== chosen) return; // somebody went on meanwhile
+      if (!isLast()) return; // somebody went on meanwhile
       told = found;
-    } catch (error) { fill(detail, wrong(error)); return; }
+    } catch (error) { if (isLast()) fill(detail, wrong(error)); return; }
     known = version(told.session);
     items = told.items.map(made);
     fill(lines);
@@ -60,9 +64,10 @@ export async function sessions(box, rest) {
   async function grow() {
     if (branch || told.start + items.length < told.count) { await edges(); return; }
     do {
+      const before = told;
       const from = Math.max(told.start, told.start + items.length - SAME);
       const next = await call("transcript", { session: chosen, start: from });
-      if (next.session.id !== chosen || !told) return;
+      if (told !== before) return; // somebody turned a page meanwhile
       let at = from - told.start;
       for (const one of next.items) { if (items[at]?.text !== JSON.stringify(one)) break; at += 1; }
       for (const one of items.splice(at)) one.element.remove();
@@ -72,20 +77,24 @@ export async function sessions(box, rest) {
     } while (told.start + items.length < told.count && items.length < SHOWN_MAX);
   }
   async function edges() {
-    const { count: now, session } = await call("transcript", { session: chosen, branch, start: told.start });
-    if (told && session.id === chosen) { told.count = now; bounds(); }
+    const before = told;
+    const next = await call("transcript", { session: chosen, branch, start: told.start });
+    if (told === before) { told.count = next.count; bounds(); }
   }
   function made(one) { return { text: JSON.stringify(one), one }; }
 
   // Elements from number `at` on; a turn that begins gets its head.
   function draw(at) {
     for (let number = at; number < items.length; number += 1) {
-      const { one } = items[number];
-      const begins = number === 0 || items[number - 1].one.turn !== one.turn;
-      items[number].element = h("div", { class: told.excluded.includes(one.turn) ? "turn left-out" : "turn" }, begins ? turn(one.turn) : null, item(one, told.start + number));
+      items[number].element = line(number);
       lines.append(items[number].element);
     }
     bounds();
+  }
+  function line(number) {
+    const { one } = items[number];
+    const begins = number === 0 || items[number - 1].one.turn !== one.turn;
+    return h("div", { class: told.excluded.includes(one.turn) ? "turn left-out" : "turn" }, begins ? turn(one.turn) : null, item(one, told.start + number));
   }
   function bounds() {
     const after = told.count - told.start - items.length;
@@ -93,7 +102,9 @@ export async function sessions(box, rest) {
     fill(newer, after > 0 ? h("button", { onclick: () => void turnTo(told.start + items.length) }, `${after.toLocaleString()} later`) : null);
   }
   async function turnTo(start) {
+    const isLast = begin();
     const next = await call("transcript", { session: chosen, branch, start });
+    if (!isLast()) return;
     const isNext = start === told.start + items.length && items.length + next.items.length <= SHOWN_MAX;
     if (isNext) { const at = items.length; items.push(...next.items.map(made)); told = { ...next, start: told.start }; draw(at); return; }
     told = next;
@@ -115,29 +126,26 @@ export async function sessions(box, rest) {
         h("details", {}, h("summary", {}, told.lost.length ? `${count(told.lost.length, "loss", "losses")} in a hand-over` : "nothing would be lost"), h("ul", { class: "small" }, told.lost.map((one) => h("li", {}, safe(one))))))];
   }
   async function handOver(wanted, dry = true) {
+    const isLast = asking();
     try {
       const done = await call("hand_over", { session: chosen, ...wanted, dry_run: dry });
+      if (dry && !isLast()) return;
       fill(said, h("section", { class: "value", "aria-label": "Hand-over" }, h("p", {}, dry ? "It would make" : "It made", ` a session of ${done.to} on this machine, with ${count(done.turns, "turn")}${done.state === "new" ? "" : ` (${done.state})`}:`), h("p", { class: "mono small" }, safe(done.path)),
         h("p", {}, done.lost.length ? "What is not carried over:" : "Nothing is lost."), done.lost.length ? h("ul", { class: "small" }, done.lost.map((one) => h("li", {}, safe(one)))) : null,
         dry ? h("div", {}, h("button", { class: "main", onclick: () => handOver(wanted, false) }, "make it")) : [h("p", {}, "Go on with it:"), h("pre", {}, safe(done.command))]));
-    } catch (error) { fill(said, wrong(error)); }
+    } catch (error) { if (!dry || isLast()) fill(said, wrong(error)); }
   }
 
   function turn(number) {
     const out = told.excluded.includes(number);
     const change = async () => {
-      try { await call("exclude", { session: chosen, turn: number, excluded: !out }); await again(); } catch (error) { fill(said, wrong(error)); }
+      try { await call("exclude", { session: chosen, turn: number, excluded: !out }); } catch (error) { fill(said, wrong(error)); return; }
+      told.excluded = out ? told.excluded.filter((one) => one !== number) : [...told.excluded, number].sort((one, two) => one - two);
+      for (const [at, one] of items.entries()) if (one.one.turn === number) { const anew = line(at); one.element.replaceWith(anew); one.element = anew; }
+      fill(detail.firstChild, head(), said, older, lines, newer);
     };
     return h("div", { class: "row spread" }, h("h3", {}, number ? `Turn ${number}` : "Before the first turn", out ? [" ", tag("left out", "warn")] : null),
       number && !page.readOnly ? h("span", { class: "row" }, h("button", { class: "plain small", onclick: () => handOver({ at: number }) }, "branch here"), h("button", { class: "plain small", onclick: () => void change() }, out ? "take in again" : "leave out")) : null);
-  }
-  async function again() {
-    const { start } = told;
-    told = await call("transcript", { session: chosen, branch, start });
-    items = told.items.map(made);
-    fill(lines);
-    fill(detail.firstChild, head(), said, older, lines, newer);
-    draw(0);
   }
 
   function item(one, number) {
@@ -145,7 +153,7 @@ export async function sessions(box, rest) {
     const text = (element) => {
       fill(element, safe(one.text));
       if (one.chars <= one.text.length) return element;
-      const more = h("button", { class: "plain small", onclick: async () => { const whole = await call("item", { session: chosen, branch, number }); fill(element, safe(whole.text)); more.remove(); } }, `all ${one.chars.toLocaleString()} characters`);
+      const more = h("button", { class: "plain small", onclick: async () => { const whole = await call("item", { session: chosen, branch, number }); fill(element, safe(whole.text)); fill(more.parentElement, whole.chars > whole.text.length ? h("span", { class: "small quiet" }, `the first part of ${whole.chars.toLocaleString()} characters`) : null); } }, `more of ${one.chars.toLocaleString()} characters`);
       return [element, h("div", {}, more)];
     };
     switch (one.type) {

@@ -1,7 +1,7 @@
 // Keys as a tree; a key's values, its history, its conflicts; editing as one who has seen what is shown.
 
 import { call, own, page } from "/assets/ask.js";
-import { ago, author, count, empty, fill, h, marked, plain, redraw, safe, shown, size, table, tag, words, wrong } from "/assets/dom.js";
+import { ago, author, count, empty, fill, h, latest, marked, plain, redraw, safe, shown, size, table, tag, words, wrong } from "/assets/dom.js";
 
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"]; // as the server has them
 const TEXTS = /^(text\/|application\/(json|xml|toml|yaml|javascript))/;
@@ -16,14 +16,15 @@ export function keyTree(part, { at = () => null, open }) {
   let folder = "";
   let chosen = null;
   let starts = [null];
-  let asked = 0;
+  const begin = latest();
 
   async function update() {
     const pages = [];
-    const mine = ++asked;
-    for (const start of starts) pages.push(await call("tree", { prefix: folder, start, at: at() }));
-    if (mine !== asked) return; // what was asked for later is newer
-    redraw(part, [folder, chosen, at(), pages.map((one) => [one.folders, one.more, one.keys.map((key) => [key.key, key.kind, key.siblings])])], () => draw(pages));
+    const isLast = begin();
+    const point = at();
+    for (const start of starts) pages.push(await call("tree", { prefix: folder, start, at: point }));
+    if (!isLast()) return;
+    redraw(part, [folder, chosen, point, pages.map((one) => [one.folders, one.more, one.keys.map((key) => [key.key, key.kind, key.siblings])])], () => draw(pages));
   }
   function draw(pages) {
     const keys = pages.flatMap((one) => one.keys);
@@ -36,7 +37,7 @@ export function keyTree(part, { at = () => null, open }) {
         folders.map((one) => h("li", {}, h("button", { onclick: () => enter(one) }, h("span", { class: "name" }, safe(one.slice(folder.length))), h("span", { class: "quiet", "aria-hidden": "true" }, "›")))),
         keys.map((one) => h("li", {}, h("button", { "aria-current": one.key === chosen ? "true" : null, onclick: () => open(one.key) },
           h("span", { class: "name" }, safe(one.key.slice(folder.length))), one.siblings ? tag(count(one.siblings + 1, "value"), "warn") : null, one.kind === "register" ? null : h("span", { class: "quiet small" }, one.kind)))))
-        : empty(folder ? "Nothing is here." : ["Nothing is stored yet. Try ", h("code", {}, "crdtsync set plan/goal '\"ship it\"'"), "."]),
+        : empty(at() !== null ? "Nothing was here then." : folder ? "Nothing is here." : ["Nothing is stored yet. Try ", h("code", {}, "crdtsync set plan/goal '\"ship it\"'"), "."]),
       starts[0] === null ? null : h("button", { onclick: () => turn([null]) }, "from the first key"),
       more ? h("button", { onclick: () => turn([...starts, more].slice(-PAGES_MAX)) }, "more keys") : null];
   }
@@ -67,11 +68,14 @@ export async function state(box, rest) {
   let mode = "look"; // or edit, search
   let last = 50; // of the history
   let parts = 200; // of a log
-  let asked = 0;
+  const begin = latest(); // to read
+  const turn = latest(); // to show something else
+  let isBusy = false; // with a write: a second click would be told that somebody was faster
 
   async function go(wanted) {
     key = wanted || null;
     mode = "look";
+    turn();
     [last, parts] = [50, 200];
     fill(said);
     anew();
@@ -81,16 +85,16 @@ export async function state(box, rest) {
 
   async function draw() {
     if (mode !== "look") return;
-    const mine = ++asked;
+    const isLast = begin();
     if (!key) {
       const found = await call("conflicts");
-      if (mine !== asked || mode !== "look") return; // somebody went on meanwhile
+      if (!isLast() || mode !== "look") return; // somebody went on meanwhile
       redraw(above, found.map((one) => [one.key, one.version]), () => conflicts(found));
       redraw(below, "", () => null);
       return;
     }
     const [entry, past] = await Promise.all([call("entry", { key, last: parts }), call("history", { key, last })]);
-    if (mine !== asked || mode !== "look") return;
+    if (!isLast() || mode !== "look") return;
     redraw(above, [key, entry], () => (entry ? value(entry) : h("section", { class: "panel stack" }, h("h2", { class: "mono" }, safe(key)), empty("This key has no value now."), explain())));
     redraw(below, [key, past], () => history(past));
   }
@@ -181,11 +185,16 @@ export async function state(box, rest) {
   }
 
   async function act(name, content) {
+    if (isBusy) return null;
+    const isLast = turn();
     let error = null;
+    isBusy = true;
     try { await call(name, content); } catch (found) { error = found; }
-    mode = "look";
-    fill(said, error ? h("p", { class: "notice bad", role: "alert" }, error.code === "version_mismatch" ? "Somebody was faster. This is what there is now; nothing was written." : safe(error.message)) : null);
-    anew();
+    isBusy = false;
+    if (isLast()) mode = "look";
+    else if (!error) return null;
+    fill(said, error ? h("p", { class: "notice bad", role: "alert" }, isLast() ? null : [h("span", { class: "mono" }, safe(content.key)), ": "], error.code === "version_mismatch" ? "Somebody was faster. This is what there is now; nothing was written." : safe(error.message)) : null);
+    if (mode === "look") anew();
     listed.drawn = null;
     await Promise.all([draw(), tree.update()]).catch(() => {});
     return error;
@@ -193,6 +202,7 @@ export async function state(box, rest) {
 
   function edit(name, entry) {
     mode = "edit";
+    turn();
     fill(said);
     const field = h("input", { value: name, "aria-label": "key", placeholder: "plan/goal", required: true, readonly: Boolean(entry), class: "grow mono" });
     const text = h("textarea", { "aria-label": "value, as JSON", spellcheck: "false", placeholder: "\"words in quotes\", 42, or {\"a\": 1}" });
@@ -202,11 +212,12 @@ export async function state(box, rest) {
       event.preventDefault();
       let parsed;
       try { parsed = JSON.parse(text.value); } catch (error) { fill(reply, h("span", { class: "notice bad" }, `This is no JSON: ${error.message}`)); return; }
+      if (isBusy) return;
       const written = text.value;
       key = field.value;
       const error = entry?.siblings.length ? await act("resolve", { key, version: entry.version, value: parsed }) : await act("write", { key, value: parsed, version: entry?.version ?? null });
       if (error) said.append(h("section", { class: "panel" }, h("h2", {}, "What you wanted to write"), h("pre", {}, safe(written))));
-      else if (location.hash !== place(key)) location.hash = place(key);
+      else if (key === field.value && location.hash !== place(key)) location.hash = place(key);
     };
     fill(above, h("form", { class: "panel stack", onsubmit: save, onkeydown: (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.currentTarget.requestSubmit(); } }, h("h2", {}, entry ? "Edit" : "New key"), entry?.siblings.length ? h("div", { class: "side" }, [entry, ...entry.siblings].map((one) => h("div", { class: "value" }, author(one), body(one)))) : null, field, text, reply,
       h("div", { class: "row" }, h("button", { class: "main" }, "save"), h("button", { type: "button", onclick: () => { mode = "look"; anew(); void draw(); } }, "cancel"))));
@@ -217,12 +228,14 @@ export async function state(box, rest) {
   async function search() {
     if (!query.value.trim()) { await go(""); return; }
     mode = "search";
+    const isLast = turn();
     fill(said);
     fill(below);
     try {
       const found = await call("search", { query: query.value });
+      if (!isLast()) return;
       fill(above, h("section", { class: "panel" }, h("h2", {}, count(found.length, "entry", "entries")), found.length ? h("ul", { class: "list" }, found.map((one) => h("li", {}, h("a", { href: place(one.key), onclick: () => { if (location.hash === place(one.key)) void go(one.key); } }, h("span", { class: "name" }, h("span", { class: "mono" }, safe(one.key)), h("br"), h("span", { class: "small quiet" }, safe(one.snippet ?? ""))))))) : empty("Nothing speaks of that.")));
-    } catch (error) { fill(above, wrong(error)); }
+    } catch (error) { if (isLast()) fill(above, wrong(error)); }
   }
 
   await go(rest);

@@ -1,7 +1,7 @@
 // Who is here and on what; tasks and claims as a board; questions that wait for a person.
 
 import { call, page } from "/assets/ask.js";
-import { ago, count, empty, fill, h, plain, redraw, safe, shown, table, tag, words, wrong } from "/assets/dom.js";
+import { ago, count, empty, fill, h, latest, plain, redraw, safe, shown, table, tag, words, wrong } from "/assets/dom.js";
 
 const STATES = [["open", "To do"], ["claimed", "In work"], ["done", "Done"], ["failed", "Failed"]];
 
@@ -14,7 +14,7 @@ export async function work(place) {
   const claims = h("section", { class: "panel" });
   place.append(h("h1", {}, "Work"), h("div", { class: "stack" }, said, asks, h("label", { class: "small quiet" }, "tasks whose keys begin with", prefix), board, h("div", { class: "cards" }, who, claims)));
 
-  let asked = 0;
+  const begin = latest();
   let forced = false; // somebody did something here, and is to see what came of it
 
   async function act(name, content) {
@@ -24,9 +24,9 @@ export async function work(place) {
   }
 
   async function update() {
-    const mine = ++asked;
+    const isLast = begin();
     const told = await call("work", { tasks_in: prefix.value });
-    if (mine !== asked) return; // what was asked for later is newer
+    if (!isLast()) return;
     if (forced) for (const part of [asks, board, who, claims]) part.drawn = null;
     forced = false;
     redraw(asks, told.asks, () => [h("h2", {}, "Questions that wait for a person"), told.asks.length ? told.asks.map(question) : empty("Nobody waits for an answer. An agent asks with ", h("code", {}, "state.ask(…)"), ".")]);
