@@ -2,7 +2,8 @@
 
 Many keys, many changes a second, and Chromium with the page. For each screen the daemon's processor time is taken in
 turns, without a page and with one, so that what else the machine does meets both alike. The page reports its frames;
-those of an empty page in the same browser say what of that is the machine's doing.
+those of an empty page in the same browser say what of that is the machine's doing. The verdict on a screen is that it
+keeps the limits, that it does not, or that this machine was too busy to tell.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import shutil
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from statistics import median
+from statistics import median, quantiles
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +23,7 @@ import click
 from benchmarks.daemons import Daemon, Daemons
 from benchmarks.gauges import MIB, cpu_exact_s, rss_bytes
 from crdtsync.client import AsyncClient
+from tests.harness.browser import QUIET
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -33,24 +35,49 @@ SCREENS = {
 }  # fmt: skip
 CPU_PERCENT_MAX = 2.0
 FRAME_MS_MAX = 100.0
+REACHED_MIN = 0.9
+"""Of the changes a second that were asked for."""
+MEMORY_BYTES_MAX = 100 * MIB
+"""Of the page and of its server, each."""
 _FRAMES = """() => { window.frames_ms = []; let last = performance.now();
   const next = (now) => { window.frames_ms.push(now - last); last = now; requestAnimationFrame(next); };
   requestAnimationFrame(next); }"""
 
 
 class Looked(NamedTuple):
-    """What one screen cost: of the daemon in percent of one core, without and with the page; the longest frames in ms,
-    of the page and of an empty one; memory in bytes.
+    """What one screen cost: of the daemon in percent of one core, without the page and, by turns, more with it; the
+    longest frames in ms, of the page and of an empty one; memory in bytes.
     """
 
     screen: str
     without: float
-    with_page: float
+    more: list[float]
     frame_ms: float
     empty_ms: float
     daemon_bytes: int
     server_bytes: int
     heap_bytes: int
+
+    @property
+    def noise(self) -> float:
+        """How far the median of the turns may be off: half of what lies between their quartiles."""
+        low, _, high = quantiles(self.more, n=4, method="inclusive")
+        return (high - low) / 2
+
+    def verdict(self) -> str:
+        """Whether it keeps the limits."""
+        more = median(self.more)
+        if more - self.noise > CPU_PERCENT_MAX:
+            return f"FAILS: the daemon pays over {CPU_PERCENT_MAX:.0f} %"
+        if self.frame_ms > max(FRAME_MS_MAX, self.empty_ms):
+            return f"FAILS: a frame over {FRAME_MS_MAX:.0f} ms"
+        if max(self.server_bytes, self.heap_bytes) > MEMORY_BYTES_MAX:
+            return f"FAILS: more than {MEMORY_BYTES_MAX / MIB:.0f} MiB of the page or its server"
+        if more + self.noise > CPU_PERCENT_MAX:
+            return "not told: the turns differ by more than the page may cost"
+        if self.frame_ms > FRAME_MS_MAX:
+            return "not told: an empty page has frames as long"
+        return "keeps the limits"
 
 
 @asynccontextmanager
@@ -126,7 +153,7 @@ async def measure(
         daemon = fleet[0]
         async with AsyncClient(socket=daemon.socket, agent="filler") as client:
             await fill(client, keys)
-        browser = await playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        browser = await playwright.chromium.launch(executable_path=program, args=QUIET)
         async with serving(daemon) as (address, server), writing(daemon, keys, rate):
             base = address.split("#")[0]
             page = await browser.new_page()
@@ -160,32 +187,34 @@ async def look(
             shares[is_shown].append(100 * (cpu_exact_s(daemon) - cpu_before_s) / (monotonic() - before_s))
             frames[is_shown].append(max(await page.evaluate("window.frames_ms")))
         heap = max(heap, await page.evaluate("performance.memory.usedJSHeapSize"))
-    differences = [on - off for off, on in zip(*shares, strict=True)]
-    without = median(shares[0])
-    return Looked(screen, without, without + median(differences), max(frames[1]), max(frames[0]), rss_bytes(daemon),
-                  rss_bytes(server), heap)  # fmt: skip
+    more = [on - off for off, on in zip(*shares, strict=True)]
+    return Looked(screen, median(shares[0]), more, max(frames[1]), max(frames[0]), rss_bytes(daemon), rss_bytes(server),
+                  heap)  # fmt: skip
 
 
 @click.command()
 @click.option("--keys", default=100_000, show_default=True)
 @click.option("--rate", default=2000, show_default=True, help="Changes a second.")
 @click.option("--seconds", default=8.0, show_default=True, help="Of each turn, without the page and with it.")
-@click.option("--rounds", default=3, show_default=True, help="Turns of each screen.")
+@click.option("--rounds", default=5, type=click.IntRange(min=2), show_default=True, help="Turns of each screen.")
 @click.option("--screen", "only", type=click.Choice([*SCREENS]), multiple=True, help="Only these.")
-@click.option("--check", is_flag=True, help="Exit status 1 if it takes more than it should.")
+@click.option("--check", is_flag=True, help="Exit status 1 unless every screen keeps the limits.")
 def main(keys: int, rate: int, seconds: float, rounds: int, only: tuple[str, ...], check: bool) -> None:
     """Measure what the page for people costs a busy daemon, and its longest frames."""
     screens = {name: place for name, place in SCREENS.items() if not only or name in only}
     found, reached = asyncio.run(measure(keys, rate, seconds, rounds, screens))
     print(f"{keys:,} keys, {reached:,.0f} changes/s, {rounds} times {seconds:.0f} s; load {os.getloadavg()[0]:.1f}")
     for one in found:
-        print(f"{one.screen:10} daemon {one.without:.1f} % of a core, with the page {one.with_page - one.without:+.2f}")
+        print(f"{one.screen:10} {one.verdict()}")
+        more = f"{median(one.more):+.2f} (± {one.noise:.2f})"
+        print(f"           daemon {one.without:.1f} % of a core, with the page {more}")
         print(f"           longest frame {one.frame_ms:.0f} ms, of an empty page {one.empty_ms:.0f} ms")
         sizes = (f"{size / MIB:.0f}" for size in (one.daemon_bytes, one.server_bytes, one.heap_bytes))
         print(f"           MiB of the daemon, the page's server, the page: {', '.join(sizes)}")
-    is_too_much = any(one.with_page - one.without > CPU_PERCENT_MAX for one in found)
-    is_jerky = any(one.frame_ms > max(FRAME_MS_MAX, one.empty_ms) for one in found)
-    if check and (is_too_much or is_jerky):
+    is_slow = reached < REACHED_MIN * rate
+    if is_slow:
+        print(f"This machine did not reach {rate:,} changes/s: nothing is told of that rate.")
+    if check and (is_slow or any(one.verdict() != "keeps the limits" for one in found)):
         raise SystemExit(1)
 
 
