@@ -371,7 +371,8 @@ def test_a_picture_is_shown_and_a_copy_is_made_and_merged(pair: Cluster, shown: 
 
 
 def test_what_agents_write_is_text(pair: Cluster, shown: Screen) -> None:
-    state = pair[0].client("mallory")
+    state = pair[0].client("<img src=x onerror=alert(4)>")
+    state.checkpoint("evil", note=HOSTILE)
     key = "evil/" + HOSTILE.replace("\x1b", "").replace("\u2028", "")
     state.set(key, {HOSTILE: [HOSTILE]})
     state.put_task("tasks/evil", HOSTILE)
@@ -394,6 +395,18 @@ def test_what_agents_write_is_text(pair: Cluster, shown: Screen) -> None:
     for name, wanted in SCREENS.items():
         shown.open(name, wanted)
         assert shown.page.locator("main img, main script").count() == 0
+    shown.open("time", "table >> text=U+202E")
+    shown.page.get_by_role("button", name="look").click()
+    shown.page.get_by_role("button", name="what is different now").click()
+    shown.page.wait_for_selector("ins >> text=U+202E")
+    shown.page.get_by_role("button", name="what would going back do").click()
+    shown.page.wait_for_selector("td >> text=U+202E")
+    shown.open("context", "form")
+    shown.page.get_by_label("keys that begin with").fill("evil/")
+    shown.page.get_by_role("button", name="look").click()
+    shown.page.wait_for_selector("pre >> text=<img src=x onerror=alert(1)>")
+    assert shown.page.locator("main img, main script").count() == 0
+    assert shown.page.locator("bdi >> text=<img src=x").count() > 0
 
 
 def test_a_session_is_followed_as_it_grows(

@@ -57,11 +57,11 @@ function picture(told, width) {
   const peers = told.peers;
   if (!peers.length) return empty("This daemon is alone. ", h("code", {}, "crdtsync cluster invite"), " lets others join.");
   const height = peers.length < 3 ? 160 : 320 + Math.max(0, peers.length - 6) * 16;
-  const [x, y] = [width / 2, height / 2];
+  const [x, y] = [peers.length === 1 ? width / 4 : width / 2, height / 2];
   const turn = peers.length === 1 ? Math.PI / 2 : peers.length === 2 ? -Math.PI / 2 : 0;
   const spots = peers.map((one, number) => {
     const angle = (number / peers.length) * 2 * Math.PI - Math.PI / 2 + turn;
-    return [one, x + Math.cos(angle) * (width / 2 - 75), y + Math.sin(angle) * (height / 2 - 65)];
+    return [one, x + Math.cos(angle) * (peers.length === 1 ? width / 2 : width / 2 - 75), y + Math.sin(angle) * (height / 2 - 65)];
   });
   const links = spots.map(([one, px, py]) => s("line", { x1: x, y1: y, x2: px, y2: py, class: isLinked(one) ? "" : one.via ? "far" : "bad" }));
   const lags = spots.map(([one, px, py]) => s("text", { x: (x + px) / 2, y: (y + py) / 2 - 8, class: "sub" }, lag(one)));

@@ -123,7 +123,7 @@ export async function sessions(box, rest) {
       told.branches > 1 ? h("p", { class: "notice" }, `It was gone on with in ${told.branches} places. `, h("label", {}, "Shown:", h("select", { onchange: (event) => { branch = Number(event.target.value); void open(); } }, Array.from({ length: told.branches }, (_, number) => h("option", { value: number, selected: number === branch }, number ? `branch ${number + 1}` : "the newest branch"))))) : null,
       told.excluded.length ? h("p", { class: "notice" }, `Left out of what is handed over: ${count(told.excluded.length, "turn")} (${told.excluded.join(", ")}).`) : null,
       h("div", { class: "row" }, page.readOnly ? null : [...others.map((one) => h("button", { onclick: () => handOver({ to: one }) }, `hand over to ${one}`)), h("button", { onclick: () => handOver({}) }, "branch")],
-        h("details", {}, h("summary", {}, told.lost.length ? `${count(told.lost.length, "loss", "losses")} in a hand-over` : "nothing would be lost"), h("ul", { class: "small" }, told.lost.map((one) => h("li", {}, safe(one))))))];
+        told.lost.length === 0 ? h("span", { class: "quiet" }, "nothing would be lost") : h("details", {}, h("summary", {}, `${count(told.lost.length, "loss", "losses")} in a hand-over`), h("ul", { class: "small" }, told.lost.map((one) => h("li", {}, safe(one))))))];
   }
   async function handOver(wanted, dry = true) {
     const isLast = asking();

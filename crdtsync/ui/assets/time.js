@@ -117,7 +117,7 @@ export async function time(place) {
     const { restored, removed, left } = done.counts;
     const nothing = !restored && !removed;
     fill(said, h("section", { class: "panel stack" }, h("p", {}, `${dry ? "It would bring" : "It brought"} ${count(restored, "key")} back and ${dry ? "remove" : "removed"} ${removed.toLocaleString()}${left ? `, and ${dry ? "leave" : "left"} ${left.toLocaleString()} alone` : ""}.`),
-      table(["brought back", "removed", "left alone"], [[list(done.restored), list(done.removed), list(done.left)]]), dry && !nothing ? h("div", { class: "row" }, h("button", { class: "main", onclick: go }, title)) : null));
+      dry && !nothing ? h("div", { class: "row" }, h("button", { class: "main", onclick: go }, title)) : null, h("div", { class: "tall short" }, table(["brought back", "removed", "left alone"], [[list(done.restored), list(done.removed), list(done.left)]]))));
   }
   function list(keys) { return keys.length ? [keys.slice(0, 200).map((one) => h("div", { class: "mono small" }, safe(one))), keys.length > 200 ? h("div", { class: "quiet small" }, "…") : null] : h("span", { class: "quiet" }, "–"); }
 
