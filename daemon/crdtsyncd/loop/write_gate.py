@@ -2,7 +2,8 @@
 
 Four agents write batches of 1,000 keys, one behind the other. Each batch is durable at once, and its rows follow by
 slices. If nobody waited, more would be on their way each second, and memory remembers them until they are there. So
-whoever has brought many rows is read no further until all are in their tables. Others go on, and whoever only reads.
+whoever has brought many rows is read no further until all are in their tables. Whoever wrote little goes on, and
+whoever only reads.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 FREE_ROWS = 256
-"""So many rows may a connection bring before it has to wait, unless far too many are on their way."""
+"""So many rows may a connection bring before it has to wait."""
+FREE_ROWS_OF_ALL = 16_384
+"""So many may all connections bring that need not wait: if many write, each has its share of them."""
 
 
 class Crowded(Protocol):
@@ -19,11 +22,7 @@ class Crowded(Protocol):
 
     @property
     def is_crowded(self) -> bool:
-        """Whether those who write are to wait."""
-
-    @property
-    def is_overfull(self) -> bool:
-        """Whether whoever writes anything is to wait."""
+        """Whether those who write much are to wait."""
 
 
 class WriteGate:
@@ -48,7 +47,7 @@ class WriteGate:
         """Whether this connection may go on; else ``then`` is called once it may."""
         if who not in self._rows or not self._store().is_crowded:
             return True
-        if self._rows[who] <= FREE_ROWS and not self._store().is_overfull:
+        if self._rows[who] <= min(FREE_ROWS, FREE_ROWS_OF_ALL // len(self._rows)):
             return True
         self._waiting[who] = then
         return False

@@ -368,7 +368,7 @@ class Store(Upkeep):
 
     @property
     def is_crowded(self) -> bool:
-        """Whether those who write are to wait until all rows are in their tables: too many are on their way, or
+        """Whether those who write much are to wait until all rows are in their tables: too many are on their way, or
         somebody waits who finds no end of them else. Without room on the disk nobody is to wait for that.
         """
         if self.backlog_position is None or self._is_stuck:
@@ -376,11 +376,6 @@ class Store(Upkeep):
         elif self._is_awaited or self._backlog.count >= BACKLOG_RECORDS_MAX:
             self._is_crowded = True
         return self._is_crowded
-
-    @property
-    def is_overfull(self) -> bool:
-        """Whether far more rows are on their way than anybody should have to wait for."""
-        return self._backlog.count >= 4 * BACKLOG_RECORDS_MAX
 
     @property
     def backlog_position(self) -> int | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from crdtsyncd.loop.write_gate import FREE_ROWS, WriteGate
+from crdtsyncd.loop.write_gate import FREE_ROWS, FREE_ROWS_OF_ALL, WriteGate
 
 
 class Store:
     """As much of a store as is looked at."""
 
     is_crowded = True
-    is_overfull = False
 
 
 def test_whoever_brings_much_waits_until_it_is_over() -> None:
@@ -28,12 +27,16 @@ def test_whoever_brings_much_waits_until_it_is_over() -> None:
     assert gate.lets_through("heavy", lambda: None)
 
 
-def test_if_far_too_much_is_on_its_way_all_who_write_wait() -> None:
+def test_if_many_write_each_has_its_share() -> None:
     store = Store()
     gate = WriteGate(lambda: store)
-    gate.wrote("light", 3)
-    store.is_overfull = True
-    assert not gate.lets_through("light", lambda: None)
+    writers = [f"writer {number}" for number in range(4 * FREE_ROWS_OF_ALL // FREE_ROWS)]
+    for writer in writers:
+        gate.wrote(writer, FREE_ROWS // 4)
+        assert gate.lets_through(writer, lambda: None)
+    gate.wrote(writers[0], 1)
+    assert not gate.lets_through(writers[0], lambda: None)
+    assert gate.lets_through(writers[1], lambda: None)
     assert gate.lets_through("reader", lambda: None)
 
 
