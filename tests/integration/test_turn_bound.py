@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -73,7 +73,7 @@ def standard_work() -> float:
 
 @dataclass
 class Bystander:
-    """Reads one key of a space of its own every 10 ms."""
+    """Reads one key of a space of its own every 10 ms, and writes it."""
 
     daemon: Daemon
     waits_s: list[float] = field(default_factory=list)
@@ -83,10 +83,11 @@ class Bystander:
         over = threading.Event()
 
         def read() -> None:
-            with self.daemon.raw("bystander", timeout_s=60) as agent:
+            with self.daemon.raw("bystander", space="quiet", timeout_s=60) as agent:
                 while not over.wait(0.01):
                     started_s = time.monotonic()
-                    agent.call("get", key="quiet")
+                    agent.write("set", key=self.daemon.name, value=1)
+                    agent.call("get", key=self.daemon.name)
                     self.waits_s.append(time.monotonic() - started_s)
 
         thread = threading.Thread(target=read)
@@ -294,12 +295,23 @@ def test_no_request_is_forgotten() -> None:
     assert {*LARGEST, *SMALL, *TEXTS} == {*REQUESTS}
 
 
+@pytest.mark.timeout(360)
 def test_no_turn_is_long_whatever_an_agent_asks_for(make_cluster: Callable[..., Cluster]) -> None:
+    """A turn that is long by itself is long each time; one that something else on the machine made long is not."""
+    long = long_turns(make_cluster)
+    for _ in range(2):
+        if long:
+            again = long_turns(make_cluster)
+            long = {name: lines for name, lines in long.items() if name in again}
+    assert not long, f"over {TURN_CPU_MS_MAX} ms of processor time, three times"
+
+
+def long_turns(make_cluster: Callable[..., Cluster]) -> dict[str, Sequence[object]]:
+    """The turns that were too long, by what they were for, and for how long bystanders waited too long."""
     cluster = make_cluster(2, program=EVERY_LINE)
-    cluster[0].client().set("quiet", 1)
-    cluster[0].client().create_space("bulk")
-    wait_until(lambda: all("bulk" in [space["name"] for space in daemon.status()["spaces"]] for daemon in cluster))
-    wait_until(lambda: cluster[1].client().get("quiet") == 1)
+    for space in ("bulk", "quiet"):
+        cluster[0].client().create_space(space)
+    wait_until(lambda: all(len(daemon.status()["spaces"]) == 3 for daemon in cluster))
     bystanders = [Bystander(daemon) for daemon in cluster]
     lines: dict[str, list[dict[str, Any]]] = {}
     slowness = [standard_work() / STANDARD_MS]
@@ -316,19 +328,17 @@ def test_no_turn_is_long_whatever_an_agent_asks_for(make_cluster: Callable[..., 
                     lines.setdefault(name, []).extend(daemon.log_events("slow_turn")[count:])
                 slowness.append(standard_work() / STANDARD_MS)
     slow = max(1.0, *slowness)
-    long = [
-        (name, line)
-        for name, found in lines.items()
-        for line in found
-        if line["cpu_ms_max"] > LONGER_MS.get(name, TURN_CPU_MS_MAX) * slow
-    ]
-    assert not long, f"over {TURN_CPU_MS_MAX} ms of processor time, on a machine {slow:.1f} times as slow as is meant"
-    waited_s = max(wait_s for bystander in bystanders for wait_s in bystander.waits_s)
-    assert waited_s < WAIT_S_MAX * slow
     assert all(daemon.data.joinpath("crdtsync.db-wal").stat().st_size < WAL_BYTES_MAX for daemon in cluster)
+    bounds_ms = {name: LONGER_MS.get(name, TURN_CPU_MS_MAX) * slow for name in lines}
+    long: dict[str, Sequence[object]] = {
+        name: [line for line in found if line["cpu_ms_max"] > bounds_ms[name]] for name, found in lines.items()
+    }
+    long["bystanders"] = [s for bystander in bystanders for s in bystander.waits_s if s > WAIT_S_MAX * slow]
+    return {name: found for name, found in long.items() if found}
 
 
 def is_quiet(cluster: Cluster) -> bool:
-    """Whether both hold the same."""
-    spaces = [{space["name"]: space["version_vector"] for space in daemon.status()["spaces"]} for daemon in cluster]
+    """Whether both hold the same, but for what bystanders write."""
+    shown = [daemon.status()["spaces"] for daemon in cluster]
+    spaces = [{space["name"]: space["version_vector"] for space in each if space["name"] != "quiet"} for each in shown]
     return spaces[0] == spaces[1]
