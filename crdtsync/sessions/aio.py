@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from asyncio import sleep, to_thread
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
 
 from crdtsync.client import AsyncClient, AsyncSession
 from crdtsync.errors import InvalidRequest, Refused
@@ -27,7 +28,7 @@ from crdtsync.sessions.saved.header import (
     header_key,
     lines_key,
 )
-from crdtsync.sessions.saved.pieces import START, Piece, Tree, lines_of, plain, runs
+from crdtsync.sessions.saved.pieces import START, Piece, Tree, head_of, lines_of, plain, runs
 
 NOTES_TOKENS = 1000
 """Of a session that is merged into another one."""
@@ -35,6 +36,31 @@ BRANCHES_MAX = 8
 """That are told of a session which was gone on with in several places."""
 NEEDED_MAX = 100
 """So many other sessions one may go on from."""
+BEHIND_BYTES_MAX, BEHIND_S_MAX = 16 * 1024, 60.0
+"""So far the record of a session that is followed may be behind its lines: it takes as much room as some lines do.
+Another save meanwhile writes that much twice.
+"""
+
+
+@dataclass(slots=True)
+class _Standing:
+    """What this process, which follows a session, has written of it last: the ``version`` of the record, what that
+    says, when it was, and how many bytes of lines were written since.
+    """
+
+    version: str | None = None
+    record: Saved | None = None
+    at_s: float = 0.0
+    behind_bytes: int = 0
+
+    def is_due(self, saved: Saved) -> bool:
+        """Whether the record is to be written anew."""
+        return (
+            self.record is None
+            or self.behind_bytes >= BEHIND_BYTES_MAX
+            or monotonic() - self.at_s >= BEHIND_S_MAX
+            or saved.says_more_than(self.record)
+        )
 
 
 class AsyncSessions:
@@ -97,12 +123,12 @@ class AsyncSessions:
         there = await to_thread(find, agent, session)
         own = None if patterns is None else Path(patterns)
         yield await self.save(there.id, agent=there.agent.name, redact=redact, patterns=patterns)
-        follower = await to_thread(Follower, there, redact=redact, patterns=own)
+        follower, standing = await to_thread(Follower, there, redact=redact, patterns=own), _Standing()
         async with await self._client.present(role=FOLLOWED, status=there.id):
             while True:
                 reading = await to_thread(follower.read, whole=False)
-                if reading is None or any(reading.pieces.values()):
-                    result = await self._store(reading)
+                if reading is None or any(reading.pieces.values()) or standing.behind_bytes:
+                    result = await self._store(reading, standing)
                     if result is None:
                         follower = await to_thread(Follower, there, redact=redact, patterns=own, anew=True)
                     elif result.new_bytes:
@@ -345,7 +371,8 @@ class AsyncSessions:
     async def _share(self, saved: Saved, space: str) -> SaveResult:
         excluded, pieces = await self.excluded(saved.id), await self.files(saved)
         there = AsyncSessions(self._client.session(space=space))
-        result = await there._store(Reading(saved, dict.fromkeys(pieces, START), pieces, {}))
+        heads = {name: head_of(of) for name, of in pieces.items()}
+        result = await there._store(Reading(saved, dict.fromkeys(pieces, START), pieces, heads, {}))
         assert result is not None  # all of it was read
         async with there._client.batch() as batch:
             for number in excluded:
@@ -362,21 +389,27 @@ class AsyncSessions:
     async def _tree(self, session: str, name: str) -> Tree:
         return Tree(await self._client.log(lines_key(session, name)))
 
-    async def _store(self, reading: Reading | None) -> SaveResult | None:
-        """Write what is new of each file, and the record with every run, so that a save that is cut off goes on. None:
-        read all, for a file is another one now, or what the new pieces follow is not saved.
+    async def _store(self, reading: Reading | None, standing: _Standing | None = None) -> SaveResult | None:
+        """Write what is new of each file, and the record with every run, so that a save that is cut off goes on; who
+        follows the session writes it now and then. None: read all, for a file is another one now, or what the new
+        pieces follow is not saved.
         """
         if reading is None:
             return None
         saved, result = reading.saved, SaveResult(reading.saved, left_out=reading.left_out)
-        entry = await self._client.entry(header_key(saved.id))
+        key = header_key(saved.id)
+        entry = await self._client.entry(key)
         before = Saved.found(saved.id, entry.value, entry.time) if entry else None
+        is_own = standing is not None and entry is not None and entry.version == standing.version is not None
         files = dict(before.files) if before else {}
         ends, saved.files = saved.files, files
+        if is_own:
+            files.update(ends)
         saved.join_redacted(before)
         for name, pieces in reading.pieces.items():
             after = reading.after[name]
-            new = local.missing(pieces, after, files[name].end if name in files else START)
+            end = after if is_own else files[name].end if name in files else START
+            new = local.missing(pieces, after, end)
             if new is None:
                 tree = await self._tree(saved.id, name)
                 if after not in tree:
@@ -386,13 +419,26 @@ class AsyncSessions:
             for run in found:
                 files[name] = ends[name] if run is found[-1] else SavedFile(run[-1].digest, 0, 0)
                 async with self._client.batch() as batch:
-                    batch.append(lines_key(saved.id, name), plain(run))
-                    batch.set(header_key(saved.id), saved.plain())
+                    batch.append(lines_key(saved.id, name), plain(run, reading.heads.get(name)))
+                    if not is_own:
+                        batch.set(key, saved.plain())
                 result.new_lines += sum(one.content.endswith(b"\n") for one in run)
                 result.new_bytes += sum(len(one.content) for one in run)
             files.setdefault(name, ends[name])
-        if before is None and not result.new_bytes:
-            await self._client.set(header_key(saved.id), saved.plain())
-        elif before is not None and not result.new_bytes:
+        if standing is not None:
+            await self._stand(standing, saved, result.new_bytes, is_own=is_own)
+        elif before is None and not result.new_bytes:
+            await self._client.set(key, saved.plain())
+        if before is not None and not result.new_bytes:
             result.saved = before
         return result
+
+    async def _stand(self, standing: _Standing, saved: Saved, new_bytes: int, *, is_own: bool) -> None:
+        """Write the record if that is due, and note its version."""
+        standing.behind_bytes += new_bytes
+        if is_own and not standing.is_due(saved):
+            return
+        await self._client.set(header_key(saved.id), saved.plain())
+        entry = await self._client.entry(header_key(saved.id))
+        standing.version = entry.version if entry else None
+        standing.record, standing.at_s, standing.behind_bytes = saved, monotonic(), 0

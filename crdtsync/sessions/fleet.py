@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -21,7 +22,7 @@ from crdtsync.sessions.blocking import Sessions
 from crdtsync.sessions.conversation.record import USER, Item, Text, text_of
 from crdtsync.sessions.handing_over import HandedOver, conversation, items_of
 from crdtsync.sessions.saved.header import FOLLOWED, MAIN, Saved, lines_key
-from crdtsync.sessions.saved.pieces import Tree, lines_of, pieces_in
+from crdtsync.sessions.saved.pieces import Tree, lines_of
 
 if TYPE_CHECKING:
     from crdtsync.client import Client
@@ -56,16 +57,16 @@ def follow(client: Client | Session, session: str) -> Iterator[tuple[int, Item]]
     """
     saved = Sessions(client).get(session)
     key = lines_key(saved.id, MAIN)
-    with client.watch(key, after=client.now()) as events:
-        elements = client.log_items(key)
-        turns = conversation(saved, list(lines_of(Tree(one.value for one in elements).file())), {}).turns()
-        turn = len(turns) - 1
-        yield from ((turn, item) for item in turns[-1])
-        while events.next() is not None:
-            new = client.log_items(key, start=elements[-1] if elements else 0)
-            elements = new or elements
-            lines = list(lines_of(one for element in new for one in pieces_in(element.value)))
-            for item in items_of(saved.agent, lines):
+    elements = client.log(key)
+    tree, begun = Tree(elements), b""
+    turns = conversation(saved, list(lines_of(tree.file())), {}).turns()
+    turn = len(turns) - 1
+    yield from ((turn, item) for item in turns[-1])
+    with client.watch(key, after=elements.token) as events:
+        for event in events:
+            new = tree.add(one.value for one in event.events or [event] if one.op == "append")
+            whole, end, begun = (begun + b"".join(one.content for one in new)).rpartition(b"\n")
+            for item in items_of(saved.agent, list(BytesIO(whole + end))):
                 turn += isinstance(item, Text) and item.role == USER
                 yield turn, item
 

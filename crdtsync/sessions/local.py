@@ -8,10 +8,11 @@ import re
 import shlex
 import socket
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from crdtsync.sessions.notes import Note
 from crdtsync.sessions.redaction.patterns import FORMS, VALUE
 from crdtsync.sessions.redaction.redactor import Redactor, own_patterns
 from crdtsync.sessions.saved.header import FILES_MAX, MAIN, Saved, SavedFile
-from crdtsync.sessions.saved.pieces import START, Piece, chain, lines_of
+from crdtsync.sessions.saved.pieces import HEAD_BYTES_MIN, START, Head, Piece, chain, head_of, lines_of
 
 _COMPARED_BYTES = 64 * 1024
 _NAME_BYTES_MAX = 800
@@ -34,13 +35,14 @@ _NAME_BYTES_MAX = 800
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A session as it is on this machine now: its record, and of each file the pieces that follow the digest in
-    ``after``; ``left_out``: files that were not taken, with the reason.
+    """A session as it is on this machine now: its record, and of each file its head, and the pieces that follow the
+    digest in ``after``; ``left_out``: files that were not taken, with the reason.
     """
 
     saved: Saved
     after: dict[str, bytes]
     pieces: dict[str, list[Piece]]
+    heads: dict[str, Head | None]
     left_out: dict[str, str]
 
 
@@ -103,7 +105,7 @@ class Follower:
         rules = repr((redact, own, FORMS, VALUE))
         self._note = Note("sessions", str(local.main), sha256(rules.encode()).hexdigest())
         self._local = local
-        self._new_redactor = (lambda: Redactor(own)) if redact else (lambda: None)
+        self._new_redactor: Callable[[], Redactor | None] = (lambda: Redactor(own)) if redact else (lambda: None)
         self._tails: dict[str, _Tail] = {}
         self._about = Description()
         self.left_out: dict[str, str] = {}
@@ -120,7 +122,7 @@ class Follower:
 
     def _go_on(self, noted: dict[str, Any]) -> None:
         paths = {MAIN: self._local.main, **self._local.files()}
-        tails = {name: _Tail(path, self._new_redactor()) for name, path in paths.items() if name in noted["tails"]}
+        tails = {name: _Tail(path, self._new_redactor) for name, path in paths.items() if name in noted["tails"]}
         tails = {name: tail for name, tail in tails.items() if tail.goes_on(noted["tails"][name])}
         if MAIN in tails:
             self._tails, self._about = tails, Description(**noted["about"])
@@ -134,7 +136,7 @@ class Follower:
             if reason:
                 self.left_out[name] = reason
                 continue
-            tail = self._tails.setdefault(name, _Tail(path, self._new_redactor()))
+            tail = self._tails.setdefault(name, _Tail(path, self._new_redactor))
             after[name] = tail.state.end
             new = tail.new(whole=whole)
             if new is None:
@@ -143,7 +145,8 @@ class Follower:
         if MAIN not in pieces:
             raise TooLarge(f"{self._local.main} {self.left_out[MAIN]}")
         self._about = self._local.agent.described(lines_of(pieces[MAIN]), self._about)
-        return Reading(self._record(), after, pieces, dict(self.left_out))
+        heads = {name: self._tails[name].head() for name, new in pieces.items() if new}
+        return Reading(self._record(), after, pieces, heads, dict(self.left_out))
 
     def _record(self) -> Saved:
         agent, about = self._local.agent, self._about
@@ -165,12 +168,14 @@ class Follower:
 class _Tail:
     """One file as far as it was read."""
 
-    def __init__(self, path: Path, redactor: Redactor | None) -> None:
+    def __init__(self, path: Path, new_redactor: Callable[[], Redactor | None]) -> None:
         self._path = path
+        self._new_redactor = new_redactor
+        self._head: Head | None = None
         self._file: tuple[int, int] | None = None
         self._offset = 0
         self._is_torn = False
-        self.redactor = redactor
+        self.redactor = new_redactor()
         self.state = SavedFile(START, 0, 0)
 
     def place(self) -> dict[str, Any]:
@@ -200,6 +205,15 @@ class _Tail:
             file.seek(max(0, self._offset - _COMPARED_BYTES))
             there = file.read(min(self._offset, _COMPARED_BYTES))
         return [status.st_dev, status.st_ino, sha256(there).hexdigest()]
+
+    def head(self) -> Head | None:
+        """The head of what was read, by a redactor of its own: marks are the same from the first line on."""
+        if self._head is None and self.state.bytes >= HEAD_BYTES_MIN:
+            redactor = self._new_redactor()
+            with self._path.open("rb") as file:
+                lines = islice(file, self.state.lines)
+                self._head = head_of(chain(redactor.lines(lines) if redactor else lines))
+        return self._head
 
     def new(self, *, whole: bool) -> list[Piece] | None:
         """The pieces after those that were read; None: the file is another one, or shorter."""

@@ -10,6 +10,7 @@ import os
 import random
 import re
 import signal
+from collections.abc import Callable, Iterator
 from getpass import getuser
 from pathlib import Path
 from socket import gethostname
@@ -19,8 +20,9 @@ import pytest
 
 from crdtsync import AsyncClient
 from crdtsync.errors import InvalidRequest, Refused
-from crdtsync.sessions import AsyncSessions, Sessions
+from crdtsync.sessions import AsyncSessions, SaveResult, Sessions
 from crdtsync.sessions.fleet import prune
+from crdtsync.sessions.saved.pieces import PACKED, PACKED_WITH_HEAD, lines_of
 from tests.harness.cluster import Cluster, wait_until
 from tests.harness.daemon import Daemon
 from tests.harness.shell import Shell
@@ -182,6 +184,53 @@ def test_a_session_that_grows_is_followed(daemon: Daemon, ann: Home, tmp_path: P
     assert sessions.save(CLAUDE_ID).new_bytes == 0
     told = b"".join(piece.content for piece in sessions.files(sessions.get(CLAUDE_ID))["main"])
     assert told == ann.claude.read_bytes().replace(TOKEN.encode(), b"[redacted:github-token:1]")
+
+
+def followed(daemon: Daemon, ann: Home) -> tuple[Sessions, Iterator[SaveResult], Callable[[int], None]]:
+    """Ann's session of Claude Code while it is followed, and what writes lines to it."""
+    sessions = Sessions(daemon.client("ann"))
+    following = sessions.watch(CLAUDE_ID, every_s=0.0)
+    next(following)
+
+    def write(count: int) -> None:
+        with ann.claude.open("ab") as file:
+            for number in range(count):
+                said = {"type": "text", "text": f"{number} {'found in the parser ' * 40}"}
+                file.write(line(type="assistant", uuid=f"v{number}", message={"role": "assistant", "content": [said]}))
+
+    return sessions, following, write
+
+
+def test_lines_of_a_followed_session_are_saved_at_once_and_its_record_now_and_then(daemon: Daemon, ann: Home):
+    sessions, following, write = followed(daemon, ann)
+    records = set()
+    for _ in range(40):
+        write(3)
+        next(following)
+        saved = sessions.get(CLAUDE_ID)
+        records.add(saved.bytes)
+        assert b"".join(one.content for one in sessions.files(saved)["main"]).endswith(ann.claude.read_bytes()[-900:])
+    assert len(records) < 15
+    log = daemon.client("ann").log(f"sessions.lines/{CLAUDE_ID}/main")
+    assert [log[3][2], log[-1][2]] == [PACKED, PACKED_WITH_HEAD]
+    write(3)
+    whole = Sessions(daemon.client("hook")).save(CLAUDE_ID)
+    assert 3 <= whole.new_lines <= 3 + 16 * 1024 // 900  # what the record did not tell of yet is written twice
+    assert len(list(lines_of(sessions.files(whole.saved)["main"]))) == 6 + 41 * 3
+    assert sessions.get(CLAUDE_ID).bytes == whole.saved.bytes
+    write(3)
+    assert next(following).new_lines == 3  # the hook's lines are there
+
+
+def test_a_followed_session_that_is_dropped_is_saved_whole_again(daemon: Daemon, ann: Home):
+    sessions, following, write = followed(daemon, ann)
+    for _ in range(12):
+        write(3)
+        next(following)
+    sessions.drop(CLAUDE_ID)
+    write(3)
+    assert next(following).new_lines == 6 + 13 * 3 + 1
+    assert len(list(lines_of(sessions.files(sessions.get(CLAUDE_ID))["main"]))) == 6 + 13 * 3
 
 
 def test_no_secret_leaves_the_machine(daemon: Daemon, ann: Home):

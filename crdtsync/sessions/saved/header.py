@@ -90,6 +90,10 @@ class Saved:
         kinds = {*self.redacted, *before.redacted}
         self.redacted = {kind: max(self.redacted.get(kind, 0), before.redacted.get(kind, 0)) for kind in sorted(kinds)}
 
+    def says_more_than(self, before: Saved) -> bool:
+        """Whether there is more to tell than how far the files go."""
+        return {**self.plain(), "files": set(self.files)} != {**before.plain(), "files": set(before.files)}
+
     def plain(self) -> dict[str, Any]:
         """As it is stored."""
         fields = {name: getattr(self, name) for name in _TEXTS}
