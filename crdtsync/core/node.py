@@ -137,7 +137,7 @@ class Node:
         self._texts: dict[str, TextKeeper] = {}
         self._load()
         self.retention = Retention(storage, caps, now.mono_s)
-        voter = Voter(identity, voters, storage, lambda: self._ledger.batch, now.mono_s)
+        voter = Voter(identity, voters, storage, lambda: self._ledger.batch, now.mono_s, lambda: self.now_ms)
         self.sync = Sync(
             identity, self.replicas, storage, self.alarms, random, log, self.now_s, self.spaces, voter, room_bytes
         )

@@ -129,7 +129,7 @@ class Ballots:
             self.voter.admitted(link.peer_node, voted)
             self._repeat_s = now_s if not voted.granted else self._repeat_s
             self.voter.settle(now_s)
-        elif count is not None and link.peer_node in self.voter.voters:
+        elif count is not None and link.peer_node in self.voter.voters and self.voter.can_be(voted.ballot):
             count.answers[link.peer_node] = voted
             self._look(count, now_s)
 

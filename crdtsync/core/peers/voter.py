@@ -9,6 +9,8 @@ common, and that one promises a key to one owner at a time. All of it hangs on w
   forgotten promises. It takes another *incarnation*, and has no vote until so many other voters know that one that
   every majority has one of them. They tell the highest ballot that they have promised; it begins above that. If one of
   them knew an earlier incarnation, the longest time of a promise must pass first.
+- Ballots and the numbers of incarnations count up by one. Nobody may use them up: none is further than a microsecond
+  a number since 1970, and a day, by this host's clock, so that the next one is always there.
 - So a copy that runs beside its original does no harm. Incarnations are numbered, and who knows a higher one takes no
   lower one any more; who counts votes takes none from a voter of which another one in the count knows a higher one.
 
@@ -22,6 +24,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from crdtsync.causality import HLC_AHEAD_MS_MAX
 from crdtsync.core.storage.interface import VOTES_NAME
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.peer.votes import ADMIT, ASK, Known, Vote, Voted
@@ -36,6 +39,8 @@ DRIFT = 1.2
 """A promise holds so much longer than the claim, by the voter's clock."""
 PROMISES_MAX = 10_000
 """Keys that a voter remembers; of those whose time is over it forgets the oldest, and keeps their highest ballot."""
+PROMISES_NODE_MAX = 1_000
+"""Of these, what one node has claimed."""
 
 _PROMISE, _FLOOR, _KNOWN, _OWN = "votes/promise/", "votes/floor", "votes/known/", "votes/own"
 NOBODY = "-"
@@ -45,13 +50,21 @@ _NUMBER_BYTES = 8
 
 @dataclass(slots=True)
 class Promise:
-    """What was promised last for a key. ``owner`` is empty when it was given back; its ballot counts all the same."""
+    """What was promised last for a key. ``owner`` is empty when it was given back; its ballot counts all the same.
+
+    ``node``: of the owner. Another one that has read its name can neither give it back nor vote in its place.
+    """
 
     ballot: int
     owner: bytes
     ttl_ms: int
     agent: str
     until_s: float
+    node: str
+
+    def is_of(self, vote: Vote, sender: str) -> bool:
+        """Whether it was promised to whoever sends this vote."""
+        return self.owner == vote.owner and self.node == sender
 
 
 class Voter:
@@ -64,6 +77,7 @@ class Voter:
         storage: Storage,
         batch: Callable[[], Batch],
         now_s: float,
+        now_ms: Callable[[], int],
     ) -> None:
         self.node = identity.node
         self._here = identity.incarnation or identity.database
@@ -72,6 +86,7 @@ class Voter:
         self.is_voter = self.node in self.voters
         self._storage = storage
         self._batch = batch
+        self._now_ms = now_ms
         self._started_s = now_s
         self._told: dict[str, int] = {}  # by voter that has admitted this one, the highest ballot that it has promised
         self._was_another = False  # whether one of them knew another incarnation
@@ -80,16 +95,18 @@ class Voter:
     def load(self, now_s: float) -> None:
         """Read what is on disk, in place of what memory holds. How old it is nobody knows: its time begins now."""
         self.promises: dict[str, Promise] = {}
+        self._keys_of: dict[str, dict[str, None]] = {}  # by node, those promised to it, the oldest first
         self.known: dict[str, bytes] = {}
         floor = self._storage.meta(_FLOOR)
-        self.floor = int.from_bytes(floor or b"", "big")
+        self.floor = self._top = int.from_bytes(floor or b"", "big")
         self._count = int.from_bytes(self._storage.meta(VOTES_NAME) or b"", "big")
         own = self._storage.meta(_OWN) or bytes(_NUMBER_BYTES)
         self.is_admitted = own[_NUMBER_BYTES:] == self._here
         self.incarnation = own if self.is_admitted else self._after(own)
         for packed in self._storage.metas(_PROMISE):
-            key, ballot, owner, ttl_ms, agent = unpack(packed)
-            self.promises[key] = Promise(ballot, owner, ttl_ms, agent, now_s + DRIFT * ttl_ms / 1000)
+            key, ballot, owner, ttl_ms, agent, *node = unpack(packed)  # of an older version without the node
+            until_s = now_s + DRIFT * ttl_ms / 1000
+            self._remember(key, Promise(ballot, owner, ttl_ms, agent, until_s, node[0] if node else ""))
         for packed in self._storage.metas(_KNOWN):
             node, incarnation = unpack(packed)
             self.known[node] = incarnation
@@ -119,7 +136,7 @@ class Voter:
             return self._admit(vote, sender)
         if not self.is_admitted:
             return self._refusal(vote, "may have forgotten promises")
-        return self._promise(vote, now_s) if vote.what == ASK else self._give(vote)
+        return self._promise(vote, sender, now_s) if vote.what == ASK else self._give(vote, sender)
 
     def _refusal(self, vote: Vote, why: str) -> Voted:
         return Voted(vote.number, 0, 0, 0, why, b"")
@@ -129,52 +146,78 @@ class Voter:
         promise = self.promises.get(key)
         return max(self.floor, 0 if promise is None else promise.ballot)
 
+    def can_be(self, number: int) -> bool:
+        """Whether counting up by one can have led to such a ballot, or incarnation; else somebody wastes them."""
+        return number <= (self._now_ms() + HLC_AHEAD_MS_MAX) * 1000
+
     def _voted(self, vote: Vote, granted: bool, left_s: float = 0.0, holder: str = NOBODY) -> Voted:
         known = tuple(Known(node, self.known[node]) for node in sorted(self.known))
         return Voted(
             vote.number, int(granted), self.highest(vote.key), round(left_s * 1000), holder, self.incarnation, known
         )
 
-    def _promise(self, vote: Vote, now_s: float) -> Voted:
+    def _promise(self, vote: Vote, sender: str, now_s: float) -> Voted:
         if not TTL_MS_MIN <= vote.ttl_ms <= TTL_MS_MAX:
             return self._refusal(vote, "is asked for too long a time")
+        if not self.can_be(vote.ballot):
+            return self._refusal(vote, "is asked for a ballot far above all others")
         held = self.promises.get(vote.key)
-        is_renewal = held is not None and held.owner == vote.owner and held.ballot == vote.ballot
-        if held is not None and held.owner and held.owner != vote.owner and now_s < held.until_s:
+        is_renewal = held is not None and held.is_of(vote, sender) and held.ballot == vote.ballot
+        if held is not None and held.owner and not held.is_of(vote, sender) and now_s < held.until_s:
             return self._voted(vote, False, held.until_s - now_s, held.agent)
         if not is_renewal and vote.ballot <= self.highest(vote.key):
             return self._voted(vote, False)
-        if held is None and not self._has_room(now_s):
+        if (held is None or held.node != sender) and not self._has_room(sender, now_s):
             return self._refusal(vote, "has no room for more promises")
         until_s = now_s + DRIFT * vote.ttl_ms / 1000
-        self._keep(vote.key, Promise(vote.ballot, vote.owner, vote.ttl_ms, vote.agent, until_s))
+        self._keep(vote.key, Promise(vote.ballot, vote.owner, vote.ttl_ms, vote.agent, until_s, sender))
         return self._voted(vote, True)
 
-    def _give(self, vote: Vote) -> Voted:
+    def _give(self, vote: Vote, sender: str) -> Voted:
         held = self.promises.get(vote.key)
-        if held is not None and held.owner == vote.owner:
-            self._keep(vote.key, Promise(held.ballot, b"", 0, NOBODY, 0.0))
+        if held is not None and held.is_of(vote, sender):
+            self._keep(vote.key, Promise(held.ballot, b"", 0, NOBODY, 0.0, sender))
         return self._voted(vote, True)
 
     def _keep(self, key: str, promise: Promise) -> None:
-        self.promises.pop(key, None)
-        self.promises[key] = promise
-        packed = pack([key, promise.ballot, promise.owner, promise.ttl_ms, promise.agent])
+        self._forget(key)
+        self._remember(key, promise)
+        packed = pack([key, promise.ballot, promise.owner, promise.ttl_ms, promise.agent, promise.node])
         self._write(_PROMISE + key, packed)
 
-    def _has_room(self, now_s: float) -> bool:
-        if len(self.promises) < PROMISES_MAX:
+    def _remember(self, key: str, promise: Promise) -> None:
+        self.promises[key] = promise
+        self._keys_of.setdefault(promise.node, {})[key] = None
+        self._top = max(self._top, promise.ballot)
+
+    def _forget(self, key: str) -> Promise | None:
+        promise = self.promises.pop(key, None)
+        if promise is not None:
+            keys = self._keys_of[promise.node]
+            del keys[key]
+            if not keys:
+                del self._keys_of[promise.node]
+        return promise
+
+    def _has_room(self, sender: str, now_s: float) -> bool:
+        """Whether one more can be promised to a node, which takes the place of an older one if need be."""
+        its_keys = self._keys_of.get(sender, {})
+        is_full = len(its_keys) >= PROMISES_NODE_MAX
+        if not is_full and len(self.promises) < PROMISES_MAX:
             return True
-        over = next((key for key, one in self.promises.items() if not one.owner or now_s >= one.until_s), None)
-        if over is None:
-            return False
-        self._raise_floor(self.promises.pop(over).ballot)
-        self._write(_PROMISE + over, None)
-        return True
+        for key in its_keys if is_full else self.promises:
+            promise = self.promises[key]
+            if not promise.owner or now_s >= promise.until_s:
+                self._forget(key)
+                self._raise_floor(promise.ballot)
+                self._write(_PROMISE + key, None)
+                return True
+        return False
 
     def _raise_floor(self, ballot: int) -> None:
         if ballot > self.floor:
             self.floor = ballot
+            self._top = max(self._top, ballot)
             self._write(_FLOOR, ballot.to_bytes(8, "big"))
 
     def _write(self, name: str, value: bytes | None) -> None:
@@ -196,8 +239,7 @@ class Voter:
         if is_known and before != vote.incarnation:
             self.known[sender] = vote.incarnation
             self._write(_KNOWN + sender, pack([sender, vote.incarnation]))
-        highest = max([self.floor, *(promise.ballot for promise in self.promises.values())])
-        return Voted(vote.number, int(is_known), highest, 0, NOBODY, before)
+        return Voted(vote.number, int(is_known), self._top, 0, NOBODY, before)
 
     def asks_to_be_admitted(self, number: int) -> Vote | None:
         """What this voter asks the others while it has no vote; None: it has one, or is none."""
@@ -207,7 +249,8 @@ class Voter:
 
     def admitted(self, node: str, voted: Voted) -> None:
         """Another voter knows this incarnation now, or a higher one: then this one has to be called anew."""
-        if self.is_admitted or node not in self.voters:
+        number = int.from_bytes(voted.incarnation[:_NUMBER_BYTES], "big")
+        if self.is_admitted or node not in self.voters or not (self.can_be(voted.ballot) and self.can_be(number)):
             return
         if voted.incarnation:
             self._was_another |= voted.incarnation[_NUMBER_BYTES:] != self._here

@@ -51,8 +51,8 @@ async def _look_away(lease: AsyncLease) -> Any:
     return await lease._state.entry(lease._path)
 
 
-def _give_all(voter: Voter, vote: Vote) -> Voted:
-    voter.promises.pop(vote.key, None)
+def _give_all(voter: Voter, vote: Vote, _sender: str) -> Voted:
+    voter._forget(vote.key)
     return voter._voted(vote, True)
 
 
