@@ -6,12 +6,14 @@ import json
 import os
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from crdtsync import AsyncClient, Client
 from crdtsync.client import Event
+from crdtsync.coordination import Reaction
 from crdtsync.errors import InvalidRequest, Timeout, Unresolved, VersionMismatch
 from tests.harness import Cluster, Daemon, wait_until
 from tests.harness.shell import Running, Shell
@@ -122,6 +124,58 @@ def test_a_reaction_handles_each_change_once_in_the_fleet_and_goes_on_elsewhere(
         pair[1].client("analyst").on("findings/**", fail, role="analyst").run()
 
 
+def test_reactions_to_each_other_are_stopped_and_all_hosts_are_told(pair: Cluster):
+    writer = pair[0].client("writer")
+    handled: Counter[str] = Counter()
+
+    def reaction(n: int, role: str, pattern: str, to: str) -> Reaction:
+        state = pair[n].client(role)
+
+        def handle(event: Event) -> None:
+            handled[role] += 1
+            state.set(f"{to}/{event.value}", event.value + 1)
+
+        return state.on(pattern, handle, role=role, rounds=3)
+
+    reactions = [
+        reaction(0, "analyst", "findings/**", "plan"),
+        reaction(1, "researcher", "plan/**", "findings"),
+    ]
+    runs = [beside(one.run) for one in reactions]
+    wait_until(lambda: writer.get("progress/analyst") and writer.get("progress/researcher"))
+    writer.set("findings/first", 0)
+    alarm = wait_until(lambda: pair[1].client("looker").get("reactions.alarms/analyst"))
+    assert (alarm["roles"], alarm["agent"], alarm["loops"]) == (["analyst", "researcher"], "researcher", 1)
+    assert handled == {"analyst": 3, "researcher": 3}
+    writer.set("findings/second", 100)
+    wait_until(lambda: reactions[0].loops == 2)
+    assert handled == {"analyst": 6, "researcher": 6}, "what somebody else begins is handled as before"
+    for one, run in zip(reactions, runs, strict=True):
+        one.stop()
+        run.result()
+
+
+def test_reactions_to_everything_leave_the_records_of_reactions_alone(daemon: Daemon):
+    writer = daemon.client("writer")
+    seen: dict[str, list[object]] = {"one": [], "two": []}
+
+    def reaction(role: str) -> Reaction:
+        return daemon.client(role).on("**", lambda event: seen[role].append(event.key), role=role)
+
+    reactions = [reaction(role) for role in seen]
+    runs = [beside(one.run) for one in reactions]
+    wait_until(lambda: writer.get("progress/one") and writer.get("progress/two"))
+    keys = [f"key/{n}" for n in range(10)]
+    for key in keys:
+        writer.set(key, 1)
+    wait_until(lambda: seen == {"one": keys, "two": keys})
+    for one, run in zip(reactions, runs, strict=True):
+        one.stop()
+        run.result()
+    for role in seen:
+        assert len(writer.history(f"progress/{role}", last=100)) <= 1 + len(keys)
+
+
 def test_the_commands(daemon: Daemon, tmp_path: Path):
     shell = Shell(daemon.socket, tmp_path)
     assert shell("ask", "deploy", "Ship it?", "--option", "yes", "--option", "no", "--timeout", "100ms").status == 5
@@ -151,6 +205,10 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
         assert run.line() == '"key": "findings/1"\n'
         run.process.send_signal(signal.SIGTERM)
         assert run.process.wait() == 0
+    with shell.start("on", "plan/*", "--role", "p", "--", "sh", "-c", "echo $CRDTSYNC_CAUSED_BY") as run:
+        wait_until(lambda: daemon.client("writer").get("progress/p"))
+        daemon.client("writer").set("plan/1", 1, meta={"caused_by": ["r"]})
+        assert run.line() == "r p\n"
 
 
 async def test_the_same_for_asyncio(daemon: Daemon):

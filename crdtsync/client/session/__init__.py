@@ -16,6 +16,7 @@ Modules:
 - ``request_context``: what a session knows, put into its requests, and what replies teach it
 - ``unanswered``: writes without a reply yet, which later ones follow
 - ``tokens``: what a session has read and written, as tokens
+- ``causes``: the reactions because of which it writes
 
 May import: ``protocol``, ``values``, ``crdtsync.errors``.
 """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from crdtsync.client.protocol.seen_point import Horizon
 from crdtsync.client.protocol.steps import Call
+from crdtsync.client.session.causes import with_causes
 from crdtsync.client.session.read_memory import NOTHING_STORED, READ_LONG_AGO, ReadMemory
 from crdtsync.client.session.unanswered import Place, Unanswered, numbers_of
 from crdtsync.client.values.durations import Seconds, milliseconds, seconds
@@ -314,5 +315,6 @@ def add_options(
         arguments["ttl"] = milliseconds(seconds(ttl, "ttl"))
     if confidence is not None:
         arguments["confidence"] = confidence
+    meta = with_causes(meta)
     if meta is not None:
         arguments["meta"] = encode(meta)

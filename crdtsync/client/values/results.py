@@ -120,7 +120,8 @@ class Event:
 
     What does not fit into one event is left out: ``is_cut`` says so of ``value`` (which is then None) and of siblings,
     and ``siblings_more`` counts those that are not listed at all. ``version`` covers only what is there. Of an edit of
-    a text ``document`` names the Yjs document that its update is of.
+    a text ``document`` names the Yjs document that its update is of. ``meta`` is what the author of a value said about
+    it; None also where the daemon is too old to tell.
     """
 
     event: str
@@ -141,6 +142,7 @@ class Event:
     is_cut: bool = False
     siblings_more: int = 0
     document: str | None = None
+    meta: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +287,7 @@ def event_from_wire(fields: Fields) -> Event:
         is_cut=fields.get("cut", False),
         siblings_more=fields.get("more", 0),
         document=fields.get("document"),
+        meta=plain(fields.get("meta")),
     )
 
 

@@ -5,18 +5,24 @@
 One process per role reacts at a time: the one that holds the claim ``reactions/ROLE``. How far it has come is the token
 in ``progress/ROLE``, stored after each event. So when it dies, or its host does, the next one goes on behind the event
 that was handled last, on any host.
+
+Two roles may react to what the other one's handler writes, for ever. So such writes name the roles that led to them
+(:mod:`crdtsync.client.session.causes`), and a reaction that has led to a change often enough leaves it alone.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from crdtsync.client import Event
+from crdtsync.client.session.causes import CAUSES_MAX, caused_by, causes_of
 from crdtsync.client.values.patterns import check_new_pattern
 from crdtsync.coordination.background.blocking import call
 from crdtsync.coordination.blocking.claims import Lease
-from crdtsync.errors import ClaimHeld, Timeout
+from crdtsync.coordination.claim_record import PREFIX as CLAIMS
+from crdtsync.errors import ClaimHeld, InvalidRequest, Timeout
 
 if TYPE_CHECKING:
     from crdtsync.client.blocking.client import Session
@@ -25,6 +31,8 @@ LOOK_S = 0.5
 """How soon a reaction that is stopped, or has lost its claim, notices."""
 PROGRESS = "progress/"
 REACTIONS = "reactions/"
+ALARMS = "reactions.alarms/"
+ALARM_TTL_S = 7 * 24 * 3600.0
 
 
 class Reaction:
@@ -38,16 +46,22 @@ class Reaction:
         role: str,
         ttl: float,
         own: bool,
+        rounds: int,
     ) -> None:
+        if not 1 <= rounds <= CAUSES_MAX:
+            raise InvalidRequest(f"rounds must be 1 to {CAUSES_MAX}, not {rounds}")
         self._pattern = check_new_pattern(pattern)
         self._prefix = pattern if self._pattern.is_exact else self._pattern.prefix
+        self._left_out = (PROGRESS, ALARMS) if self._prefix.startswith(CLAIMS) else (PROGRESS, ALARMS, CLAIMS)
         self._state = state.session()
         self._handler = handler
         self._role = role
         self._ttl = ttl
         self._own = own
+        self._rounds = rounds
         self.is_stopped = False
         self.handled = 0
+        self.loops = 0
 
     def stop(self) -> None:
         """:meth:`run` returns when the event under way is handled. From anywhere."""
@@ -80,13 +94,29 @@ class Reaction:
                     continue
                 if event is None:
                     return
-                self._handle(event, lease)
-                if event.token is not None:
+                parts = [part for part in event.events or [event] if not (part.key or "").startswith(self._left_out)]
+                for part in parts:
+                    self._handle(part, lease)
+                if event.token is not None and parts:
                     self._state.set(path, event.token)
 
     def _handle(self, event: Event, lease: Lease) -> None:
-        for part in event.events or [event]:
-            is_meant = part.key is not None and self._pattern.matches(part.key)
-            if is_meant and (self._own or part.agent != lease.agent):
-                call(self._handler, part)
-                self.handled += 1
+        if event.key is None or not self._pattern.matches(event.key) or (event.agent == lease.agent and not self._own):
+            return
+        causes = causes_of(event.meta)
+        if causes.count(self._role) >= self._rounds or len(causes) >= CAUSES_MAX:
+            self._stop_loop(event, causes)
+            return
+        with caused_by((*causes, self._role)):
+            call(self._handler, event)
+        self.handled += 1
+
+    def _stop_loop(self, event: Event, causes: tuple[str, ...]) -> None:
+        self.loops += 1
+        roles = sorted(set(causes))
+        logging.getLogger("crdtsync").error(
+            "%r came about by reactions to each other, of the roles %s: %s does not react to it",
+            event.key, ", ".join(roles), self._role,
+        )  # fmt: skip
+        alarm = {"key": event.key, "agent": event.agent, "roles": roles, "loops": self.loops}
+        self._state.set(ALARMS + self._role, alarm, ttl=ALARM_TTL_S)

@@ -27,6 +27,7 @@ from crdtsync.wire.change import Change, Kind, Op
 from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import frame
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
+from crdtsync.wire.stored_values import attributes_of
 from crdtsync.wire.tokens import Version, encode_dot, encode_version, version_text
 
 Event = dict[str, Any]
@@ -87,6 +88,9 @@ def _event(replica: Replica, change: Change, name: str, unit: Unit) -> Event:
         "node": replica.node_of(change.writer),
         "time": hlc_ms(change.hlc),
     }
+    meta = attributes_of(ops[-1].attrs).meta
+    if meta is not None:
+        event["meta"] = meta
     return event if operation.beside is None else {**event, **operation.beside(change, first, ops)}
 
 

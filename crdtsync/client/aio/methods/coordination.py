@@ -244,6 +244,7 @@ class AsyncCoordinationMethods(AsyncMethods):
         role: str,
         ttl: Seconds = 15,
         own: bool = False,
+        rounds: int = 10,
     ) -> AsyncReaction:
         """A reaction to the changes of keys that match ``pattern``; it goes on in its ``run()``.
 
@@ -251,10 +252,14 @@ class AsyncCoordinationMethods(AsyncMethods):
         once per role in the fleet while hosts see each other, and at least once always. If the process that reacts
         dies, another one of that role goes on behind the event that was handled last. Changes by the agent itself are
         left out unless ``own``. Of what this host's log no longer has, it gets the newest state alone (``snapshot``).
+
+        What a handler sets, appends or merges says which roles led to it (``meta["caused_by"]``). If this one has led
+        to a change ``rounds`` times, it goes round in a loop: the handler is not called for it, ``loops`` of the
+        reaction counts up, and the key ``reactions.alarms/ROLE`` tells so on all hosts for a week.
         """
         from crdtsync.coordination.aio.reactions import AsyncReaction
 
-        return AsyncReaction(self._session, pattern, handler, role, seconds(ttl, "ttl"), own)
+        return AsyncReaction(self._session, pattern, handler, role, seconds(ttl, "ttl"), own, rounds)
 
     @property
     def _session(self) -> AsyncSession:

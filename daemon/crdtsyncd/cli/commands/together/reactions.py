@@ -11,6 +11,7 @@ from crdtsyncd.cli.params import DURATION, TEXT
 from crdtsyncd.cli.show import output
 
 from crdtsync.client import Event
+from crdtsync.client.session.causes import CAUSES_MAX, VARIABLE, causes
 
 
 @state_command("on")
@@ -19,14 +20,23 @@ from crdtsync.client import Event
 @click.option("--role", metavar="NAME", type=TEXT, required=True, help="Of all with this role, one is called.")
 @click.option("--ttl", metavar="DURATION", type=DURATION, default="15s", show_default=True, help="1s to 7d.")
 @click.option("--own", is_flag=True, help="Also for changes by this agent itself.")
+@click.option(
+    "--rounds", metavar="N", type=click.IntRange(1, CAUSES_MAX), default=10, show_default=True,
+    help="So often it may react to what came of it; then it is a loop.",
+)  # fmt: skip
 @pass_settings
-def on(settings: Settings, pattern: str, command: tuple[str, ...], role: str, ttl: float, own: bool) -> None:
+def on(
+    settings: Settings, pattern: str, command: tuple[str, ...], role: str, ttl: float, own: bool, rounds: int
+) -> None:
     """Call a command for each change of some keys, until Ctrl-C.
 
     Of the keys that match PATTERN: * is one part of a key, ** any number of parts. CMD finds the event as JSON on its
     stdin, as crdtsync watch prints it; what CMD prints is printed. Of several processes with one role, on all hosts,
     one is called for each change; if it dies, or its host does, another one goes on. If CMD fails, so does this, and
     the change comes again in the next run.
+
+    Two commands may react to each other. What they write by crdtsync set, append and merge says so, and after --rounds
+    the next change is left alone; the key reactions.alarms/NAME tells which.
 
     \b
     Example:
@@ -35,7 +45,9 @@ def on(settings: Settings, pattern: str, command: tuple[str, ...], role: str, tt
     running: list[Child] = []
 
     def handle(event: Event) -> None:
-        child = Child(command, {}, f"{output.record(output.event_fields(event))}\n".encode())
+        child = Child(
+            command, {VARIABLE: " ".join(causes())}, f"{output.record(output.event_fields(event))}\n".encode()
+        )
         running[:] = [child]
         if reaction.is_stopped:  # told to end before it was the one that runs
             child.end()
@@ -47,7 +59,7 @@ def on(settings: Settings, pattern: str, command: tuple[str, ...], role: str, tt
             raise CommandFailed(f"{command[0]!r} failed with {status}", status=status, code="command_failed")
 
     with connect(settings) as client:
-        reaction = client.on(pattern, handle, role=role, ttl=ttl, own=own)
+        reaction = client.on(pattern, handle, role=role, ttl=ttl, own=own, rounds=rounds)
 
         def end(_: int) -> None:
             reaction.stop()
