@@ -24,6 +24,7 @@ FEATURES: Mapping[str, Mapping[str, frozenset[str]]] = {
     "listing": {"scan": frozenset({"reverse", "delimiter", "where_meta"}), "get_many": frozenset()},
     "log_elements": {"append": frozenset({"ttl", "confidence", "meta"}), "remove": frozenset()},
     "purge": {"purge": frozenset(), "purges": frozenset()},
+    "schema_caps": {"schema_set": frozenset({"max_bytes", "max_entries", "older"})},
     "schema_rules": {"schema_set": frozenset({"kind", "json", "ttl", "version", "writers"})},
     "touch": {"touch": frozenset()},
     "votes": {"vote": frozenset()},

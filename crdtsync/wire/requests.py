@@ -138,7 +138,10 @@ REQUESTS: Mapping[str, Request] = {
     "batch": _write("ops", On.PARTS),
     "bring_back": _request(Form.WRITE, Right.HOST, On.HOST),
     "schema_set": _request(
-        Form.WRITE, Right.ADMIN, On.PATTERN, "pattern policy refuse_lower remove history kind json ttl writers version"
+        Form.WRITE,
+        Right.ADMIN,
+        On.PATTERN,
+        "pattern policy refuse_lower remove history kind json ttl writers version older max_entries max_bytes",
     ),
     "checkpoint_set": _request(Form.WRITE, Right.WRITE, On.SOME, "name note prefixes ttl remove"),
     "checkpoint_policy": _request(Form.WRITE, Right.WRITE, On.SOME, "name prefixes every keep age remove"),

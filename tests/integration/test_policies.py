@@ -276,6 +276,27 @@ def test_rules_by_commands(crdtsync: Shell, tmp_path: Path) -> None:
     assert run("schema", "set", "titles/*", "--json-schema", "-", stdin='{"type": "strin"}').status == 4
 
 
+def test_caps_and_older_versions_by_commands(crdtsync: Shell, daemon: Daemon) -> None:
+    """The oldest goes; what an older program writes shows its version, and is migrated."""
+    run = crdtsync
+    run.ok("schema", "set", "cache/*", "--kind", "register", "--max-entries", "2", "--max-bytes", "1kB")
+    for n in range(3):
+        run.ok("set", f"cache/{n}", "1")
+    assert run.ok("ls", "cache/").splitlines() == ["cache/1", "cache/2"]
+    run.ok("schema", "set", "plan/*", "--version", "2", "--older", "mark")
+    daemon.client().session(schema_version=1).set("plan/1", {"name": "n"})
+    daemon.client().session(schema_version=2).set("plan/2", {"title": "t"})
+    code = "import json, sys; print(json.dumps({'title': json.load(sys.stdin)['name']}))"
+    migrated = run.ok("schema", "migrate", "plan/*", "--", sys.executable, "-c", code)
+    assert migrated.startswith("1 migrated to version 2, 1 were there")
+    shown = run.json("schema", "show", "--json")
+    assert [(row["older"], row["max_entries"], row["max_bytes"]) for row in shown] == [
+        ("refuse", 2, 1000),
+        ("mark", None, None),
+    ]
+    assert "2 entries; 1.0 kB" in run.ok("schema", "show")
+
+
 def test_what_was_there_before_is_found_and_migrated(crdtsync: Shell) -> None:
     """A migration that was cut off goes on behind what it has done; one that is done changes nothing."""
     run = crdtsync

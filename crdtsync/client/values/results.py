@@ -83,6 +83,9 @@ class Schema:
     ttl: timedelta | None = None
     writers: tuple[str, ...] = ()
     version: int | None = None
+    older: str = "refuse"
+    max_entries: int | None = None
+    max_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +253,10 @@ def _rules(stored: Fields) -> Fields:
     """The rules among the stored fields, whose types their author's node has checked, as far as this version does."""
     json, ttl, writers = stored.get("json"), stored.get("ttl"), stored.get("writers")
     kind, version = stored.get("kind"), stored.get("version")
+    caps = {name: cap for name in ("max_entries", "max_bytes") if isinstance(cap := stored.get(name), int)}
     return {
+        **caps,
+        "older": str(stored.get("older", "refuse")),
         "kind": kind if isinstance(kind, str) else None,
         "json_schema": plain(json) if isinstance(json, bytes) else None,
         "ttl": timedelta(milliseconds=ttl) if isinstance(ttl, int) else None,

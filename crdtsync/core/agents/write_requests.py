@@ -121,6 +121,8 @@ class WriteRequests:
         draft.own = self._outcomes.versions(agent.client, args.get("follows"))
         draft.is_limited = not self._host.guard.sees_all_of(agent, replica.name)
         result = WRITES[name](draft, args)
+        if draft.author is not None and not replica.schemas.is_empty:
+            replica.caps.keep(draft)
         if draft.ops:
             idempotency = agent.client[:8] + number.to_bytes(8, "big")
             applied = replica.commit(draft.ops, author, idempotency, self._host.now_ms)

@@ -58,9 +58,21 @@ class Rules(NamedTuple):
     ttl_ms: int | None = None
     writers: frozenset[str] = frozenset()
     version: int | None = None
+    marks_older: bool = False
+    """Whether who knows an older version may write, and what it writes says so."""
+    entries_max: int | None = None
+    bytes_max: int | None = None
+    """Of the values of all keys of the pattern, or, where they are logs, of each log."""
 
 
 NO_RULES = Rules()
+
+
+MARK = "mark"
+
+
+def _positive(plain: object) -> int | None:
+    return plain if type(plain) is int and plain > 0 else None
 
 
 def rules_of(plain: dict[str, Any]) -> Rules | None:
@@ -73,6 +85,9 @@ def rules_of(plain: dict[str, Any]) -> Rules | None:
         ttl if type(ttl) is int and ttl > 0 else None,
         frozenset(name for name in writers if type(name) is str) if type(writers) is list else frozenset(),
         version if type(version) is int else None,
+        plain.get("older") == MARK,
+        _positive(plain.get("max_entries")),
+        _positive(plain.get("max_bytes")),
     )
     return None if rules == NO_RULES else rules
 

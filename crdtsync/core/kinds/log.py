@@ -53,7 +53,8 @@ def _elements(draft: Draft, key: str, live: list[Entry]) -> list[Entry]:
     return [entry for entry in live if entry.kind == Kind.LOG] if draft.is_mixed(key) else live
 
 
-def _trim(draft: Draft, args: Arguments) -> Result:
+def trim(draft: Draft, args: Arguments) -> Result:
+    """The request ``trim``: keep the last elements."""
     key = check_key(args.get("key"))
     keep = args.get("keep")
     if type(keep) is not int or keep < 0:
@@ -63,16 +64,21 @@ def _trim(draft: Draft, args: Arguments) -> Result:
     draft.check_kind(key, live, Kind.LOG, "trim")
     logged = _elements(draft, key, live)
     gone = logged[: max(0, len(logged) - keep)]
+    remove_oldest(draft, key, gone, is_alone=len(logged) == len(draft.held(key)))
+    return {"removed": len(gone), "length": len(logged) - len(gone)}
+
+
+def remove_oldest(draft: Draft, key: str, gone: list[Entry], *, is_alone: bool) -> None:
+    """Remove the first elements; ``is_alone``: nothing else is held under the key."""
     stored = [entry for entry in gone if entry.row]
     drafted = tuple(entry.dot for entry in gone if not entry.row)  # of this batch: their place is not known yet
     if stored:
         removes: Removes = RemoveRange(vector_of(entry.dot for entry in stored), stored[-1].order)
-        if len(logged) < len(draft.held(key)):
+        if not is_alone:
             removes = tuple(entry.dot for entry in stored)  # a range would take siblings of other kinds with it
         draft.add(Op(key, None, Kind.LOG, None, None, removes, None if isinstance(removes, RemoveRange) else _TRIMMED))
     if drafted:
         draft.add(Op(key, None, Kind.LOG, None, None, drafted, _TRIMMED))
-    return {"removed": len(gone), "length": len(logged) - len(gone)}
 
 
 def _remove(draft: Draft, args: Arguments) -> Result:
@@ -130,7 +136,7 @@ RULES = Rules(
     None,
     _read,
     is_inline=when_short,
-    writes={"append": _append, "trim": _trim, "remove": _remove},
+    writes={"append": _append, "trim": trim, "remove": _remove},
     paged=Paged("log", _elements_of),
     written=APPEND,
     partial=_partial,

@@ -25,7 +25,8 @@ Modules:
 - ``checkpoint_operations``: requests about checkpoints
 - ``uploads``: the parts of blobs: whose they are, and when they go
 - ``purges``: what is to be gone for good, on every host: the request, and the records of it
-- ``schema_operations``: set and show the schemas of a space; ``schema_check``: writes held against them
+- ``schema_operations``: set and show the schemas of a space; ``schema_check``: writes held against them;
+  ``schema_caps``: what goes when a write is one too many
 - ``reader_view``: what a plain read hands over of a key's values, by its read policy
 - ``put_register``: the change that is made most (one register, one value), applied in one go
 - ``snapshot``: the live state as of a cut, given away in parts; what merging one comes to

@@ -20,6 +20,7 @@ from crdtsync.core.history.arrival_log import Arrivals
 from crdtsync.core.history.checkpoints import Checkpoints
 from crdtsync.core.history.recorder import NOTHING_SEEN, HistoryRecorder, seen_by
 from crdtsync.core.replica.purges import Purges
+from crdtsync.core.replica.schema_caps import SchemaCaps
 from crdtsync.core.replica.snapshot import ReadDocument, Snapshot
 from crdtsync.core.replica.snapshot_staging import Staging
 from crdtsync.core.replica.uploads import Uploads
@@ -89,6 +90,7 @@ class Replica:
         self.hashes: dict[Writer, bytes] = {}
         self.entries = Entries()
         self.schemas = Schemas(self.entries)
+        self.caps = SchemaCaps()
         self.purges = Purges(self.entries)
         self.uploads = Uploads(self.entries)
         self.gate = CausalGate()

@@ -15,10 +15,12 @@ from crdtsync.core.kinds.json_schema import STEPS_A_BYTE, WORK_MAX, compiled, pa
 from crdtsync.core.kinds.values import kind_name
 from crdtsync.errors import InvalidRequest, SchemaMismatch, TooLarge
 from crdtsync.wire.change import Kind
-from crdtsync.wire.codec import unpack
+from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from crdtsync.core.crdt.schemas import Schema
     from crdtsync.core.kinds.arguments import Arguments
     from crdtsync.core.replica.change_draft import Draft
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
 DESCRIBED = frozenset({Kind.REGISTER, Kind.LOG, Kind.SET, Kind.MAP})
 """Kinds whose values a JSON Schema is for."""
+MARKED = frozenset({Kind.REGISTER, Kind.LOG, Kind.MAP, Kind.BLOB})
+"""Kinds of which a write can say something about its value."""
+VERSION = "schema_version"
+"""In ``meta``: the version of the schema by which a value was made."""
 ENDING = frozenset({Kind.REGISTER, Kind.LOG, Kind.BLOB})
 """Kinds whose values may have a time to live."""
 
@@ -54,7 +60,8 @@ def by_schema(draft: Draft, op: Op) -> Op:
     if rules.writers and draft.author not in rules.writers:
         names = ", ".join(sorted(rules.writers)[:5])
         raise _refusal(op.key, schema, "writers", f"may be written by {names} alone, not by {draft.author}")
-    if rules.version is not None and draft.schema_version is not None and draft.schema_version < rules.version:
+    is_older = rules.version is not None and draft.schema_version is not None and draft.schema_version < rules.version
+    if is_older and not rules.marks_older:
         why = f"has a schema of version {rules.version}, and its author knows version {draft.schema_version}: upgrade"
         raise _refusal(op.key, schema, "version", why)
     if op.value_hash is None:
@@ -62,7 +69,9 @@ def by_schema(draft: Draft, op: Op) -> Op:
     kind = kind_name(op.kind)
     if rules.kind is not None and kind != rules.kind:
         raise _refusal(op.key, schema, "kind", f"is to be a {rules.kind}, and this writes a {kind}")
-    if rules.json is not None and op.kind in DESCRIBED and op.value is not None:
+    if rules.marks_older and draft.schema_version is not None and op.kind in MARKED:
+        op = op._replace(attrs={**(op.attrs or {}), "meta": _marked(op.attrs, draft.schema_version)})
+    if rules.json is not None and not is_older and op.kind in DESCRIBED and op.value is not None:
         _check_value(draft, op, schema, rules.json)
     if rules.ttl_ms is not None and op.kind in ENDING and "ttl" not in (op.attrs or {}):
         op = op._replace(attrs={**(op.attrs or {}), "ttl": rules.ttl_ms})
@@ -88,6 +97,11 @@ def _check_value(draft: Draft, op: Op, schema: Schema, json: bytes) -> None:
     if misfit is not None:
         path = path_text(misfit.path)
         raise _refusal(op.key, schema, misfit.rule, f"does not take this value: {path} {misfit.why}", path)
+
+
+def _marked(attrs: Mapping[str, Any] | None, version: int) -> bytes:
+    said = unpack(attrs["meta"]) if attrs and "meta" in attrs else {}
+    return pack({**said, VERSION: version} if isinstance(said, dict) else {VERSION: version})
 
 
 def _refusal(key: str, schema: Schema, rule: str, why: str, path: str = "$") -> SchemaMismatch:

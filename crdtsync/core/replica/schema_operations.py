@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import hlc_ms
 from crdtsync.core.crdt.read_policies import POLICIES
-from crdtsync.core.crdt.schemas import SCHEMA_PREFIX, Schema, history_cap, schema_of
+from crdtsync.core.crdt.schemas import MARK, SCHEMA_PREFIX, Schema, history_cap, schema_of
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes
 from crdtsync.core.kinds.json_schema import compiled
-from crdtsync.core.kinds.values import KIND_NAMES
+from crdtsync.core.kinds.values import KIND_NAMES, kind_name
+from crdtsync.core.replica.schema_caps import CAPPED, KEYS_MAX
 from crdtsync.core.replica.schema_check import DESCRIBED, ENDING, schema_version
 from crdtsync.errors import InvalidRequest, QuotaExceeded
 from crdtsync.wire.change import Kind, Op, value_hash
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 JSON_BYTES_MAX = 1024 * 1024
 """JSON Schemas of a space, all together, when one more is set"""
+REFUSE = "refuse"
 WRITERS_MAX = 64
 """Writers that a schema may name"""
 SCHEMAS_MAX = 1000
@@ -107,7 +109,28 @@ def _rules(args: Arguments) -> dict[str, Any]:
             raise InvalidRequest(f"writers must be a list of 1 to {WRITERS_MAX} names of agents")
         writers = sorted({check_agent_name(name) for name in writers})
     version = schema_version({"schema_version": args.get("version")})
-    return {"kind": kind, "json": json, "ttl": ttl, "writers": writers, "version": version}
+    return {"kind": kind, "json": json, "ttl": ttl, "writers": writers, "version": version} | _older(args) | _caps(args)
+
+
+def _older(args: Arguments) -> dict[str, Any]:
+    older = args.get("older", REFUSE)
+    if older not in (REFUSE, MARK):
+        raise InvalidRequest(f"older must be {REFUSE} or {MARK}, not {shown(older)}")
+    return {"older": None if older == REFUSE else older}
+
+
+def _caps(args: Arguments) -> dict[str, Any]:
+    caps = {name: args.get(name) for name in ("max_entries", "max_bytes")}
+    for name, cap in caps.items():
+        if cap is None:
+            continue
+        if type(cap) is not int or cap < 1:
+            raise InvalidRequest(f"{name} must be a whole number above 0")
+        if args.get("kind") not in CAPPED:
+            raise InvalidRequest(f"{name} goes with a kind: {' or '.join(sorted(CAPPED))}")
+        if name == "max_entries" and args.get("kind") != kind_name(Kind.LOG) and cap > KEYS_MAX:
+            raise InvalidRequest(f"{name} of a pattern of registers is {KEYS_MAX:,} keys at most")
+    return caps
 
 
 def _check_goes_with(kind: object, what: str, kinds: frozenset[Kind]) -> None:

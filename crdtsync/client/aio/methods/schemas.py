@@ -34,6 +34,9 @@ class AsyncSchemaMethods(AsyncMethods):
         ttl: Seconds | None = None,
         writers: Sequence[str] | None = None,
         version: int | None = None,
+        older: str = "refuse",
+        max_entries: int | None = None,
+        max_bytes: int | None = None,
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> Written:
@@ -64,10 +67,19 @@ class AsyncSchemaMethods(AsyncMethods):
         :param writers: the only agents that may write, by name.
         :param version: of the schema, from 1; never lower than before. A session that says it knows an older one
             (``session(schema_version=1)``) is refused.
+        :param older: ``"mark"``: it is not, nor is what it writes held against ``json_schema``. What sessions write
+            that say which version they know has that in its ``meta``, as ``schema_version``. Counters, sets and texts,
+            which have no ``meta``, bear no mark.
+        :param max_entries: with the kind ``"register"``, the keys that the pattern has, up to 5,000; with ``"log"``,
+            the elements of each log. A write of one more removes the oldest, in the same change; to write a key anew
+            removes nothing. So it is on each host by what that knows: hosts that are cut off may have more together,
+            until one of them writes.
+        :param max_bytes: the same of the bytes of all values, as msgpack.
         :raises InvalidRequest: something of it is not allowed, or the JSON Schema takes too long to check; the message
             says what.
         """
         fields = {"kind": kind, "json_schema": json_schema, "ttl": ttl, "writers": writers, "version": version}
+        fields |= {"max_entries": max_entries, "max_bytes": max_bytes, "older": None if older == "refuse" else older}
         write = schemas.schema_set(self._operations, pattern, policy, refuse_lower, history, fields)
         return await self._write(write, w, timeout)
 

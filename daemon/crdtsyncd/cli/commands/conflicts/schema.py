@@ -9,7 +9,7 @@ from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_com
 from crdtsyncd.cli.commands.conflicts.schema_migration import check, migrate
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent, refused_value
-from crdtsyncd.cli.params import FILE, HISTORY_CAP, KEY, TEXT, TTL
+from crdtsyncd.cli.params import FILE, HISTORY_CAP, KEY, SIZE, TEXT, TTL
 from crdtsyncd.cli.shared_options import concern_option, read_text
 from crdtsyncd.cli.show import output
 
@@ -42,6 +42,9 @@ def schema() -> None:
 @click.option("--ttl", type=TTL, metavar="DURATION", help="How long a value lives that is written without a ttl.")
 @click.option("--writer", "writers", metavar="AGENT", multiple=True, help="The only agents that may write; repeatable.")
 @click.option("--version", type=click.IntRange(min=1), help="The version of the schema; it only rises.")
+@click.option("--older", type=click.Choice(("refuse", "mark")), help="What becomes of writers of an older version.")
+@click.option("--max-entries", type=click.IntRange(min=1), metavar="N", help="Keys, or elements of each log.")
+@click.option("--max-bytes", type=SIZE, metavar="SIZE", help="Of all values, or of each log.")
 @click.option("--none", "is_none", is_flag=True, help="Declare nothing any more.")
 @concern_option
 @pass_settings
@@ -56,6 +59,9 @@ def set_(
     ttl: float | None,
     writers: tuple[str, ...],
     version: int | None,
+    older: str | None,
+    max_entries: int | None,
+    max_bytes: int | None,
     is_none: bool,
     w: WriteConcernValue | None,
 ) -> None:
@@ -78,8 +84,12 @@ def set_(
     7d; without --policy, that is lww. If there is nothing that --none could remove, the exit status is 1.
 
     The other options are rules for writes. A host checks them when one of its agents writes, and refuses what breaks
-    them with status 1; what is there already stays. The JSON Schema is of the value of a register, of an element of a
+    them with status 1; what is there already stays. With --older mark, who says to know an older --version may write,
+    and meta says which. The JSON Schema is of the value of a register, of an element of a
     log or set, and of each field that is written to a map, as an object of that field.
+
+    --max-entries and --max-bytes go with --kind register or log. With register they are of all keys of the pattern
+    together, with log of the elements of each log. A write of one more removes the oldest.
 
     \b
     Examples:
@@ -88,17 +98,19 @@ def set_(
       crdtsync schema set 'beats/**' --history none
       crdtsync schema set 'bids/*' --kind register --json-schema bid.json
       crdtsync schema set 'plan/**' --writer planner --version 2
+      crdtsync schema set 'cache/*' --kind register --max-entries 500
       crdtsync schema set 'findings/**' --none
     """
     shape = None if json_schema is None else _object_in(json_schema)
     rules: dict[str, Any] = {"kind": kind, "json_schema": shape, "ttl": ttl, "writers": writers or None}
-    rules["version"] = version
+    rules |= {"version": version, "older": older, "max_entries": max_entries, "max_bytes": max_bytes}
     if is_none == any(said is not None for said in (policy, history, *rules.values())):
         raise click.UsageError("give --policy, --history or a rule, or --none.")
     if is_none and refuse_lower:
         raise click.UsageError("--none declares nothing: leave out --refuse-lower.")
     wanted = policy or (None if is_none else "lww")
     with connect(settings) as client:
+        rules["older"] = older or "refuse"
         token = client.schema_set(
             pattern, wanted, refuse_lower=refuse_lower, history=True if history is None else history, **rules, w=w
         )
@@ -156,7 +168,10 @@ def show(settings: Settings, pattern: str | None, key: str | None) -> None:
 
 
 def _fields(found: Schema) -> dict[str, Any]:  # Any: as the columns have it
-    names = ("pattern", "policy", "refuse_lower", "siblings", "agent", "node", "time", "kind", "version", "json_schema")
+    names = (
+        "pattern", "policy", "refuse_lower", "siblings", "agent", "node", "time", "kind", "version", "json_schema",
+        "older", "max_entries", "max_bytes",
+    )  # fmt: skip
     fields = {name: said for name, said in found.fields.items() if name != "json"}
     if found.json_schema is not None:
         fields["json"] = found.json_schema
@@ -165,7 +180,7 @@ def _fields(found: Schema) -> dict[str, Any]:  # Any: as the columns have it
 
 
 def _rules_shown(row: Mapping[str, Any]) -> str:
-    from crdtsyncd.wording import span
+    from crdtsyncd.wording import byte_size, span
 
     said = [
         row["kind"],
@@ -173,6 +188,9 @@ def _rules_shown(row: Mapping[str, Any]) -> str:
         row["ttl"] and f"ttl {span(row['ttl'])}",
         row["writers"] and f"by {', '.join(row['writers'])}",
         row["version"] and f"version {row['version']}",
+        row["older"] != "refuse" and f"older {row['older']}",
+        row["max_entries"] and f"{row['max_entries']:,} entries",
+        row["max_bytes"] and byte_size(row["max_bytes"]),
     ]
     return "; ".join(filter(None, said))
 
