@@ -289,6 +289,17 @@ def test_caps_and_older_versions_by_commands(crdtsync: Shell, daemon: Daemon) ->
     code = "import json, sys; print(json.dumps({'title': json.load(sys.stdin)['name']}))"
     migrated = run.ok("schema", "migrate", "plan/*", "--", sys.executable, "-c", code)
     assert migrated.startswith("1 migrated to version 2, 1 were there")
+    exported = [json.loads(line) for line in run.ok("export").splitlines()]
+    assert {row["key"]: row.get("schema_version") for row in exported} == {
+        **dict.fromkeys(("cache/1", "cache/2")),
+        **dict.fromkeys(("plan/1", "plan/2"), 2),
+    }
+    run.ok("del", "plan/1", "plan/2")
+    run.ok("import", "-", stdin="".join(json.dumps(row) + "\n" for row in exported))
+    assert run.ok("get", "plan/2") == '{"title": "t"}'
+    run.ok("checkpoint", "create", "before")
+    assert run.json("checkpoint", "show", "before", "--json")[0]["versions"] == {"plan/*": 2}
+    assert "versions: plan/* 2" in run.ok("checkpoint", "show", "before")
     shown = run.json("schema", "show", "--json")
     assert [(row["older"], row["max_entries"], row["max_bytes"]) for row in shown] == [
         ("refuse", 2, 1000),

@@ -24,6 +24,7 @@ class Checkpoint:
     """A checkpoint. ``keys``: how many the whole space had; ``cut``: a token of what it holds, for ``at``.
 
     ``whole``: whether this node can show all of it. ``ttl``: in seconds from its making, if it has an end.
+    ``versions``: those that schemas had then, by pattern.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Checkpoint:
     node: str | None
     time: datetime | None
     ttl: float | None
+    versions: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,9 @@ def checkpoints(context: Context, timeout_s: float) -> Call[Listing[Checkpoint]]
 
 def _from_wire(fields: dict[str, Any]) -> Checkpoint:
     ttl = fields.get("ttl")
-    known = {name: fields[name] for name in Checkpoint.__dataclass_fields__ if name not in ("time", "ttl")}
-    return Checkpoint(**known, time=moment(fields.get("time")), ttl=None if ttl is None else ttl / 1000)
+    known = {name: fields[name] for name in Checkpoint.__dataclass_fields__ if name not in ("time", "ttl", "versions")}
+    ttl_s = None if ttl is None else ttl / 1000
+    return Checkpoint(**known, time=moment(fields.get("time")), ttl=ttl_s, versions=fields.get("versions") or {})
 
 
 def set_policy(

@@ -34,6 +34,8 @@ AT_CHECKPOINT = "checkpoint:"
 """What a name begins with where a token or a time may stand in its place."""
 CHECKPOINTS_MAX = 100
 """Checkpoints of a space when one more is made; merging takes what others have made."""
+VERSIONS_MAX = 100
+"""Schemas of which a checkpoint names the version: the first by pattern."""
 
 
 _LOST = -1
@@ -52,6 +54,8 @@ class Checkpoint(NamedTuple):
     digest: bytes
     policy: str = ""
     """That by which a node made it by itself."""
+    versions: tuple[tuple[str, int], ...] = ()
+    """The versions that schemas had, by pattern."""
 
     @property
     def time_ms(self) -> int:
@@ -74,8 +78,11 @@ def check_name(name: object) -> str:
 def packed_record(replica: Replica, note: str, prefixes: list[str], policy: str = "") -> bytes:
     """The value of the record of a checkpoint of what the replica holds now."""
     entries = replica.entries
+    versions = {schema.pattern: schema.rules.version for schema in replica.schemas.all() if schema.rules is not None}
+    versioned = [(pattern, version) for pattern, version in versions.items() if version is not None]
     return pack(
         ({"policy": policy} if policy else {})
+        | ({"versions": dict(versioned[:VERSIONS_MAX])} if versioned else {})
         | {
             "cut": flatten(replica.vector),
             "digest": entries.digest.to_bytes(16, "big"),
@@ -94,8 +101,11 @@ def record_of(entry: Entry) -> Checkpoint | None:
         vector = {Writer(int(writer)): int(seq) for writer, seq in zip(flat[::2], flat[1::2], strict=True)}
         name, prefixes = entry.key.removeprefix(CHECKPOINT_PREFIX), tuple(map(str, plain["prefixes"]))
         note, keys, digest = str(plain["note"]), int(plain["keys"]), bytes(plain["digest"])
-        return Checkpoint(name, entry, vector, note, prefixes, keys, digest, str(plain.get("policy", "")))
-    except (ArithmeticError, LookupError, TypeError, ValueError):
+        versions = tuple((str(pattern), int(version)) for pattern, version in plain.get("versions", {}).items())
+        return Checkpoint(
+            name, entry, vector, note, prefixes, keys, digest, str(plain.get("policy", "")), versions[:VERSIONS_MAX]
+        )
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return None
 
 

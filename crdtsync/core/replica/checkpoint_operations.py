@@ -120,6 +120,7 @@ def _described(reader: Reader, record: Checkpoint) -> Result:
         "node": reader.node_of(entry.dot.writer),
         "time": record.time_ms,
         "ttl": (entry.attrs or {}).get("ttl"),
+        "versions": dict(record.versions),
     }
 
 

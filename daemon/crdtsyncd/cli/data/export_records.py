@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from crdtsync.client import Entry, LogItem, Session
 
+VERSION = "schema_version"
+"""The version that the schema of the key had: for people, and for a migration after the import."""
 TEXT_PART_CHARS = 128 * 1024
 """Of a text that is too long for one edit, what is written at a time: a text as a whole has no limit."""
 
@@ -73,14 +75,18 @@ class Record:
         return fingerprint(self.kind, [variant.content for variant in self.variants])
 
 
-def exported(entry: Entry, elements: Iterable[LogItem] = ()) -> str:
-    """The line for a key; ``elements``: those of a log, in the place of what the entry shows of them."""
+def exported(entry: Entry, elements: Iterable[LogItem] = (), version: int | None = None) -> str:
+    """The line for a key; ``elements``: those of a log, in the place of what the entry shows of them; ``version``: of
+    its schema.
+    """
     fields: dict[str, object] = {"key": entry.key, "kind": entry.kind, **_details(entry)}
     if entry.kind == "log":
         fields |= _elements(elements)
     siblings = [sibling for sibling in entry.siblings if sibling.kind == entry.kind]
     if siblings and KINDS[entry.kind].has_siblings:
         fields["siblings"] = [_details(sibling) for sibling in siblings]
+    if version is not None:
+        fields[VERSION] = version
     return output.record(fields)
 
 
@@ -167,7 +173,7 @@ def record_of(line: Line) -> Record:
         return Record(line, fields["key"], BLOB_PART, (Variant(fields["value"]),))
     if not isinstance(kind, str) or kind not in KINDS:
         raise line.wrong(f'"kind" must be one of {", ".join(KINDS)}')
-    _check_fields(line, fields, ("key", "kind", "value", *KINDS[kind].fields))
+    _check_fields(line, fields, ("key", "kind", "value", VERSION, *KINDS[kind].fields))
     if not KINDS[kind].fits(fields["value"]):
         raise line.wrong(f'the "value" of a {kind} must be {KINDS[kind].wanted}')
     record = Record(line, fields["key"], kind, _variants(line, kind, fields))
@@ -229,8 +235,8 @@ def _require(line: Line, fields: dict[str, Value], name: str) -> None:
         raise line.wrong(f'"{name}" must be {wanted}')
 
 
-def lines_of(client: Session, listed: Entry) -> Iterator[str]:
-    """What is printed of a key; nothing if it has gone meanwhile.
+def lines_of(client: Session, listed: Entry, version: int | None = None) -> Iterator[str]:
+    """What is printed of a key, whose schema has ``version``; nothing if it has gone meanwhile.
 
     :raises DamagedValue: the disk has spoilt it: a listing shows null then, as for what is null.
     """
@@ -247,15 +253,15 @@ def lines_of(client: Session, listed: Entry) -> Iterator[str]:
             why = "resolve it first" if entry.kind == "blob" else "resolve it with --merge first to have both"
         output.warning(f"a sibling of {entry.key} was left out: {why}")
     if entry.kind == "blob":
-        yield from _lines_of_blob(client, entry)
+        yield from _lines_of_blob(client, entry, version)
     else:
-        yield exported(entry, client.log_items(entry.key) if entry.kind == "log" else ())
+        yield exported(entry, client.log_items(entry.key) if entry.kind == "log" else (), version)
 
 
-def _lines_of_blob(client: Session, entry: Entry) -> Iterator[str]:
+def _lines_of_blob(client: Session, entry: Entry, version: int | None) -> Iterator[str]:
     blob = client.get_blob(entry.key)
     if blob is None:
         return  # deleted since it was listed
-    yield exported(blob.entry)
+    yield exported(blob.entry, version=version)
     for data in blob:
         yield output.record({"key": entry.key, "kind": BLOB_PART, "value": data})

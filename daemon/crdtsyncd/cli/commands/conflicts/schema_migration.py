@@ -51,7 +51,7 @@ def check(settings: Settings, prefix: str) -> None:
     """
     count = 0
     with connect(settings) as client, Progress("keys checked") as progress:
-        schemas = _Schemas(client)
+        schemas = DeclaredSchemas(client)
         for listed in all_entries(client, prefix, values=True):
             for misfit in schemas.misfits(client, listed):
                 count += 1
@@ -84,7 +84,7 @@ def migrate(settings: Settings, pattern: str, command: tuple[str, ...], dry_run:
     done = left = current = 0
     form = Form(as_string=False)
     with connect(settings) as client:
-        schemas = _Schemas(client)
+        schemas = DeclaredSchemas(client)
         version, prefix = schemas.versioned(pattern)
         with Progress("keys looked at") as progress:
             for listed in all_entries(client, prefix, values=False):
@@ -126,7 +126,7 @@ def _write(client: Session, entry: Entry, value: object, version: int) -> None:
     client.set(entry.key, value, if_version=entry.version, meta=meta, confidence=entry.confidence, ttl=ttl)
 
 
-class _Schemas:
+class DeclaredSchemas:
     """All schemas, as they were at the beginning."""
 
     def __init__(self, client: Session) -> None:
@@ -142,6 +142,11 @@ class _Schemas:
     def pattern_of(self, key: str) -> str:
         """The pattern whose schema applies to a key; empty: none does."""
         return self._table.find(key).pattern
+
+    def version_of(self, key: str) -> int | None:
+        """The version of the schema that applies to a key."""
+        schema = self._declared.get(self.pattern_of(key))
+        return None if schema is None else schema.version
 
     def versioned(self, pattern: str) -> tuple[int, str]:
         """The version of the schema of a pattern, and how its keys begin."""

@@ -100,7 +100,7 @@ def show(settings: Settings, name: str) -> None:
         if settings.json:
             output.line(output.record(fields))
             continue
-        for field in ("name", "note", "prefixes", "keys", "agent", "node", "time", "ttl", "whole", "cut"):
+        for field in ("name", "note", "prefixes", "keys", "agent", "node", "time", "ttl", "whole", "cut", "versions"):
             output.line(f"{field}: {_shown(fields[field])}")
 
 
@@ -132,6 +132,8 @@ def _shown(field: Any) -> str:  # Any: as the fields have it
         return rfc3339(field)
     if isinstance(field, bool):
         return "yes" if field else "no"
+    if isinstance(field, dict):
+        return ", ".join(f"{pattern} {version}" for pattern, version in field.items())
     return ", ".join(field) if isinstance(field, list) else "" if field is None else str(field)
 
 
