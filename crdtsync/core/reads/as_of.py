@@ -9,7 +9,7 @@ All of that may be much to look at, so it goes by slices, with other requests be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from itertools import islice
 from math import inf
@@ -37,6 +37,8 @@ from crdtsync.wire.tokens import TOKEN_PREFIX
 
 SLICE_ROWS = 1000
 """Rows looked at in one turn."""
+SLICE_ENTRIES = 5000
+"""Living entries of keys that have many, likewise."""
 PAST_BYTES_MAX = 64 * 1024 * 1024
 """So many bytes of values that are gone by now may one read hold."""
 IDS_AT_ONCE_MAX = 16
@@ -235,6 +237,8 @@ class Collecting:
         self.complete_to: str | None = None
         self._replica, self._storage, self._cut, self._wanted = replica, storage, cut, wanted
         self._found: dict[str, dict[Dot, Entry]] = {}
+        self._untaken: list[Entry] = []
+        self._is_over = False
         self._count = self._size_bytes = 0
         self._removed: dict[str, list[tuple[Dot, ...] | RemoveRange]] = {}
         self._removals_after: tuple[int, int] | None = None if cut.is_prefix else (cut.after + 1, 0)
@@ -245,19 +249,26 @@ class Collecting:
 
     def advance(self) -> bool:
         """Look at one slice more; True: that was all."""
-        if self._removals_after is not None:
+        if self._untaken:
+            self._take(self._untaken[:SLICE_ENTRIES])
+            del self._untaken[:SLICE_ENTRIES]
+        elif self._removals_after is not None:
             self._look_at_removals(self._removals_after)
-            return False
-        return self._look_at_key() if self._keys is not None else self._look_at_window()
+        else:
+            self._is_over = self._look_at_key() if self._keys is not None else self._look_at_window()
+        return self._is_over and not self._untaken
 
     def entries(self) -> Entries:
         """What has been found, in keys that were looked at as a whole."""
         entries = Entries()
         entries.policy_of = self._replica.entries.policy_of
-        end = self.complete_to
-        found = [held for key, held in self._found.items() if end is None or key <= end]
-        entries.exchange((), Incoming(entry for held in found for entry in held.values()), 0, 0)
+        entries.exchange((), Incoming(self.found()), 0, 0)
         return entries
+
+    def found(self) -> Iterator[Entry]:
+        """The same, one by one, in the order in which they were found."""
+        end = self.complete_to
+        return (entry for key, held in self._found.items() if end is None or key <= end for entry in held.values())
 
     def _look_at_removals(self, after: tuple[int, int]) -> None:
         """Those that may have removed an entry before the removal by which this node marked it."""
@@ -276,7 +287,8 @@ class Collecting:
         if not self._keys:
             return True
         key = self._keys[0]
-        self._take_living(key)
+        if key not in self._found:
+            self._take_living(key)
         marks, last = self._storage.dead_marks(self._replica.id, self._place, self._cut.after, SLICE_ROWS, key)
         self._take_dead(marks)
         if last is not None:
@@ -327,7 +339,11 @@ class Collecting:
     # -- what is in the cut ------------------------------------------------------------------------------------
 
     def _take_living(self, key: str) -> None:
-        self._take([entry for entry in self._replica.entries.held(key) if self._cut.has(*entry.dot[:2])])
+        held = self._replica.entries.held(key)
+        if len(held) > SLICE_ENTRIES // 10:  # what dies meanwhile is found once more, and changes nothing
+            self._untaken += held
+        else:
+            self._take(held)
         self._take_recent(key)
 
     def _take_recent(self, key: str) -> None:
@@ -355,7 +371,7 @@ class Collecting:
     def _take(self, entries: list[Entry]) -> None:
         for entry in entries:
             held = self._found.get(entry.key, {})
-            if entry.dot in held or self._is_removed(entry):
+            if entry.dot in held or not self._cut.has(*entry.dot[:2]) or self._is_removed(entry):
                 continue
             self._found.setdefault(entry.key, held)[entry.dot] = entry
             self._size_bytes += entry.size_bytes

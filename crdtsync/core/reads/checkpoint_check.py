@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import covers
@@ -11,12 +12,16 @@ from crdtsync.core.reads.as_of import Collecting, Wanted
 from crdtsync.errors import InvalidEncoding
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from crdtsync.core.crdt.entries import Entry
     from crdtsync.core.history.checkpoints import Checkpoint
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.storage.interface import Storage
 
 SLICE_KEYS = 500
+SLICE_ENTRIES = 2000
+"""Of a key that has many, or of several: hashed in one turn."""
 SLICE_VALUES = 8
 """Values that are read in one turn: each may be 1 MiB, and those that were written lately are in memory."""
 
@@ -33,6 +38,7 @@ class CheckpointCheck:
         self._page: Collecting | None = None
         self._start: str | None = ""
         self._digest = 0
+        self._found: Iterator[Entry] | None = None
         self._values: list[Entry] = []
 
     def advance(self) -> bool:
@@ -52,6 +58,9 @@ class CheckpointCheck:
                 _ = entry.value
             replica.values.check(some)
             return False
+        if self._found is not None:
+            self._sum_up(self._found)
+            return False
         if self._start is None:
             if self._digest % DIGEST_MODULUS != int.from_bytes(record.digest, "big"):
                 raise InvalidEncoding("its entries do not add up to its digest")
@@ -66,10 +75,15 @@ class CheckpointCheck:
             wanted = Wanted(None, "", self._start or "", SLICE_KEYS, has_values=False)
             self._page = Collecting(self.replica, self._storage, self._cut, wanted)
         if self._page.advance():
-            found = [*self._page.entries().all()]
-            self._digest += sum(entry.digest for entry in found)
-            self._values = [entry for entry in found if entry.is_on_disk and self._is_new(entry)]
+            self._found = self._page.found()
             self._start, self._page = self._page.complete_to, None
+
+    def _sum_up(self, found: Iterator[Entry]) -> None:
+        some = [*islice(found, SLICE_ENTRIES)]
+        self._digest += sum(entry.digest for entry in some)
+        self._values = [entry for entry in some if entry.is_on_disk and self._is_new(entry)]
+        if len(some) < SLICE_ENTRIES:
+            self._found = None
 
     def _is_new(self, entry: Entry) -> bool:
         is_new = entry.dot.seq > self._before.get(entry.dot.writer, 0)

@@ -158,6 +158,21 @@ def test_values_with_a_time_to_live_come_back_for_what_is_left_of_it(node):
     assert ann.get("long") is None
 
 
+def test_a_log_that_is_too_long_is_left_before_it_is_copied(node, monkeypatch):
+    """20,000 elements were copied to be counted: a third of a second."""
+    monkeypatch.setattr(restoring, "CHANGE_OPS_MAX", 10)
+    ann = node.agent("ann")
+    for n in range(12):
+        ann.do("append", key="log", value=pack(n))
+    ann.do("checkpoint_set", name="before")
+    ann.do("trim", key="log", keep=0)
+    copied = []
+    monkeypatch.setattr(restoring, "_copied", lambda *args: copied.append(args))
+    (answer,) = restore(ann)
+    assert answer["left"] == [["log", "it takes 12 operations; at most 10 fit into one change"]]
+    assert not copied
+
+
 def test_keys_with_less_history_are_left_alone_and_told(node):
     ann = node.agent("ann")
     ann.do("schema_set", pattern="beat/*", policy="lww", history=False)
