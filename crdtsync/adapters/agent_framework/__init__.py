@@ -14,19 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crdtsync.adapters.lazily import lazily
+
 if TYPE_CHECKING:
     from crdtsync.adapters.agent_framework.checkpoints import CrdtCheckpointStorage
     from crdtsync.adapters.agent_framework.history import CrdtHistoryProvider
 
-_MODULES = {"CrdtCheckpointStorage": "checkpoints", "CrdtHistoryProvider": "history"}
-
 __all__ = ["CrdtCheckpointStorage", "CrdtHistoryProvider"]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    return found
+__getattr__ = lazily(__name__, {"CrdtCheckpointStorage": "checkpoints", "CrdtHistoryProvider": "history"})

@@ -11,19 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crdtsync.adapters.lazily import lazily
+
 if TYPE_CHECKING:
     from crdtsync.adapters.crewai.flows import CrdtFlowPersistence
     from crdtsync.adapters.crewai.memory import CrdtMemoryStorage
 
-_MODULES = {"CrdtFlowPersistence": "flows", "CrdtMemoryStorage": "memory"}
-
 __all__ = ["CrdtFlowPersistence", "CrdtMemoryStorage"]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    return found
+__getattr__ = lazily(__name__, {"CrdtFlowPersistence": "flows", "CrdtMemoryStorage": "memory"})

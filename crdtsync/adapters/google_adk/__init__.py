@@ -16,19 +16,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crdtsync.adapters.lazily import lazily
+
 if TYPE_CHECKING:
     from crdtsync.adapters.google_adk.artifacts import CrdtArtifactService
     from crdtsync.adapters.google_adk.memory import CrdtMemoryService
     from crdtsync.adapters.google_adk.sessions import CrdtSessionService
 
-_MODULES = {"CrdtArtifactService": "artifacts", "CrdtMemoryService": "memory", "CrdtSessionService": "sessions"}
-
 __all__ = ["CrdtArtifactService", "CrdtMemoryService", "CrdtSessionService"]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__ = lazily(
+    __name__, {"CrdtArtifactService": "artifacts", "CrdtMemoryService": "memory", "CrdtSessionService": "sessions"}
+)

@@ -31,6 +31,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crdtsync.adapters.lazily import lazily
+
 if TYPE_CHECKING:
     from crdtsync.adapters.langgraph.async_saver import AsyncCrdtSaver
     from crdtsync.adapters.langgraph.other_savers import bring_over
@@ -38,22 +40,16 @@ if TYPE_CHECKING:
     from crdtsync.adapters.langgraph.saver import CrdtSaver
     from crdtsync.adapters.langgraph.store import AsyncCrdtStore, CrdtStore
 
-_MODULES = {
-    "AsyncCrdtSaver": "async_saver",
-    "AsyncCrdtStore": "store",
-    "CrdtSaver": "saver",
-    "CrdtStore": "store",
-    "DamagedCheckpoint": "records",
-    "bring_over": "other_savers",
-}
-
 __all__ = ["AsyncCrdtSaver", "AsyncCrdtStore", "CrdtSaver", "CrdtStore", "DamagedCheckpoint", "bring_over"]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    return found
+__getattr__ = lazily(
+    __name__,
+    {
+        "AsyncCrdtSaver": "async_saver",
+        "AsyncCrdtStore": "store",
+        "CrdtSaver": "saver",
+        "CrdtStore": "store",
+        "DamagedCheckpoint": "records",
+        "bring_over": "other_savers",
+    },
+)

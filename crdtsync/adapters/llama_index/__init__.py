@@ -15,18 +15,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crdtsync.adapters.lazily import lazily
+
 if TYPE_CHECKING:
     from crdtsync.adapters.llama_index.chat_store import CrdtChatStore, CrdtMemoryStore
     from crdtsync.adapters.llama_index.kv_store import CrdtKVStore
 
-_MODULES = {"CrdtChatStore": "chat_store", "CrdtKVStore": "kv_store", "CrdtMemoryStore": "chat_store"}
-
 __all__ = ["CrdtChatStore", "CrdtKVStore", "CrdtMemoryStore"]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__ = lazily(
+    __name__, {"CrdtChatStore": "chat_store", "CrdtKVStore": "kv_store", "CrdtMemoryStore": "chat_store"}
+)

@@ -13,15 +13,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crdtsync.adapters.lazily import lazily
+
 if TYPE_CHECKING:
     from crdtsync.adapters.openai_agents.session import CrdtSession
 
 __all__ = ["CrdtSession"]
 
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from crdtsync.adapters.openai_agents.session import CrdtSession
-
-    return CrdtSession
+__getattr__ = lazily(__name__, {"CrdtSession": "session"})

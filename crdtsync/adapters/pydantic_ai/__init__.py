@@ -14,15 +14,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crdtsync.adapters.lazily import lazily
+
 if TYPE_CHECKING:
     from crdtsync.adapters.pydantic_ai.conversations import CrdtConversationStore
 
 __all__ = ["CrdtConversationStore"]
 
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from crdtsync.adapters.pydantic_ai.conversations import CrdtConversationStore
-
-    return CrdtConversationStore
+__getattr__ = lazily(__name__, {"CrdtConversationStore": "conversations"})
