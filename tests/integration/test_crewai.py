@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -49,6 +50,22 @@ def test_a_flow_that_waits_goes_on_where_its_host_has_died(pair: Cluster, tmp_pa
     state = pair[1].client()
     assert state.get("crewai/flows/report-17")["method"] == "write"
     assert state.keys("crewai/pending/") == []
+
+
+def test_a_flow_goes_on_with_a_model_elsewhere_only_where_the_program_says_so(daemon: Daemon, tmp_path: Path) -> None:
+    llm = {"model": "openai/gpt-5", "temperature": 0.5, "base_url": "http://elsewhere"}
+    context = {"flow_id": "17", "flow_class": "Report", "method_name": "review", "llm": llm}
+    daemon.client().set("crewai/pending/17", {"method": "review", "state": {}, "context": json.dumps(context)})
+    (tmp_path / "go_on.py").write_text(
+        "from crdtsync.adapters.crewai import CrdtFlowPersistence\n"
+        "for settings in ({}, {'base_url': 'http://gpu'}, {'base_url': 'http://elsewhere'}):\n"
+        "    try:\n"
+        "        print(CrdtFlowPersistence(llm_settings=settings).load_pending_feedback('17')[1].llm['base_url'])\n"
+        "    except Exception as error:\n"
+        "        print(type(error).__name__)\n"
+    )
+    told = run_with(NAME, daemon, tmp_path / "go_on.py").splitlines()
+    assert told == ["ValueError", "ValueError", "http://elsewhere"]
 
 
 def test_what_two_hosts_do_that_are_cut_off(parted: Cluster) -> None:

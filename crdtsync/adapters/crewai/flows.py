@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from crewai.flow.persistence.base import FlowPersistence
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 from pydantic_core import to_jsonable_python
 
 from crdtsync.adapters.keys import Keys
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 FLOWS, PENDING = "flows", "pending"
+LLM_SETTINGS = frozenset((
+    "frequency_penalty", "max_completion_tokens", "max_output_tokens", "max_retries", "max_tokens", "model",
+    "presence_penalty", "reasoning_effort", "seed", "stop", "stop_sequences", "temperature", "timeout", "top_k",
+    "top_p",
+))  # fmt: skip
+"""What any agent may say of a model that a flow asks when it goes on: not where that is, nor how to log in."""
 
 
 class CrdtFlowPersistence(FlowPersistence):
@@ -28,12 +34,17 @@ class CrdtFlowPersistence(FlowPersistence):
     ``w`` (a number, ``"majority"``, ``"all"``) on so many hosts'. It is what JSON can hold, and has at most 1 MiB.
 
     Two hosts that run one flow at once both keep their states, as siblings; the newest one is loaded.
+
+    With the state of a flow that waits, CrewAI stores which model it asks then, and where that is. Any agent that may
+    write the key could send your key of the model's provider elsewhere: so an address, and all that is more than a
+    name and numbers, is taken only where ``llm_settings`` says the same, such as ``{"base_url": "http://gpu:8000/v1"}``.
     """
 
     persistence_type: str = "CrdtFlowPersistence"
     socket: str | None = None
     prefix: str = "crewai"
     w: int | str | None = None
+    llm_settings: dict[str, Any] = Field(default_factory=dict)
     _client: Client | None = PrivateAttr(None)
     _owned: Client | None = PrivateAttr(None)
 
@@ -70,13 +81,29 @@ class CrdtFlowPersistence(FlowPersistence):
             batch.set(self._key(PENDING, flow_uuid), {**stored, "context": _text(context.to_dict())})
 
     def load_pending_feedback(self, flow_uuid: str) -> tuple[dict[str, Any], PendingFeedbackContext] | None:
-        """The state of a flow that waits for a person, and what it needs to go on; None if it does not wait."""
+        """The state of a flow that waits for a person, and what it needs to go on; None if it does not wait.
+
+        :raises ValueError: it would ask a model elsewhere than ``llm_settings`` says.
+        """
         from crewai.flow.async_feedback.types import PendingFeedbackContext
 
         found = self._state.get(self._key(PENDING, flow_uuid))
         if found is None:
             return None
-        return dict(found["state"]), PendingFeedbackContext.from_dict(json.loads(found["context"]))
+        context = json.loads(found["context"])
+        self._check(flow_uuid, context.get("llm"))
+        return dict(found["state"]), PendingFeedbackContext.from_dict(context)
+
+    def _check(self, flow_uuid: str, llm: Any) -> None:
+        """That a model's settings are those that any agent may choose, or that this program has named."""
+        said = llm.items() if isinstance(llm, dict) else ()
+        more = {name: value for name, value in said if name not in LLM_SETTINGS}
+        if any(name not in self.llm_settings or self.llm_settings[name] != value for name, value in more.items()):
+            message = (
+                f"the flow {flow_uuid!r} would ask a model with {more}, which another agent may have written: "
+                f"if that is yours, give CrdtFlowPersistence(llm_settings={more})"
+            )
+            raise ValueError(message)
 
     def clear_pending_feedback(self, flow_uuid: str) -> None:
         """A flow waits no longer."""

@@ -24,7 +24,8 @@ class Flows(CrdtFlowPersistence):
 
     def __init__(self, db_path: str | None = None, /, **fields: Any) -> None:
         path = db_path or fields.pop("db_path", None) or tempfile.mkdtemp()
-        super().__init__(os.environ["SOCKET"], prefix=place(path), **{**fields, "db_path": str(path)})
+        fields |= {"db_path": str(path), "llm_settings": {"base_url": "http://localhost:11434/v1"}}
+        super().__init__(os.environ["SOCKET"], prefix=place(path), **fields)
 
 
 class Memories(CrdtMemoryStorage):
