@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 
 KINDS = ("json", "log", "code", "diff", "html", "markdown", "prose")
 
 _SAMPLE = 20_000  # characters that are looked at
+_OFTEN = 8  # lines of one shape
 _DIFF = re.compile(r"^(diff --git |--- \S.*\n\+\+\+ \S|@@ -\d+(,\d+)? \+\d+(,\d+)? @@)", re.MULTILINE)
 _HTML = re.compile(r"<(!doctype html|html|head|body|div|table|p|ul|h[1-6])\b[^>]*>", re.IGNORECASE)
 _LOG_LINE = re.compile(
@@ -15,7 +17,10 @@ _LOG_LINE = re.compile(
     r"|\b(DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|PASSED|FAILED|SKIPPED)\b"
     r"|\.\.\. (ok|FAIL|ERROR|skipped)\b|^\s*--- (PASS|FAIL|SKIP): "
     r"|^Traceback |^  File \"|^\s+at \S+\("
+    r"|\[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d |^time=|^\w*(level|severity)=\w"
 )
+_NUMBER = re.compile(r"\d+")
+_SAID = re.compile(r"[^\W\d_]{3,}.*[^\w][^\W\d_]{3,}")
 _MARKDOWN = re.compile(r"^(#{1,6} \S|[-*+] \S|\d+\. \S|```|> \S|\|.*\|$)")
 _CODE_LINE = re.compile(
     r"^\s*("
@@ -47,6 +52,8 @@ def detect(text: str) -> str:
     }
     if shares["log"] >= 0.4 and len(lines) >= 5:
         return "log"
+    if shares["code"] < 0.8 and _repeats(lines):
+        return "log"
     if shares["code"] >= 0.3:
         return "code"
     return "markdown" if shares["markdown"] >= 0.1 else "prose"
@@ -71,6 +78,13 @@ def is_json_lines(text: str) -> bool:
         return all(isinstance(json.loads(line), dict) for line in lines if line.strip())
     except (ValueError, RecursionError):
         return False
+
+
+def _repeats(lines: list[str]) -> bool:
+    """Whether most lines say one of a few things of words, over and over, with other numbers."""
+    shapes = Counter(_NUMBER.sub("0", line.strip()) for line in lines)
+    often = sum(times for shape, times in shapes.items() if times >= _OFTEN and _SAID.search(shape))
+    return often >= 0.6 * len(lines)
 
 
 def _share(lines: list[str], pattern: re.Pattern[str], *, search: bool = False) -> float:

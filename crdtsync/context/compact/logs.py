@@ -29,7 +29,8 @@ from crdtsync.context.compact.words import content_words, is_telling, words
 
 _TIME = re.compile(r"\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)\]?[:,]?\s*")
 _VARIABLE = re.compile(
-    r"\"[^\"\n]*\"|'[^'\n]*'"  # quoted
+    r"(\"[A-Z]{3,7} )(\S+)( HTTP/[\d.]+\" \d{3})\b"  # a request: what it asks for, and neither method nor status
+    r"|\"[^\"\n]*\"|'[^'\n]*'"  # quoted
     r"|\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|\b0x[0-9a-fA-F]+\b"  # identifiers
     r"|\b(?=[0-9a-f]*\d)[0-9a-f]{7,}\b"
     r"|\b\d+(?:[.:]\d+)*%?|(?<=[A-Za-z_])\d+"  # numbers, addresses, times; and a number that ends a word
@@ -42,7 +43,10 @@ _SKIPPED = (" skipped", " ... skipped", " SKIPPED")
 _CONTINUED = re.compile(r"^(\s+\S|Traceback |Caused by|\t)|^\S*(Error|Exception)\b.*:")
 _PROGRESS = re.compile(r"\[ {0,3}\d+%\]$")
 _NAMED_TWICE = re.compile(r"\b(\w{1,200}) \(([\w.\[\]/+-]{1,400}\.)\1\)")
+_PADDING = re.compile(r"(?<=\S) {2,}")
+_SERVER_FAILED = re.compile(r" HTTP/[\d.]+\" 5")
 _RULER = re.compile(r"([-=_*#~])\1{8,}")
+_EVENT_END = 400  # characters at either end of an event by which it is told whether it is a trace
 _SHOWN = (3, 3, 2, 1, 1)  # lines of a template that are shown whole before they are counted, by level
 _VALUES_MAX = 4  # different values of a variable that are listed
 _LINE_MAX = (10**9, 600, 300, 160, 100)  # characters of a line, by level
@@ -102,11 +106,19 @@ def _events(text: str) -> list[str]:
     for line in text.splitlines():
         if not line.strip():
             continue
-        if events and _CONTINUED.match(line) and not _TIME.match(line) and events[-1].count("\n") < 80:
+        if events and _continues(line, events[-1]):
             events[-1] += f"\n{line}"
         else:
             events.append(line.rstrip())
     return events
+
+
+def _continues(line: str, event: str) -> bool:
+    """An indented line goes on with what speaks of an error, such as a trace; elsewhere it is a line like others."""
+    found = _CONTINUED.match(line)
+    if found is None or _TIME.match(line) or event.count("\n") >= 80:
+        return False
+    return not line[0].isspace() or is_telling(event[-_EVENT_END:]) or is_telling(event[:_EVENT_END])
 
 
 def _tidy(event: str) -> str:
@@ -118,7 +130,8 @@ def _whole(template: str, level: int, asked: set[str]) -> int:
     """How many lines of a template are shown as they are before they are counted."""
     if asked and len(asked & words(template)) >= max(1, len(asked) // 2):
         return 20
-    return _SHOWN[level] if is_telling(template) else min(2, _SHOWN[level])
+    is_fault = is_telling(template) or _SERVER_FAILED.search(template)
+    return _SHOWN[level] if is_fault else min(2, _SHOWN[level])
 
 
 def _time_of(event: str) -> tuple[datetime | None, str]:
@@ -136,9 +149,11 @@ def _template(line: str) -> tuple[str, list[str]]:
     values: list[str] = []
 
     def take(found: re.Match[str]) -> str:
-        values.append(found[0])
-        return "\0"
+        before, value, after = found.groups() if found[2] else ("", found[0], "")
+        values.append(value)
+        return f"{before}\0{after}"
 
+    line = _PADDING.sub(" ", line)
     passed = _PASSED.fullmatch(line)
     if passed is None:
         return _VARIABLE.sub(take, line), values
@@ -182,7 +197,7 @@ def _values(values: list[str]) -> str:
     try:
         numbers = sorted(different, key=float)
     except ValueError:
-        return f"<{len(different)} values: {different[0]}…>"
+        return f"<{len(different)} values: {different[0]}…{different[-1]}>"
     return f"<{numbers[0]}…{numbers[-1]}>"
 
 

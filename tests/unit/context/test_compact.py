@@ -143,6 +143,37 @@ def test_lines_of_one_template_are_counted_and_an_error_stays_whole():
     assert done.savings_percent > 88
 
 
+def test_requests_of_one_method_and_status_are_counted_and_those_that_failed_stay():
+    def line(number: int, request: str, status: int) -> str:
+        when = f"20/Nov/2026:03:00:{number % 60:02} +0000"
+        return f'10.0.0.{number % 9} - - [{when}] "{request} HTTP/1.1" {status} 7 "-" "x"'
+
+    lines = [line(number, f"GET /items/{number}", 200) for number in range(400)]
+    lines[40:40] = [line(1, "GET /export/7", 500), line(2, "DELETE /users/ann", 204)]
+    done = compress("\n".join(lines))
+    assert done.kind == "log"
+    assert '"GET <400 values: /items/0…/items/399> HTTP/1.1" 200' in done.text
+    assert lines[40] in done.text
+    assert lines[41] in done.text
+    assert done.savings_percent > 88
+
+
+def test_lines_that_say_the_same_of_other_numbers_are_a_log_though_they_have_no_times():
+    lines = [f"[{number}/400] Compiling src/module_{number}.c" for number in range(400)]
+    steps = [f"   Finished step {number} in {number % 7} ms" for number in range(400)]
+    fault = "src/module_7.c:3: error: undeclared identifier 'x41'"
+    done = compress("\n".join([*sum(zip(lines, steps, strict=True), ()), fault]))
+    assert done.kind == "log"
+    assert "[×400] [<0…399>/400] Compiling src/module_<0…399>.c" in done.text
+    assert "[×400]    Finished step <0…399> in <0…6> ms" in done.text
+    assert fault in done.text
+
+
+def test_columns_that_grow_are_one_template():
+    lines = [f"[{number:>8}] eth{number % 8}: link is up, 1000 Mbps" for number in range(2_000)]
+    assert "[×2000]" in compress("\n".join(lines), kind="log").text
+
+
 def test_a_trace_stays_together_with_the_line_that_it_belongs_to():
     trace = (
         'ERROR job 7 failed\nTraceback (most recent call last):\n  File "a.py", line 3, in f\nValueError: 41 is not 42'
@@ -260,6 +291,7 @@ def test_small_texts_stay_as_they_are():
     "text, kind",
     [(json.dumps(RECORDS), "json"), (LOG, "log"), (PYTHON, "code"), ("# A\n\n- b\n- c\n\ntext", "markdown"),
      ("Once upon a time there was a queue. It was long.", "prose"), ("", "prose"),
+     ("\n".join(f"{n},{n * n},{n % 7}" for n in range(200)), "prose"),
      ("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n", "diff"), ('{"a": 1', "prose")],
 )  # fmt: skip
 def test_the_kind_is_seen(text: str, kind: str):
