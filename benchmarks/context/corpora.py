@@ -37,14 +37,24 @@ _JSON_COMMANDS = (
                     "json", "--exit-zero", "benchmarks", "tools"]),
     ("npm", ["npm", "config", "list", "--json", "--long"]),
 )  # fmt: skip
-_UNITTEST = [sys.executable, "-m", "unittest", "-v"]
+UNITTEST = [sys.executable, "-m", "unittest", "-v"]
 _LOG_COMMANDS = (
-    ("unittest: json, argparse", [*_UNITTEST, "test.test_json", "test.test_argparse"]),
-    ("unittest: os, shutil", [*_UNITTEST, "test.test_os", "test.test_shutil"]),
-    ("unittest: email", [*_UNITTEST, "test.test_email"]),
+    ("unittest: json, argparse", [*UNITTEST, "test.test_json", "test.test_argparse"]),
+    ("unittest: os, shutil", [*UNITTEST, "test.test_os", "test.test_shutil"]),
+    ("unittest: email", [*UNITTEST, "test.test_email"]),
     ("pytest: unit/client", [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "no:xdist",
                              "tests/unit/client/session", "tests/unit/client/values"]),
 )  # fmt: skip
+_CALLS: Sequence[tuple[str, list[str]]] = (
+    ("Which tests are there?", ["ls", "-l", "tests/unit/client"]),
+    ("I run some of the client.", _LOG_COMMANDS[3][1]),
+    ("Where is the frame limit defined?", ["grep", "-rn", "BYTES_MAX", "crdtsync/wire", "crdtsync/client"]),
+    ("I read the module.", ["cat", "crdtsync/client/protocol/frames.py"]),
+    ("What does the style checker say?", _JSON_COMMANDS[3][1]),
+    ("What has changed lately?", ["git", "log", "--stat", "-n", "12", "--no-color"]),
+    ("Which packages are installed?", [sys.executable, "-m", "pip", "list"]),
+    ("And the standard library's own tests?", _LOG_COMMANDS[0][1]),
+)
 _MODULES = ("json", "datetime", "ipaddress", "fractions", "decimal", "shlex", "configparser", "ast", "struct", "uuid",
             "urllib.parse", "email.utils", "base64", "zlib", "re", "statistics", "textwrap", "calendar")  # fmt: skip
 _WRONG: tuple[tuple[Any, ...], ...] = (("\x00 not this",), (-7,), ([None, 3],), (b"\xff\xfe",), ({"a": object()},))
@@ -60,13 +70,18 @@ class Text(NamedTuple):
 
 def corpora() -> dict[str, list[Text]]:
     """The texts of each kind."""
-    made = {"json": list(_json()), "log": list(_logs()), "traceback": list(_tracebacks()), "code": list(sources())}
-    return made | {"transcript": [Text("a session", _transcript())]}
+    made = {
+        "json": list(_json()),
+        "log": list(_logs()),
+        "traceback": list(tracebacks(_MODULES, _WRONG)),
+        "code": list(sources()),
+    }
+    return made | {"transcript": [Text("a session", session(_CALLS))]}
 
 
 def _json() -> Iterator[Text]:
     for name, command in _JSON_COMMANDS:
-        said = _run(command)
+        said = run_command(command)
         if said.startswith(("{", "[")):
             yield Text(name, said)
     packages = [_metadata(one) for one in metadata.distributions()]
@@ -80,10 +95,10 @@ def _metadata(package: metadata.Distribution) -> dict[str, Any]:
 
 def _logs() -> Iterator[Text]:
     for name, command in _LOG_COMMANDS:
-        yield Text(name, _run(command, both=True))
+        yield Text(name, run_command(command, both=True))
 
 
-def _tracebacks() -> Iterator[Text]:
+def tracebacks(modules: Sequence[str], wrong: Sequence[tuple[Any, ...]]) -> Iterator[Text]:
     """A log in which a program notes every exception, and the report of a test run of which most fails."""
     stream = io.StringIO()
     log = logging.getLogger("worker")
@@ -92,8 +107,8 @@ def _tracebacks() -> Iterator[Text]:
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
-    for number, (module, name, function) in enumerate(_callables()):
-        arguments = _WRONG[number % len(_WRONG)]
+    for number, (module, name, function) in enumerate(_callables(modules)):
+        arguments = wrong[number % len(wrong)]
         log.info("task %d: %s.%s", number, module, name)
         try:
             function(*arguments)
@@ -101,14 +116,15 @@ def _tracebacks() -> Iterator[Text]:
             log.exception("task %d failed", number)
     yield Text("a worker's log", stream.getvalue())
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "test_wrong.py").write_text(_test_file())
+        (Path(folder) / "test_wrong.py").write_text(_test_file(modules, wrong))
         yield Text(
-            "a failing test run", _run([sys.executable, "-m", "unittest", "-v", "test_wrong"], Path(folder), both=True)
+            "a failing test run",
+            run_command([sys.executable, "-m", "unittest", "-v", "test_wrong"], Path(folder), both=True),
         )
 
 
-def _callables() -> Iterator[tuple[str, str, Any]]:
-    for module in _MODULES:
+def _callables(modules: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
+    for module in modules:
         for name, function in sorted(vars(importlib.import_module(module)).items()):
             if (
                 inspect.isfunction(function)
@@ -119,10 +135,10 @@ def _callables() -> Iterator[tuple[str, str, Any]]:
                 yield module, name, function
 
 
-def _test_file() -> str:
+def _test_file(modules: Sequence[str], wrong: Sequence[tuple[Any, ...]]) -> str:
     lines = ["import importlib, unittest", "", "class Wrong(unittest.TestCase):"]
-    for number, (module, name, _) in enumerate(_callables()):
-        call = f"importlib.import_module({module!r}).{name}(*{_WRONG[number % 4]!r})"
+    for number, (module, name, _) in enumerate(_callables(modules)):
+        call = f"importlib.import_module({module!r}).{name}(*{wrong[number % 4]!r})"
         lines += [f"    def test_{module.replace('.', '_')}_{name}(self):", f"        {call}"]
     return "\n".join(lines)
 
@@ -131,12 +147,12 @@ def sources() -> Iterator[Text]:
     """Modules of the standard library and of installed packages, drawn evenly."""
     places = [Path(sysconfig.get_paths()["stdlib"]), Path(sysconfig.get_paths()["purelib"])]
     for place in places:
-        files = [path for path in sorted(place.glob("*.py" if place == places[0] else "*/*.py")) if _is_wanted(path)]
+        files = [path for path in sorted(place.glob("*.py" if place == places[0] else "*/*.py")) if is_code(path)]
         for path in files[:: max(1, len(files) // (_SOURCES // 2))][: _SOURCES // 2]:
             yield Text(str(path.relative_to(place)), path.read_text("utf-8"))
 
 
-def _is_wanted(path: Path) -> bool:
+def is_code(path: Path) -> bool:
     """A module of some length, whose text is code: tables of data have no functions to speak of."""
     if not _SOURCE_BYTES_MIN <= path.stat().st_size <= _SOURCE_BYTES_MAX:
         return False
@@ -144,32 +160,22 @@ def _is_wanted(path: Path) -> bool:
     return "\ufffd" not in text and len(re.findall(r"^\s*def ", text, re.MULTILINE)) * 60 > text.count("\n")
 
 
-def _transcript() -> str:
-    """A coding agent looks for the cause of a failing test: what it called, and what each tool answered."""
-    calls: Sequence[tuple[str, list[str]]] = (
-        ("Which tests are there?", ["ls", "-l", "tests/unit/client"]),
-        ("I run some of the client.", _LOG_COMMANDS[3][1]),
-        ("Where is the frame limit defined?", ["grep", "-rn", "BYTES_MAX", "crdtsync/wire", "crdtsync/client"]),
-        ("I read the module.", ["cat", "crdtsync/client/protocol/frames.py"]),
-        ("What does the style checker say?", _JSON_COMMANDS[3][1]),
-        ("What has changed lately?", ["git", "log", "--stat", "-n", "12", "--no-color"]),
-        ("Which packages are installed?", [sys.executable, "-m", "pip", "list"]),
-        ("And the standard library's own tests?", _LOG_COMMANDS[0][1]),
-    )
+def session(calls: Sequence[tuple[str, list[str]]]) -> str:
+    """A coding agent at work: what it said and called, and what each tool answered."""
     lines = []
     for number, (said, command) in enumerate(calls):
         call = {"type": "tool_use", "id": f"call_{number}", "name": "Bash", "input": {"command": " ".join(command)}}
         answer = {
             "type": "tool_result",
             "tool_use_id": f"call_{number}",
-            "content": _run(command, both="ruff" not in command),
+            "content": run_command(command, both="ruff" not in command),
         }
         lines.append({"role": "assistant", "content": [{"type": "text", "text": said}, call]})
         lines.append({"role": "user", "content": [answer]})
     return "\n".join(json.dumps(line) for line in lines)
 
 
-def _run(command: list[str], place: Path = ROOT, *, both: bool = False) -> str:
+def run_command(command: list[str], place: Path = ROOT, *, both: bool = False) -> str:
     """What a command prints; "" where it is not installed."""
     try:
         done = subprocess.run(

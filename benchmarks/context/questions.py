@@ -28,6 +28,7 @@ MODEL = "gpt-5"
 _LONG_CHARS, _LINE_CHARS_MIN, _LINE_CHARS_MAX = 120, 16, 160
 _PASSED = re.compile(r"\bPASSED\b|\.\.\. ok$|--- PASS")
 _RULER = re.compile(r"([-=_*#~])\1{8,}")
+_ROWS = re.compile(r"^.{0,60}\b[\d,]+ rows\b")
 _FRAME = re.compile(r'File "(?:[^"]*/)?([^"/]+)", line (\d+), in (\S+)')
 
 T = TypeVar("T")
@@ -83,56 +84,79 @@ def _of_json(text: Text) -> Iterator[Question]:
     value = json.loads(text.content)
     lists = [value] if isinstance(value, list) else [one for one in value.values() if isinstance(one, list)]
     for records in lists:
-        leaves = [dict(_leaves(record)) for record in records if isinstance(record, dict)]
+        leaves = [dict(leaves_of(record)) for record in records if isinstance(record, dict)]
         times = Counter(leaf for record in leaves for leaf in record.values())
         for record in leaves:
             names = [leaf for leaf in record.values() if times[leaf] == 1 and 4 <= len(leaf) <= 60 and leaf.isascii()]
             for field, leaf in record.items():
                 if names and leaf != names[0] and len(leaf) >= 3:
                     answer = " ".join(leaf.split()[len(leaf.split()) // 2 :][:6]) if len(leaf) > _LONG_CHARS else leaf
-                    yield Question(text, f"What is {field} of {names[0]}?", _in_row(names[0], answer))
+                    yield Question(text, f"What is {field} of {names[0]}?", in_row(names[0], answer))
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+def leaves_of(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The path and the text of each number and string."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield from _leaves(inner, f"{path}.{name}" if path else name)
+            yield from leaves_of(inner, f"{path}.{name}" if path else name)
     elif isinstance(value, list):
         for number, inner in enumerate(value):
-            yield from _leaves(inner, f"{path}.{number}")
+            yield from leaves_of(inner, f"{path}.{number}")
     elif value not in (None, True, False):
         yield path, str(value)
 
 
-def _in_row(name: str, answer: str) -> Callable[[str], bool]:
-    """In the row that has ``name``: the answer, its letter, or the rest of it after what all begin with."""
+def in_row(name: str, answer: str) -> Callable[[str], bool]:
+    """In the row that has ``name``, read as a reader reads a table: with what all rows have, and its letters."""
 
     def look(short: str) -> bool:
-        told = short.replace("\\n", " ").replace('\\"', '"')
-        notes = [line for line in told.split("\n") if re.search(r"\b\d+ rows\b", line[:60])]
-        if any(f"={answer} in all" in note or f'="{answer}" in all' in note for note in notes):
-            return True
-        begins = [found for note in notes for found in re.findall(r"begins with (\S+?)(?:;|$)", note)]
-        letters = [
-            found for note in notes for found in re.findall(rf"(?:: |; )([A-Z]{{1,2}})=\"?{re.escape(answer)}", note)
-        ]
-        ends = [answer[len(one) :] for one in begins if answer.startswith(one) and len(answer) > len(one)]
-        named = [name, *(name[len(one) :] for one in begins if name.startswith(one) and len(name) > len(one))]
-        rows = [line for line in told.split("\n") if line not in notes and any(one in line for one in named)]
-        return any(answer in row or any(_is_cell(row, one) for one in (*letters, *ends)) for row in rows)
+        plain = answer.replace("\n", " ")
+        return any(name in row and plain in row for row in _rows(short))
 
     return look
 
 
-def _is_cell(row: str, cell: str) -> bool:
-    return re.search(rf"(?:^|[|\[ ]){re.escape(cell)}(?:$|[|\],])", row) is not None
+def _rows(short: str) -> Iterator[str]:
+    """The rows of all tables, each in full."""
+    begins: dict[str, str] = {}
+    letters: dict[str, dict[str, str]] = {}
+    names: list[str] = []
+    always = ""
+    for line in short.replace("\\n", " ").replace('\\"', '"').split("\n"):
+        noted = _ROWS.search(line)
+        if noted is not None:
+            notes = re.split(r"; (?=\S+ begins with |in \S+: [A-Z]{1,2}=|[^\s;=]+=.*? in all|\S+ counts from )", line)
+            begins = dict(found.groups() for note in notes if (found := re.search(r"(\S+) begins with (.*)", note)))  # type: ignore[misc]
+            letters = {
+                found[1]: _letters(found[2]) for note in notes if (found := re.fullmatch(r"in (\S+): (.*)", note))
+            }
+            always, names = line, []
+        elif not names and always:
+            names = line.strip().split("|")
+        elif always:
+            cells = line.strip().split("|")
+            if len(cells) == len(names):
+                pairs = zip(names, cells, strict=True)
+                cells = [begins.get(name, "") + _told(cell, letters.get(name, {})) for name, cell in pairs]
+            yield f"{'|'.join(cells)}|{always}"
+
+
+def _letters(note: str) -> dict[str, str]:
+    parts = re.split(r"(?:^|; )([A-Z]{1,2})=", note)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def _told(cell: str, letters: Mapping[str, str]) -> str:
+    if cell[:1] != "[":
+        return letters.get(cell, cell)
+    return ", ".join(letters.get(part, part) for part in cell[1:-1].split(", "))
 
 
 def _of_lines(text: Text) -> Iterator[Question]:
     for line in _lines(text.content):
         if not _PASSED.search(line) and _LINE_CHARS_MIN <= len(line) <= _LINE_CHARS_MAX and len(line.split()) > 2:
             words = line.split()
-            yield Question(text, f"What follows {' '.join(words[:-2])!r}?", _has(" ".join(words[-2:])))
+            yield Question(text, f"What follows {' '.join(words[:-2])!r}?", has(" ".join(words[-2:])))
 
 
 def _lines(content: str) -> Iterator[str]:
@@ -146,7 +170,8 @@ def _lines(content: str) -> Iterator[str]:
                 yield from part["content"].splitlines()
 
 
-def _has(answer: str) -> Callable[[str], bool]:
+def has(answer: str) -> Callable[[str], bool]:
+    """Anywhere, in these words."""
     answer = _RULER.sub(r"\1\1\1", answer)
 
     def look(short: str) -> bool:
@@ -161,8 +186,8 @@ def _of_traces(text: Text) -> Iterator[Question]:
         raised = re.search(r"^[\w.]+(?:Error|Exception|Warning)\b.*$", trace, re.MULTILINE)
         if frames and raised:
             file, line, function = frames[-1]
-            yield Question(text, f"What was raised in {function} at line {line}?", _has(raised[0]))
-            yield Question(text, f"Where was {raised[0]!r} raised?", _has(f"{file}:{line} {function}"))
+            yield Question(text, f"What was raised in {function} at line {line}?", has(raised[0]))
+            yield Question(text, f"Where was {raised[0]!r} raised?", has(f"{file}:{line} {function}"))
 
 
 def _of_code(text: Text) -> Iterator[Question]:
@@ -170,14 +195,14 @@ def _of_code(text: Text) -> Iterator[Question]:
     for node in ast.walk(ast.parse(text.content)):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        yield Question(text, f"What does {node.name} take?", _has(lines[node.lineno - 1].strip()))
+        yield Question(text, f"What does {node.name} take?", has(lines[node.lineno - 1].strip()))
         said = (ast.get_docstring(node) or "").split("\n")[0].strip()
         if said:
-            yield Question(text, f"What is {node.name} for?", _has(said))
+            yield Question(text, f"What is {node.name} for?", has(said))
         returned = [one for one in ast.walk(node) if isinstance(one, ast.Return) and one.value is not None]
         if returned:
             answer = lines[returned[-1].lineno - 1].strip()
-            yield Question(text, f"return of {node.name}", _has(answer), is_query=True)
+            yield Question(text, f"return of {node.name}", has(answer), is_query=True)
 
 
 _OF_KIND: dict[str, Callable[[Text], Iterator[Question]]] = {
