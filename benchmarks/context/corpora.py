@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 120
+TIMEOUT_S = 600  # also where other work has the cores
 _JSON_COMMANDS = (
     ("pip inspect", [sys.executable, "-m", "pip", "inspect", "--local"]),
     ("pip list", [sys.executable, "-m", "pip", "list", "--format", "json", "--verbose"]),

@@ -41,7 +41,7 @@ _MODULES = ("csv", "gzip", "hashlib", "inspect", "locale", "mimetypes", "picklet
             "tarfile", "tokenize", "zipfile", "http.cookiejar", "xml.dom.minidom", "difflib", "glob", "heapq", "html",
             "ntpath", "posixpath", "stat", "traceback")  # fmt: skip
 _WRONG: tuple[tuple[Any, ...], ...] = ((3.5,), ("no such file or name",), (None,), ([[]], 0), (b"\x00", {}))
-_LOGS = ("test.test_shlex", "test.test_ipaddress", "test.test_tarfile")
+_LOGS = ("test.test_shlex", "test.test_ipaddress", "test.test_difflib")
 _CALLS = (
     ("Where are the limits of a log?", ["grep", "-rn", "LOG_", "crdtsync/core", "crdtsync/client"]),
     ("I read the module of errors.", ["cat", "crdtsync/errors.py"]),
