@@ -228,8 +228,9 @@ class Memory:
     def forget(self, memory_id: str) -> dict[str, str]:
         """Forget a memory for good: also what it said before, in history, checkpoints and on every other host.
 
-        Deletes what lies under its key now, also if that was deleted before. It needs the right ``admin`` on that key.
-        What a purge does not reach is told by :meth:`~crdtsync.Client.purge`.
+        On return it is served to nobody any more; its history is empty soon after. Deletes what lies under its key now,
+        also if that was deleted before. It needs the right ``admin`` on that key. What a purge does not reach is told
+        by :meth:`~crdtsync.Client.purge`.
 
         :raises InvalidRequest: ``memory_id`` is a pattern.
         """
