@@ -197,7 +197,9 @@ def test_the_command_line_puts_shows_and_counts(daemon: Daemon, tmp_path: Path):
     assert run("context", "get", "survey", "--full").out == ANSWER
     assert run("context", "ls").out == "survey\n"
     assert json.loads(run("context", "stats", "--json").out)["entries"] == 1
-    assert run("context", "clear").out == "1 removed\n"
+    SharedContext(daemon.client("bob")).put("told", {"state": None})
+    assert run("context", "get", "told", "--full").out == '{"state": null}'
+    assert run("context", "clear").out == "2 removed\n"
     assert run("context", "get", "survey").status == 1
 
     run("set", "plan/goal", '"ship it"')
@@ -211,6 +213,10 @@ def test_the_command_line_puts_shows_and_counts(daemon: Daemon, tmp_path: Path):
 
     counted = json.loads(run("tokens", str(answer), "--model", "gpt-5", "--json").out)
     assert (counted["tokens"], counted["exact"]) == (count(ANSWER, "gpt-5"), True)
+    assert "state=ok in all" in run("compress", str(answer)).out
+    short = json.loads(run("compress", str(answer), "--budget", "60", "--model", "gpt-5", "--json").out)
+    assert count(short["text"], "gpt-5") == short["compressed_tokens"] <= 60
+    assert "rows" in " ".join(short["left_out"])
 
 
 def test_what_others_put_under_its_keys_harms_no_reader(daemon: Daemon):

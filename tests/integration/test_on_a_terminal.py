@@ -124,6 +124,7 @@ SHOWING = [
     ("checkpoint", "fork", "trial"), ("space", "merge", "trial"), ("space", "merge", EVIL),
     ("purge", EVIL), ("purge", "--show"), ("bring-back",), ("session", "ls"), ("session", "show", EVIL),
     ("yjs", "--listen", EVIL), ("doc", KEY), ("doc", "text", "--get", EVIL),
+    ("compress", EVIL), ("compress", "/dev/null", "--model", EVIL),
     ("session", "save", EVIL), ("session", "load", EVIL),
     ("session", "handover", EVIL, "--to", "codex"),
     ("session", "hook", "--from", EVIL),

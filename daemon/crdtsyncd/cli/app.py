@@ -89,6 +89,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "search": "context.search:search",
         "context": "context.shared:context",
         "tokens": "context.tokens:tokens",
+        "compress": "context.compress:compress",
         "mcp": "context.mcp:mcp",
     },
     "Sessions of coding agents": {

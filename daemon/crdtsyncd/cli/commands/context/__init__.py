@@ -8,6 +8,7 @@ Example: ``crdtsync view show plan/ findings/ --budget 2000 --query "disk full"`
 Modules:
 
 - ``tokens``: ``tokens``: count them
+- ``compress``: ``compress``: a text in fewer of them
 - ``view``: ``view``: show a part of the state within a budget; named views
 - ``search``: ``search``: entries by their words
 - ``shared``: ``context``: a context that several agents share

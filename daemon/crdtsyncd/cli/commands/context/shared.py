@@ -7,14 +7,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
-from crdtsyncd.cli.commands.context.tokens import content_argument, model_option
+from crdtsyncd.cli.commands.context.tokens import content_argument, kind_option, model_option
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import KEY, TTL
 from crdtsyncd.cli.shared_options import key_argument
 from crdtsyncd.cli.show import output
-
-from crdtsync.context.compact.detect import KINDS
+from crdtsyncd.wording import counted
 
 if TYPE_CHECKING:
     from crdtsync.context import ContextEntry
@@ -35,7 +34,7 @@ def context() -> None:
 @state_command("put")
 @key_argument
 @content_argument
-@click.option("--kind", type=click.Choice(["auto", *KINDS]), default="auto", show_default=True, help="What it is.")
+@kind_option
 @click.option("--ttl", type=TTL, default="1h", show_default=True, help="When it is forgotten.")
 @click.option("--max-entries", type=click.IntRange(1), default=100, show_default=True, help="With more, the oldest go.")
 @model_option
@@ -70,6 +69,7 @@ def get(settings: Settings, key: str, full: bool) -> None:
       crdtsync context get survey --full > answer.json
     """
     from crdtsync.context import SharedContext
+    from crdtsync.context.shared.entry import text_of
 
     with connect(settings) as client:
         entry = SharedContext(client).get_entry(key)
@@ -78,7 +78,7 @@ def get(settings: Settings, key: str, full: bool) -> None:
     if settings.json:
         output.line(output.record({**_fields(entry), **({"original": entry.original} if full else {})}))
     elif full:
-        output.whole(entry.original if isinstance(entry.original, bytes) else str(entry.original).encode())
+        output.whole(entry.original if isinstance(entry.original, bytes) else text_of(entry.original).encode())
     else:
         output.whole(f"{entry.compressed}\n".encode())
 
@@ -113,8 +113,8 @@ def stats(settings: Settings) -> None:
     with connect(settings) as client:
         found = SharedContext(client).stats()
     said = (
-        f"{found.entries:,} entries, {found.total_original_tokens:,} tokens, {found.total_compressed_tokens:,} compact"
-        f" ({found.savings_percent} % saved)"
+        f"{counted(found.entries, 'result')}, {counted(found.total_original_tokens, 'token')},"
+        f" {found.total_compressed_tokens:,} compact ({found.savings_percent} % saved)"
     )
     fields = {
         "entries": found.entries,

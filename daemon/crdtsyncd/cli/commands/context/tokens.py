@@ -10,11 +10,15 @@ from crdtsyncd.cli.params import FILE
 from crdtsyncd.cli.shared_options import STDIN
 from crdtsyncd.cli.show import output
 
+from crdtsync.context.compact.detect import KINDS
 from crdtsync.context.tokens import DEFAULT_MODEL
 
 content_argument = click.argument("file", metavar="[FILE]", type=FILE, default=STDIN)
 model_option = click.option(
     "--model", metavar="NAME", default=DEFAULT_MODEL, show_default=True, help="Whose tokens: gpt-5, claude-opus-4-5, …"
+)
+kind_option = click.option(
+    "--kind", type=click.Choice(["auto", *KINDS]), default="auto", show_default=True, help="What it is."
 )
 
 
