@@ -122,7 +122,9 @@ class WriteRequests:
         draft.is_limited = not self._host.guard.sees_all_of(agent, replica.name)
         result = WRITES[name](draft, args)
         if draft.author is not None and not replica.schemas.is_empty:
-            replica.caps.keep(draft)
+            gone = replica.caps.keep(draft)
+            if name == "append":
+                result["length"] -= gone.get(args["key"], 0)
         if draft.ops:
             idempotency = agent.client[:8] + number.to_bytes(8, "big")
             applied = replica.commit(draft.ops, author, idempotency, self._host.now_ms)

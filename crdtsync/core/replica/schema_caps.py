@@ -57,8 +57,8 @@ class SchemaCaps:
         self._table: SchemaTable | None = None
         self._left: dict[str, tuple[int, int]] = {}  # by pattern, keys and bytes until it is counted again
 
-    def keep(self, draft: Draft) -> None:
-        """Add to a change what has to go because of it."""
+    def keep(self, draft: Draft) -> dict[str, int]:
+        """Add to a change what has to go because of it; how many elements of each log."""
         schemas = draft.replica.schemas
         if schemas.table is not self._table:
             self._table = schemas.table
@@ -67,6 +67,7 @@ class SchemaCaps:
         for op in draft.ops:
             if op.value_hash is not None and op.key[0] != "_":
                 ops_of.setdefault(op.key, []).append(op)
+        gone: dict[str, int] = {}
         patterns: dict[str, tuple[Schema, Rules, list[str]]] = {}
         for key, ops in ops_of.items():
             schema = schemas.of(key)
@@ -74,11 +75,12 @@ class SchemaCaps:
             if rules is None or (rules.entries_max is None and rules.bytes_max is None):
                 continue
             if rules.kind == kind_name(Kind.LOG):
-                _shorten(draft, key, rules, ops)
+                gone[key] = _shorten(draft, key, rules, ops)
             else:
                 patterns.setdefault(schema.pattern, (schema, rules, []))[2].append(key)
         for schema, rules, keys in patterns.values():
             self._make_room(draft, schema, rules, {key: sum(map(_size, ops_of[key])) for key in keys})
+        return gone
 
     def _make_room(self, draft: Draft, schema: Schema, rules: Rules, written: dict[str, int]) -> None:
         entries = draft.replica.entries
@@ -112,10 +114,10 @@ def _size(op: Op) -> int:
     return len(op.value or b"")
 
 
-def _shorten(draft: Draft, key: str, rules: Rules, ops: Sequence[Op]) -> None:
-    """Remove the first elements of a log that has become too long, but not the last one."""
+def _shorten(draft: Draft, key: str, rules: Rules, ops: Sequence[Op]) -> int:
+    """Remove the first elements of a log that has become too long, but not the last one; how many."""
     if draft.is_mixed(key) or len(draft.ops) >= CHANGE_OPS_MAX:
-        return
+        return 0
     entries = draft.replica.entries
     live = entries.live(key, draft.now_ms)
     sizes = summary_of(_Sizes, live) if entries.is_expiring(key) else entries.summary(key, _Sizes)
@@ -129,3 +131,4 @@ def _shorten(draft: Draft, key: str, rules: Rules, ops: Sequence[Op]) -> None:
         trim(draft, {"key": key, "keep": count - gone})
     elif gone:
         remove_oldest(draft, key, live[:gone], is_alone=len(live) == len(entries.held(key)))
+    return gone

@@ -25,8 +25,9 @@ def write(agent: Agent, key: str, value: object = 1) -> None:
     agent.do("set", key=key, value=pack(value))
 
 
-def append(agent: Agent, value: object) -> None:
-    agent.do("append", key="log", value=pack(value))
+def append(agent: Agent, value: object) -> int:
+    length: int = agent.do("append", key="log", value=pack(value))["length"]
+    return length
 
 
 def keys(host: Host, prefix: str = "c/") -> list[str]:
@@ -88,8 +89,7 @@ def test_a_more_specific_pattern_has_a_cap_of_its_own(node: Host):
 
 def test_a_log_loses_its_first_elements(node: Host):
     agent = cap(node, "log", "log", max_entries=3)
-    for n in range(5):
-        append(agent, n)
+    assert [append(agent, n) for n in range(5)] == [1, 2, 3, 3, 3], "the length is what is left"
     assert elements(node) == [2, 3, 4]
     agent.do("batch", ops=[["append", {"key": "log", "value": pack(n)}] for n in range(10, 15)])
     assert elements(node) == [12, 13, 14], "also those of the same batch"
