@@ -118,6 +118,11 @@ def check_caps(world: World) -> None:
     """
     for seconds in (61.0, 61.0, IDLE_INTERVAL_S + 1.0, *[0.1] * 8):  # the end of a pin is noticed by the next round
         world.pass_time(seconds)
+        for host in world.up():
+            if host.store is not None:
+                host.store.settle()  # as a daemon does after a tenth of a second, and then slice by slice
+                while host.store.backlog_records and host.store.bring_some_in():
+                    pass
         settle(world, lambda: is_quiet(world))
     for host in world.staying():
         world.check(host)
