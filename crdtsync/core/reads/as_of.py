@@ -238,6 +238,7 @@ class Collecting:
         self._replica, self._storage, self._cut, self._wanted = replica, storage, cut, wanted
         self._found: dict[str, dict[Dot, Entry]] = {}
         self._untaken: list[Entry] = []
+        self._unread: list[int] = []
         self._is_over = False
         self._count = self._size_bytes = 0
         self._removed: dict[str, list[tuple[Dot, ...] | RemoveRange]] = {}
@@ -252,11 +253,14 @@ class Collecting:
         if self._untaken:
             self._take(self._untaken[:SLICE_ENTRIES])
             del self._untaken[:SLICE_ENTRIES]
+        elif self._unread:
+            self._read_dead(self._unread[:IDS_AT_ONCE_MAX], PAST_BYTES_MAX)
+            del self._unread[:IDS_AT_ONCE_MAX]
         elif self._removals_after is not None:
             self._look_at_removals(self._removals_after)
         else:
             self._is_over = self._look_at_key() if self._keys is not None else self._look_at_window()
-        return self._is_over and not self._untaken
+        return self._is_over and not (self._untaken or self._unread)
 
     def entries(self) -> Entries:
         """What has been found, in keys that were looked at as a whole."""
@@ -355,18 +359,23 @@ class Collecting:
         that is in every cut that can be told.
         """
         ids = [mark.id for mark in marks if self._cut.has(mark.writer, mark.seq)]
-        bytes_max = PAST_BYTES_MAX if self._wanted.has_values else 0
+        if self._wanted.has_values:
+            self._unread += ids  # each may have 1 MiB
+            return
         for start in range(0, len(ids), IDS_AT_ONCE_MAX):
-            some = self._storage.dead_by_id(ids[start : start + IDS_AT_ONCE_MAX], bytes_max)
-            if bytes_max:
-                for row in some:  # what the disk has spoilt is looked for as a value of now is
-                    self._replica.values.doubt(row.entry)
-            self._take([row.entry for row in some if row.removal or self._storage.has_removals(row.position)])
-            if bytes_max and self._size_bytes > PAST_BYTES_MAX:
-                raise TooLarge(
-                    f"what is gone since takes more than {PAST_BYTES_MAX:,} bytes: read less at once, by a longer "
-                    "prefix, or key by key"
-                )
+            self._read_dead(ids[start : start + IDS_AT_ONCE_MAX], 0)
+
+    def _read_dead(self, ids: list[int], bytes_max: int) -> None:
+        rows = self._storage.dead_by_id(ids, bytes_max)
+        if bytes_max:
+            for row in rows:  # what the disk has spoilt is looked for as a value of now is
+                self._replica.values.doubt(row.entry)
+        self._take([row.entry for row in rows if row.removal or self._storage.has_removals(row.position)])
+        if bytes_max and self._size_bytes > PAST_BYTES_MAX:
+            raise TooLarge(
+                f"what is gone since takes more than {PAST_BYTES_MAX:,} bytes: read less at once, by a longer "
+                "prefix, or key by key"
+            )
 
     def _take(self, entries: list[Entry]) -> None:
         for entry in entries:

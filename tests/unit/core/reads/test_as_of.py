@@ -22,6 +22,7 @@ def test_what_was_shown_is_shown_again_kept_and_restored(seed, monkeypatch):
     monkeypatch.setattr(as_of, "WINDOW_ROWS", 3)
     monkeypatch.setattr(as_of, "SLICE_ROWS", 3)
     monkeypatch.setattr(as_of, "SLICE_ENTRIES", 3)
+    monkeypatch.setattr(as_of, "IDS_AT_ONCE_MAX", 2)
     run_cuts(seed)
 
 
@@ -150,6 +151,33 @@ def test_a_long_log_is_looked_at_and_checked_a_slice_at_a_time(node, monkeypatch
     taken.clear()
     assert len(patiently(ann, "log", key="log", at="checkpoint:c", limit=1000)["items"]) == 400
     assert max(taken) <= 400 - 100
+
+
+def test_values_that_are_gone_are_read_a_few_a_turn(node, monkeypatch):
+    """50 of 1 MiB were read and hashed in one."""
+    ann = node.agent("ann")
+    for n in range(40):
+        ann.set(f"k{n:02}", "x" * 2000 + str(n))
+    ann.do("checkpoint_set", name="c")
+    for n in range(40):
+        ann.set(f"k{n:02}", n)
+    node.store.settle()
+    reads: list[int] = []
+    read = node.store.dead_by_id
+
+    def counted(ids: list[int], bytes_max: int) -> Any:
+        reads.append(len(ids))
+        return read(ids, bytes_max)
+
+    monkeypatch.setattr(node.store, "dead_by_id", counted)
+    request = ann.send("scan", prefix="", values=True, at="checkpoint:c")
+    per_turn = []
+    while request not in ann.replies:
+        before = sum(reads)
+        node.turn()
+        per_turn.append(sum(reads) - before)
+    assert max(per_turn) <= as_of.IDS_AT_ONCE_MAX
+    assert len(ann.result(request)["items"]) == sum(reads) == 40
 
 
 def test_below_the_floor_of_history_it_is_refused():
