@@ -21,6 +21,7 @@ from crdtsync.sessions.agents.agent import Agent
 from crdtsync.sessions.agents.description import Description, titled
 from crdtsync.sessions.agents.places import FILE_BYTES_MAX, Local, agent_named, check_id
 from crdtsync.sessions.moving import files
+from crdtsync.sessions.moving.commit import commit_of
 from crdtsync.sessions.moving.paths import PathMap
 from crdtsync.sessions.moving.plan import GROWN, NEW, Move, move
 from crdtsync.sessions.notes import Note
@@ -75,7 +76,8 @@ class Loaded:
 
     ``command`` resumes the session in ``cwd``. ``files`` says what became of each: ``new``, ``same``, ``grown``
     (gone on with), ``ahead`` (there is more here than was saved). ``rewritten`` counts each path that stands in the
-    lines under another name now. ``redacted`` counts the secrets that are missing.
+    lines under another name now. ``redacted`` counts the secrets that are missing. ``commit`` is what git has checked
+    out in ``cwd``.
     """
 
     saved: Saved
@@ -84,6 +86,7 @@ class Loaded:
     files: dict[str, str] = field(default_factory=dict)
     rewritten: dict[tuple[str, str], int] = field(default_factory=dict)
     redacted: dict[str, int] = field(default_factory=dict)
+    commit: str = ""
     other_ends: int = 0
     needed: list[Loaded] = field(default_factory=list)
 
@@ -162,6 +165,7 @@ class Follower:
             turns=about.turns, model=titled(about.model), version=titled(about.version),
             files={name: tail.state for name, tail in self._tails.items()},
             redacted=dict(counts) if is_redacted else None, needs=[check_id(one) for one in about.needs],
+            tokens=about.tokens, commit=commit_of(about.cwd),
         )  # fmt: skip
 
 
@@ -263,6 +267,7 @@ def load(saved: Saved, content: Mapping[str, list[Piece]], options: LoadOptions)
     return Loaded(
         saved, real, f"cd {shlex.quote(real)} && {command}",
         {str(one.path): one.state for one in moves.values()}, dict(mapped.rewritten), saved.redacted or {},
+        commit_of(real),
     )  # fmt: skip
 
 

@@ -526,6 +526,8 @@ def test_the_command_line(daemon: Daemon, ann: Home, bob: Home, tmp_path: Path):
     for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
         run.environment.pop(variable, None)
     run.environment["HOME"] = str(ann.path)
+    (ann.work / ".git").mkdir()
+    (ann.work / ".git" / "HEAD").write_text("c0ffee" * 6 + "abcd\n")
     assert "7 new lines" in run("session", "save", CLAUDE_ID).out
     assert "1 github-token" in run("session", "save", CLAUDE_ID).out
     assert run("session", "save").status == 2
@@ -538,7 +540,8 @@ def test_the_command_line(daemon: Daemon, ann: Home, bob: Home, tmp_path: Path):
     run.environment["HOME"] = str(bob.path)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    out = run("session", "load", CLAUDE_ID[:8], "--in", str(elsewhere)).out
+    _, out, err = run("session", "load", CLAUDE_ID[:8], "--in", str(elsewhere))
+    assert f"the session was at commit c0ffeec0ffee, and {elsewhere} is at no commit" in err
     assert f"{ann.work} → {elsewhere}" in out
     assert out.endswith(f"cd {elsewhere} && claude --resume {CLAUDE_ID}\n")
     assert run("session", "load", CLAUDE_ID, "--map", "x").status == 4

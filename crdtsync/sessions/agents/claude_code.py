@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from crdtsync.sessions.agents.agent import CLAUDE_CODE, Agent
-from crdtsync.sessions.agents.description import Description, as_dict, as_list, as_text, records, titled
+from crdtsync.sessions.agents.description import Description, added, as_dict, as_list, as_text, records, titled
 
 _SLUG_CHARS_MAX = 200
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -38,6 +38,9 @@ def slug(cwd: str) -> str:
 
 
 _NOT_SAID = re.compile(r"\s*<(?:command-|local-command|bash-|system-reminder|task-notification)|Caveat: ")
+
+
+_USAGE = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 
 class ClaudeCode(Agent):
@@ -76,6 +79,7 @@ class ClaudeCode(Agent):
             message = as_dict(record.get("message"))
             if record.get("type") == "assistant" and as_text(message.get("model")) != "<synthetic>":
                 about.model = as_text(message.get("model")) or about.model
+                about.tokens = added(as_dict(message.get("usage")), *_USAGE) or about.tokens
             if is_said(record):
                 about.said(said_text(message.get("content")))
         about.title = title or about.title

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from crdtsync.sessions.agents.agent import CODEX, Agent
-from crdtsync.sessions.agents.description import Description, as_dict, as_list, as_text, records
+from crdtsync.sessions.agents.description import Description, added, as_dict, as_list, as_text, records
 
 _ID = re.compile(r"rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\Z")
 _PLACE = re.compile(r"sessions/(?:[\w-]+/){0,4}rollout-[\w-]+\.jsonl", re.ASCII)
@@ -53,6 +53,9 @@ class Codex(Agent):
                         about.needs.append(parent)
                 case "turn_context":
                     about.model = as_text(payload.get("model")) or about.model
+                case "event_msg" if payload.get("type") == "token_count":
+                    last = as_dict(as_dict(payload.get("info")).get("last_token_usage"))
+                    about.tokens = added(last, "total_tokens") or about.tokens
                 case "response_item" if is_said(payload):
                     about.said(said_text(payload))
         return about

@@ -15,13 +15,16 @@ NOTE = "[Note of crdtsync to "
 
 @dataclass(slots=True)
 class Description:
-    """What is shown of a session. ``turns`` counts what a person said; ``needs`` are sessions that it goes on from."""
+    """What is shown of a session. ``turns`` counts what a person said; ``tokens`` are those of the model's last answer
+    and of all that it was sent for it; ``needs`` are sessions that it goes on from.
+    """
 
     title: str = ""
     cwd: str = ""
     version: str = ""
     model: str = ""
     turns: int = 0
+    tokens: int = 0
     needs: list[str] = field(default_factory=list)
 
     def said(self, text: str) -> None:
@@ -29,6 +32,11 @@ class Description:
         self.turns += 1
         if not self.title:
             self.title = titled(text)
+
+
+def added(counts: dict[str, Any], *names: str) -> int:
+    """The sum of these counts of tokens."""
+    return sum(count for count in map(counts.get, names) if isinstance(count, int))
 
 
 def titled(text: str) -> str:

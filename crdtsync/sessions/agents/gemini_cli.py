@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from crdtsync.sessions.agents.agent import GEMINI_CLI, Agent
-from crdtsync.sessions.agents.description import Description, as_dict, as_list, as_text, records
+from crdtsync.sessions.agents.description import Description, added, as_dict, as_list, as_text, records
 
 _PLACE = re.compile(r"session-[\w-]+\.jsonl", re.ASCII)
 _DIRECTORY = re.compile(r"\*\*Workspace Directories:\*\*\s+- (\S[^\n]*)")
@@ -59,6 +59,7 @@ class GeminiCli(Agent):
         for record in records(lines):
             about.cwd = about.cwd or as_text(record.get("cwd"))
             about.model = as_text(record.get("model")) or about.model
+            about.tokens = added(as_dict(record.get("tokens")), "total") or about.tokens
             messages = as_list(as_dict(record.get("$set")).get("messages"))
             for message in map(as_dict, messages):
                 there = _DIRECTORY.search(said_text(message))

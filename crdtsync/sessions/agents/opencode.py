@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from crdtsync.sessions.agents.agent import OPENCODE, Agent
-from crdtsync.sessions.agents.description import NOTE, Description, as_dict, as_list, as_text, records
+from crdtsync.sessions.agents.description import NOTE, Description, added, as_dict, as_list, as_text, records
 
 _SESSION = "SELECT * FROM session WHERE id = ?"
 _MESSAGES = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
@@ -78,6 +78,9 @@ class OpenCode(Agent):
             info = as_dict(message.get("info"))
             about.cwd = about.cwd or as_text(as_dict(info.get("path")).get("cwd"))
             about.model = as_text(info.get("modelID")) or about.model
+            used = as_dict(info.get("tokens"))
+            cached = added(as_dict(used.get("cache")), "read", "write")
+            about.tokens = added(used, "input", "output", "reasoning") + cached or about.tokens
             if is_said(message):
                 about.said(said_text(message))
         for end in (line for line in lines if line.startswith(b'],"info":')):

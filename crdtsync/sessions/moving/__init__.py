@@ -9,6 +9,7 @@ Modules:
 
 - ``plan``: each file against what is there: new, the same, to be gone on with, ahead, or in the way
 - ``paths``: paths in lines, rewritten
+- ``commit``: which commit a directory is at
 - ``files``: writing without overwriting; who has a file open
 
 May import: ``crdtsync.sessions.saved``, ``crdtsync.sessions.redaction``, ``crdtsync.errors``.

@@ -53,7 +53,8 @@ class Saved:
     ``id`` is the agent's own id of it. ``cwd``, ``home``, ``user``, ``host`` say where it was saved last, ``place`` is
     its main file below ``root``, the agent's directory there. ``redacted`` counts the secrets that were
     replaced, by kind; None: nothing was looked for. ``needs`` are other sessions without which the agent cannot resume
-    it. ``time`` is that of the last save.
+    it. ``tokens`` are those of the model's last answer with all that it was sent for it, and ``commit`` is what git had
+    checked out in ``cwd``. ``time`` is that of the last save.
     """
 
     agent: str
@@ -71,10 +72,12 @@ class Saved:
     files: dict[str, SavedFile]
     redacted: dict[str, int] | None
     needs: list[str] = field(default_factory=list)
+    tokens: int = 0
+    commit: str = ""
     time: datetime | None = None
 
     def __post_init__(self) -> None:
-        for name in _TEXTS:
+        for name in (*_TEXTS, "commit"):
             if _CONTROL.search(getattr(self, name)):
                 raise InvalidRequest(f"session {self.id} cannot be saved: its {name} has control characters")
 
@@ -98,7 +101,8 @@ class Saved:
         """As it is stored."""
         fields = {name: getattr(self, name) for name in _TEXTS}
         files = {name: [file.end, file.bytes, file.lines] for name, file in self.files.items()}
-        return {**fields, "turns": self.turns, "files": files, "redacted": self.redacted, "needs": self.needs}
+        more = {"tokens": self.tokens, "commit": self.commit}
+        return {**fields, **more, "turns": self.turns, "files": files, "redacted": self.redacted, "needs": self.needs}
 
     @classmethod
     def found(cls, session: str, value: Any, time: datetime | None = None) -> Self | None:
@@ -124,7 +128,11 @@ class Saved:
             if len(files) > FILES_MAX + 1 or not isinstance(needs, list):
                 raise ValueError(session)
             needs = [str(one) for one in needs]
-            return cls(**texts, turns=int(value["turns"]), files=files, redacted=counts, needs=needs, time=time)
+            tokens, commit = int(value.get("tokens", 0)), str(value.get("commit", ""))
+            return cls(
+                **texts, turns=int(value["turns"]), files=files, redacted=counts, needs=needs, tokens=tokens,
+                commit=commit, time=time,
+            )  # fmt: skip
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError, InvalidRequest) as error:
             message = f"{header_key(session)} holds no saved session: delete it, or save under that id again"
             raise InvalidRequest(message) from error

@@ -580,6 +580,9 @@ def _print_loaded(settings: Settings, loaded: Loaded, *, dry_run: bool) -> None:
         output.line(f"secrets that are marks now: {_counts(loaded.redacted)}")
     if loaded.other_ends:
         output.warning(f"the session went on in {loaded.other_ends + 1} ways; this is the one that was saved last")
+    if loaded.saved.commit not in ("", loaded.commit):
+        here = f"at commit {loaded.commit[:12]}" if loaded.commit else "at no commit"
+        output.warning(f"the session was at commit {loaded.saved.commit[:12]}, and {loaded.cwd} is {here}")
     _print_command(loaded.cwd, loaded.command)
 
 
