@@ -43,7 +43,7 @@ class Client:
                 message = f"{self.title} has no settings of a project: leave out --scope project"
                 raise InvalidRequest(message)
             return directory / self.project
-        return self._in_home(self.mac if self.mac and sys.platform == "darwin" else self.user, home, environment)
+        return self._in_home(self._own_file, home, environment)
 
     def hooks_path(self, scope: str, home: Path, directory: Path, environment: Mapping[str, str]) -> Path:
         """The file of hooks for ``scope``; :class:`~crdtsync.errors.InvalidRequest` if this client has none."""
@@ -52,14 +52,18 @@ class Client:
             raise InvalidRequest(message)
         return directory / self.hooks if scope == PROJECT else self._in_home(self.hooks, home, environment)
 
+    @property
+    def _own_file(self) -> str:
+        return self.mac if self.mac and sys.platform == "darwin" else self.user
+
     def _in_home(self, path: str, home: Path, environment: Mapping[str, str]) -> Path:
         own = environment.get(self.home_variable) if self.home_variable else None
         return Path(own) / Path(path).name if own else home / path
 
     def is_there(self, home: Path, environment: Mapping[str, str]) -> bool:
         """Whether somebody on this machine uses it, by what it leaves in the home."""
-        path = self.path(USER, home, home, environment)
-        return path.exists() or (path.parent != home and path.parent.is_dir())
+        paths = [self._in_home(one, home, environment) for one in (self._own_file, self.hooks) if one]
+        return any(path.exists() or (path.parent != home and path.parent.is_dir()) for path in paths)
 
     def agent_name(self, directory: str) -> str:
         """The name under which a session in ``directory`` writes, if it was given none."""

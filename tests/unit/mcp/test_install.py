@@ -169,6 +169,13 @@ def test_each_client_has_a_file_of_its_own_and_variables_move_it(tmp_path: Path)
         client("nano")
 
 
+def test_a_client_is_found_by_what_it_leaves_in_the_home(tmp_path: Path):
+    assert [one.name for one in CLIENTS if one.is_there(tmp_path, {})] == []
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".codex").mkdir()
+    assert [one.name for one in CLIENTS if one.is_there(tmp_path, {})] == ["claude-code", "codex"]
+
+
 HOOK = "/opt/crdtsync session hook --from codex"
 OTHERS_HOOKS = """{
   "model": "opus",
