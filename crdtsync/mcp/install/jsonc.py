@@ -1,7 +1,8 @@
 """JSON with comments, as editors have it: members are put in and taken out, and no other byte changes.
 
 A parser that gave values would lose comments, order and spaces. This one gives *places*: for an object, where each
-member's name and value begin and end.
+member's name and value begin and end. Where comments were, it reads spaces; then the standard library's decoder says
+where a value ends.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from crdtsync.errors import InvalidEncoding
 
 _SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_PLAIN = re.compile(r"[^\s,\]}/]+")
-_DEPTH_MAX = 200
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_LAST_COMMA = re.compile(_STRING + r"|,(?=\s*[}\]])", re.DOTALL)
+_DECODER = json.JSONDecoder()
 
 
 @dataclass(slots=True)
@@ -46,23 +49,20 @@ class Place:
         return next((one for one in reversed(self.members) if one.name == name), None)
 
 
-def root(text: str) -> Place:
-    """The object that the whole text is; :class:`~crdtsync.errors.InvalidEncoding` if it is none."""
-    start = _skip(text, 0)
-    place = _value(text, start, 0)
-    if not place.is_object or _skip(text, place.end) != len(text):
-        raise InvalidEncoding("it does not hold one JSON object")
-    return place
-
-
 def at(text: str, path: Sequence[str]) -> Place | None:
-    """The value at ``path``, names of members from the outside in; None if there is none."""
-    place = root(text)
+    """The value at ``path``, names of members from the outside in; None if there is none.
+
+    :raises InvalidEncoding: the whole text is not one object.
+    """
+    plain = _plain(text)
+    place = _place(plain, _skip(plain, 0))
+    if not place.is_object or _skip(plain, place.end) != len(plain):
+        raise InvalidEncoding("it does not hold one JSON object")
     for name in path:
         member = place.member(name)
         if member is None:
             return None
-        place = _value(text, member.value, 0)
+        place = _place(plain, member.value)
     return place
 
 
@@ -167,46 +167,31 @@ def _skip(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _value(text: str, start: int, depth: int) -> Place:
-    if depth > _DEPTH_MAX or start >= len(text):
-        raise InvalidEncoding("it ends in the middle, or is nested too deep")
-    if text[start] == "{":
-        return _object(text, start, depth)
-    if text[start] == "[":
-        return _list(text, start, depth)
-    found = (_STRING if text[start] == '"' else _PLAIN).match(text, start)
-    if found is None:
-        raise InvalidEncoding(f"character {start} is no JSON")
-    return Place(start, found.end())
+def _plain(text: str) -> str:
+    """``text`` with spaces for its comments, and for commas behind which an object or a list ends."""
+    for aside in (_COMMENT, _LAST_COMMA):
+        text = aside.sub(lambda found: found[0] if found[0][0] == '"' else re.sub(r"\S", " ", found[0]), text)
+    return text
 
 
-def _list(text: str, start: int, depth: int) -> Place:
-    place, at = Place(start, start, is_list=True), _skip(text, start + 1)
-    while at < len(text) and text[at] != "]":
-        value = _value(text, at, depth + 1)
-        place.members.append(Member(str(len(place.members)), at, value.start, value.end))
-        at = _skip(text, value.end)
-        if at < len(text) and text[at] == ",":
-            at = _skip(text, at + 1)
-    if at >= len(text):
-        raise InvalidEncoding("a list does not end")
-    place.end = at + 1
+def _place(plain: str, start: int) -> Place:
+    place = Place(start, _decoded(plain, start)[1], plain[start] == "{", plain[start] == "[")
+    at = _skip(plain, start + 1)
+    while (place.is_object or place.is_list) and at < place.end - 1:
+        name, value = str(len(place.members)), at
+        if place.is_object:
+            name, end = _decoded(plain, at)
+            value = _skip(plain, plain.index(":", end) + 1)
+        _, end = _decoded(plain, value)
+        place.members.append(Member(name, at, value, end))
+        at = _skip(plain, end)
+        at = _skip(plain, at + 1) if plain[at] == "," else at
     return place
 
 
-def _object(text: str, start: int, depth: int) -> Place:
-    place, at = Place(start, start, is_object=True), _skip(text, start + 1)
-    while at < len(text) and text[at] != "}":
-        name = _STRING.match(text, at)
-        colon = _skip(text, name.end()) if name else len(text)
-        if name is None or colon >= len(text) or text[colon] != ":":
-            raise InvalidEncoding(f"character {at} is no name of a member")
-        value = _value(text, _skip(text, colon + 1), depth + 1)
-        place.members.append(Member(json.loads(name[0]), at, value.start, value.end))
-        at = _skip(text, value.end)
-        if at < len(text) and text[at] == ",":
-            at = _skip(text, at + 1)
-    if at >= len(text):
-        raise InvalidEncoding("an object does not end")
-    place.end = at + 1
-    return place
+def _decoded(plain: str, start: int) -> tuple[Any, int]:
+    """What begins there, and where it ends."""
+    try:
+        return _DECODER.raw_decode(plain, start)
+    except (ValueError, RecursionError) as error:
+        raise InvalidEncoding(f"it is no JSON: {error}") from error
