@@ -20,8 +20,7 @@ def offer(server: MCPServer, sessions: Sessions) -> None:
     model = sessions.options.model
 
     async def shown(ctx: Context, prefix: str) -> str:
-        async with told(failure):
-            found = await sessions.views(sessions.of(ctx)).view(prefix, budget_tokens=_BUDGET_TOKENS)
+        found = await sessions.views(sessions.of(ctx)).view(prefix, budget_tokens=_BUDGET_TOKENS)
         return found.text or "Nothing is there yet."
 
     async def catch_up(ctx: Context, prefix: Prefix = "") -> str:
@@ -54,8 +53,7 @@ def offer(server: MCPServer, sessions: Sessions) -> None:
 
     async def settle_conflicts(ctx: Context, prefix: Prefix = "") -> str:
         """Settle what agents have written at the same time."""
-        async with told(failure):
-            entries = await sessions.of(ctx).conflicts(prefix, limit=50)
+        entries = await sessions.of(ctx).conflicts(prefix, limit=50)
         if not entries:
             return "Say that nothing is at odds in the shared state."
         return (
@@ -65,4 +63,4 @@ def offer(server: MCPServer, sessions: Sessions) -> None:
         )
 
     for prompt in (catch_up, hand_over, take_over, settle_conflicts):
-        server.prompt(description=" ".join((prompt.__doc__ or "").split()))(prompt)
+        server.prompt(description=" ".join((prompt.__doc__ or "").split()))(told(failure)(prompt))

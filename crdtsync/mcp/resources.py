@@ -26,47 +26,43 @@ def offer(server: MCPServer, sessions: Sessions) -> None:
 
     async def key_resource(key: str, ctx: Context) -> str:
         """One entry of the shared state, with its author."""
-        async with told(failure):
-            entry = await sessions.of(ctx).entry(key)
+        entry = await sessions.of(ctx).entry(key)
         return within([entry], _BUDGET_TOKENS, model)[0] if entry is not None else f"There is no {key}."
 
     async def view_resource(name: str, ctx: Context) -> str:
         """A view that somebody has defined for the team."""
-        async with told(failure):
-            return (await sessions.views(sessions.of(ctx)).named(name)).text
+        return (await sessions.views(sessions.of(ctx)).named(name)).text
 
     async def session_resource(id: str, ctx: Context) -> str:  # noqa: A002  # the word of the address
         """A saved session of a coding agent, in short."""
-        async with told(failure):
-            session = sessions.of(ctx)
-            saved = saved_sessions.AsyncSessions(session)  # imported now: it takes 3 MB, and few ask
-            key = header_key((await saved.get(id)).id)
-            text = await saved.brief(id, budget_tokens=_BUDGET_TOKENS, model=model)
-            entry = await session.entry(key)
+        session = sessions.of(ctx)
+        saved = saved_sessions.AsyncSessions(session)  # imported now: it takes 3 MB, and few ask
+        key = header_key((await saved.get(id)).id)
+        text = await saved.brief(id, budget_tokens=_BUDGET_TOKENS, model=model)
+        entry = await session.entry(key)
         shown = [] if entry is None else [replace(entry, value=text, siblings=[])]
         return within(shown, _BUDGET_TOKENS, model)[0]
 
     async def state_resource() -> str:
         """What the team knows, within a budget."""
-        async with told(failure):
-            found = await sessions.views(sessions.some()).view(budget_tokens=_BUDGET_TOKENS)
+        found = await sessions.views(sessions.some()).view(budget_tokens=_BUDGET_TOKENS)
         return found.text or "Nothing is there yet."
 
     async def complete(ref: object, argument: Any, _: object) -> Completion | None:
         if not isinstance(ref, ResourceTemplateReference):
             return None
-        async with told(failure):
-            if ref.uri in (KEY, SESSION):
-                start = HEADERS if ref.uri == SESSION else ""
-                keys = await sessions.some().keys(start + argument.value, limit=_COMPLETIONS_MAX + 1)
-                found = [key.removeprefix(start) for key in keys]
-            else:
-                names = await sessions.views(sessions.some()).names()
-                found = [name for name in names if name.startswith(argument.value)]
+        if ref.uri in (KEY, SESSION):
+            start = HEADERS if ref.uri == SESSION else ""
+            keys = await sessions.some().keys(start + argument.value, limit=_COMPLETIONS_MAX + 1)
+            found = [key.removeprefix(start) for key in keys]
+        else:
+            names = await sessions.views(sessions.some()).names()
+            found = [name for name in names if name.startswith(argument.value)]
         return Completion(values=found[:_COMPLETIONS_MAX], has_more=len(found) > _COMPLETIONS_MAX)
 
-    server.resource(KEY, name="entry", mime_type="text/markdown")(key_resource)
-    server.resource(VIEW, name="view", mime_type="text/markdown")(view_resource)
-    server.resource(SESSION, name="session", mime_type="text/markdown")(session_resource)
-    server.resource(STATE, name="state", mime_type="text/markdown")(state_resource)
-    server.completion()(complete)  # type: ignore[no-untyped-call]  # the SDK gives it no types
+    for uri, name, resource in (
+        (KEY, "entry", key_resource), (VIEW, "view", view_resource), (SESSION, "session", session_resource),
+        (STATE, "state", state_resource),
+    ):  # fmt: skip
+        server.resource(uri, name=name, mime_type="text/markdown")(told(failure)(resource))
+    server.completion()(told(failure)(complete))  # type: ignore[no-untyped-call]  # the SDK gives it no types

@@ -13,7 +13,7 @@ from mcp.server.mcpserver.tools import Tool as RegisteredTool
 from crdtsync.mcp import prompts, resources, subscriptions
 from crdtsync.mcp.memory import tools as memory
 from crdtsync.mcp.schemas import slim
-from crdtsync.mcp.session import Options, Sessions
+from crdtsync.mcp.session import Options, Sessions, told
 from crdtsync.mcp.tools import coordinating, following, people, reading, tasks, writing
 from crdtsync.mcp.tools.table import Tool, offered
 
@@ -61,7 +61,7 @@ def _without(package: str) -> Iterator[None]:
 
 
 def _registered(tool: Tool) -> RegisteredTool:
-    made = RegisteredTool.from_function(tool.function, name=tool.name, annotations=tool.annotations)
+    made = RegisteredTool.from_function(told()(tool.function), name=tool.name, annotations=tool.annotations)
     made.description = " ".join(made.description.split())
     made.parameters = slim(made.parameters)
     made.fn_metadata.output_schema = slim(made.fn_metadata.output_schema, is_output=True)

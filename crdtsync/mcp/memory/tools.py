@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from crdtsync.mcp.memory import graph
 from crdtsync.mcp.memory.graph import Entity, Graph, Relation
-from crdtsync.mcp.session import Sessions, told
+from crdtsync.mcp.session import Sessions
 from crdtsync.mcp.tools.table import Tool
 
 
@@ -66,64 +66,55 @@ def tools(sessions: Sessions) -> list[Tool]:
 
     async def create_entities(ctx: Context, entities: list[Entity]) -> Annotated[CallToolResult, Entities]:
         """Create multiple new entities in the knowledge graph"""
-        async with told():
-            made = await graph.create(sessions.of(ctx), entities)
+        made = await graph.create(sessions.of(ctx), entities)
         return _result(made, {"entities": made})
 
     async def create_relations(ctx: Context, relations: list[Relation]) -> Annotated[CallToolResult, Relations]:
         """Create multiple new relations between entities in the knowledge graph. Relations should be in active voice"""
-        async with told():
-            made = await graph.relate(sessions.of(ctx), relations)
+        made = await graph.relate(sessions.of(ctx), relations)
         return _result(made, {"relations": made})
 
     async def add_observations(ctx: Context, observations: list[Observation]) -> Annotated[CallToolResult, Results]:
         """Add new observations to existing entities in the knowledge graph"""
-        async with told():
-            session = sessions.of(ctx)
-            results = [
-                {
-                    "entityName": one["entityName"],
-                    "addedObservations": await graph.observe(session, one["entityName"], one["contents"]),
-                }
-                for one in observations
-            ]
+        session = sessions.of(ctx)
+        results = [
+            {
+                "entityName": one["entityName"],
+                "addedObservations": await graph.observe(session, one["entityName"], one["contents"]),
+            }
+            for one in observations
+        ]
         return _result(results, {"results": results})
 
     async def delete_entities(ctx: Context, entityNames: list[str]) -> Annotated[CallToolResult, Success]:  # noqa: N803
         """Delete multiple entities and their associated relations from the knowledge graph"""
-        async with told():
-            await graph.delete(sessions.of(ctx), entityNames)
+        await graph.delete(sessions.of(ctx), entityNames)
         return _done("Entities deleted successfully")
 
     async def delete_observations(ctx: Context, deletions: list[Deletion]) -> Annotated[CallToolResult, Success]:
         """Delete specific observations from entities in the knowledge graph"""
-        async with told():
-            for one in deletions:
-                await graph.forget(sessions.of(ctx), one["entityName"], one["observations"])
+        for one in deletions:
+            await graph.forget(sessions.of(ctx), one["entityName"], one["observations"])
         return _done("Observations deleted successfully")
 
     async def delete_relations(ctx: Context, relations: list[Relation]) -> Annotated[CallToolResult, Success]:
         """Delete multiple relations from the knowledge graph"""
-        async with told():
-            await graph.unrelate(sessions.of(ctx), relations)
+        await graph.unrelate(sessions.of(ctx), relations)
         return _done("Relations deleted successfully")
 
     async def read_graph(ctx: Context) -> Annotated[CallToolResult, Graph]:
         """Read the entire knowledge graph"""
-        async with told():
-            found = await graph.whole(sessions.of(ctx))
+        found = await graph.whole(sessions.of(ctx))
         return _result(found, found)
 
     async def search_nodes(ctx: Context, query: str) -> Annotated[CallToolResult, Graph]:
         """Search for nodes in the knowledge graph based on a query"""
-        async with told():
-            found = graph.matching(await graph.whole(sessions.of(ctx)), query)
+        found = graph.matching(await graph.whole(sessions.of(ctx)), query)
         return _result(found, found)
 
     async def open_nodes(ctx: Context, names: list[str]) -> Annotated[CallToolResult, Graph]:
         """Open specific nodes in the knowledge graph by their names"""
-        async with told():
-            found = graph.of(await graph.whole(sessions.of(ctx)), set(names))
+        found = graph.of(await graph.whole(sessions.of(ctx)), set(names))
         return _result(found, found)
 
     return [

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from crdtsync.client import AsyncSession, Event
 from crdtsync.mcp.answers import answer, moment, short
-from crdtsync.mcp.session import Sessions, told
+from crdtsync.mcp.session import Sessions
 from crdtsync.mcp.tools.table import Tool
 
 Wait = Annotated[float, Field(ge=0, le=600)]
@@ -38,10 +38,9 @@ def tools(sessions: Sessions) -> list[Tool]:
         timeout_s: Wait = 50,
     ) -> Annotated[CallToolResult, Changes]:
         """Wait until another agent changes a key that begins with a prefix, and tell what it did."""
-        async with told():
-            session = sessions.of(ctx)
-            token = after or (await session.keys(prefix, limit=1)).token
-            changes, token = await _waited(ctx, session, prefix, token, timeout_s)
+        session = sessions.of(ctx)
+        token = after or (await session.keys(prefix, limit=1)).token
+        changes, token = await _waited(ctx, session, prefix, token, timeout_s)
         lines = [f"{one['event']} {one['key']} by {one['agent']}" for one in changes]
         return answer("\n".join(lines) or "nothing changed", {"changes": changes, "token": token})
 

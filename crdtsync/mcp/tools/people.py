@@ -15,7 +15,7 @@ from crdtsync.context.view.render import in_a_line
 from crdtsync.coordination import AsyncPresence, Present
 from crdtsync.errors import Timeout
 from crdtsync.mcp.answers import answer, short
-from crdtsync.mcp.session import Sessions, told
+from crdtsync.mcp.session import Sessions
 from crdtsync.mcp.tools.following import Wait, awaited
 from crdtsync.mcp.tools.table import Tool
 
@@ -47,29 +47,27 @@ def tools(sessions: Sessions) -> list[Tool]:
         timeout_s: Wait = 50,
     ) -> Annotated[CallToolResult, Answered]:
         """Ask a person, who sees it on any host; what only people may decide."""
-        async with told():
-            session = sessions.of(ctx)
-            asking = asyncio.ensure_future(session.ask(name, question, options=options, timeout=timeout_s))
-            try:
-                await awaited(ctx, {asking}, timeout_s + _GRACE_S, f"waiting for an answer to {name}")
-                value = await asking
-            except Timeout:
-                return answer("Nobody has answered yet: call again.", {"answered": False, "answer": None})
-            finally:
-                asking.cancel()
+        session = sessions.of(ctx)
+        asking = asyncio.ensure_future(session.ask(name, question, options=options, timeout=timeout_s))
+        try:
+            await awaited(ctx, {asking}, timeout_s + _GRACE_S, f"waiting for an answer to {name}")
+            value = await asking
+        except Timeout:
+            return answer("Nobody has answered yet: call again.", {"answered": False, "answer": None})
+        finally:
+            asking.cancel()
         return answer(f"The answer: {in_a_line(str(short(value)))}", {"answered": True, "answer": short(value)})
 
     async def who_is_here(
         ctx: Context, doing: Annotated[str | None, Field(description="Show the others what you are at.")] = None
     ) -> Annotated[CallToolResult, Here]:
         """See which agents are here, on all hosts, what they are at, and what they have claimed."""
-        async with told():
-            session = sessions.of(ctx)
-            if doing is not None and sessions.ends_with_server(ctx):
-                if session not in cards:
-                    cards[session] = await session.present(status=doing)
-                await cards[session].update(status=doing)
-            found = await session.who()
+        session = sessions.of(ctx)
+        if doing is not None and sessions.ends_with_server(ctx):
+            if session not in cards:
+                cards[session] = await session.present(status=doing)
+            await cards[session].update(status=doing)
+        found = await session.who()
         agents = [
             {"agent": one.agent, "node": one.node, "doing": one.status, "claims": list(one.claims)} for one in found
         ]

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from crdtsync.context import AsyncSearch
 from crdtsync.context.view.render import in_a_line
 from crdtsync.mcp.answers import Hits, Keys, Shortened, answer, moment, short, within
-from crdtsync.mcp.session import Sessions, told
+from crdtsync.mcp.session import Sessions
 from crdtsync.mcp.tools.table import Tool
 
 _CONFLICTS_MAX = 50
@@ -60,10 +60,9 @@ def tools(sessions: Sessions) -> list[Tool]:
         """Show what the team knows, within a budget. Call it first: newest and most relevant entries, and a count of
         what was left out.
         """
-        async with told():
-            found = await sessions.views(sessions.of(ctx)).view(
-                prefixes or ("",), query=query, budget_tokens=budget_tokens, since=since
-            )
+        found = await sessions.views(sessions.of(ctx)).view(
+            prefixes or ("",), query=query, budget_tokens=budget_tokens, since=since
+        )
         data: ViewShown = {
             "text": found.text, "tokens": found.tokens, "shown": list(found.shown), "left_out": len(found.left_out),
             "token": found.token,
@@ -77,9 +76,8 @@ def tools(sessions: Sessions) -> list[Tool]:
         at: Annotated[str | None, Field(description="As it was then: a checkpoint, token or time.")] = None,
     ) -> Annotated[CallToolResult, Shortened]:
         """Read entries by key. What you have read, your next write replaces; what you have not, it will tell you."""
-        async with told():
-            session = sessions.of(ctx) if at is None else sessions.of(ctx).session(at=point_of(at))
-            entries = [entry for key in keys if (entry := await session.entry(key)) is not None]
+        session = sessions.of(ctx) if at is None else sessions.of(ctx).session(at=point_of(at))
+        entries = [entry for key in keys if (entry := await session.entry(key)) is not None]
         missing = [key for key in keys if key not in {entry.key for entry in entries}]
         text, data = within(entries, budget_tokens, model)
         if missing:
@@ -93,8 +91,7 @@ def tools(sessions: Sessions) -> list[Tool]:
         after_key: Annotated[str | None, Field(description="Go on behind this key.")] = None,
     ) -> Annotated[CallToolResult, Keys]:
         """List keys that begin with a prefix."""
-        async with told():
-            found = await sessions.of(ctx).keys(prefix, start=after_key, limit=limit + 1)
+        found = await sessions.of(ctx).keys(prefix, start=after_key, limit=limit + 1)
         keys, more = list(found[:limit]), len(found) > limit
         return answer("\n".join([*keys, *(["… and more"] if more else [])]) or "no keys", {"keys": keys, "more": more})
 
@@ -105,8 +102,7 @@ def tools(sessions: Sessions) -> list[Tool]:
         limit: Annotated[int, Field(ge=1, le=50)] = 10,
     ) -> Annotated[CallToolResult, Hits]:
         """Find entries by their words, in any key; the best first. Then read what you need whole."""
-        async with told():
-            found = await AsyncSearch(sessions.of(ctx)).search(query, prefix=prefix, limit=limit)
+        found = await AsyncSearch(sessions.of(ctx)).search(query, prefix=prefix, limit=limit)
         hits = [{"key": one.key, "agent": one.agent, "snippet": one.snippet} for one in found]
         lines = [f"{one['key']} ({one['agent']}): {one['snippet']}" for one in hits]
         return answer("\n".join(lines) or f"nothing speaks of {query!r}", {"hits": hits})
@@ -115,9 +111,8 @@ def tools(sessions: Sessions) -> list[Tool]:
         ctx: Context, key: str, last: Annotated[int, Field(ge=1, le=100)] = 10
     ) -> Annotated[CallToolResult, Past]:
         """Show what a key held before, who wrote it, and what became of it."""
-        async with told():
-            session = sessions.of(ctx)
-            past = await session.history(key, last=last)
+        session = sessions.of(ctx)
+        past = await session.history(key, last=last)
         values = [
             {"value": short(value.value), "agent": value.agent, "time": moment(value.time)} for value in past
         ]  # fmt: skip
@@ -128,8 +123,7 @@ def tools(sessions: Sessions) -> list[Tool]:
         ctx: Context, prefix: str = "", budget_tokens: Budget = 2_000
     ) -> Annotated[CallToolResult, Shortened]:
         """Show entries whose authors wrote at the same time, with all their values; settle them with resolve."""
-        async with told():
-            entries = await sessions.of(ctx).conflicts(prefix, limit=_CONFLICTS_MAX + 1)
+        entries = await sessions.of(ctx).conflicts(prefix, limit=_CONFLICTS_MAX + 1)
         text, data = within(entries[:_CONFLICTS_MAX], budget_tokens, model)
         return answer((text or "no conflicts") + ("\n… and more" if entries[_CONFLICTS_MAX:] else ""), data)
 

@@ -20,7 +20,7 @@ from crdtsync.client import AsyncSession, Entry
 from crdtsync.coordination import AsyncJob, AsyncWorker
 from crdtsync.errors import InvalidRequest
 from crdtsync.mcp.answers import Done, answer, within
-from crdtsync.mcp.session import ALONE_S, Sessions, told
+from crdtsync.mcp.session import ALONE_S, Sessions
 from crdtsync.mcp.tools.following import Wait, awaited
 from crdtsync.mcp.tools.table import Tool
 
@@ -49,20 +49,18 @@ def tools(sessions: Sessions) -> list[Tool]:
         after: Annotated[tuple[str, ...], Field(description="Keys of tasks to be done first.")] = (),
     ) -> Annotated[CallToolResult, Done]:
         """Put a task that some agent on some host will take; each is done once."""
-        async with told():
-            done = await sessions.of(ctx).put_task(key, task, after=after)
+        done = await sessions.of(ctx).put_task(key, task, after=after)
         return answer(f"put {key}", {"done": f"put {key}", "token": str(done)})
 
     async def take_task(ctx: Context, prefix: str = "tasks/", timeout_s: Wait = 5) -> Annotated[CallToolResult, Taken]:
         """Take the next open task, or wait for one. It is yours until you call finish_task, or end."""
         longest_s = None if sessions.ends_with_server(ctx) else ALONE_S
-        async with told():
-            session = sessions.of(ctx)
-            job = await hands.take(ctx, session, prefix, timeout_s, longest_s)
-            if job is None:
-                none = {"key": None, "task": None, "by": None, "attempt": 0}
-                return answer(f"no task is open under {prefix or 'any key'}", none)
-            text, shown = within([await _as_put(session, job)], _BUDGET_TOKENS, sessions.options.model)
+        session = sessions.of(ctx)
+        job = await hands.take(ctx, session, prefix, timeout_s, longest_s)
+        if job is None:
+            none = {"key": None, "task": None, "by": None, "attempt": 0}
+            return answer(f"no task is open under {prefix or 'any key'}", none)
+        text, shown = within([await _as_put(session, job)], _BUDGET_TOKENS, sessions.options.model)
         said = f"{job.key} is yours: do it, then call finish_task.\n{text}"
         task = shown["entries"][0]
         data = {"key": job.key, "task": task["value"], "by": task["agent"], "attempt": job.attempt}
@@ -75,9 +73,8 @@ def tools(sessions: Sessions) -> list[Tool]:
         failure: Annotated[str | None, Field(description="Why it could not be done; somebody may try again.")] = None,
     ) -> Annotated[CallToolResult, Done]:
         """Say what came of the task that you took."""
-        async with told():
-            session = sessions.of(ctx)
-            said = await hands.finish(session, key, result, failure)
+        session = sessions.of(ctx)
+        said = await hands.finish(session, key, result, failure)
         return answer(said, {"done": said, "token": session.token})
 
     return [Tool(put_task, writes=True), Tool(take_task, writes=True), Tool(finish_task, writes=True)]

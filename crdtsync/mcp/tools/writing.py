@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from crdtsync.client import AsyncSession
 from crdtsync.mcp.answers import Done, WrittenShown, answer, written
-from crdtsync.mcp.session import Sessions, told
+from crdtsync.mcp.session import Sessions
 from crdtsync.mcp.tools.reading import At, Prefixes, point_of
 from crdtsync.mcp.tools.table import Tool
 
@@ -43,16 +43,14 @@ def tools(sessions: Sessions) -> list[Tool]:
         """Write an entry: a plan, a finding, a decision. It is durable here at once and on other hosts soon. What
         another agent writes at the same moment is kept beside it.
         """
-        async with told():
-            meta = {"note": note} if note else None
-            done = await sessions.of(ctx).set(key, value, if_absent=only_if_absent, meta=meta)
+        meta = {"note": note} if note else None
+        done = await sessions.of(ctx).set(key, value, if_absent=only_if_absent, meta=meta)
         return written(key, done)
 
     async def append(ctx: Context, key: Key, value: Value) -> Annotated[CallToolResult, Done]:
         """Add an element to a log: findings, messages, progress. Nothing that others append is lost."""
-        async with told():
-            session = sessions.of(ctx)
-            length = await session.append(key, value)
+        session = sessions.of(ctx)
+        length = await session.append(key, value)
         return answer(f"{key} has {length} elements", {"done": f"{length} elements", "token": session.token})
 
     async def edit_text(
@@ -64,16 +62,14 @@ def tools(sessions: Sessions) -> list[Tool]:
         ] = None,
     ) -> Annotated[CallToolResult, Done]:
         """Edit a shared text that others edit too. Edits at the same time are merged word by word."""
-        async with told():
-            session = sessions.of(ctx)
-            await _edited(session, key, old, new)
+        session = sessions.of(ctx)
+        await _edited(session, key, old, new)
         return answer(f"edited {key}", {"done": f"edited {key}", "token": session.token})
 
     async def delete(ctx: Context, key: Key) -> Annotated[CallToolResult, Done]:
         """Delete an entry; its history stays."""
-        async with told():
-            session = sessions.of(ctx)
-            existed = await session.delete(key)
+        session = sessions.of(ctx)
+        existed = await session.delete(key)
         said = f"deleted {key}" if existed else f"there is no {key}"
         return answer(said, {"done": said, "token": session.token})
 
@@ -81,20 +77,18 @@ def tools(sessions: Sessions) -> list[Tool]:
         ctx: Context, key: Key, value: Value, note: str | None = None
     ) -> Annotated[CallToolResult, WrittenShown]:
         """Settle a conflict that you have read (conflicts or read show all its values): one value in place of all."""
-        async with told():
-            session = sessions.of(ctx)
-            entry = await session.entry(key)
-            if entry is None:
-                raise ToolError(f"there is no {key}")
-            done = await session.set(key, value, if_version=entry.version, meta={"note": note} if note else None)
+        session = sessions.of(ctx)
+        entry = await session.entry(key)
+        if entry is None:
+            raise ToolError(f"there is no {key}")
+        done = await session.set(key, value, if_version=entry.version, meta={"note": note} if note else None)
         return written(key, done)
 
     async def checkpoint(
         ctx: Context, name: str, prefixes: Prefixes = (), note: str = ""
     ) -> Annotated[CallToolResult, Done]:
         """Name what is there now, before you change much: restore goes back to it."""
-        async with told():
-            done = await sessions.of(ctx).checkpoint(name, prefix=prefixes or None, note=note)
+        done = await sessions.of(ctx).checkpoint(name, prefix=prefixes or None, note=note)
         return answer(f"made {name}", {"done": f"made {name}", "token": str(done)})
 
     async def restore(
@@ -105,12 +99,11 @@ def tools(sessions: Sessions) -> list[Tool]:
         dry_run: Annotated[bool, Field(description="Only tell what would change.")] = False,
     ) -> Annotated[CallToolResult, RestoredShown]:
         """Bring back what was there at a point of the past. What others write meanwhile stays beside it."""
-        async with told():
-            session, when, prefix = sessions.of(ctx), point_of(point), prefixes or None
-            if only_by is None:
-                done = await session.restore(when, prefix=prefix, dry_run=dry_run)
-            else:
-                done = await session.undo(only_by, when, prefix=prefix, dry_run=dry_run)
+        session, when, prefix = sessions.of(ctx), point_of(point), prefixes or None
+        if only_by is None:
+            done = await session.restore(when, prefix=prefix, dry_run=dry_run)
+        else:
+            done = await session.undo(only_by, when, prefix=prefix, dry_run=dry_run)
         would = "would " if dry_run else ""
         said = [
             f"{would}{what} {len(keys)} keys: {', '.join(list(keys)[:_KEYS_SHOWN])}"
