@@ -529,7 +529,7 @@ async def attached_over_http(daemon: Daemon, token_file: Path, *arguments: str) 
     async with http_server(daemon, token_file, *arguments) as address:
         headers = {"Authorization": f"Bearer {await to_thread(token_file.read_text)}".strip()}
         async with (
-            httpx2.AsyncClient(headers=headers) as http,
+            httpx2.AsyncClient(headers=headers, timeout=60) as http,
             McpClient(streamable_http_client(address, http_client=http)) as client,
         ):
             yield client
