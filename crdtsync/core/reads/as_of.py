@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from itertools import islice
+from itertools import islice, takewhile
 from math import inf
 from types import NoneType
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from crdtsync.core.crdt.entries import Entries, Entry, Incoming, covered_by
 from crdtsync.core.history.checkpoints import AT_CHECKPOINT, check_name
 from crdtsync.core.history.cuts import Closing, Cut, check_told, cut_at_time, cut_of, too_old
 from crdtsync.core.reads.operations import READS, Reader
-from crdtsync.core.reads.pages import PAGE_BYTES_MAX, PAGE_ROWS_MAX
+from crdtsync.core.reads.pages import PAGE_BYTES_MAX, page_limit
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.restore import KEYS_MAX, Past
 from crdtsync.core.storage.interface import DeadMark, DeadPlace, Storage
@@ -43,7 +43,7 @@ PAST_BYTES_MAX = 64 * 1024 * 1024
 """So many bytes of values that are gone by now may one read hold."""
 IDS_AT_ONCE_MAX = 16
 WINDOW_ROWS = 50
-"""The same of keys by prefix, where their values are wanted: each may be 1 MiB."""
+"""The same of keys by prefix, where few are wanted, or their values, of which each may be 1 MiB."""
 EDITS_MAX = 100_000
 """Edits of one text that are looked at for one read."""
 BEHIND_ALL = b"\xff" * 9
@@ -224,8 +224,8 @@ def _wanted_by(name: str, args: Mapping[str, Any]) -> Wanted:
     start = args.get("start", "")
     if is_whole or type(start) is not str:
         return Wanted(None, check_prefix(args.get("prefix", "")), has_values=bool(args.get("values")))
-    prefix, enough = check_prefix(args.get("prefix", "")), PAGE_ROWS_MAX + 1
-    return Wanted(None, prefix, start, enough, bool(args.get("values")))
+    enough = page_limit(args) + 1
+    return Wanted(None, check_prefix(args.get("prefix", "")), start, enough, bool(args.get("values")))
 
 
 class Collecting:
@@ -307,17 +307,18 @@ class Collecting:
     def _look_at_window(self) -> bool:
         """All that there is, alive and dead, from where the last window ended to where this one does."""
         replica, prefix = self._replica, self._wanted.prefix
-        rows_max = WINDOW_ROWS if self._wanted.has_values else SLICE_ROWS
-        living = [*islice(replica.entries.keys(prefix, self._live_after, hidden=True), rows_max)]
+        is_short = self._wanted.has_values or self._wanted.enough <= WINDOW_ROWS
+        rows_max = WINDOW_ROWS if is_short else SLICE_ROWS
         marks, last = self._storage.dead_marks(replica.id, self._place, self._cut.after, rows_max)
         if last is not None and not last.key.startswith(prefix):
             last = None
+        keys = replica.entries.keys(prefix, self._live_after, hidden=True)
+        living = [*islice((keys if last is None else takewhile(last.key.__ge__, keys)), rows_max)]
         ends = living[-1:] if len(living) == rows_max else []
         ends += [] if last is None else [last.key]
         end = min(ends, default=None)
         for key in living:
-            if end is None or key <= end:
-                self._take_living(key)
+            self._take_living(key)
         self._take_unsaved(end)
         self._take_dead([mark for mark in marks if mark.key.startswith(prefix) and (end is None or mark.key <= end)])
         if end is None:

@@ -91,7 +91,6 @@ def test_values_that_ran_out_later_are_shown_and_those_that_had_are_not(node):
 
 
 def test_pages_of_the_past_are_complete(node, monkeypatch):
-    monkeypatch.setattr(as_of, "PAGE_ROWS_MAX", 10)
     monkeypatch.setattr(as_of, "WINDOW_ROWS", 7)
     monkeypatch.setattr(as_of, "SLICE_ENTRIES", 2)
     ann = node.agent("ann")
@@ -178,6 +177,24 @@ def test_values_that_are_gone_are_read_a_few_a_turn(node, monkeypatch):
         per_turn.append(sum(reads) - before)
     assert max(per_turn) <= as_of.IDS_AT_ONCE_MAX
     assert len(ann.result(request)["items"]) == sum(reads) == 40
+
+
+def test_a_page_of_the_past_looks_at_no_more_than_it_shows(node, monkeypatch):
+    ann = node.agent("ann")
+    token = ann.do("batch", ops=[["set", {"key": f"k{n:04}", "value": pack(n)}] for n in range(1000)])["token"]
+    slices = []
+    advance = as_of.Collecting.advance
+
+    def counted(self):
+        slices.append(self)
+        return advance(self)
+
+    monkeypatch.setattr(as_of.Collecting, "advance", counted)
+    for limit in (1, 100, 1000):
+        slices.clear()
+        page = patiently(ann, "scan", values=True, limit=limit, at=token)
+        assert (len(page["items"]), page["more"]) == (limit, limit < 1000)
+        assert len(slices) == 1 + limit // as_of.WINDOW_ROWS
 
 
 def test_below_the_floor_of_history_it_is_refused():
