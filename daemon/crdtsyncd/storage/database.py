@@ -14,6 +14,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from operator import attrgetter
 from pathlib import Path
 
 from crdtsyncd.storage.backlog import Backlog
@@ -62,6 +63,10 @@ BACKLOG_RECORDS_MAX = 32
 
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError)
 """What comes of rows that hold what nobody wrote: SQLite hands out whatever flipped bits have made of them."""
+
+_TRIMS = ("floors", "history_floors", "log_trims", "history_trims", "document_trims")
+_lasting = attrgetter(*(name for name in Batch.__slots__ if name not in (*_TRIMS, "clocks", "own_changes")))
+"""What of a batch must not be lost when power fails. A trim that is lost is done again."""
 
 
 class Store(Upkeep):
@@ -167,7 +172,7 @@ class Store(Upkeep):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def commit(self, batch: Batch, is_direct: bool = False) -> None:
-        """Make ``batch`` durable: on return it is on disk. ``is_direct``: and in the tables.
+        """Make ``batch`` durable: on return it is on disk, but for what only trims. ``is_direct``: and in the tables.
 
         :raises NoSpace: the disk is full; nothing of the batch is stored.
         :raises StorageError: the disk failed. What it holds is unknown, so this process must end and start over
@@ -229,6 +234,9 @@ class Store(Upkeep):
         """To the tables, after what is in the journal; ``era``: a new one begins."""
         self._settle()
         db = self._connection
+        is_trim = era is None and not any(_lasting(batch))
+        if is_trim:
+            db.execute("PRAGMA synchronous = NORMAL")
         if batch.is_purge:
             db.execute("PRAGMA secure_delete = ON")
         try:
@@ -236,6 +244,10 @@ class Store(Upkeep):
         finally:
             if batch.is_purge:
                 db.execute(f"PRAGMA secure_delete = {SECURE_DELETE}")
+            if is_trim:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                db.execute("PRAGMA synchronous = FULL")  # which SQLite takes outside of transactions alone
         self.is_wiping_due |= bool(batch.scrubs)
 
     def _write_rows(self, batch: Batch, era: bytes | None) -> None:

@@ -55,6 +55,29 @@ def open_store(place: Path) -> Store:
     return Store(place / "data", place / "run")
 
 
+def test_what_only_trims_waits_for_no_flush_and_all_else_does(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_flushed(batch: Batch) -> bool:
+        said: list[str] = []
+        store._connection.set_trace_callback(said.append)
+        try:
+            store.commit(batch, is_direct=True)
+        finally:
+            store._connection.set_trace_callback(None)
+            assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,), "for the next one"
+        assert "COMMIT" in said
+        return "PRAGMA synchronous = NORMAL" not in said
+
+    trim, both = Batch(), Batch()
+    for batch in (trim, both):
+        batch.log_trims.append(LogTrim(1, 0, 0))
+    both.spaces.append((1, "default", 0))
+    assert is_flushed(both)
+    assert not is_flushed(trim)
+    monkeypatch.setattr(store, "_write_in", lambda _batch: store._connection.execute("SELECT nothing"))
+    with pytest.raises((StorageError, sqlite3.OperationalError)):
+        is_flushed(trim)
+
+
 def test_others_can_read_none_of_its_files_where_they_can_look_into_its_directory(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
