@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.crash.harness import can_trace, errors, kills, points, until
+from tests.crash.harness import can_trace, errors, kills, points, steps, until
 from tests.crash.jobs import Run
 from tests.crash.report import Report
 from tests.harness.daemon import PROGRAM
@@ -41,6 +41,7 @@ def main() -> int:
     each.add_argument("--count", type=positive_int, default=500)
     for name, words in (
         ("points", "kill -9 at every call that changes the disk"), ("errors", "every call to the disk fails in turn"),
+        ("steps", "as points, in a life that puts a blob, and makes, restores, forks and merges checkpoints"),
     ):  # fmt: skip
         each = harnesses.add_parser(name, help=words)
         each.add_argument("--cases", type=positive_int, help="so many, of all names and phases (default: every one)")
@@ -68,7 +69,7 @@ def main() -> int:
     else:
         budget = until(None if arguments.minutes is None else arguments.minutes * 60)
         run = Run(seed, budget, arguments.cases, program, arguments.jobs, tuple(arguments.only), arguments.resume)
-        report = {"points": points, "errors": errors}[arguments.harness](run)
+        report = {"points": points, "errors": errors, "steps": steps}[arguments.harness](run)
     print("\n".join(report.lines()))
     if not report.runs:
         print("nothing was tried", file=sys.stderr)

@@ -14,7 +14,8 @@ from time import monotonic, sleep
 from tests.crash.cases import Call, Case, read_calls
 from tests.crash.child import Child
 from tests.crash.jobs import Budget, Run, Try, run_cases
-from tests.crash.report import Report
+from tests.crash.report import Life, Report
+from tests.crash.steps import Steps
 from tests.crash.writes import DEAD, Writes
 from tests.harness.daemon import PROGRAM
 
@@ -27,7 +28,6 @@ ERRORS = {
 }  # fmt: skip
 FAILED = 1
 PIPELINED = 12
-LARGE_EVERY = 5
 
 
 def _place() -> Path:
@@ -114,21 +114,22 @@ class Template:
         shutil.rmtree(self._copy, ignore_errors=True)
 
 
-def _drive(child: Child, trace: list[str], writes: Writes, enter: Callable[[str], object] = str) -> str:
-    """Start, write, checkpoint, stop, as far as it gets; what became of it. ``enter`` is told each phase."""
+def write(_child: Child) -> Writes:
+    """The life of one that is written to."""
+    return Writes("now")
+
+
+def _drive(child: Child, trace: list[str], life: Life, enter: Callable[[str], object] = str) -> str:
+    """Start, live, stop, as far as it gets; what became of it. ``enter`` is told each phase."""
     enter("start")
     child.start(trace)
     agent = child.attach()
     if agent is None:
         return _ending(child, "at the start")
-    enter("write")
     with suppress(*DEAD), agent:
-        for _ in range(3):
-            writes.send(agent, PIPELINED, large_every=LARGE_EVERY)  # more than a checkpoint waits for
-            if not writes.take(agent):
-                child.wait()
-                return _ending(child, "while it wrote")
-            sleep(0.02)
+        if not life.live(agent, enter):
+            child.wait()
+            return _ending(child, "while it wrote")
         enter("rest")
         sleep(0.15)  # the journal goes into the tables when nothing comes
     enter("stop")
@@ -146,7 +147,7 @@ def _traced(child: Child) -> list[str]:
     return [word for path in child.files for word in ("-P", path)]
 
 
-def calls_of_a_life(template: Template) -> list[Call]:
+def calls_of_a_life(template: Template, make: Callable[[Child], Life] = write) -> list[Call]:
     """Those that a life makes which nothing disturbs."""
     child = template.copy()
     trace = child.base / "trace"
@@ -154,19 +155,24 @@ def calls_of_a_life(template: Template) -> list[Call]:
     try:
         names = ",".join(dict.fromkeys((*CALLS, *ERRORS)))
         enter = lambda phase: phases.append((phase, len(_lines(trace))))  # noqa: E731
-        ending = _drive(child, [*_traced(child), "-o", str(trace), "-e", f"trace={names}"], Writes("count"), enter)
+        ending = _drive(child, [*_traced(child), "-o", str(trace), "-e", f"trace={names}"], make(child), enter)
         assert ending == "status 0 at the end", f"{ending}: {child.tail()}"
         return read_calls(_lines(trace), phases)
     finally:
         child.close()
 
 
-def points(run: Run) -> Report:
+def points(run: Run, make: Callable[[Child], Life] = write) -> Report:
     """kill -9 at every call, or at some."""
     with closing(Template()) as template:
-        calls = [call for call in calls_of_a_life(template) if call.name in CALLS]
+        calls = [call for call in calls_of_a_life(template, make) if call.name in CALLS]
     cases = [Case(f"{call.name}:signal=KILL:when={call.number}", (call.phase, call.name)) for call in calls]
-    return run_cases(Report("kills at every call"), run, cases, lambda: _trying(run.program))
+    return run_cases(Report("kills at every call"), run, cases, lambda: _trying(run.program, make))
+
+
+def steps(run: Run) -> Report:
+    """The same in a life that puts a blob, and goes through time."""
+    return points(run, Steps)
 
 
 def errors(run: Run) -> Report:
@@ -181,31 +187,31 @@ def errors(run: Run) -> Report:
     return run_cases(Report("calls that fail"), run, cases, lambda: _trying(run.program))
 
 
-def _trying(program: str) -> tuple[Try, Callable[[], None]]:
+def _trying(program: str, make: Callable[[Child], Life] = write) -> tuple[Try, Callable[[], None]]:
     template = Template()
 
     def attempt(case: Case) -> Report:
         report = Report("")
-        _one(report, template, case.fault, program)
+        _one(report, template, case.fault, template.copy(program), make)
         return report
 
     return attempt, template.close
 
 
-def _one(report: Report, template: Template, fault: str, program: str) -> None:
-    child, writes = template.copy(program), Writes("now")
+def _one(report: Report, template: Template, fault: str, child: Child, make: Callable[[Child], Life]) -> None:
+    life = make(child)
     trace = child.base / "trace"
     try:
         name = fault.split(":", 1)[0]
         began = len(child.lines())
         ending = _drive(
-            child, [*_traced(child), "-o", str(trace), "-e", f"trace={name}", "-e", f"inject={fault}"], writes
+            child, [*_traced(child), "-o", str(trace), "-e", f"trace={name}", "-e", f"inject={fault}"], life
         )
         has_come = "killed" in ending or any("(INJECTED)" in line for line in _lines(trace))
-        report.note(writes)
+        report.note(life)
         report.outcomes[ending if has_come else "the call did not come"] += 1
         report.found += [f"{fault}: {wrong}" for wrong in _rude(child, ending, child.lines()[began:])]
-        report.check(child, [template.writes, writes], fault)
+        report.check(child, [template.writes, life], fault)
         status = child.stop()
         if status != 0:
             report.found.append(f"{fault}: after the restart it stops with {status}: {child.tail()}")

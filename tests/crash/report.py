@@ -3,11 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import Protocol
 
 from tests.crash.child import Child
-from tests.crash.writes import DEAD, Writes
+from tests.crash.writes import DEAD
+from tests.harness.raw import RawAgent
+
+
+class Life(Protocol):
+    """What is done with a daemon in one of its lives."""
+
+    @property
+    def sent(self) -> Sized:
+        """What was asked for."""
+
+    @property
+    def acknowledged(self) -> Sized:
+        """What of it was done."""
+
+    @property
+    def refused(self) -> Sized:
+        """And what was not, with a reason."""
+
+    def live(self, agent: RawAgent, enter: Callable[[str], object]) -> bool:
+        """Do it; ``enter`` is told each phase. False: the daemon is gone."""
+
+    def wrong(self, agent: RawAgent) -> Iterable[str]:
+        """How what is there differs from what was acknowledged."""
 
 
 @dataclass
@@ -47,7 +72,7 @@ class Report:
         took_s = monotonic() - self.began_s
         return f"{took_s:,.0f} s: {self.runs:,} of {of:,} cases, {len(self.found)} violations"
 
-    def check(self, child: Child, writes: list[Writes], where: str) -> None:
+    def check(self, child: Child, lives: Sequence[Life], where: str) -> None:
         """Hold what is there against what was acknowledged; the daemon is started if it does not run."""
         if not child.is_running():
             child.start()
@@ -58,13 +83,13 @@ class Report:
             return
         with agent:
             try:
-                self.found += [f"{where}: {wrong}" for each in writes for wrong in each.wrong(agent)]
+                self.found += [f"{where}: {wrong}" for each in lives for wrong in each.wrong(agent)]
                 agent.write("set", key="works", value=self.runs)
             except DEAD as error:
                 self.found.append(f"{where}: it does not work after the restart: {error!r}; {child.tail()}")
 
-    def note(self, writes: Writes) -> None:
+    def note(self, life: Life) -> None:
         """Count what a run did."""
         self.runs += 1
-        self.acknowledged += len(writes.acknowledged)
-        self.unanswered += len(writes.sent) - len(writes.acknowledged) - len(writes.refused)
+        self.acknowledged += len(life.acknowledged)
+        self.unanswered += len(life.sent) - len(life.acknowledged) - len(life.refused)

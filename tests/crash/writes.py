@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from time import sleep
 from typing import Any
 
 import msgpack
 
 from tests.harness.raw import RawAgent, RawError
 
+PIPELINED = 12
+LARGE_EVERY = 5
 LARGE_BYTES = 30_000
 BATCHED = 300
 """More than comes into the tables at once."""
@@ -40,6 +43,16 @@ class Writes:
                 arguments = {"ops": [["set", {"key": f"{key}/{n}", "value": packed}] for n in range(BATCHED)]}
             with suppress(*DEAD):
                 self._requests[agent.send_write(operation, **arguments)] = number
+
+    def live(self, agent: RawAgent, enter: Callable[[str], object]) -> bool:
+        """Write, more than a checkpoint of the write-ahead log waits for. False: the daemon is gone."""
+        enter("write")
+        for _ in range(3):
+            self.send(agent, PIPELINED, large_every=LARGE_EVERY)
+            if not self.take(agent):
+                return False
+            sleep(0.02)
+        return True
 
     def _write(self, number: int, is_large: bool) -> tuple[str, str, Any]:
         if is_large and number % 2:

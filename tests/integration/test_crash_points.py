@@ -21,7 +21,7 @@ def crash(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("words", [
-    ("kills", "--count", "6"), ("points", "--cases", "6"), ("errors", "--cases", "6"),
+    ("kills", "--count", "6"), ("points", "--cases", "6"), ("steps", "--cases", "6"), ("errors", "--cases", "6"),
 ])  # fmt: skip
 def test_some_of_all_points(words: tuple[str, ...]) -> None:
     if words[0] != "kills" and not can_trace():
@@ -34,6 +34,7 @@ def test_some_of_all_points(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("words", [
     ("kills", "--count", "6", "--plant", "ack-early"),
     ("points", "--cases", "5", "--only", "write/fdatasync", "--plant", "ack-early"),
+    ("steps", "--cases", "3", "--only", "*/fdatasync", "--plant", "ack-early"),
     ("errors", "--cases", "5", "--only", "write/fdatasync/EIO*", "--plant", "ignore-errors"),
 ])  # fmt: skip
 def test_the_control_fails(words: tuple[str, ...]) -> None:
@@ -41,4 +42,4 @@ def test_the_control_fails(words: tuple[str, ...]) -> None:
         pytest.skip("needs root and strace (apt-get install strace)")
     done = crash(*words, "--seed", "1")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "lacks" in done.stdout
+    assert ("FOUND" if words[0] == "steps" else "lacks") in done.stdout
