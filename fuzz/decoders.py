@@ -13,7 +13,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgpack
 from crdtsyncd.config.model import load_config
@@ -22,12 +22,17 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import SERVER, State
 from websockets.protocol import Protocol as Websocket
 
-from crdtsync.causality import Dot, Hlc, Writer
+from crdtsync.causality import Dot, Hlc, Writer, flatten
 from crdtsync.core.agents.parse_request import request_of
+from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.crdt.schemas import schema_of
+from crdtsync.core.history.checkpoint_policies import policy_of
+from crdtsync.core.history.checkpoints import record_of
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.errors import ConfigError, CrdtSyncError, InvalidEncoding, InvalidRequest
+from crdtsync.wire.blobs import Manifest, manifest_of
 from crdtsync.wire.change import Codec
+from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.invites import INVITE_PREFIX, Invite, decode_invite, encode_invite
 from crdtsync.wire.invites import _check as check_of
@@ -200,6 +205,12 @@ metrics_listen = "127.0.0.1:9742"
     return [whole, *whole.splitlines(), "[table]\nx = 1\n", 'join = "crdtsync-1.abc"\n', 'socket_mode = "0660"\n']
 
 
+def _records(_: random.Random) -> list[bytes]:
+    record = {"cut": [5, 6], "digest": bytes(16), "keys": 3, "note": "why", "prefixes": ["a/"], "policy": "often"}
+    policy = {"prefixes": ["a/"], "every": 60_000, "keep": 24, "age": None}
+    return [packed(record), packed(policy), Manifest(600_000, "0" * 64, "text/plain", "0" * 24).packed()]
+
+
 def _changes(rng: random.Random) -> Callable[[], bytes]:
     mutator, chain = Mutator(rng), Chain(rng)
     return lambda: chain.next_body(mutator)
@@ -295,12 +306,24 @@ def _take_schema(data: bytes) -> None:
     schema_of("a/*", [entry])
 
 
+def _take_record(data: bytes) -> None:
+    """What a member has written under a reserved key, or as a blob: what is taken of it can be told to others."""
+    manifest, entry = manifest_of(data), cast(Entry, _Entry(data))
+    assert manifest is None or manifest_of(manifest.packed()) == manifest
+    checkpoint, policy = record_of(entry), policy_of("often", [entry])
+    if checkpoint is not None:
+        pack([flatten(checkpoint.vector), checkpoint.note, checkpoint.keys, checkpoint.digest, *checkpoint.prefixes])
+    if policy is not None:
+        pack([policy.every_ms, policy.keep, policy.age_ms, *policy.prefixes])
+
+
 class _Entry:
-    """As much of an entry as a schema is read from."""
+    """As much of an entry as a schema or a record is read from."""
 
     def __init__(self, value: bytes) -> None:
         self.value = value
         self.kind, self.sub, self.hlc, self.dot = 1, None, Hlc(1), Dot(Writer(1), 1, 0)
+        self.key, self.order = "_checkpoint/x", (1, 1, 1, 0)
 
 
 def _take_invite(data: bytes) -> None:
@@ -324,6 +347,7 @@ DECODERS: Final = {
         Decoder("patterns", _texts(_patterns), lambda data: check_pattern(data.decode(errors="replace")),
                 (InvalidRequest,)),
         Decoder("schemas", _schemas, _take_schema, (CrdtSyncError,)),
+        Decoder("records", _trees(_records), _take_record, ()),
         Decoder("config", _texts(_config), _take_config, (ConfigError,)),
         Decoder("session-files", session_files.make, session_files.take, ()),
     )

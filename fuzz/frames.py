@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -88,6 +89,15 @@ def record_requests(daemon: Daemon) -> list[Tree]:
         ]
         do("batch", ops=ops, n=next(n))
         do("scan", prefix="r/", start="r/a", limit=10, values=True)
+        part, upload = b"part", "0" * 24
+        blob = {"key": "r/blob", "upload": upload}
+        do("blob_write", **blob, part=0, value=part, n=next(n))
+        do("blob_set", **blob, size=4, sha256=sha256(part).hexdigest(), media_type="text/plain", n=next(n))
+        do("blob_read", **blob, part=0)
+        do("blob_parts", key="r/blob", sha256=sha256(part).hexdigest())
+        do("checkpoint_set", name="c", note="why", prefixes=["r/"], n=next(n))
+        do("scan", prefix="r/", limit=10, values=True, at="checkpoint:c")
+        do("restore", prefix="r/", at="checkpoint:c", n=next(n))
         do("wait", token=token, w=1, timeout=10)
         do("watch", prefix="r/", after=token)
         do("unwatch", watch=2)

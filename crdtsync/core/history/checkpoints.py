@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from crdtsync.causality import Dot, VersionVector, Writer, covers, flatten, hlc_ms
+from crdtsync.causality import WRITER_MAX, Dot, VersionVector, Writer, covers, flatten, hlc_ms
 from crdtsync.core.alarm_catalogue import CHECKPOINT_LOST
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.history.checkpoint_policies import POLICY_PREFIX, CheckpointPolicy, policy_of
@@ -22,6 +22,7 @@ from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import is_name, shown
+from crdtsync.wire.peer.fields import read_blob, read_count
 from crdtsync.wire.tokens import encode_dot
 
 if TYPE_CHECKING:
@@ -98,10 +99,11 @@ def record_of(entry: Entry) -> Checkpoint | None:
     try:
         plain = unpack(entry.value or b"")
         flat = plain["cut"]
-        vector = {Writer(int(writer)): int(seq) for writer, seq in zip(flat[::2], flat[1::2], strict=True)}
+        dots = zip(flat[::2], flat[1::2], strict=True)
+        vector = {Writer(read_count(writer, WRITER_MAX)): read_count(seq) for writer, seq in dots}
         name, prefixes = entry.key.removeprefix(CHECKPOINT_PREFIX), tuple(map(str, plain["prefixes"]))
-        note, keys, digest = str(plain["note"]), int(plain["keys"]), bytes(plain["digest"])
-        versions = tuple((str(pattern), int(version)) for pattern, version in plain.get("versions", {}).items())
+        note, keys, digest = str(plain["note"]), read_count(plain["keys"]), read_blob(plain["digest"], 16)
+        versions = tuple((str(pattern), read_count(version)) for pattern, version in plain.get("versions", {}).items())
         return Checkpoint(
             name, entry, vector, note, prefixes, keys, digest, str(plain.get("policy", "")), versions[:VERSIONS_MAX]
         )
