@@ -11,7 +11,6 @@ the history of the key before: so the recorder keeps what was removed lately in 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -115,7 +114,7 @@ class HistoryRecorder:
         self.floor = floor
         self.since_ms = since_ms
         self.unsaved: dict[str, list[PastRow]] = {}
-        self._unsaved_keys: deque[tuple[int, str]] = deque()  # of which some went at this position, oldest first
+        self._unsaved_keys: list[tuple[int, str]] = []  # of which some went at this position, oldest first
         self._judged: tuple[Change | None, bool] = None, False
         self._committed = 0  # the position of the newest change on disk
         self._replica = replica
@@ -246,11 +245,12 @@ class HistoryRecorder:
             return
         missing = self._replica.storage.backlog_position
         end = self._committed + 1 if missing is None else min(missing, self._committed + 1)
-        while keys and keys[0][0] < end:
-            _, key = keys.popleft()
+        count = bisect_left(keys, (end, ""))
+        for _, key in keys[:count]:
             later = [row for row in self.unsaved.pop(key, ()) if row.position >= end]
             if later:
                 self.unsaved[key] = later
+        del keys[:count]
 
     def forget(self, is_meant: Callable[[str], bool], is_covered: Callable[[Dot], bool]) -> None:
         """Tell no longer, out of memory, what these keys held under these dots."""
