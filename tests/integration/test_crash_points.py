@@ -35,7 +35,7 @@ def test_some_of_all_points(words: tuple[str, ...]) -> None:
     ("kills", "--count", "6", "--plant", "ack-early"),
     ("points", "--cases", "5", "--only", "write/fdatasync", "--plant", "ack-early"),
     ("steps", "--cases", "3", "--only", "*/fdatasync", "--plant", "ack-early"),
-    ("errors", "--cases", "5", "--only", "write/fdatasync/EIO*", "--plant", "ignore-errors"),
+    ("errors", "--cases", "9", "--only", "write/fdatasync/EIO*", "--plant", "ignore-errors"),
 ])  # fmt: skip
 def test_the_control_fails(words: tuple[str, ...]) -> None:
     if words[0] != "kills" and not can_trace():
