@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections import Counter
 from typing import IO, TYPE_CHECKING
@@ -151,6 +150,8 @@ def memory_server(settings: Settings, file: IO[bytes], *, dry_run: bool) -> None
     Example:
       crdtsync import-from memory-server memory.jsonl --dry-run
     """
+    import asyncio
+
     from crdtsync import AsyncClient
     from crdtsync.mcp.memory.import_file import bring_over
 
