@@ -20,13 +20,15 @@ _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
 
 
 def socket_paths(socket: str | os.PathLike[str] | None, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The sockets to try, in order: the argument or CRDTSYNC_SOCKET alone, else the user's own and the system's."""
+    """The sockets to try, in order: the argument or CRDTSYNC_SOCKET alone, else the user's own and the system's.
+
+    MCP clients start a server with HOME and PATH and little else, so the user's own is found without XDG_RUNTIME_DIR.
+    """
     chosen = socket or environment.get("CRDTSYNC_SOCKET")
     if chosen:
         return [os.fspath(chosen)]
-    runtime_directory = environment.get("XDG_RUNTIME_DIR")
-    own = [f"{runtime_directory}/crdtsync/agent.sock"] if runtime_directory else []
-    return [*own, SYSTEM_SOCKET]
+    runtime_directory = environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"  # systemd sets it to that
+    return [f"{runtime_directory}/crdtsync/agent.sock", SYSTEM_SOCKET]
 
 
 def space_name(space: str | None, environment: Mapping[str, str] = os.environ) -> str:

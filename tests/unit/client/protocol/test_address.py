@@ -19,7 +19,7 @@ def test_otherwise_the_users_own_comes_before_the_systems():
         "/run/user/1/crdtsync/agent.sock",
         "/run/crdtsync/agent.sock",
     ]
-    assert socket_paths(None, {}) == ["/run/crdtsync/agent.sock"]
+    assert socket_paths(None, {}) == [f"/run/user/{os.getuid()}/crdtsync/agent.sock", "/run/crdtsync/agent.sock"]
 
 
 def test_names_come_from_the_argument_then_the_environment():
