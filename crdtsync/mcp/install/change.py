@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,12 @@ def with_server(text: str, path: Path, section: str, entry: Mapping[str, Any]) -
             servers = document.setdefault(section, tomlkit.table(is_super_table=True))
             if dict(servers.get(NAME, {})) != dict(entry):
                 servers[NAME] = dict(entry)
-            return str(tomlkit.dumps(document))
+            return _checked(text, str(tomlkit.dumps(document)), section)
         if not text.strip():
             return json.dumps({section: {NAME: dict(entry)}}, indent=2) + "\n"
         return jsonc.put_at(text, (section, NAME), dict(entry))
     except (ValueError, AttributeError, TypeError) as error:
-        message = f"{path} cannot be changed: {error}; mend it, or add the server by hand (--dry-run shows what)"
+        message = f"{path} cannot be changed: {error}; mend it, or add the server by hand"
         raise InvalidRequest(message) from error
 
 
@@ -50,7 +51,7 @@ def without_server(text: str, path: Path, section: str) -> str:
             if not servers:
                 del document[section]
             whole = str(tomlkit.dumps(document)).rstrip("\n")
-            return f"{whole}\n" if whole.strip() else ""
+            return _checked(text, f"{whole}\n" if whole.strip() else "", section)
         return jsonc.take_at(text, (section, NAME)) if has_server(text, path, section) else text
     except (ValueError, AttributeError, TypeError) as error:
         message = f"{path} cannot be changed: {error}; mend it, or take the server out by hand"
@@ -67,12 +68,39 @@ def has_server(text: str, path: Path, section: str) -> bool:
         return False
 
 
+def _checked(before: str, after: str, section: str) -> str:
+    """``after``, which says of all else what ``before`` said; ValueError if not, as among keys with dots."""
+    if _others(before, section) != _others(after, section):
+        message = f"the lines of {section} would mean something else"
+        raise ValueError(message)
+    return after
+
+
+def _others(text: str, section: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What ``text`` says beside our server: all but the section, and the other servers in it."""
+    whole = tomllib.loads(text)
+    servers = whole.pop(section, {})
+    servers.pop(NAME, None)
+    return whole, servers
+
+
+def in_its_lines(text: str, change: Callable[[str], str]) -> str:
+    """``text`` as ``change`` has it; if all lines of it end in CRLF, they still do."""
+    lines = text.replace("\r\n", "\n")
+    if "\r\n" not in text or lines.count("\n") != text.count("\r\n"):
+        return change(text)
+    return change(lines).replace("\n", "\r\n")
+
+
 def read(path: Path) -> str:
-    """What the file holds; "" if there is none."""
+    """What the file holds; "" if there is none. Raises :class:`~crdtsync.errors.InvalidRequest` if that is no text."""
     try:
-        return path.read_text("utf-8")
+        return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         return ""
+    except UnicodeDecodeError as error:
+        message = f"{path} holds no text in UTF-8: mend it"
+        raise InvalidRequest(message) from error
 
 
 def write(path: Path, text: str) -> None:
@@ -85,7 +113,7 @@ def write(path: Path, text: str) -> None:
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

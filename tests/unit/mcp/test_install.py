@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdtsync.errors import InvalidRequest
-from crdtsync.mcp.install.change import has_server, with_server, without_server, write
+from crdtsync.mcp.install.change import has_server, in_its_lines, read, with_server, without_server, write
 from crdtsync.mcp.install.clients import CLIENTS, client
 from crdtsync.mcp.install.hooks import EVENTS, has_hooks, with_hooks, without_hooks
 
@@ -143,6 +143,36 @@ def test_no_text_crashes(text: str):
     except InvalidRequest:
         return
     assert has_server(changed, JSON, "mcpServers")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'mcp_servers.o.command = "x"\nmcp_servers.p.command = "y"\n',
+        'mcp_servers.crdtsync.command = "old"\nmcp_servers.o.command = "x"\n',
+    ],
+)
+def test_a_table_never_swallows_the_dotted_keys_below_it(text: str):
+    with pytest.raises(InvalidRequest, match="would mean something else; mend it, or add the server by hand"):
+        with_server(text, TOML, "mcp_servers", ENTRY)
+
+
+@pytest.mark.parametrize("path,text,section", [(JSON, WITH_COMMENTS, "mcpServers"), (TOML, TOML_TEXT, "mcp_servers")])
+def test_lines_that_end_in_crlf_still_do(tmp_path: Path, path: Path, text: str, section: str):
+    file, before = tmp_path / path, text.replace("\n", "\r\n").encode()
+    file.write_bytes(before)
+    write(file, in_its_lines(read(file), lambda lines: with_server(lines, path, section, ENTRY)))
+    after = file.read_bytes()
+    assert b"/opt/crdtsync" in after
+    assert after.count(b"\n") == after.count(b"\r\n") > before.count(b"\n")
+    write(file, in_its_lines(read(file), lambda lines: without_server(lines, path, section)))
+    assert file.read_bytes() == before
+
+
+def test_a_file_that_is_no_text_is_said_to_be_none(tmp_path: Path):
+    (tmp_path / JSON).write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InvalidRequest, match="no text in UTF-8"):
+        read(tmp_path / JSON)
 
 
 def test_a_file_is_written_whole_keeps_its_mode_and_a_link_stays_a_link(tmp_path: Path):

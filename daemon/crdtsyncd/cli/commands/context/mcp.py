@@ -18,7 +18,7 @@ from crdtsyncd.cli.shared_options import loopback_place, token_file_option
 from crdtsyncd.cli.show import output
 
 from crdtsync.context.tokens import ANY_MODEL
-from crdtsync.mcp.install.change import has_server, read, with_server, without_server, write
+from crdtsync.mcp.install.change import has_server, in_its_lines, read, with_server, without_server, write
 from crdtsync.mcp.install.clients import client as client_named
 from crdtsync.mcp.install.clients import found
 from crdtsync.mcp.install.hooks import has_hooks, with_hooks, without_hooks
@@ -197,7 +197,7 @@ def _change_all(
     for client in chosen:
         for path, change in changes(client):
             before = read(path)
-            after = change(before)
+            after = in_its_lines(before, change)
             if not dry_run and after != before:
                 write(path, after)
             state = "unchanged" if after == before else "would change" if dry_run else "changed"
