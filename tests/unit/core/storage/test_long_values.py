@@ -19,6 +19,7 @@ from tests.fleet.agent import Refusal
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
 from tests.fleet.snapshots import agree, trim
+from tests.simulator.cuts import patiently
 
 LONG = "x" * 5000
 
@@ -366,10 +367,10 @@ def test_a_spoilt_value_of_the_past_is_never_shown(is_in_log: bool) -> None:
             spoilt = pack(LONG.replace("x", "y"))
             assert db.execute("UPDATE entry_values SET value = ? WHERE row = ?", (spoilt, row)).rowcount == 1
         if is_in_log:
-            assert unpack(ann.ask("get", key="k", at="checkpoint:before")["value"]) == LONG
+            assert unpack(patiently(ann, "get", key="k", at="checkpoint:before")["value"]) == LONG
         else:
             with pytest.raises(Refusal, match="damaged"):
-                ann.ask("get", key="k", at="checkpoint:before")
+                patiently(ann, "get", key="k", at="checkpoint:before")
             assert "value_damaged" in host.alarms
-        assert unpack(ann.ask("get", key="other", at="checkpoint:before")["value"]) == 1
-        assert [row[0] for row in ann.ask("scan", prefix="", at="checkpoint:before")["items"]] == ["k", "other"]
+        assert unpack(patiently(ann, "get", key="other", at="checkpoint:before")["value"]) == 1
+        assert [row[0] for row in patiently(ann, "scan", prefix="", at="checkpoint:before")["items"]] == ["k", "other"]
