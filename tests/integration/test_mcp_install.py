@@ -66,3 +66,12 @@ def test_settings_of_a_project_hold_nothing_of_this_machine(home: Home):
     home.run("uninstall", "--client", "claude-code", "--scope", "project")
     assert not (home.project / ".mcp.json").exists()
     assert home.files() == SETTINGS
+
+
+def test_a_project_gets_the_files_of_the_clients_that_have_some_there(home: Home):
+    home.run("install", "--scope", "project")
+    files = [home.project / name for name in (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json")]
+    assert all("crdtsync" in file.read_text() for file in files)
+    home.run("uninstall", "--scope", "project")
+    assert not any(file.exists() for file in files)
+    assert home.files() == SETTINGS

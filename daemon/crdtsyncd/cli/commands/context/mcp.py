@@ -144,7 +144,7 @@ def install(settings: Settings, /, names: tuple[str, ...], scope: str, hooks: bo
             command = shlex.join([program, "session", "hook", "--from", client.name, *common])
             yield file, lambda text: with_hooks(text, file, command)
 
-    _change_all(settings, names, changes, dry_run=dry_run)
+    _change_all(settings, names, scope, changes, dry_run=dry_run)
 
 
 @state_command("uninstall")
@@ -167,7 +167,7 @@ def uninstall(settings: Settings, /, names: tuple[str, ...], scope: str, dry_run
             file = client.hooks_path(scope, *_where())
             yield file, lambda text: without_hooks(text, file)
 
-    _change_all(settings, names, changes, dry_run=dry_run)
+    _change_all(settings, names, scope, changes, dry_run=dry_run)
 
 
 @state_command("status")
@@ -189,9 +189,14 @@ def status(settings: Settings) -> None:
 
 
 def _change_all(
-    settings: Settings, names: tuple[str, ...], changes: Callable[[Client], Iterable[_Change]], *, dry_run: bool
+    settings: Settings,
+    names: tuple[str, ...],
+    scope: str,
+    changes: Callable[[Client], Iterable[_Change]],
+    *,
+    dry_run: bool,
 ) -> None:
-    chosen = [client_named(name) for name in names] or found()
+    chosen = [client_named(name) for name in names] or [one for one in found() if scope == "user" or one.project]
     if not chosen:
         raise absent("no client was found on this machine: name one with --client")
     for client in chosen:
