@@ -86,6 +86,7 @@ class World:
         self.counts: Counter[str] = Counter()
         # One daemon that replaces its stale connections often looks like two; clocks differ, and keys are full.
         self.expected_alarms = {"copied_node", "ttl_lengthened", "values_crowded_out"}
+        self.expected_alarms |= {"snapshot_doubted", "taken_away"}  # all who could confirm a state may be behind too
         skews = [*skews_ms]
         self.hosts: list[Host] = []
         for i in range(hosts):
