@@ -163,6 +163,7 @@ def test_every_screen_fits_and_is_fit_for_all(
     fill(pair)
     saved_session(pair[0].client("ann"), tmp_path / "home", [("What now?", "word " * 400), (HOSTILE, HOSTILE)])
     conflict(pair)
+    pair[0].client("ann").create_space("a-space-with-a-long-name-" * 4 + "0")
     is_over = Event()
     beside(write_until, pair[1].client("restless"), is_over)
     request.addfinalizer(is_over.set)
@@ -221,6 +222,27 @@ def test_a_conflict_is_settled_and_an_edit_that_comes_late_writes_nothing(pair: 
     assert bob.conflicts() == []
     page.wait_for_selector("text=2 values were written", state="detached")
     page.wait_for_selector("section[aria-label=Value] pre >> text=there")
+
+
+def test_each_field_of_a_map_is_settled_by_itself(pair: Cluster, shown: Screen) -> None:
+    """A value of a field is compared with the other value of that field, not with the whole map."""
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+    for daemon, field in zip(pair, ("poetry", "mathematics"), strict=True):
+        daemon.client(f"agent-{field}").merge("profile", {"field": field, "of": f"born in {field}"})
+    pair.heal()
+    bob = pair[0].client("bob")
+    wait_until(lambda: len(getattr(bob.entry("profile"), "siblings", [])) == 2)
+    before, page = bob.fields("profile"), shown.page
+    (other,) = {"poetry", "mathematics"} - {one.value for one in before}
+    shown.open("state/profile", "text=3 values were written at the same time")
+    assert "born in" not in page.locator(".value ins").all_inner_texts()
+    page.locator(".value", has_text=f"born in {other}").get_by_text("keep this one").click()
+    page.wait_for_selector("text=2 values were written at the same time")
+    assert bob.get("profile")["of"] == f"born in {other}"
+    page.locator(".value", has=page.locator("ins", has_text=other)).get_by_text("keep this one").click()
+    page.wait_for_selector("text=values were written at the same time", state="detached")
+    assert bob.get("profile") == {"field": other, "of": f"born in {other}"}
 
 
 def test_news_come_by_themselves_but_not_under_the_pointer(pair: Cluster, shown: Screen) -> None:
@@ -352,6 +374,16 @@ def test_what_was_asked_for_last_is_shown(pair: Cluster, shown: Screen) -> None:
             page.get_by_role("button", name="look").click()
         page.wait_for_selector("pre >> text=later/one")
     assert page.locator("pre >> text=later/one").count() == 1
+
+
+def test_a_view_without_room_says_that_nothing_fits(pair: Cluster, shown: Screen) -> None:
+    pair[0].client("bob").set("plan/goal", "word " * 500)
+    shown.open("context", "form")
+    shown.page.get_by_label("keys that begin with").fill("plan/")
+    shown.page.get_by_label("tokens", exact=True).fill("50")
+    shown.page.get_by_role("button", name="look").click()
+    shown.page.wait_for_selector("text=/No key fits|shortened/")
+    assert shown.page.get_by_text("There is nothing under these keys").count() == 0
 
 
 def test_a_picture_is_shown_and_a_copy_is_made_and_merged(pair: Cluster, shown: Screen) -> None:

@@ -115,10 +115,10 @@ export async function state(box, rest) {
     return h("section", { class: "panel stack", "aria-label": "Value" },
       h("div", { class: "row spread" }, h("h2", { class: "mono" }, safe(entry.key)), h("span", { class: "row" }, tag(entry.document ? "document" : entry.kind), entry.ttl ? tag(`for ${entry.ttl} s`) : null, entry.policy && entry.policy !== "lww" ? tag(entry.policy) : null)),
       all.length > 1 ? h("p", { class: "notice" }, `${all.length} values were written at the same time. Readers see the first one until somebody says which stands.`) : null,
-      h("div", { class: "side" }, all.map((one, number) => h("div", { class: `value ${number || all.length === 1 ? "" : "first"}` }, one.field ? h("span", { class: "mono" }, safe(one.field)) : null, author(one), body(one, all.length > 1 ? (number ? entry : all[1]) : null, number),
+      h("div", { class: "side" }, all.map((one, number) => h("div", { class: `value ${number || all.length === 1 ? "" : "first"}` }, one.field ? h("span", { class: "mono" }, safe(one.field)) : null, author(one), body(one, against(all, number), number),
         one.confidence === null ? null : h("span", { class: "small quiet" }, `confidence ${one.confidence}`),
         one.meta ? h("details", { "data-name": `meta${number}` }, h("summary", {}, "what its author said of it"), shown(one.meta)) : null,
-        all.length > 1 && !page.readOnly && !one.field ? h("div", {}, h("button", { onclick: () => act("resolve", { key, version: entry.version, take: one.dot }) }, "keep this one")) : null))),
+        all.length > 1 && !page.readOnly ? h("div", {}, h("button", { onclick: () => act("resolve", { key, version: entry.version, take: one.dot }) }, "keep this one")) : null))),
       h("div", { class: "row" }, mayEdit && isWhole ? h("button", { onclick: () => edit(key, entry) }, all.length > 1 ? "merge by hand" : "edit") : null,
         mayEdit && !isWhole ? h("span", { class: "quiet small" }, "too long, or not JSON: to be changed by a program") : null,
         all.length > 1 && entry.kind === "text" && !page.readOnly ? h("button", { onclick: () => act("resolve", { key, version: entry.version, merge: true }) }, "join the texts") : null,
@@ -140,6 +140,11 @@ export async function state(box, rest) {
     } }, h("summary", {}, "explain"));
   }
 
+  // What a value is compared with: the first one, or its field of the same name; a map with fields of its own, with none.
+  function against(all, number) {
+    if (!number) return all[1] && !all[1].field ? all[1] : null;
+    return all[number].field ? { value: all[0].value[all[number].field] } : all[0];
+  }
   function body(entry, other, number) {
     if (entry.kind === "blob") return blob(entry);
     if (entry.parts) return log(entry);
