@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,8 +58,8 @@ class Options:
 async def serve(client: AsyncClient, options: Options, ready: Callable[[str], None]) -> None:
     """Serve the page until it is told to end; ``ready`` gets each address that lets one browser in.
 
-    Raises :class:`~crdtsync.errors.InvalidRequest` for an address beyond loopback without a certificate, and OSError if
-    the port is taken.
+    Raises :class:`~crdtsync.errors.InvalidRequest` for an address beyond loopback without a certificate, for one that
+    no browser can open, and for what is no certificate with its key; and OSError if the port is taken.
     """
     with _listening(options) as listener:
         port = listener.getsockname()[1]
@@ -184,6 +187,19 @@ def _error(status: int, code: str, message: str) -> Response:
 
 
 def _listening(options: Options) -> socket.socket:
-    if options.certificate is None and not is_loopback(options.host):
-        raise InvalidRequest(f"{options.host} is not loopback: give --certificate and --private-key, or use 127.0.0.1")
-    return listening(options.host, options.port, anywhere=True)
+    host = options.host
+    if (options.certificate is None) != (options.private_key is None):
+        raise InvalidRequest("a certificate goes with its key: give both --certificate and --private-key")
+    if options.certificate is None and host != "localhost" and not is_loopback(host):
+        raise InvalidRequest(f"{host} is not loopback: give --certificate and --private-key, or use 127.0.0.1")
+    with suppress(ValueError):
+        if ipaddress.ip_address(host).is_unspecified:
+            message = f"browsers do not open {host}: give --listen the address or the name that they will open"
+            raise InvalidRequest(message)
+    if options.certificate is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.certificate, options.private_key)
+        except OSError as error:
+            message = f"{options.certificate} is no certificate, or {options.private_key} not its key, in PEM: {error}"
+            raise InvalidRequest(message) from None
+    return listening(host, options.port, anywhere=True)

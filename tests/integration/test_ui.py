@@ -5,9 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import signal
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -277,3 +279,23 @@ def test_read_only_and_what_is_refused_at_the_start(daemon: Daemon, shell: Shell
     assert daemon.client().keys() == []
     for place, said in (("0.0.0.0:0", "--certificate"), ("nonsense:0", "--certificate"), ("x", "[HOST:]PORT")):
         assert said in shell("ui", "--listen", place).err
+
+
+def test_beyond_loopback_with_a_certificate(daemon: Daemon, shell: Shell):
+    certificate, key = (str(daemon.data / name) for name in ("node.crt", "node.key"))
+    both = "--certificate", certificate, "--private-key", key
+    for given, said in (
+        (both[:2], "give both"),
+        (both[2:], "give both"),
+        (("--certificate", key, "--private-key", certificate), "is no certificate"),
+        ((*both, "--listen", "0.0.0.0:0"), "browsers do not open 0.0.0.0"),
+    ):
+        refused = shell("ui", "--listen", "0", *given)
+        assert (said in refused.err, refused.out, refused.status) == (True, "", 4), refused
+    with shell.start("ui", "--listen", "localhost:0", *both) as run:
+        address = run.line().strip().partition("#")[0]
+        assert address.startswith("https://localhost:")
+        trusting = ssl.create_default_context(cafile=certificate)
+        trusting.check_hostname = False
+        with urlopen(address, context=trusting) as answer:
+            assert b"<title>crdtsync</title>" in answer.read()
