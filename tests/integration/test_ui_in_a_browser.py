@@ -340,7 +340,8 @@ def test_what_was_asked_for_last_is_shown(pair: Cluster, shown: Screen) -> None:
     bob.set("later/one", "words")
     shown.open("time", "text=then")
     with late(page, "tree"):
-        page.get_by_role("button", name="look").click()
+        with page.expect_request("**/api/tree"):  # it asks a moment after the click
+            page.get_by_role("button", name="look").click()
         page.get_by_role("button", name="what is different now").click()
         page.wait_for_selector("ins >> text=false")
     page.wait_for_selector("section[aria-label=Keys] >> text=later/", state="detached")
