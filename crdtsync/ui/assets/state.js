@@ -37,7 +37,7 @@ export function keyTree(part, { at = () => null, open }) {
         folders.map((one) => h("li", {}, h("button", { onclick: () => enter(one) }, h("span", { class: "name" }, safe(one.slice(folder.length))), h("span", { class: "quiet", "aria-hidden": "true" }, "›")))),
         keys.map((one) => h("li", {}, h("button", { "aria-current": one.key === chosen ? "true" : null, onclick: () => open(one.key) },
           h("span", { class: "name" }, safe(one.key.slice(folder.length))), one.siblings ? tag(count(one.siblings + 1, "value"), "warn") : null, one.kind === "register" ? null : h("span", { class: "quiet small" }, one.kind)))))
-        : empty(at() !== null ? "Nothing was here then." : folder ? "Nothing is here." : ["Nothing is stored yet. Try ", h("code", {}, "crdtsync set plan/goal '\"ship it\"'"), "."]),
+        : empty(at() !== null ? "Nothing was here then." : folder ? "Nothing is here." : ["Nothing is stored yet. Try ", h("code", {}, `crdtsync${page.spaces.length > 1 ? ` --space ${page.space}` : ""} set plan/goal '"ship it"'`), "."]),
       starts[0] === null ? null : h("button", { onclick: () => turn([null]) }, "from the first key"),
       more ? h("button", { onclick: () => turn([...starts, more].slice(-PAGES_MAX)) }, "more keys") : null];
   }
