@@ -89,7 +89,7 @@ function alarms({ down, alarms: raised }) {
   const bar = document.querySelector("#alarms");
   const open = bar.querySelector("details")?.open;
   const codes = raised.slice(0, 3).map((one) => one.code).join(", ");
-  fill(bar, down ? h("p", { class: "down" }, "The daemon does not answer: ", safe(down)) : null, raised.length
+  fill(bar, down ? h("p", { class: "down" }, "The daemon does not answer, and what is shown may be old. ", h("code", {}, "crdtsync doctor"), " says why. ", h("span", { class: "small" }, "(", safe(down), ")")) : null, raised.length
     ? h("details", { open }, h("summary", {}, tag(count(raised.length, "alarm"), "warn"), " ", safe(codes), raised.length > 3 ? " …" : null),
       h("ul", {}, raised.slice(0, 50).map((one) => h("li", {}, h("strong", {}, safe(one.code)), " ", safe(one.message), one.remedy ? h("div", {}, "→ ", safe(one.remedy)) : null)))) : null);
 }
