@@ -18,6 +18,7 @@ Rooms and modules, top to bottom; each may import those below it (``pyproject.to
 - ``causality``: version vectors, dots, frontiers, clocks
 - ``differences``: what turns one text into another
 - ``loopback``: a port that only its user may use
+- ``visible``: text that does only what it shows
 - ``errors``: every error, under one root
 
 The daemon is another package, ``crdtsyncd``. Nothing here imports it.

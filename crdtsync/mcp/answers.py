@@ -15,10 +15,10 @@ from mcp_types import CallToolResult, TextContent
 from typing_extensions import TypedDict
 
 from crdtsync.client import Entry, Written
-from crdtsync.context.compact.compress import compress
 from crdtsync.context.tokens import tokenizer
-from crdtsync.context.view.items import items_of, text_of
-from crdtsync.context.view.render import Shown, block, visible
+from crdtsync.context.view.items import items_of, shortened, text_of
+from crdtsync.context.view.render import Shown, block
+from crdtsync.visible import readable
 
 _SHORT_CHARS = 1_000  # of a value that nobody asked for by its key
 
@@ -61,7 +61,7 @@ class Done(TypedDict):
 
 def answer(text: str, data: Any) -> CallToolResult:  # one of the shapes above
     """A result that is shown as ``text`` and can be used as ``data``. No word of it steers a terminal."""
-    return CallToolResult(content=[TextContent(type="text", text=visible(text))], structured_content=plain(data))
+    return CallToolResult(content=[TextContent(type="text", text=readable(text))], structured_content=plain(data))
 
 
 def shown(entry: Entry, value: Any) -> dict[str, Any]:  # any value of a key
@@ -74,7 +74,7 @@ def shown(entry: Entry, value: Any) -> dict[str, Any]:  # any value of a key
 
 def within(entries: Iterable[Entry], budget: int, model: str) -> tuple[str, Shortened]:
     """``entries`` in ``budget`` tokens or little more: what does not fit in full is made compact, and said to be."""
-    counter, blocks, listed, shortened = tokenizer(model), list[str](), list[dict[str, Any]](), list[str]()
+    counter, blocks, listed, short_keys = tokenizer(model), list[str](), list[dict[str, Any]](), list[str]()
     entries = list(entries)
     for place, entry in enumerate(entries):
         item = items_of([entry])[0]
@@ -85,15 +85,13 @@ def within(entries: Iterable[Entry], budget: int, model: str) -> tuple[str, Shor
             blocks.append(whole)
             listed.append(shown(entry, entry.value))
         else:
-            done = compress(
-                item.text, budget=share, model=model, source=f"read {entry.key!r} with a larger budget_tokens"
-            )
-            blocks.append(block(Shown(item, done.text, is_whole=False), "markdown"))
-            listed.append(shown(replace(entry, siblings=[]), done.text))
-            shortened.append(entry.key)
+            short_text = shortened(item, share, model, source=f"read {entry.key!r} with a larger budget_tokens")
+            blocks.append(block(Shown(item, short_text, is_whole=False), "markdown"))
+            listed.append(shown(replace(entry, siblings=[]), short_text))
+            short_keys.append(entry.key)
             cost = counter.count(blocks[-1])
         budget = max(0, budget - cost)
-    return "\n".join(blocks), {"entries": listed, "shortened": shortened}
+    return "\n".join(blocks), {"entries": listed, "shortened": short_keys}
 
 
 def written(key: str, done: Written) -> CallToolResult:
@@ -129,11 +127,11 @@ def short(value: Any) -> Any:  # any value of a key
 def plain(value: Any) -> Any:  # any value of a key
     """``value`` as JSON has it: bytes become a note, sets lists, and no text in it steers a terminal."""
     if isinstance(value, str):
-        return visible(value)
+        return readable(value)
     if isinstance(value, bytes):
         return f"[{len(value):,} bytes]"
     if isinstance(value, dict):
-        return {visible(str(name)): plain(inner) for name, inner in value.items()}
+        return {readable(str(name)): plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(inner) for inner in value]
     return value

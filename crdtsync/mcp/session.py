@@ -20,6 +20,7 @@ from crdtsync.context import AsyncViews
 from crdtsync.context.tokens import ANY_MODEL
 from crdtsync.errors import CrdtSyncError
 from crdtsync.mcp.install.clients import agent_name
+from crdtsync.visible import readable
 
 SESSION_HEADER = "mcp-session-id"
 _SESSIONS_MAX = 1_000  # the one that began first is forgotten, with what it has read
@@ -107,7 +108,7 @@ async def told(kind: Callable[[str], Exception] = ToolError) -> AsyncIterator[No
     try:
         yield
     except CrdtSyncError as error:
-        raise kind(f"{error.message} [{error.code}]") from error
+        raise kind(f"{readable(error.message)} [{error.code}]") from error
 
 
 def failure(message: str) -> MCPError:

@@ -11,45 +11,15 @@ look like another line.
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
+
+from crdtsync.visible import in_line, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.console import Console
-
-JOINERS = "\u200c\u200d"
-"""Invisible, and part of how words of some languages and some pictures are written; they move nothing."""
-SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
-
-_DOUBTFUL = re.compile(r"[^\x20-\x7e]")
-_KEPT = frozenset(JOINERS + SPACES)
-
-
-def is_seen(character: str) -> bool:
-    """Whether a terminal shows a character and does nothing else with it."""
-    return character.isprintable() or character in _KEPT
-
-
-def readable(text: str) -> str:
-    """A text of many lines with all that cannot be seen written out."""
-    return text if text.isprintable() else _DOUBTFUL.sub(lambda found: _shown(found[0], "\n\t"), text)
-
-
-def in_line(text: str) -> str:
-    """The same of one line, which stays one."""
-    return text if text.isprintable() else _DOUBTFUL.sub(lambda found: _shown(found[0], ""), text)
-
-
-def _shown(character: str, kept: str) -> str:
-    if is_seen(character) or character in kept:
-        return character
-    return character.encode("unicode_escape").decode()
-
-
-# -- writing -------------------------------------------------------------------------------------------------
 
 
 def write(stream: TextIO, content: bytes, *, as_it_is: bool = False) -> None:

@@ -69,6 +69,11 @@ async def test_a_graph_is_built_asked_and_taken_down(daemon: Daemon):
         found = await call(client, "search_nodes", {"query": "CAT"})
         assert found == ordered({"entities": [entity("Ann", "likes tea", "has a cat")], "relations": links})
         assert (await call(client, "open_nodes", {"names": ["Zoe", "a/b %2F"]}))["relations"] == links[:1]
+        hidden = relation("a\u200b", "b\x9b31m")
+        assert await call(client, "create_relations", {"relations": [hidden]}) == {
+            "relations": [relation(r"a\u200b", r"b\x9b31m")]
+        }
+        await call(client, "delete_relations", {"relations": [hidden]})
         await call(client, "delete_observations", {"deletions": [{"entityName": "Ann", "observations": ["likes tea"]}]})
         await call(client, "delete_entities", {"entityNames": ["a/b %2F"]})
         assert await call(client, "read_graph", {}) == {

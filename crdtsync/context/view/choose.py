@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from heapq import nlargest, nsmallest
 from typing import NamedTuple
 
-from crdtsync.context.compact.compress import compress
 from crdtsync.context.compact.words import content_words
 from crdtsync.context.tokens import Tokenizer
-from crdtsync.context.view.items import Item
+from crdtsync.context.view.items import Item, shortened
 from crdtsync.context.view.render import Shown, block, left_out, whole
 
 _NEW, _RELEVANT, _ROLE, _SURE = 1.0, 2.0, 1.0, 0.5  # what each part of a score weighs
@@ -165,8 +164,8 @@ def _compact(item: Item, room: int, wish: Wish, tokenizer: Tokenizer) -> Shown |
     """``item`` in at most ``room`` tokens beside its head; None if that leaves nothing worth showing."""
     if room < _WORTH:
         return None
-    done = compress(item.text, budget=room, query=wish.query, model=tokenizer.model)
-    return Shown(item, done.text, is_whole=False) if done.text else None
+    text = shortened(item, room, tokenizer.model, wish.query)
+    return Shown(item, text, is_whole=False) if text else None
 
 
 def _cost(shown: Shown, form: str, tokenizer: Tokenizer) -> int:

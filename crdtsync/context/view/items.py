@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from crdtsync.client import Entry
+from crdtsync.context.compact.compress import compress
 from crdtsync.context.shared.entry import is_record
+from crdtsync.visible import in_line
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -18,7 +20,8 @@ class Item:
     """One key as it may be shown. ``text`` is its value in full, with all concurrent values where there are several;
     of what somebody put into a shared context it is the compact text.
 
-    ``version`` changes whenever what is shown changes; ``confidence`` is 1.0 where the author gave none.
+    ``version`` changes whenever what is shown changes; ``confidence`` is 1.0 where the author gave none; ``claims`` are
+    values at odds, each with its author.
     """
 
     key: str
@@ -29,7 +32,12 @@ class Item:
     confidence: float
     pinned: bool
     role: str
-    conflicts: int = 0
+    claims: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def conflicts(self) -> int:
+        """How many values are at odds with the first."""
+        return max(0, len(self.claims) - 1)
 
 
 def items_of(entries: Iterable[Entry], pinned: Iterable[str] = ()) -> list[Item]:
@@ -42,25 +50,41 @@ def _item(entry: Entry, *, is_pinned: bool) -> Item:
     meta = entry.meta or {}
     times = [one.time for one in (entry, *entry.siblings) if one.time is not None]
     text = entry.value["text"] if is_record(entry.value) else text_of(entry.value)
-    if entry.siblings:
-        text = "\n".join(_claim(one) for one in (entry, *entry.siblings))
+    claims = tuple(_claim(one) for one in (entry, *entry.siblings)) if entry.siblings else ()
     return Item(
         key=entry.key,
-        text=text,
+        text=_together(claims) if claims else text,
         version=entry.version or entry.dot or "",
         agent=entry.agent or "",
         time=max(times, default=_EPOCH).astimezone(UTC),
         confidence=1.0 if entry.confidence is None else entry.confidence,
         pinned=is_pinned or bool(meta.get("pinned")),
         role=str(meta.get("role") or ""),
-        conflicts=len(entry.siblings),
+        claims=claims,
     )
 
 
-def _claim(entry: Entry) -> str:
-    """One of several concurrent values, with who holds it."""
-    field = f" {entry.field}" if entry.field else ""
-    return f"[{entry.agent or 'somebody'}{field}] {text_of(entry.value)}"
+def shortened(item: Item, budget: int, model: str, query: str | None = None, source: str | None = None) -> str:
+    """The text of ``item`` in about ``budget`` tokens; of values at odds each by itself, so that they stay apart."""
+    if not item.claims:
+        return compress(item.text, budget=budget, query=query, model=model, source=source).text
+    each = budget // len(item.claims)
+    return _together(
+        (head, compress(text, budget=each, query=query, model=model, source=source).text) for head, text in item.claims
+    )
+
+
+def _claim(entry: Entry) -> tuple[str, str]:
+    """Who holds one of several concurrent values, and the value."""
+    head = f"{entry.agent or 'somebody'} {entry.field or ''}".strip()
+    return in_line(head).replace("]", ")"), text_of(entry.value)
+
+
+def _together(claims: Iterable[tuple[str, str]]) -> str:
+    """Values at odds, in one text. Only a head begins at the start of a line: further lines of a value are indented, so
+    that none of them can pass for another author's.
+    """
+    return "\n".join("\n    ".join(f"[{head}] {text}".splitlines()) for head, text in claims)
 
 
 def text_of(value: object) -> str:

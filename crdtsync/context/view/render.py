@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 from crdtsync.context.view.items import Item
+from crdtsync.visible import in_line, readable
 
 FORMATS = ("markdown", "xml", "json")
 
 _LINE_MAX = 160  # characters of a value that stands in the line of its key
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _GROUPS_MAX = 12
 
 
@@ -33,7 +33,7 @@ class Shown:
 
 def block(shown: Shown, form: str) -> str:
     """One item with its key, author and time."""
-    item, text = shown.item, visible(shown.text)
+    item, text = shown.item, readable(shown.text)
     time = f"{item.time:%Y-%m-%d %H:%M}Z"
     if form == "json":
         fields = {"key": item.key, "agent": item.agent, "time": time, "value": text}
@@ -55,14 +55,9 @@ def block(shown: Shown, form: str) -> str:
     return f"{head}\n{fence}\n{text}\n{fence}"
 
 
-def visible(text: str) -> str:
-    """``text`` with characters that would steer a terminal as what they are, such as ``\\x1b``; lines stay."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-
-
 def in_a_line(text: str) -> str:
     """``text`` as part of one line, which it cannot end."""
-    return visible(" ".join(text.split()))
+    return in_line(" ".join(text.split()))
 
 
 def whole(blocks: Iterable[str], footer: str, form: str) -> str:
@@ -86,7 +81,7 @@ def left_out(items: Iterable[Item], shortened: int, gone: Sequence[str] = ()) ->
     if shortened:
         said.append(f"Shortened: {shortened:,}.")
     if said:
-        said.append("In full: crdtsync get KEY; what there is: crdtsync ls PREFIX.")
+        said.append("For a whole value, read its key; for what there is, list a prefix.")
     if gone:
         more = f" and {len(gone) - _GROUPS_MAX:,} more" if len(gone) > _GROUPS_MAX else ""
         said.insert(0, f"Gone: {', '.join(map(_inline, gone[:_GROUPS_MAX]))}{more}.")
@@ -99,4 +94,4 @@ def _group(key: str) -> str:
 
 
 def _inline(text: str) -> str:
-    return _CONTROL.sub("?", text).replace("*", "\\*").replace("\n", " ")[:200]
+    return in_line(text).replace("*", "\\*")[:200]

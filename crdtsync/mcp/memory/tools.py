@@ -9,6 +9,7 @@ from mcp.server.mcpserver import Context
 from mcp_types import CallToolResult, TextContent
 from typing_extensions import TypedDict
 
+from crdtsync.mcp.answers import plain
 from crdtsync.mcp.memory import graph
 from crdtsync.mcp.memory.graph import Entity, Graph, Relation
 from crdtsync.mcp.session import Sessions
@@ -128,8 +129,8 @@ def tools(sessions: Sessions) -> list[Tool]:
 
 
 def _result(shown: Any, data: Any) -> CallToolResult:  # one of the shapes above
-    text = json.dumps(shown, indent=2, ensure_ascii=False)
-    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=dict(data))
+    text = json.dumps(plain(shown), indent=2, ensure_ascii=False)
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=plain(data))
 
 
 def _done(message: str) -> CallToolResult:

@@ -104,7 +104,7 @@ def tools(sessions: Sessions) -> list[Tool]:
         """Find entries by their words, in any key; the best first. Then read what you need whole."""
         found = await AsyncSearch(sessions.of(ctx)).search(query, prefix=prefix, limit=limit)
         hits = [{"key": one.key, "agent": one.agent, "snippet": one.snippet} for one in found]
-        lines = [f"{one['key']} ({one['agent']}): {one['snippet']}" for one in hits]
+        lines = [in_a_line(f"{one['key']} ({one['agent']}): {one['snippet']}") for one in hits]
         return answer("\n".join(lines) or f"nothing speaks of {query!r}", {"hits": hits})
 
     async def history(

@@ -11,12 +11,13 @@ from crdtsyncd import terminal
 from crdtsyncd.devfleet.hints import commands
 from crdtsyncd.devfleet.observer import POLL_S, Record, is_answering, newest
 from crdtsyncd.devfleet.state import State, state_of
-from crdtsyncd.terminal import in_line
 from crdtsyncd.wording import span
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+
+from crdtsync.visible import in_line
 
 if TYPE_CHECKING:
     from crdtsyncd.devfleet.observer import Observer

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crdtsyncd.terminal import in_line
 from crdtsyncd.top.sample import Frame
 from crdtsyncd.wording import ago, byte_size, counted, moment, span
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from crdtsync.visible import in_line
 
 WIDE_CHARS = 110
 """From this width on keys and conflicts stand side by side."""

@@ -23,6 +23,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from crdtsync import visible
 from tests.examples import examples
 
 HOSTILE = "\x1b]52;c;cm0gLXJm\x07\x1b[2J\x9b31m\r\x08\u202eexe.gpj\u2066\u2028\u2029\u200f\ufeff\x00\x7f\U000e0041"
@@ -172,11 +173,11 @@ def test_tables_and_screens_have_their_own_colours_and_nobody_elses(monkeypatch)
 @examples(100)
 @given(st.text())
 def test_what_is_shown_cannot_move_a_terminal_and_what_can_be_seen_stays(text):
-    for shown in (terminal.readable(text), terminal.in_line(text)):
-        assert all(terminal.is_seen(one) or one in "\n\t" for one in shown)
-    assert "\n" not in terminal.in_line(text)
-    seen = "".join(one for one in text if terminal.is_seen(one))
-    assert terminal.in_line(seen) == seen
+    for shown in (visible.readable(text), visible.in_line(text)):
+        assert all(visible.is_seen(one) or one in "\n\t" for one in shown)
+    assert "\n" not in visible.in_line(text)
+    seen = "".join(one for one in text if visible.is_seen(one))
+    assert visible.in_line(seen) == seen
 
 
 @examples(100)
@@ -184,7 +185,7 @@ def test_what_is_shown_cannot_move_a_terminal_and_what_can_be_seen_stays(text):
 def test_json_shows_all_that_cannot_be_seen_and_is_read_back_alike(value):
     text = json_values.dumps(value)
     assert json_values.loads(text) == value
-    assert terminal.in_line(text) == text
+    assert visible.in_line(text) == text
 
 
 @pytest.mark.parametrize("form", ["console", "json"])

@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any, TypeAlias
 
-from crdtsyncd.terminal import is_seen
+from crdtsync.visible import is_seen
 
 Value: TypeAlias = Any  # Any: what JSON and msgpack hold is a union too deep for a checker to be of help
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from crdtsyncd import terminal
 from crdtsyncd.cli.show import output
 
+from crdtsync.visible import in_line
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -37,7 +39,7 @@ class Column:
 
 def show_table(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
     """Print a table; a column without any content is left out."""
-    cells = [[terminal.in_line(column.cell(row)) for column in columns] for row in rows]
+    cells = [[in_line(column.cell(row)) for column in columns] for row in rows]
     used = [n for n in range(len(columns)) if any(row[n] for row in cells)]
     shown, kept = _chosen(columns, cells, used)
     if not sys.stdout.isatty():
