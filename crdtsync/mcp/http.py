@@ -39,14 +39,15 @@ async def serve_http(options: Options, host: str, port: int, token: str, ready: 
 
 def _guarded(app: _App, token: str) -> _App:
     """``app``, for requests that show the token."""
-    wanted = f"Bearer {token}".encode()
+    wanted = token.encode()
 
     async def guard(
         scope: _Scope, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
     ) -> None:
         if scope["type"] == "http":
-            shown = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-            if not hmac.compare_digest(shown, wanted):
+            header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+            scheme, _, shown = header.partition(b" ")
+            if not hmac.compare_digest(shown.strip(), wanted) or scheme.lower() != b"bearer":
                 challenge = (b"www-authenticate", b"Bearer")
                 await send({"type": "http.response.start", "status": 401, "headers": [challenge]})
                 await send({"type": "http.response.body", "body": b"show the token of this server\n"})

@@ -7,11 +7,14 @@ from typing import Annotated
 from mcp.server.mcpserver import Context, MCPServer
 from pydantic import Field
 
+from crdtsync.errors import InvalidRequest
 from crdtsync.mcp.answers import within
 from crdtsync.mcp.session import Sessions, failure, told
+from crdtsync.visible import in_line
 
 HANDOVER = "handover/"
 _BUDGET_TOKENS = 6_000
+_NAME_CHARS_MAX = 128
 Prefix = Annotated[str, Field(description="Beginnings of keys that it is about; nothing: all.")]
 
 
@@ -34,6 +37,9 @@ def offer(server: MCPServer, sessions: Sessions) -> None:
         ctx: Context, to: Annotated[str, Field(description="Who goes on; nothing: whoever.")] = ""
     ) -> str:
         """Write down where we are, for the agent that goes on."""
+        if not to.isprintable() or len(to) > _NAME_CHARS_MAX:
+            message = f"{in_line(to[:_NAME_CHARS_MAX])} cannot name an agent: a name is one line that is seen"
+            raise InvalidRequest(message)
         agent = sessions.of(ctx).agent
         whom = f" {to}" if to else ""
         return (

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.tools import Tool as RegisteredTool
@@ -16,6 +17,7 @@ from crdtsync.mcp.schemas import slim
 from crdtsync.mcp.session import Options, Sessions, told
 from crdtsync.mcp.tools import coordinating, following, people, reading, tasks, writing
 from crdtsync.mcp.tools.table import Tool, offered
+from crdtsync.visible import readable
 
 INSTRUCTIONS = """State that a team of agents on several hosts shares: plans, findings, tasks, decisions.
 Call view first. Read a key before you write it. Write what others need to know, under a path that says what it is.
@@ -31,7 +33,7 @@ def build(options: Options) -> tuple[MCPServer, Sessions]:
     bus = subscriptions.Bus(sessions)
     chosen = offered(all_tools(sessions), options.tools, read_only=options.read_only)
     with _without("rich"):
-        server = MCPServer(
+        server = _Server(
             "crdtsync",
             title="Shared state",
             instructions=INSTRUCTIONS,
@@ -45,6 +47,16 @@ def build(options: Options) -> tuple[MCPServer, Sessions]:
         subscriptions.offer(server, bus)
         prompts.offer(server, sessions)
     return server, sessions
+
+
+class _Server(MCPServer):
+    """The SDK's, whose errors name what there is not as it can be seen."""
+
+    async def call_tool(self, name: str, *arguments: Any, **named: Any) -> Any:  # the SDK's own, passed on
+        return await super().call_tool(readable(name), *arguments, **named)
+
+    async def get_prompt(self, name: str, *arguments: Any, **named: Any) -> Any:
+        return await super().get_prompt(readable(name), *arguments, **named)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ def point_argument(point: Point) -> str | int:
         point = datetime.now(UTC) - point
     if isinstance(point, datetime):
         if point.tzinfo is None:
-            raise InvalidRequest(f"the time {point} has no time zone: give one, such as datetime.now(UTC)")
+            raise InvalidRequest(f"the time {point} has no time zone: give one, as in 2026-11-20T10:00Z")
         return floor(point.timestamp() * 1000)  # not after now, if it is that
     if not isinstance(point, str):
         raise InvalidRequest(
