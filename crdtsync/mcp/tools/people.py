@@ -59,9 +59,10 @@ def tools(sessions: Sessions) -> list[Tool]:
         return answer(f"The answer: {in_a_line(str(short(value)))}", {"answered": True, "answer": short(value)})
 
     async def who_is_here(
-        ctx: Context, doing: Annotated[str | None, Field(description="Show the others what you are at.")] = None
+        ctx: Context,
+        doing: Annotated[str | None, Field(description="Show yourself to all hosts: what you are at.")] = None,
     ) -> Annotated[CallToolResult, Here]:
-        """See which agents are here, on all hosts, what they are at, and what they have claimed."""
+        """See which agents are here, and of other hosts which say what they are doing, and what they have claimed."""
         session = sessions.of(ctx)
         if doing is not None and sessions.ends_with_server(ctx):
             if session not in cards:
