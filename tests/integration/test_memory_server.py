@@ -108,6 +108,8 @@ async def test_what_a_file_holds_is_brought_over_and_again(daemon: Daemon, tmp_p
         assert await call(client, "read_graph", {}) == {
             "entities": [entity("Ann", "likes tea")], "relations": [relation("Ann", "Bob")]
         }  # fmt: skip
+    done = run("import-from", "memory-server", str(file), "--agent-key-file", "none")
+    assert "cannot read the agent key in none" in done.err
     for line in ('{"type": "entity"}', "7", "[" * 100_000):
         file.write_text(line)
         done = run("import-from", "memory-server", str(file))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crdtsyncd.cli.command import Settings
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import click
     from click.shell_completion import CompletionItem
 
-    from crdtsync.client import Client, Entry, Session
+    from crdtsync.client import AsyncClient, Client, Entry, Session
     from crdtsync.client.values.points import Point
 
 CLIENT_TIMEOUT_S = 30.0
@@ -31,16 +31,26 @@ def connect(settings: Settings) -> Iterator[Client]:
     """
     from crdtsync.client import Client
 
-    timeout = CLIENT_TIMEOUT_S if settings.timeout is None else settings.timeout
-    with Client(
-        socket=settings.socket,
-        space=settings.space,
-        agent=settings.agent,
-        after=settings.after,
-        timeout=timeout,
-        agent_key=settings.agent_key,
-    ) as client:
+    with Client(**_arguments(settings)) as client:
         yield client
+
+
+def async_client(settings: Settings) -> AsyncClient:
+    """The same for asyncio; it attaches, and is closed, as a context."""
+    from crdtsync.client import AsyncClient
+
+    return AsyncClient(**_arguments(settings))
+
+
+def _arguments(settings: Settings) -> dict[str, Any]:
+    return {
+        "socket": settings.socket,
+        "space": settings.space,
+        "agent": settings.agent,
+        "after": settings.after,
+        "timeout": CLIENT_TIMEOUT_S if settings.timeout is None else settings.timeout,
+        "agent_key": settings.agent_key,
+    }
 
 
 def past(client: Client, at: Point | None) -> Session:

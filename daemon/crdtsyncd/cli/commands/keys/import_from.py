@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 import click
 from crdtsyncd.cli.command import StateGroup, pass_settings, state_command
 from crdtsyncd.cli.commands.keys.import_ import POLICIES, report
-from crdtsyncd.cli.connect import connect
+from crdtsyncd.cli.connect import async_client, connect
 from crdtsyncd.cli.data.export_records import record_of
 from crdtsyncd.cli.data.importer import Importer
 from crdtsyncd.cli.data.kinds import BLOB_PART
@@ -152,11 +152,10 @@ def memory_server(settings: Settings, file: IO[bytes], *, dry_run: bool) -> None
     """
     import asyncio
 
-    from crdtsync import AsyncClient
     from crdtsync.mcp.memory.import_file import bring_over
 
     async def run() -> tuple[int, int]:
-        async with AsyncClient(settings.socket, settings.space, settings.agent) as client:
+        async with async_client(settings) as client:
             lines = file.read().decode("utf-8", "replace").splitlines()
             return await bring_over(client, lines, dry_run=dry_run)
 
