@@ -15,6 +15,7 @@ from crdtsync.errors import InvalidRequest
 from crdtsync.mcp.install import jsonc
 
 NAME = "crdtsync"
+BYTE_ORDER_MARK = "\ufeff"
 
 
 def with_server(text: str, path: Path, section: str, entry: Mapping[str, Any]) -> str:
@@ -85,7 +86,10 @@ def _others(text: str, section: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def in_its_lines(text: str, change: Callable[[str], str]) -> str:
-    """``text`` as ``change`` has it; if all lines of it end in CRLF, they still do."""
+    """``text`` as ``change`` has it; if all lines of it end in CRLF, they still do, and a byte order mark stays."""
+    if text.startswith(BYTE_ORDER_MARK):
+        after = in_its_lines(text.removeprefix(BYTE_ORDER_MARK), change)
+        return after and BYTE_ORDER_MARK + after
     lines = text.replace("\r\n", "\n")
     if "\r\n" not in text or lines.count("\n") != text.count("\r\n"):
         return change(text)
@@ -93,7 +97,12 @@ def in_its_lines(text: str, change: Callable[[str], str]) -> str:
 
 
 def read(path: Path) -> str:
-    """What the file holds; "" if there is none. Raises :class:`~crdtsync.errors.InvalidRequest` if that is no text."""
+    """What the file holds; "" if there is none. Raises :class:`~crdtsync.errors.InvalidRequest` if that is no text, and
+    OSError if it cannot be read.
+    """
+    if path.exists() and not path.is_file():  # a fifo would be waited for
+        message = f"{path} is no file: mend it"
+        raise InvalidRequest(message)
     try:
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:

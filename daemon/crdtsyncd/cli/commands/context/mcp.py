@@ -6,19 +6,29 @@ import os
 import shlex
 import shutil
 import sys
+from contextlib import contextmanager
 from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
-from crdtsyncd.cli.errors import absent
+from crdtsyncd.cli.errors import absent, refused_value, report
 from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.shared_options import loopback_place, token_file_option
 from crdtsyncd.cli.show import output
 
 from crdtsync.context.tokens import ANY_MODEL
-from crdtsync.mcp.install.change import has_server, in_its_lines, read, with_server, without_server, write
+from crdtsync.errors import CrdtSyncError
+from crdtsync.mcp.install.change import (
+    BYTE_ORDER_MARK,
+    has_server,
+    in_its_lines,
+    read,
+    with_server,
+    without_server,
+    write,
+)
 from crdtsync.mcp.install.clients import client as client_named
 from crdtsync.mcp.install.clients import found
 from crdtsync.mcp.install.hooks import has_hooks, with_hooks, without_hooks
@@ -121,7 +131,9 @@ _dry_run_option = click.option("--dry-run", is_flag=True, help="Show the change,
 def install(settings: Settings, /, names: tuple[str, ...], scope: str, hooks: bool, dry_run: bool) -> None:
     """Register the server with the clients on this machine, and show what changes in their settings.
 
-    Without --client: with all that are found. Nothing else in a file changes, and no secret is written.
+    Without --client: with all that are found. Nothing else in a file changes, and no secret is written. The server
+    attaches as this command does: by its options, and unless for a project by CRDTSYNC_SOCKET, CRDTSYNC_SPACE and
+    CRDTSYNC_AGENT_KEY_FILE.
 
     With --hooks a session is shown the shared state when it begins, and before each turn what others have changed
     since; after each turn it is saved, for `session load`.
@@ -130,9 +142,7 @@ def install(settings: Settings, /, names: tuple[str, ...], scope: str, hooks: bo
     Example:
       crdtsync mcp install --client codex --hooks
     """
-    common = ["--socket", settings.socket] if settings.socket else []
-    common += ["--space", settings.space] if settings.space else []
-    common += ["--agent", settings.agent] if settings.agent else []
+    common = _attaching(settings, {} if scope == "project" else os.environ)
     program = "crdtsync" if scope == "project" else _program()
 
     def changes(client: Client) -> Iterator[_Change]:
@@ -179,13 +189,16 @@ def status(settings: Settings) -> None:
     Example:
       crdtsync mcp status
     """
-    for client in found():
-        path = client.path("user", *_where())
-        has_it = has_server(read(path), path, client.section)
-        has_them = bool(client.hooks) and has_hooks(read(client.hooks_path("user", *_where())))
-        fields = {"client": client.name, "installed": has_it, "hooks": has_them, "file": str(path)}
-        state = f"{'installed' if has_it else 'not installed'}{' with hooks' if has_them else ''}"
-        output.line(output.record(fields) if settings.json else f"{client.title}: {state} ({path})")
+    with _Each(settings) as each:
+        for client in found():
+            path = client.path("user", *_where())
+            with each.told():
+                has_it = has_server(read(path).removeprefix(BYTE_ORDER_MARK), path, client.section)
+                hooks = read(client.hooks_path("user", *_where())) if client.hooks else ""
+                has_them = bool(hooks) and has_hooks(hooks.removeprefix(BYTE_ORDER_MARK))
+                fields = {"client": client.name, "installed": has_it, "hooks": has_them, "file": str(path)}
+                state = f"{'installed' if has_it else 'not installed'}{' with hooks' if has_them else ''}"
+                output.line(output.record(fields) if settings.json else f"{client.title}: {state} ({path})")
 
 
 def _change_all(
@@ -199,20 +212,63 @@ def _change_all(
     chosen = [client_named(name) for name in names] or [one for one in found() if scope == "user" or one.project]
     if not chosen:
         raise absent("no client was found on this machine: name one with --client")
-    for client in chosen:
-        for path, change in changes(client):
-            before = read(path)
-            after = in_its_lines(before, change)
-            if not dry_run and after != before:
-                write(path, after)
-            state = "unchanged" if after == before else "would change" if dry_run else "changed"
-            if settings.json:
-                output.line(output.record({"client": client.name, "file": str(path), "state": state}))
-                continue
-            output.line(f"{client.title}: {path} {state}")
-            difference = unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="", n=1)
-            for line in list(difference)[2:]:
-                output.line(f"  {line}")
+    with _Each(settings) as each:
+        for client in chosen:
+            for path, change in changes(client):
+                with each.told():
+                    _change_one(settings, client, path, change, dry_run=dry_run)
+
+
+def _change_one(settings: Settings, client: Client, path: Path, change: Callable[[str], str], *, dry_run: bool) -> None:
+    before = read(path)
+    after = in_its_lines(before, change)
+    if not dry_run and after != before:
+        write(path, after)
+    state = "unchanged" if after == before else "would change" if dry_run else "changed"
+    if settings.json:
+        output.line(output.record({"client": client.name, "file": str(path), "state": state}))
+        return
+    output.line(f"{client.title}: {path} {state}")
+    difference = unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="", n=1)
+    for line in list(difference)[2:]:
+        output.line(f"  {line}")
+
+
+class _Each:
+    """What goes wrong with one client is told, and does not stop the others; the command ends with its status."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings, self._status = settings, 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and self._status:
+            raise click.exceptions.Exit(self._status)
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        try:
+            yield
+        except (CrdtSyncError, OSError) as error:
+            self._status = report(error, as_json=self._settings.json)
+
+
+def _attaching(settings: Settings, environment: Mapping[str, str]) -> list[str]:
+    """The options with which a client's server attaches as this command does, wherever it is started."""
+    if environment.get("CRDTSYNC_AGENT_KEY") and settings.agent_key is None:
+        message = "CRDTSYNC_AGENT_KEY is a secret, which no settings should hold: put it into a file, and name that"
+        raise refused_value(f"{message} with --agent-key-file")
+    socket = settings.socket or environment.get("CRDTSYNC_SOCKET")
+    key = settings.agent_key or environment.get("CRDTSYNC_AGENT_KEY_FILE")
+    options = {
+        "--socket": socket and str(Path(socket).absolute()),
+        "--space": settings.space or environment.get("CRDTSYNC_SPACE"),
+        "--agent": settings.agent,
+        "--agent-key-file": key and str(Path(key).absolute()),
+    }
+    return [word for option, value in options.items() if value for word in (option, value)]
 
 
 def _where() -> tuple[Path, Path, Mapping[str, str]]:
