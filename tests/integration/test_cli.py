@@ -733,4 +733,4 @@ def test_get_imports_little(crdtsync: Shell) -> None:
         "ssl",
     }
     assert loaded & heavy == set()
-    assert len(loaded) < 200  # 141 when this was written; each costs up to a millisecond
+    assert len(loaded) < 215  # 200 when this was written; each costs up to a millisecond

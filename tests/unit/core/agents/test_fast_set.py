@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.core.interface import AgentFlow, AgentFrame, AgentOpened, PeerFrame, PeerOpened
+from crdtsync.core.replica.replica import Replica
 from crdtsync.core.storage.interface import Batch
 from crdtsync.core.watch.events import live_event
 from crdtsync.wire.change import NO_HASH, Change, Dep, Kind, Op, value_hash
@@ -319,8 +320,14 @@ def test_plain_writes_do_take_the_short_way() -> None:
             told.set("ann", "a", VALUES[0], "none", {})  # the first change of a writer says more than others
             told.turn()
             long_way = AssertionError("the long way")
+            commit = Replica.commit
+
+            def of_the_twin(self: Replica, *arguments: Any) -> Any:
+                assert self is not replica, long_way
+                return commit(self, *arguments)
+
             with (
-                mock.patch.object(replica, "commit", side_effect=long_way),
+                mock.patch.object(Replica, "commit", of_the_twin),
                 mock.patch.object(told.short.machine.node.desk, "settle", side_effect=long_way),
             ):
                 for seen in ("none", "told", "none"):

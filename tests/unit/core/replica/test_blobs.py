@@ -16,6 +16,7 @@ from crdtsync.wire.codec import unpack
 from tests.fleet.agent import Agent, Refusal
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
+from tests.simulator.cuts import patiently
 
 KEY = "reports/q3"
 DATA = Random(1).randbytes(2 * PART_BYTES + 1000)
@@ -175,7 +176,7 @@ def test_a_checkpoint_holds_the_bytes_until_it_is_deleted(fleet: Fleet) -> None:
     fleet.sync()
     fleet.run(5)
     for agent in (ann, bob):
-        then = agent.ask("get", key=KEY, at="checkpoint:before")
+        then = patiently(agent, "get", key=KEY, at="checkpoint:before")
         assert unpack(then["value"])["upload"] == name
         assert read(agent, name) == DATA
     ann.do("checkpoint_set", name="before", remove=True)
@@ -244,7 +245,7 @@ def test_a_restore_takes_blobs_away_and_says_which_it_did_not_bring_back(fleet: 
     ann.do("delete", key=KEY)
     said = upload(ann, 2, OTHER, "later")
     ann.do("blob_set", **said)
-    done = ann.do("restore", at="checkpoint:before")
+    done = patiently(ann, "restore", n=ann.number + 1, at="checkpoint:before")
     assert done["items"] == [["later", "removed"]]
     ((key, why),) = done["left"]
     assert (key, "put it again" in why) == (KEY, True)
