@@ -509,6 +509,7 @@ class Node:
                 if own:
                     self.applied(self.replicas[name], own)
         if agenda.takes(Part.SNAPSHOTS, now_s):
+            self.sync.transfers.taker.go_on(now_s)
             applied = self.sync.conclude(now_s, self.now_ms)
             self._tell_merges()
             self.received(applied)

@@ -35,6 +35,7 @@ from crdtsync.wire.codec import unpack
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 from crdtsync.wire.tokens import Version
+from crdtsync.wire.yjs.encoding import at_once
 from tests.simulator import flushing, healing, images
 from tests.simulator.agents import Agent
 from tests.simulator.bounds import check_limits, check_messages, check_short_turn
@@ -475,7 +476,7 @@ class World:
         taking = Taking(snapshot, node)
         for data in parts:
             taking.add(data)
-        taking.finish()
+        at_once(taking.finish())
         merged = merge_snapshot(host.replica, taking, self.now(host).wall_ms)
         for link in sync.links.values():
             if SPACE in link.spaces:

@@ -1,8 +1,8 @@
 """Snapshots that are taken: whom to ask, taking in part by part, resuming, giving up, and merging at the end.
 
 A node takes one of a space at a time, from one peer, and keeps each part on disk as it comes, so that a cut connection
-or a restart costs one part. At the end it is merged at once
-(:func:`crdtsync.core.replica.snapshot_merge.merge_snapshot`).
+or a restart costs one part. When all have come it is checked in slices, one a turn, for texts in it may take seconds to
+look through. At the end it is merged at once (:func:`crdtsync.core.replica.snapshot_merge.merge_snapshot`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from crdtsync.wire.peer.changes import Want
 from crdtsync.wire.peer.comparing import REMOVED_ENTRIES_MAX, Removed, Sampled
 from crdtsync.wire.peer.snapshot import part_hash
 from crdtsync.wire.peer.transfer import Part, Take
+from crdtsync.wire.yjs.encoding import Steps
 
 if TYPE_CHECKING:
     from random import Random
@@ -64,8 +65,15 @@ class Receipt:
     stray_bytes: int = 0
     documents: set[Dot] = field(default_factory=set)
     is_repair: bool = False
+    finishing: Steps[None] | None = None
+    """Of one of which all parts have come: the rest of its check."""
     check: Check | None = None
     """Of one that is whole: whether it may be merged."""
+
+    @property
+    def has_all(self) -> bool:
+        """Whether all parts have come."""
+        return self.finishing is not None or self.check is not None
 
 
 class Taker:
@@ -154,7 +162,7 @@ class Taker:
         here.has_offer = True
         self._offered.add(replica.name)
         receipt = self.receipts.get(replica.name)
-        if receipt is not None and receipt.check is not None:
+        if receipt is not None and receipt.has_all:
             return
         if receipt is not None and receipt.link is link and not self.read_only:
             self._ask(replica.name, receipt, now_s, is_late=True)
@@ -201,7 +209,7 @@ class Taker:
     def _choose(self, space: str, now_s: float) -> None:
         """Ask a peer for a snapshot, if there is one to ask and none is being taken."""
         receipt = self.receipts.get(space)
-        if self.read_only or (receipt is not None and (receipt.link is not None or receipt.check is not None)):
+        if self.read_only or (receipt is not None and (receipt.link is not None or receipt.has_all)):
             return
         offers = self._offers(space, now_s)
         if not offers:
@@ -249,14 +257,14 @@ class Taker:
         self._send(receipt.link, Take(space, receipt.replica.epoch, taken, parts))
 
     def part(self, link: Link, here: SpaceLink, replica: Replica, message: Part, now_s: float) -> None:
-        """A part has come. If it was the last one, others are asked about the whole, and :meth:`conclude` comes next.
+        """A part has come. If it was the last one, the whole is checked (:meth:`go_on`).
 
         :raises PeerError: it was not asked for.
         """
         if not here.was_asked:
             raise PeerError("a part of a snapshot that was not asked for")
         receipt = self.receipts.get(replica.name)
-        if receipt is None or receipt.link is not link or receipt.check is not None:
+        if receipt is None or receipt.link is not link or receipt.has_all:
             return  # it was on its way when this node turned to another peer
         begins = message.part == 0 and (receipt.taking is None or receipt.taking.id != message.snapshot)
         taking = Taking(message.snapshot, receipt.node) if begins else receipt.taking
@@ -276,7 +284,29 @@ class Taker:
             if not message.is_last:
                 self._stage(receipt, message, now_s)
                 return
-            taking.finish()
+        except CrdtSyncError as error:
+            self._refuse(replica.name, receipt, error, now_s)
+            return
+        receipt.finishing = taking.finish()
+        self._finish(receipt, receipt.finishing, now_s)
+
+    def go_on(self, now_s: float) -> None:
+        """Check a slice of a snapshot of which all parts have come."""
+        if not self.read_only:
+            for _, receipt in sorted(self.receipts.items()):
+                if receipt.finishing is not None:
+                    self._finish(receipt, receipt.finishing, now_s)
+                    return
+
+    def _finish(self, receipt: Receipt, finishing: Steps[None], now_s: float) -> None:
+        """After the last slice, others are asked about the whole, and :meth:`conclude` comes next."""
+        replica, taking, link = receipt.replica, receipt.taking, receipt.link
+        assert taking is not None
+        assert link is not None
+        try:
+            for _ in finishing:
+                return
+            receipt.finishing = None
             if receipt.is_repair:
                 self._repaired(link, receipt, repair(replica, taking), now_s)
                 return
@@ -311,7 +341,9 @@ class Taker:
         ]
 
     def check_due_s(self) -> float | None:
-        """When :meth:`checked` has something to tell, at the latest."""
+        """When :meth:`go_on` has something to do or :meth:`checked` to tell, at the latest."""
+        if not self.read_only and any(receipt.finishing is not None for receipt in self.receipts.values()):
+            return 0.0
         checks = [] if self.read_only else [receipt.check for receipt in self.receipts.values() if receipt.check]
         return min((check.due_s() for check in checks), default=None)
 
@@ -492,6 +524,10 @@ class Taker:
         for name, receipt in list(self.receipts.items()):
             if receipt.link is link:
                 receipt.link = None
+                if receipt.finishing is not None:
+                    self._give_up(name, receipt)
+                    self._choose(name, now_s)
+                    continue
                 if receipt.check is not None and receipt.check.doubted_by:
                     self._give_up(name, receipt)  # it was removed, perhaps
                     self._alarms.clear(SNAPSHOT_DOUBTED, name)
@@ -509,7 +545,7 @@ class Taker:
         if read_only:
             return
         for name, receipt in self.receipts.items():
-            if receipt.link is not None and receipt.check is None:
+            if receipt.link is not None and not receipt.has_all:
                 self._ask(name, receipt, now_s)
         self._choose_all(now_s)
 
@@ -529,7 +565,7 @@ class Taker:
     def tick(self, now_s: float) -> None:
         """Ask another peer where one says no more; forget what came from one that is away for good."""
         for name, receipt in list(self.receipts.items()) if not self.read_only else ():
-            if receipt.check is not None:
+            if receipt.has_all:
                 continue
             if receipt.link is None and now_s >= receipt.away_s + ORPHAN_S:
                 self._log("snapshot_forgotten", space=name, peer=receipt.node)
@@ -547,7 +583,7 @@ class Taker:
         for name in self._offered | self.receipts.keys():
             receipt = self.receipts.get(name)
             offering = [link for link in self._links.values() if name in link.spaces and link.spaces[name].has_offer]
-            if receipt is not None and receipt.check is not None:
+            if receipt is not None and receipt.has_all:
                 continue
             if receipt is not None and (receipt.link is not None or offering):
                 due.append(receipt.deadline_s)

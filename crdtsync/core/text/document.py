@@ -15,10 +15,18 @@ from crdtsync.differences import Edit
 from crdtsync.errors import CrdtSyncError, InvalidValue
 from crdtsync.wire.codec import pack
 from crdtsync.wire.yjs.competition import counted
-from crdtsync.wire.yjs.encoding import Steps
+from crdtsync.wire.yjs.encoding import Steps, at_once
 from crdtsync.wire.yjs.rewriting import contradiction
 from crdtsync.wire.yjs.state_vector import decode_state_vector, encode_state_vector
-from crdtsync.wire.yjs.validator import InvalidUpdate, Outline, UpdateSummary, advance, holds_only_text, validate_update
+from crdtsync.wire.yjs.validator import (
+    InvalidUpdate,
+    Outline,
+    UpdateSummary,
+    advance,
+    holds_only_text,
+    validate_slowly,
+    validate_update,
+)
 
 if TYPE_CHECKING:
     from pycrdt import Doc, Text
@@ -217,7 +225,7 @@ class Document:
             self._uncommitted.append(state)
             return state
         outline = self.outline()
-        summary = _judge_state(state, outline)
+        summary = at_once(_judge_state(state, outline))
         self._use(lambda doc: doc.apply_update(state), "the Yjs library refuses this state", InvalidValue)
         advance(outline, summary)
         self._uncommitted.append(state)
@@ -380,16 +388,16 @@ class Document:
         return error
 
 
-def check_state(state: bytes) -> None:
-    """Refuse what cannot be a whole document of another replica.
+def check_state(state: bytes) -> Steps[None]:
+    """Refuse what cannot be a whole document of another replica, in steps: one of 1 MB may take half a second.
 
     :raises InvalidValue: malformed, or it refers to what it does not hold.
     """
-    _judge_state(state, Outline(ROOTS))
+    yield from _judge_state(state, Outline(ROOTS))
 
 
-def _judge_state(state: bytes, outline: Outline) -> UpdateSummary:
+def _judge_state(state: bytes, outline: Outline) -> Steps[UpdateSummary]:
     try:
-        return validate_update(state, outline, is_own_state=True)
+        return (yield from validate_slowly(state, outline, is_own_state=True))
     except InvalidUpdate as error:
         raise InvalidValue(f"not an acceptable state of a Yjs document: {error}", path="$") from None

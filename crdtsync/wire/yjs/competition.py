@@ -24,7 +24,7 @@ pairs: 3.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -132,18 +132,18 @@ class Competition:
         """Note clocks of which all is forgotten: nothing can stand beside them."""
         self.apart.add(first)
 
-    def cut(self, deletes: Mapping[int, Sequence[tuple[int, int]]], *, is_done: bool) -> None:
-        """Note deletions, by client. Each may cut an item in two where it begins and where it ends.
+    def cut(self, points: Iterable[int], *, is_done: bool) -> None:
+        """Note where deletions begin and end, as codes of ids. Each may cut an item in two there.
 
         ``is_done``: the items that came are in two already.
         """
-        points = {code((client, clock)) for client, ranges in deletes.items() for range_ in ranges for clock in range_}
-        if self.base is not None:
-            points -= self.base.points
-        self.points |= points
-        if not is_done:
-            self.items += len(points)
-            self.steps += len(points) * self.growth
+        for point in points:
+            if point in self.points or (self.base is not None and point in self.base.points):
+                continue
+            self.points.add(point)
+            if not is_done:
+                self.items += 1
+                self.steps += self.growth
 
     def advance(self, added: Competition) -> None:
         """Note all that an update has added, which was judged :meth:`beside` this."""

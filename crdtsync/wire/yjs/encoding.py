@@ -64,6 +64,7 @@ def read_sections_slowly(data: bytes, structs_max: int | None = None) -> Steps[t
     clients, at = read_count(data, 0, 5, "clients")
     structs_max = STRUCTS_MAX if structs_max is None else structs_max
     left = structs_max
+    done = 0
     for _ in range(clients):
         start = at
         count, at = read_count(data, at, 2, "structs")
@@ -76,12 +77,13 @@ def read_sections_slowly(data: bytes, structs_max: int | None = None) -> Steps[t
         if client in sections:
             refuse(f"client {client} occurs twice", start, "each client once")
         structs = sections[client] = []
-        for number in range(count):
+        for number in range(done, done + count):
             struct, at = _read_struct(data, at, clock)
             structs.append(struct)
             clock = struct.end
             if number % STEP_STRUCTS == STEP_STRUCTS - 1:
                 yield
+        done += count
     return sections, at
 
 
@@ -140,12 +142,13 @@ def _read_parent(data: bytes, at: int) -> tuple[str | Id, int]:
 
 def read_deletes(
     data: bytes, at: int, check: Callable[[int, int, int, int], None]
-) -> tuple[dict[int, list[tuple[int, int]]], int]:
+) -> Steps[tuple[dict[int, list[tuple[int, int]]], int]]:
     """The delete set: by client, ranges (first clock, end clock exclusive) in rising order, and the offset after it.
 
     ``check`` is called with the client, first clock, end clock and byte offset of each range when it has been read.
     """
     deletes: dict[int, list[tuple[int, int]]] = {}
+    done = 0
     clients, at = read_count(data, at, 2, "clients")
     for _ in range(clients):
         start = at
@@ -155,7 +158,7 @@ def read_deletes(
             refuse(f"client {client} occurs twice", start, "each client once")
         ranges = deletes[client] = []
         end = 0
-        for _ in range(count):
+        for number in range(done, done + count):
             start = at
             clock, at = read_uint(data, at)
             length, at = read_uint(data, at)
@@ -164,6 +167,9 @@ def read_deletes(
             end = clock + length
             check(client, clock, end, start)
             ranges.append((clock, end))
+            if number % STEP_STRUCTS == STEP_STRUCTS - 1:
+                yield
+        done += count
     return deletes, at
 
 

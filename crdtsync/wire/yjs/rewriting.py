@@ -22,6 +22,7 @@ from crdtsync.wire.yjs.encoding import (
     Id,
     Steps,
     Struct,
+    at_once,
     read_deletes,
     read_sections,
     read_sections_slowly,
@@ -220,7 +221,7 @@ class WholeText:
 
     def characters(self) -> dict[Run, str]:
         """What is not deleted of the structs in :meth:`plain`."""
-        deletes, _ = read_deletes(self.state, self._deletes_at, lambda *_: None)
+        deletes, _ = at_once(read_deletes(self.state, self._deletes_at, lambda *_: None))
         return {
             Run(client, struct.clock, struct.end): read_text(self.state, struct.body)[0]
             for client, struct in self._structs

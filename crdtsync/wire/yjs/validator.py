@@ -34,13 +34,17 @@ from crdtsync.wire.yjs.encoding import (
     FORMAT,
     GC,
     ROOT_NAME_BYTES_MAX,
+    STEP_STRUCTS,
     STRING,
     STRUCTS_MAX,
     TYPE,
     Id,
+    Steps,
     Struct,
+    at_once,
     read_deletes,
     read_sections,
+    read_sections_slowly,
 )
 from crdtsync.wire.yjs.lib0 import ANY_DEPTH_MAX, INTEGER_MAX, InvalidUpdate, refuse
 
@@ -59,6 +63,7 @@ __all__ = [
     "UpdateSummary",
     "advance",
     "holds_only_text",
+    "validate_slowly",
     "validate_update",
 ]
 
@@ -175,20 +180,24 @@ def validate_update(update: bytes, known: Mapping[int, int], *, is_own_state: bo
 
     ``is_own_state``: it is what pycrdt itself says that a document holds, whose size is nobody's claim.
     """
+    return at_once(validate_slowly(update, known, is_own_state=is_own_state))
+
+
+def validate_slowly(update: bytes, known: Mapping[int, int], *, is_own_state: bool = False) -> Steps[UpdateSummary]:
+    """The same in steps; ``known`` must not change meanwhile."""
     size = len(update)
     if size > UPDATE_BYTES_MAX and not is_own_state:
         refuse(f"the update has {size} bytes", 0, f"at most {UPDATE_BYTES_MAX}")
     try:
-        judge = _Judge(known, update)
-        sections, at = read_sections(update, CLOCK_MAX if is_own_state else None)
-        judge.integrate(sections)
-        deletes, at = read_deletes(update, at, judge.check_delete)
+        judge = _Judge(known, update, is_own_state=is_own_state)
+        sections, at = yield from read_sections_slowly(update, CLOCK_MAX if is_own_state else None)
+        yield from judge.integrate(sections)
+        deletes, at = yield from read_deletes(update, at, judge.check_delete)
     except IndexError:
         raise InvalidUpdate(f"the update ends inside a value, at byte {size}; expected more bytes") from None
     if at != size:
         refuse(f"{size - at} bytes follow the delete set", at, "the end of the update")
     structs = sum(map(len, sections.values()))
-    judge.competition.cut(deletes, is_done=is_own_state)
     return UpdateSummary(judge.ranges, deletes, structs, judge.shape, judge.competition)
 
 
@@ -220,10 +229,11 @@ def holds_only_text(state: bytes, root: str) -> bool:
 class _Judge:
     """Follows yrs through the integration of one update."""
 
-    __slots__ = ("base", "competition", "front", "known", "ranges", "roots", "shape", "update")
+    __slots__ = ("base", "competition", "front", "is_own_state", "known", "ranges", "roots", "shape", "update")
 
-    def __init__(self, known: Mapping[int, int], update: bytes) -> None:
+    def __init__(self, known: Mapping[int, int], update: bytes, *, is_own_state: bool) -> None:
         self.known = known
+        self.is_own_state = is_own_state
         self.update = update
         self.competition = known.competition.beside() if isinstance(known, Outline) else Competition()
         self.front: dict[int, int] = {}
@@ -232,7 +242,7 @@ class _Judge:
         self.shape = _Shape()
         self.ranges: dict[int, tuple[int, int]] = {}
 
-    def integrate(self, sections: dict[int, list[Struct]]) -> None:
+    def integrate(self, sections: dict[int, list[Struct]]) -> Steps[None]:
         """Each struct after what it refers to; pycrdt would put a gap, or a circle, aside and say nothing."""
         front = self.front
         for client, structs in sections.items():
@@ -245,6 +255,7 @@ class _Judge:
         done = dict.fromkeys(sections, 0)
         blocked: dict[int, list[Id]] = {client: [] for client in sections}  # by whom they wait for: (clock, who waits)
         ready = list(sections)
+        integrated = 0
         while ready:
             client = ready.pop()
             for struct in sections[client][done[client] :]:
@@ -255,6 +266,9 @@ class _Judge:
                 self._integrate(client, struct)
                 front[client] = struct.end
                 done[client] += 1
+                integrated += 1
+                if integrated % STEP_STRUCTS == 0:
+                    yield
             waiting = blocked[client]
             while waiting and waiting[0][0] < front[client]:
                 ready.append(heappop(waiting)[1])
@@ -365,3 +379,4 @@ class _Judge:
             refuse(f"deletes clocks up to {end}", at, f"at most {end_max}, all that is known")
         if self._splits_pair(client, clock) or self._splits_pair(client, end):
             refuse("deletes half of a surrogate pair", at, "whole characters")
+        self.competition.cut((code((client, clock)), code((client, end))), is_done=self.is_own_state)

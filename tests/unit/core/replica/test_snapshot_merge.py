@@ -35,6 +35,7 @@ from crdtsync.wire.change import Op, RemoveRange, value_hash
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 from crdtsync.wire.peer.snapshot import compressed, decode_part, encode_entries
+from crdtsync.wire.yjs.encoding import at_once
 from tests.examples import examples
 from tests.fleet.clock import START_MS
 from tests.fleet.fleet import CODEC
@@ -89,7 +90,7 @@ def carried(snapshot: Snapshot, stage: Callable[[SnapshotPartRow, list[Entry]], 
         taking.add(data)
         stage(SnapshotPartRow(1, number, snapshot.id, data), taking.arrived)
         number += 1
-    taking.finish()
+    at_once(taking.finish())
     return taking
 
 

@@ -13,6 +13,8 @@ from crdtsync.core.text.marker import named_document
 from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.snapshot import part_hash
 from crdtsync.wire.peer.transfer import Offer, Part, Take
+from crdtsync.wire.yjs import encoding, validator
+from fuzz.yjs_steps import Item, update_of
 from tests.fleet.fleet import CODEC
 from tests.fleet.snapshots import agree, events, fill, trim
 from tests.fleet.stranger import Stranger
@@ -163,11 +165,8 @@ def test_an_edit_of_an_unknown_text_from_a_peer_without_snapshots_is_skipped(apa
     assert b.alarms == {"edit_skipped"}
 
 
-@pytest.mark.parametrize("state", [b"\xff\xff\xff", b"\x01\x01\x05\x05\x04\x01\x04text\x01a\x00"])
-def test_a_text_that_is_no_valid_document_refuses_the_snapshot(apart, small, state):
-    giver, parts = giver_of(apart)
-    giver.say(Offer("default", 0))
-    giver.heard()
+def with_text(parts, state):
+    """A snapshot with one text more."""
 
     def with_document(number, plain):
         if number == 0:
@@ -179,7 +178,16 @@ def test_a_text_that_is_no_valid_document_refuses_the_snapshot(apart, small, sta
     number = last.part + 1
     end = Part("default", 0, last.snapshot, number, data, part_hash(last.snapshot, number, data), True)
     open_end = Part("default", 0, last.snapshot, last.part, last.data, last.short_hash, False)
-    give(giver, [*made[:-1], open_end, end])
+    return [*made[:-1], open_end, end]
+
+
+@pytest.mark.parametrize("state", [b"\xff\xff\xff", b"\x01\x01\x05\x05\x04\x01\x04text\x01a\x00"])
+def test_a_text_that_is_no_valid_document_refuses_the_snapshot(apart, small, state):
+    giver, parts = giver_of(apart)
+    giver.say(Offer("default", 0))
+    giver.heard()
+
+    give(giver, with_text(parts, state))
     assert apart["b"].alarms == {"snapshot_refused"}
     assert apart["b"].replica.vector == {}
 
@@ -215,3 +223,127 @@ def test_texts_that_nobody_began_are_the_same_everywhere(apart):
         assert a.agent().get(key) == b.agent().get(key)
     assert a.agent().get("t/1") == "one"
     assert len(events(b, "snapshot_taken")) == 2
+
+
+# -- checked over several turns ----------------------------------------------------------------------------------------
+
+STEPS = 20
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How many structs of texts have been looked at since it was cleared."""
+    monkeypatch.setattr(encoding, "STEP_STRUCTS", 100)
+    monkeypatch.setattr(validator, "STEP_STRUCTS", 100)
+    looked_at = []
+    read, integrate = encoding._read_struct, validator._Judge._integrate
+
+    def read_noted(*arguments):
+        looked_at.append("read")
+        return read(*arguments)
+
+    def integrate_noted(*arguments):
+        looked_at.append("integrate")
+        integrate(*arguments)
+
+    monkeypatch.setattr(encoding, "_read_struct", read_noted)
+    monkeypatch.setattr(validator._Judge, "_integrate", integrate_noted)
+    return looked_at
+
+
+def under_check(apart):
+    """b has all parts of a's snapshot, with a text of many items, and has begun to look through it."""
+    a, b = apart["a"], apart["b"]
+    items = [Item((5, clock), None, (5, clock - 1) if clock else None) for clock in range(100 * STEPS)]
+    a.agent().do("text_apply", key="t", document=None, update=update_of(items))
+    trim(a)
+    wire = apart.link("b", "a")
+    for _ in range(100):
+        receipt = b.node.sync.transfers.taker.receipts.get("default")
+        if receipt is not None and receipt.finishing is not None:
+            return wire
+        for end in wire.ends:
+            wire.deliver(end, 1)
+            end.turn()
+    raise AssertionError("it was not whole, or was checked at once")
+
+
+def test_a_large_text_is_checked_over_several_turns_while_others_are_served(apart, counted):
+    b = apart["b"]
+    under_check(apart)
+    agent = b.agent()
+    turns = 0
+    while b.node.sync.transfers.taker.receipts:
+        assert agent.get("t") is None
+        assert b.replica.vector.keys() <= {b.replica.writer}
+        agent.set("other", turns)
+        assert agent.get("other") == turns
+        assert b.node.deadline_s() <= apart.now.mono_s
+        counted.clear()
+        b.turn()
+        assert len(counted) <= 100
+        turns += 1
+    assert turns >= STEPS // 4  # and in each of them the agent caused some
+    assert agent.get("t") == "a" * 100 * STEPS
+    apart.run(1)
+    agree(apart, "a", "b")
+
+
+def test_a_connection_that_breaks_during_the_check_ends_it(apart, counted):
+    b = apart["b"]
+    wire = under_check(apart)
+    wire.close()
+    assert b.node.sync.transfers.taker.receipts == {}
+    counted.clear()
+    b.turn()
+    assert counted == []
+    assert b.replica.vector == {}
+    apart.link("b", "a")
+    apart.run(1)
+    agree(apart, "a", "b")
+    assert b.agent().get("t") == "a" * 100 * STEPS
+
+
+def test_a_restart_during_the_check_takes_what_is_missing_anew(apart, counted):
+    b = apart["b"]
+    under_check(apart).close()
+    b.restart()
+    assert b.replica.vector == {}
+    apart.link("b", "a")
+    apart.run(1)
+    agree(apart, "a", "b")
+    assert b.agent().get("t") == "a" * 100 * STEPS
+
+
+def test_a_text_that_turns_out_malformed_late_refuses_the_whole_snapshot(apart, small, counted):
+    giver, parts = giver_of(apart)
+    giver.say(Offer("default", 0))
+    giver.heard()
+    good = update_of(Item((5, clock), None, None) for clock in range(100 * STEPS))
+    b = apart["b"]
+    give(giver, with_text(parts, good[:-1] + b"\x01\x05\x01\x00\xff\x7f"))  # it deletes more than there is
+    assert b.node.sync.transfers.taker.receipts["default"].finishing is not None
+    apart.sync()
+    assert b.alarms == {"snapshot_refused"}
+    assert b.replica.vector == {}
+    assert b.node.sync.transfers.taker.receipts == {}
+
+
+def test_small_texts_are_not_checked_all_in_one_turn(apart, counted, monkeypatch):
+    """Each takes but a step."""
+    monkeypatch.setattr(snapshot, "STEP_BYTES", 200)
+    a, b = apart["a"], apart["b"]
+    for n in range(30):
+        write(a.agent(), f"t/{n}", "0123456789")
+    trim(a)
+    wire = apart.link("b", "a")
+    most = 0
+    for _ in range(200):
+        for end in wire.ends:
+            wire.deliver(end, 1)
+            counted.clear()
+            end.turn()
+            most = max(most, len(counted)) if end is b else most
+    assert 0 < most < 30
+    agree(apart, "a", "b")
+    assert [b.agent().get(f"t/{n}") for n in range(30)] == ["0123456789"] * 30
