@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from crdtsync import AsyncClient
 from crdtsync.client import AsyncSession, Entry, Restored
 from crdtsync.context import AsyncSearch, AsyncViews
+from crdtsync.context.view.definition import RECORDS
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, InvalidRequest, NotAllowed, Timeout
 from crdtsync.sessions import AsyncSessions, Conversation, Saved
 from crdtsync.sessions.agents.places import AGENTS
@@ -128,12 +129,16 @@ async def spaces(space: Space) -> Any:
 
 @call
 async def tree(space: Space, prefix: str = "", start: str | None = None, at: str | int | None = None) -> Any:
-    """What lies directly below ``prefix``: keys with what is known of them, and folders."""
+    """What lies directly below ``prefix``: keys with what is known of them, folders, and those that are kept for
+    programs (``records``).
+    """
     found = await space.at(at).entries(prefix, start=start, limit=PAGE_KEYS, delimiter="/", values=False)
     keys = [_head(entry) for entry in found]
+    folders = [one for one in found.prefixes if one not in RECORDS]
+    records = [one for one in found.prefixes if one in RECORDS]
     last = max([*(entry.key for entry in found), *found.prefixes], default=None)
     more = last if len(found) + len(found.prefixes) >= PAGE_KEYS else None
-    return {"keys": keys, "folders": found.prefixes, "more": more}
+    return {"keys": keys, "folders": folders, "records": records, "more": more}
 
 
 @call

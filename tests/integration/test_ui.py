@@ -107,6 +107,9 @@ def test_what_the_page_reads_and_writes(browser: Browser, daemon: Daemon):
     assert [one["value"] for one in values["log"]["parts"]] == ["one"]
     assert (values["map"]["value"], values["tags"]["value"], values["text"]["value"]) == ({"x": 1}, ["a"], "words")
     assert browser.call("entry", key="none") is None
+    state.claim("job", keep=False).acquire()
+    told = browser.call("tree")
+    assert (told["folders"], told["records"]) == (["plan/"], ["claims/"])
 
     version = values["goal"]["version"]
     browser.call("write", key="plan/goal", value="by hand", version=version)

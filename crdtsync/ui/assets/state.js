@@ -24,22 +24,26 @@ export function keyTree(part, { at = () => null, open }) {
     const point = at();
     for (const start of starts) pages.push(await call("tree", { prefix: folder, start, at: point }));
     if (!isLast()) return;
-    redraw(part, [folder, chosen, point, pages.map((one) => [one.folders, one.more, one.keys.map((key) => [key.key, key.kind, key.siblings])])], () => draw(pages));
+    redraw(part, [folder, chosen, point, pages.map((one) => [one.folders, one.records, one.more, one.keys.map((key) => [key.key, key.kind, key.siblings])])], () => draw(pages));
   }
   function draw(pages) {
     const keys = pages.flatMap((one) => one.keys);
-    const folders = [...new Set(pages.flatMap((one) => one.folders))];
+    const [folders, records] = ["folders", "records"].map((name) => [...new Set(pages.flatMap((one) => one[name]))]);
     const more = pages.at(-1).more;
     const up = folder ? folder.slice(0, folder.lastIndexOf("/", folder.length - 2) + 1) : null;
     return [
       h("div", { class: "row" }, up === null ? h("span", { class: "quiet small" }, "all keys") : h("button", { class: "plain", onclick: () => enter(up), "aria-label": `up from ${plain(folder)}` }, "← ", safe(folder))),
-      keys.length + folders.length ? h("ul", { class: "list tall", "aria-label": "keys", tabindex: -1 },
-        folders.map((one) => h("li", {}, h("button", { onclick: () => enter(one) }, h("span", { class: "name" }, safe(one.slice(folder.length))), h("span", { class: "quiet", "aria-hidden": "true" }, "›")))),
+      keys.length + folders.length + records.length ? h("ul", { class: "list tall", "aria-label": "keys", tabindex: -1 },
+        folders.map(within),
         keys.map((one) => h("li", {}, h("button", { "aria-current": one.key === chosen ? "true" : null, onclick: () => open(one.key) },
-          h("span", { class: "name" }, safe(one.key.slice(folder.length))), one.siblings ? tag(count(one.siblings + 1, "value"), "warn") : null, one.kind === "register" ? null : h("span", { class: "quiet small" }, one.kind)))))
+          h("span", { class: "name" }, safe(one.key.slice(folder.length))), one.siblings ? tag(count(one.siblings + 1, "value"), "warn") : null, one.kind === "register" ? null : h("span", { class: "quiet small" }, one.kind)))),
+        records.length ? h("li", {}, h("details", { "data-name": "records" }, h("summary", {}, "kept by crdtsync"), h("ul", { class: "list" }, records.map(within)))) : null)
         : empty(at() !== null ? "Nothing was here then." : folder ? "Nothing is here." : ["Nothing is stored yet. Try ", h("code", {}, `crdtsync${page.spaces.length > 1 ? ` --space ${page.space}` : ""} set plan/goal '"ship it"'`), "."]),
       starts[0] === null ? null : h("button", { onclick: () => turn([null]) }, "from the first key"),
       more ? h("button", { onclick: () => turn([...starts, more].slice(-PAGES_MAX)) }, "more keys") : null];
+  }
+  function within(one) {
+    return h("li", {}, h("button", { onclick: () => enter(one) }, h("span", { class: "name" }, safe(one.slice(folder.length))), h("span", { class: "quiet", "aria-hidden": "true" }, "›")));
   }
   async function turn(to) { starts = to; part.drawn = null; await update(); }
   async function enter(one) { folder = one; await turn([null]); part.querySelector("button")?.focus(); }
@@ -180,7 +184,7 @@ export async function state(box, rest) {
   function history(past) {
     const numbers = new Map(past.writes.map((one, at) => [one.dot, past.writes.length - at]));
     const named = (dots) => { const known = dots.map((dot) => numbers.get(dot)).filter(Boolean); return [...known.map((one) => `#${one}`), ...(known.length < dots.length ? [count(dots.length - known.length, "older one")] : [])].join(", "); };
-    const rows = past.writes.map((one) => [`#${numbers.get(one.dot)}`, ago(one.time), [safe(one.agent ?? "?"), " on ", safe(one.node ?? "?")], [safe(one.op), one.field ? [" ", h("span", { class: "mono" }, safe(one.field))] : null, one.edits > 1 ? ` (${count(one.edits, "edit")})` : null],
+    const rows = past.writes.map((one) => [`#${numbers.get(one.dot)}`, ago(one.time), [safe(one.agent ?? "?"), " ", h("span", { class: "whole" }, "on ", safe(one.node ?? "?"))], [safe(one.op), one.field ? [" ", h("span", { class: "mono" }, safe(one.field))] : null, one.edits > 1 ? ` (${count(one.edits, "edit")})` : null],
       one.value === null ? "" : h("details", { "data-name": one.dot }, h("summary", {}, safe(words(one.value).slice(0, 60))), shown(one.value)),
       [one.seen?.length ? named(one.seen) : one.seen ? "nothing" : one.seen_all ? "many" : "not known", one.blind?.length ? [" ", tag(`wrote over ${named(one.blind)} unread`, "warn")] : null],
       [one.fate ? tag(one.fate, { live: "good", lost: "bad" }[one.fate] ?? "") : "?", one.removed_by ? h("span", { class: "small quiet" }, " by ", safe(one.removed_by.agent)) : null]]);
