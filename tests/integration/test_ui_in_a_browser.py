@@ -282,6 +282,34 @@ def test_news_come_by_themselves_but_not_under_the_pointer(pair: Cluster, shown:
     page.wait_for_selector("text=The daemon does not answer", state="detached")
 
 
+def test_a_page_that_is_opened_while_the_daemon_is_away(pair: Cluster, shown: Screen) -> None:
+    """It says in the place of each screen what is the matter, and comes by itself."""
+    pair[0].client("bob").set("plan/goal", "ship")
+    page = shown.page
+    pair[0].stop()
+    page.reload()
+    page.wait_for_selector("main h1 >> text=The daemon does not answer")
+    page.locator("nav >> text=State").click()
+    page.wait_for_selector("nav a[aria-current] >> text=State")
+    page.wait_for_selector("main h1 >> text=The daemon does not answer")
+    assert page.locator("main h1").count() == 1
+    pair[0].start()
+    page.wait_for_selector("ul.list >> text=plan/")
+    assert page.locator("main >> text=The daemon does not answer").count() == 0
+
+
+def test_what_crdtsync_keeps_is_folded(pair: Cluster, shown: Screen) -> None:
+    pair[0].client("bob").set("plan/goal", "ship")
+    pair[0].client("bob").claim("job", keep=False).acquire()
+    shown.open("state", "ul.list >> text=plan/")
+    folded = shown.page.locator("summary", has_text="kept by crdtsync")
+    folded.wait_for()
+    assert not shown.page.get_by_role("button", name="claims/").is_visible()
+    folded.click()
+    shown.page.get_by_role("button", name="claims/").click()
+    shown.page.wait_for_selector("ul.list >> text=job")
+
+
 def test_time_and_work(pair: Cluster, shown: Screen) -> None:
     fill(pair)
     page, bob = shown.page, pair[0].client("bob")

@@ -13,12 +13,14 @@ const SCREENS = { fleet: ["Fleet", fleet], state: ["State", state], time: ["Time
 const EVERY_MS = 1000;
 const EVERY_MS_MAX = 10_000;
 const SHARE = 20; // what took a tenth of a second is asked for again after so many tenths
+const AWAY = ["unavailable", "timeout"];
 const main = document.querySelector("#main");
 const waiting = document.querySelector("#held");
 let screen = null; // {name, update, go}
 let changed = false; // something came, and the screen does not show it yet
 let busy = false;
 let next = 0;
+let down = null; // why the daemon does not answer
 const begin = latest();
 
 function route() {
@@ -36,16 +38,29 @@ async function show() {
     if (screen?.name === name && screen.go) { await screen.go(rest); return; }
     held.clear();
     const place = h("div", {});
-    fill(main, place);
-    const made = { name };
+    const made = { name, place };
     screen = made;
-    Object.assign(made, await SCREENS[name][1](place, rest));
+    waits();
+    Object.assign(made, await SCREENS[name][1](place, rest), { isRead: true });
+    if (screen === made) waits();
     if (window.scrollY > 0 && !rest) window.scrollTo(0, 0);
   } catch (error) {
     if (!isLast()) return;
     screen = null; // the next news try again
+    changed = AWAY.includes(error.code);
+    if (changed && down) { fill(main, away()); return; }
     fill(main, h("div", { class: "panel empty" }, h("h1", {}, "There is nothing to show yet"), h("p", {}, safe(error.message))));
   }
+}
+
+// A screen that nothing was read for yet says in its place why.
+function waits() {
+  if (!screen?.place) return;
+  const shows = screen.isRead || !down ? screen.place : away();
+  if (main.firstChild !== shows) fill(main, shows);
+}
+function away() {
+  return h("div", { class: "panel empty" }, h("h1", {}, "The daemon does not answer"), h("p", {}, "This screen comes by itself when it does. On its host, ", h("code", {}, "crdtsync doctor"), " says why it does not."));
 }
 
 async function update() {
@@ -82,14 +97,17 @@ function news(told) {
   if (now !== last) alarms(told);
   last = now;
   changed = true;
+  if (down && !told.down) void spaces();
+  down = told.down;
+  waits();
 }
 
 // At the lower edge: what comes there moves nothing else.
-function alarms({ down, alarms: raised }) {
+function alarms({ down: why, alarms: raised }) {
   const bar = document.querySelector("#alarms");
   const open = bar.querySelector("details")?.open;
   const codes = raised.slice(0, 3).map((one) => one.code).join(", ");
-  fill(bar, down ? h("p", { class: "down" }, "The daemon does not answer, and what is shown may be old. ", h("code", {}, "crdtsync doctor"), " says why. ", h("span", { class: "small" }, "(", safe(down), ")")) : null, raised.length
+  fill(bar, why ? h("p", { class: "down" }, "The daemon does not answer, and what is shown may be old. ", h("code", {}, "crdtsync doctor"), " says why. ", h("span", { class: "small" }, "(", safe(why), ")")) : null, raised.length
     ? h("details", { open }, h("summary", {}, tag(count(raised.length, "alarm"), "warn"), " ", safe(codes), raised.length > 3 ? " …" : null),
       h("ul", {}, raised.slice(0, 50).map((one) => h("li", {}, h("strong", {}, safe(one.code)), " ", safe(one.message), one.remedy ? h("div", {}, "→ ", safe(one.remedy)) : null)))) : null);
 }
@@ -101,8 +119,12 @@ async function start() {
     const refused = await login(word);
     if (refused) { stop(refused); return; }
   }
-  const outcome = await follow({ hello: async () => { page.spaces = await call("spaces").catch(() => []); head(); if (screen) changed = true; else await show(); }, news, gone: () => stop() });
-  if (outcome !== null) stop(outcome);
+  follow({ hello: () => { head(); void spaces(); if (screen) changed = true; else void show(); }, news, gone: () => stop() });
+}
+
+async function spaces() {
+  page.spaces = await call("spaces").catch(() => page.spaces);
+  head();
 }
 
 function stop(reason) {

@@ -36,21 +36,16 @@ export async function login(word) {
 }
 
 /** Hear what changes, until the server no longer knows this browser. */
-export async function follow({ hello, news, gone }) {
-  const first = await fetch(own("/api/spaces"), { method: "POST", body: "{}" }).catch(() => null);
-  if (!first || first.status === 401) return first ? "" : "The page's server does not answer.";
+export function follow({ hello, news, gone }) {
   const stream = new EventSource(own(`/live${page.space === null ? "" : `?${new URLSearchParams({ space: page.space })}`}`));
-  document.addEventListener("space", () => { stream.close(); void follow({ hello, news, gone }); }, { once: true });
+  document.addEventListener("space", () => { stream.close(); follow({ hello, news, gone }); }, { once: true });
   stream.addEventListener("hello", (event) => {
     const told = JSON.parse(event.data);
     page.agent = told.agent;
     page.readOnly = told.read_only;
     page.space ??= told.space ?? "default";
-    void hello();
+    hello();
   });
   stream.onmessage = (event) => news(JSON.parse(event.data));
-  stream.onerror = async () => {
-    if (stream.readyState === EventSource.CLOSED) gone();
-  };
-  return null;
+  stream.onerror = () => { if (stream.readyState === EventSource.CLOSED) gone(); };
 }
