@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import json
 import socket
@@ -59,7 +60,7 @@ async def serve(client: AsyncClient, options: Options, ready: Callable[[str], No
     """Serve the page until it is told to end; ``ready`` gets each address that lets one browser in.
 
     Raises :class:`~crdtsync.errors.InvalidRequest` for an address beyond loopback without a certificate, for one that
-    no browser can open, and for what is no certificate with its key; and OSError if the port is taken.
+    no browser can open, for what is no certificate with its key, and for a port that is taken.
     """
     with _listening(options) as listener:
         port = listener.getsockname()[1]
@@ -202,4 +203,10 @@ def _listening(options: Options) -> socket.socket:
         except OSError as error:
             message = f"{options.certificate} is no certificate, or {options.private_key} not its key, in PEM: {error}"
             raise InvalidRequest(message) from None
-    return listening(host, options.port, anywhere=True)
+    try:
+        return listening(host, options.port, anywhere=True)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        message = f"port {options.port} of {host} is in use: give --listen another one, or 0 for any that is free"
+        raise InvalidRequest(message) from None

@@ -278,7 +278,8 @@ def test_read_only_and_what_is_refused_at_the_start(daemon: Daemon, shell: Shell
         assert (status, told["error"]["code"]) == (403, "read_only")
         assert browser.call("spaces") == ["default"]
         busy = browser.host.rpartition(":")[2]
-        assert "in use" in shell("ui", "--listen", busy).err
+        refused = shell("ui", "--listen", busy)
+        assert f"port {busy} of 127.0.0.1 is in use: give --listen another one, or 0" in refused.err
     assert daemon.client().keys() == []
     for place, said in (("0.0.0.0:0", "--certificate"), ("nonsense:0", "--certificate"), ("x", "[HOST:]PORT")):
         assert said in shell("ui", "--listen", place).err
