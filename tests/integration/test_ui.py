@@ -9,7 +9,6 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
@@ -23,23 +22,27 @@ pytestmark = pytest.mark.integration
 class Browser:
     """Asks the page's server as its page does."""
 
-    def __init__(self, run: Running) -> None:
+    def __init__(self, run: Running, trusting: ssl.SSLContext | None = None) -> None:
         self.run = run
+        self.trusting = trusting
         self.address, self.word = run.line().strip().split("#")
-        self.host = self.address.removeprefix("http://").rstrip("/")
+        self.scheme, _, self.host = self.address.rstrip("/").partition("://")
         self.cookie = ""
         self.place = ""
 
     def ask(self, method: str, path: str, content: Any = None, **headers: str) -> tuple[int, Any]:
         connection = http.client.HTTPConnection(self.host, timeout=30)
+        if self.scheme == "https":
+            connection = http.client.HTTPSConnection(self.host, timeout=30, context=self.trusting)
         try:
-            known = {"origin": f"http://{self.host}", "cookie": self.cookie, **headers}
+            known = {"origin": f"{self.scheme}://{self.host}", "cookie": self.cookie, **headers}
             path = path if path.startswith(("/login", "/assets")) or path == "/" else f"{self.place}{path}"
             connection.request(method, path, None if content is None else json.dumps(content), known)
             response = connection.getresponse()
             if cookie := response.getheader("set-cookie"):
                 assert "HttpOnly" in cookie
                 assert "SameSite=strict" in cookie
+                assert ("Secure" in cookie) == (self.scheme == "https")
                 self.cookie = cookie.split(";")[0]
             body = response.read()
             is_json = response.getheader("content-type", "").startswith("application/json")
@@ -296,10 +299,14 @@ def test_beyond_loopback_with_a_certificate(daemon: Daemon, shell: Shell):
     ):
         refused = shell("ui", "--listen", "0", *given)
         assert (said in refused.err, refused.out, refused.status) == (True, "", 4), refused
-    with shell.start("ui", "--listen", "localhost:0", *both) as run:
-        address = run.line().strip().partition("#")[0]
-        assert address.startswith("https://localhost:")
-        trusting = ssl.create_default_context(cafile=certificate)
-        trusting.check_hostname = False
-        with urlopen(address, context=trusting) as answer:
-            assert b"<title>crdtsync</title>" in answer.read()
+    for host in ("localhost", "127.0.0.1"):
+        with shell.start("ui", "--listen", f"{host}:0", *both) as run:
+            trusting = ssl.create_default_context(cafile=certificate)
+            trusting.check_hostname = False
+            browser = Browser(run, trusting)
+            assert browser.address.startswith(f"https://{host}:")
+            assert b"<title>crdtsync</title>" in browser.ask("GET", "/")[1]
+            assert browser.ask("POST", "/login", {"word": browser.word}, origin=f"http://{browser.host}")[0] == 403
+            browser.login()
+            assert browser.call("spaces") == ["default"]
+            assert browser.ask("POST", "/api/spaces", {}, cookie="")[0] == 401
