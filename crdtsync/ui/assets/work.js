@@ -12,7 +12,7 @@ export async function work(place) {
   const board = h("div", { class: "board" });
   const who = h("section", { class: "panel" });
   const claims = h("section", { class: "panel" });
-  place.append(h("h1", {}, "Work"), h("div", { class: "stack" }, said, asks, h("label", { class: "small quiet" }, "tasks whose keys begin with", prefix), board, h("div", { class: "cards" }, who, claims)));
+  place.append(h("h1", {}, "Work"), h("div", { class: "stack" }, said, asks, h("label", { class: "small quiet" }, "tasks whose keys begin with", prefix), board, h("div", { class: "cards roomy" }, who, claims)));
 
   const begin = latest();
   let forced = false; // somebody did something here, and is to see what came of it
