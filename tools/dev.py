@@ -300,6 +300,11 @@ def docs(arguments: list[str]) -> int:
     return 1 if failed else 0
 
 
+def pictures(arguments: list[str]) -> NoReturn:
+    """Take the pictures of the page for people anew, from real daemons; the names of screens choose some."""
+    _replace(["python", "-m", "tests.pictures", *arguments], directory=ROOT)
+
+
 def build(arguments: list[str]) -> NoReturn:
     """Build the wheel into dist/ (-d DIR for another place)."""
     _replace(["python", "-m", "hatchling", "build", "-t", "wheel", *arguments], directory=ROOT)
@@ -402,6 +407,7 @@ CHORES: dict[str, Callable[[list[str]], int]] = {
     "fuzz": fuzz,
     "simulate": simulate,
     "docs": docs,
+    "pictures": pictures,
     "lock": lock,
     "build": build,
     "clean": clean,
