@@ -28,6 +28,7 @@ _BY_KIND: dict[str, Callable[[str, int, str | None], Draft]] = {
 }
 _WAYS = ("rules", "headroom")
 _LEVELS = (1, 2, 3, 4)  # with a budget; each leaves out more
+_FAR = 10  # times the budget: so much more is seldom kept by the first levels
 _SMALL = 40  # tokens: below it a text stays as it is
 
 
@@ -80,7 +81,12 @@ def _best(
 ) -> tuple[Draft, int]:
     """The first draft that keeps the budget, by rising levels; cut at the ends if none does."""
     draft, after = Draft(content), before
-    for level in _LEVELS if budget is not None else (1,):
+    levels = _LEVELS if budget is not None else (1,)
+    if budget is not None and before > _FAR * budget:
+        last = make(_LEVELS[-1])
+        if counter.count(last.text) > budget:  # then no other level keeps it: they leave out less, and take as long
+            levels, make = _LEVELS[-1:], lambda _: last
+    for level in levels:
         made = _with_source(make(level), source)
         tokens = counter.count(made.text)
         if tokens < after:

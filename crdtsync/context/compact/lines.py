@@ -17,8 +17,11 @@ def fit(text: str, budget: int, tokenizer: Tokenizer, query: str | None = None) 
     pieces = [
         line[i : i + _LINE_MAX] for line in text.splitlines(keepends=True) for i in range(0, len(line), _LINE_MAX)
     ]
-    costs = [count + 1 for count in tokenizer.counts(pieces)]  # tokens may split otherwise where pieces meet
-    order = _order(pieces, content_words(query or ""))
+    order = _order(pieces, content_words(query or ""))[:budget]  # no more can be kept
+    counted = tokenizer.counts([pieces[i] for i in order])
+    costs = {
+        i: count + 1 for i, count in zip(order, counted, strict=True)
+    }  # tokens may split otherwise where they meet
     room = budget
     for _ in range(_TRIES_MAX):
         kept, spent = set[int](), 0

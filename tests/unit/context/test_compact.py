@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtsync.context.compact.compress import compress
+from crdtsync.context.compact.compress import _BY_KIND, compress
 from crdtsync.context.compact.detect import KINDS, detect
+from crdtsync.context.compact.prose import compact_prose
+from crdtsync.context.compact.result import Draft
 from crdtsync.context.tokens import count
 
 RECORDS = [
@@ -407,3 +409,18 @@ def test_tests_that_passed_are_counted_and_those_that_failed_are_kept(line: str)
     assert skipped in done.text
     assert "Ran 20 tests" in done.text
     assert done.savings_percent > 60
+
+
+def test_what_could_never_fit_is_made_compact_once_and_no_other_way(monkeypatch: pytest.MonkeyPatch):
+    made: list[int] = []
+
+    def counted(text: str, level: int, query: str | None) -> Draft:
+        made.append(level)
+        return compact_prose(text, level, query)
+
+    monkeypatch.setitem(_BY_KIND, "prose", counted)
+    text = " ".join(f"The cache of host {i} is cold, and nobody knows why it is." for i in range(2_000))
+    done = compress(text, kind="prose", budget=100)
+    assert made == [4]
+    monkeypatch.setattr("crdtsync.context.compact.compress._FAR", 10**9)
+    assert compress(text, kind="prose", budget=100) == done
