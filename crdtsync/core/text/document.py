@@ -224,6 +224,8 @@ class Document:
             self._doc = self._outline = None
             self._uncommitted.append(state)
             return state
+        if state == self.state():
+            return state  # nothing is new; to judge it anew takes 0.6 s for 1.8 MB
         outline = self.outline()
         summary = at_once(_judge_state(state, outline))
         self._use(lambda doc: doc.apply_update(state), "the Yjs library refuses this state", InvalidValue)

@@ -84,6 +84,22 @@ def test_a_document_that_nobody_uses_is_let_go_after_a_while() -> None:
     assert disk.loads == 3
 
 
+def test_a_state_that_is_held_already_is_not_judged_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, documents = filled(2)
+    states = [documents.get(dot_of(number)).state() for number in (1, 2)]
+    with monkeypatch.context() as patch:
+        patch.delattr(Document, "outline")
+        assert documents.absorb(dot_of(1), states[0]) == states[0]
+        with pytest.raises(AttributeError):
+            documents.absorb(dot_of(1), states[1])
+    documents.committed()
+    assert documents.get(dot_of(1)).read() == "text 1"
+    edit = appended(disk.updates[dot_of(1)][0], "an edit of ")
+    documents.apply(dot_of(1), edit)
+    assert documents.absorb(dot_of(1), states[0]) == documents.get(dot_of(1)).state() != states[0]
+    assert documents.get(dot_of(1)).read() == "an edit of text 1"
+
+
 def test_the_one_unused_for_longest_goes_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document_cache, "OPEN_DOCUMENTS_MAX", 3)
     disk, documents = filled(4)
