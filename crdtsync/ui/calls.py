@@ -427,6 +427,6 @@ def _task(task: Any) -> dict[str, Any]:
 
 def _done(done: Restored) -> dict[str, Any]:
     left = [f"{key}: {why}" for key, why in done.left.items()]
-    shown = {"restored": done.restored, "removed": done.removed, "left": left}
+    shown = {"restored": done.restored, "removed": done.removed, "changed": done.changed, "left": left}
     cut = {name: keys[:PARTS_MAX] for name, keys in shown.items()}
     return {**cut, "counts": {name: len(keys) for name, keys in shown.items()}}

@@ -133,6 +133,7 @@ def test_what_the_page_reads_and_writes(browser: Browser, daemon: Daemon):
 def test_time_and_work(browser: Browser, daemon: Daemon):
     state = daemon.client("bob")
     state.set("a", 1)
+    state.merge("map", {"x": 1})
     browser.call("checkpoint", name="then", note="first")
     (point,) = browser.call("checkpoints")
     assert (point["name"], point["note"]) == ("then", "first")
@@ -144,10 +145,12 @@ def test_time_and_work(browser: Browser, daemon: Daemon):
         ("b", None),
     ]
     assert browser.call("entry", key="a", at=point["cut"])["value"] == 1
-    assert browser.call("restore", point="then", dry_run=True)["counts"]["removed"] == 1
+    state.merge("map", {"y": 2})
+    done = browser.call("restore", point="then", dry_run=True)
+    assert (done["restored"], done["removed"], done["changed"]) == (["a"], ["b"], ["map"])
     assert state.get("b") == 1
     browser.call("restore", point="then", dry_run=False)
-    assert (state.get("a"), state.get("b")) == (1, None)
+    assert (state.get("a"), state.get("b"), state.get("map")) == (1, None, {"x": 1})
 
     state.put_task("tasks/1", {"n": 1})
     state.claim("job").acquire()

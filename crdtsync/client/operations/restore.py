@@ -32,14 +32,15 @@ ONE_BY_ONE_MAX = 20
 
 @dataclass(slots=True)
 class Restored:
-    """What a restore did, or would do: keys to which it wrote (``restored``), or from which it only took (``removed``);
-    keys that it ``left`` alone, each with why. ``token``: of the last change.
+    """What a restore did, or would do: keys to which it wrote (``restored``), that it ``removed``, or of which it took
+    a part (``changed``); keys that it ``left`` alone, each with why. ``token``: of the last change.
     """
 
     restored: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
     token: str | None = None
+    changed: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def restore(
             write = Write(operations, "restore", arguments, lambda reply, token, _: (reply, token), waits=True)
             reply, token = yield operations.send(write, w, timeout_s)
             for key, what in reply["items"]:
-                (done.restored if what == "restored" else done.removed).append(key)
+                {"restored": done.restored, "changed": done.changed}.get(what, done.removed).append(key)
             blobs += reply.get("blobs", ())
             done.left.update((key, why) for key, why in reply["left"] if key not in blobs)
             done.token, seen, start = token, reply["seen"], reply["next"]

@@ -110,7 +110,8 @@ def restore(draft: Draft, args: Arguments) -> Result:
             draft.ops.append(op)
             size_bytes += len(op.value or b"")
         if ops:
-            items.append([key, "restored" if any(op.value is not None for op in ops) else "removed"])
+            stays = "changed" if was else "removed"
+            items.append([key, "restored" if any(op.value is not None for op in ops) else stays])
         last = key
     else:
         last = past.complete_to if len(keys) <= KEYS_MAX else last

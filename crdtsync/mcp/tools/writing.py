@@ -26,6 +26,7 @@ class RestoredShown(TypedDict):
 
     restored: int
     removed: int
+    changed: int
     left: int
     token: str | None
 
@@ -107,9 +108,11 @@ def tools(sessions: Sessions) -> list[Tool]:
         would = "would " if dry_run else ""
         said = [
             f"{would}{what} {len(keys)} keys: {', '.join(list(keys)[:_KEYS_SHOWN])}"
-            for what, keys in (("restore", done.restored), ("remove", done.removed), ("leave alone", done.left)) if keys
+            for what, keys in (("restore", done.restored), ("remove", done.removed), ("change", done.changed),
+                               ("leave alone", done.left)) if keys
         ]  # fmt: skip
-        data = {"restored": len(done.restored), "removed": len(done.removed), "left": len(done.left)}
+        data = {"restored": len(done.restored), "removed": len(done.removed),
+                "changed": len(done.changed), "left": len(done.left)}  # fmt: skip
         return answer("\n".join(said) or "nothing differs", {**data, "token": done.token})
 
     return [

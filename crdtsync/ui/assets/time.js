@@ -99,7 +99,7 @@ export async function time(place) {
   function merge(title) {
     void attempt(`Merge ${plain(title)} back`, "merge_space", { name: title }, (done) => {
       const left = Object.entries(done.left).map((one) => one.join(": "));
-      return { restored: done.written, removed: done.removed, left, counts: { restored: done.written.length, removed: done.removed.length, left: left.length } };
+      return { restored: done.written, removed: done.removed, changed: [], left, counts: { restored: done.written.length, removed: done.removed.length, changed: 0, left: left.length } };
     });
   }
   async function fork(title) {
@@ -114,10 +114,10 @@ export async function time(place) {
     } catch (error) { say(error); }
   }
   function outcome(done, dry, go, title) {
-    const { restored, removed, left } = done.counts;
-    const nothing = !restored && !removed;
-    fill(said, h("section", { class: "panel stack" }, h("p", {}, `${dry ? "It would bring" : "It brought"} ${count(restored, "key")} back and ${dry ? "remove" : "removed"} ${removed.toLocaleString()}${left ? `, and ${dry ? "leave" : "left"} ${left.toLocaleString()} alone` : ""}.`),
-      dry && !nothing ? h("div", { class: "row" }, h("button", { class: "main", onclick: go }, title)) : null, h("div", { class: "tall short" }, table(["brought back", "removed", "left alone"], [[list(done.restored), list(done.removed), list(done.left)]]))));
+    const { restored, removed, changed, left } = done.counts;
+    const nothing = !restored && !removed && !changed;
+    fill(said, h("section", { class: "panel stack" }, h("p", {}, `${dry ? "It would bring" : "It brought"} ${count(restored, "key")} back and ${dry ? "remove" : "removed"} ${removed.toLocaleString()}${changed ? `, and take what came later out of ${changed.toLocaleString()}` : ""}${left ? `, and ${dry ? "leave" : "left"} ${left.toLocaleString()} alone` : ""}.`),
+      dry && !nothing ? h("div", { class: "row" }, h("button", { class: "main", onclick: go }, title)) : null, h("div", { class: "tall short" }, table(["brought back", "removed", "changed", "left alone"], [[list(done.restored), list(done.removed), list(done.changed), list(done.left)]]))));
   }
   function list(keys) { return keys.length ? [keys.slice(0, 200).map((one) => h("div", { class: "mono small" }, safe(one))), keys.length > 200 ? h("div", { class: "quiet small" }, "…") : null] : h("span", { class: "quiet" }, "–"); }
 

@@ -126,6 +126,19 @@ def test_only_what_a_prefix_names_and_nothing_where_it_is_only_asked(node):
     assert (ann.get("plan/a"), ann.get("other")) == (None, 1)
 
 
+def test_a_key_that_stays_is_changed_and_not_removed(node):
+    ann = node.agent("ann")
+    ann.do("merge", key="map", fields={"a": pack(1)})
+    ann.do("checkpoint_set", name="before")
+    ann.do("merge", key="map", fields={"b": pack(2)})
+    ann.set("new", 1)
+    (answer,) = restore(ann, dry_run=True)
+    assert answer["items"] == [["map", "changed"], ["new", "removed"]]
+    restore(ann)
+    assert ann.get("new") is None
+    assert restore(ann)[0]["items"] == []
+
+
 def test_many_keys_go_in_several_changes_and_a_cut_restore_is_done_again(node, monkeypatch):
     monkeypatch.setattr(restoring, "KEYS_MAX", 10)
     ann = node.agent("ann")
@@ -241,7 +254,7 @@ def test_what_one_agent_did_is_undone_where_nobody_else_wrote_since(pair):
     for agent in (bob, ann):
         (answer,) = restore(agent, at=since, undo="bad", dry_run=agent is bob)
         assert answer["items"] == [
-            ["deleted", "restored"], ["log", "removed"], ["new", "removed"], ["ruined", "restored"]
+            ["deleted", "restored"], ["log", "changed"], ["new", "removed"], ["ruined", "restored"]
         ]  # fmt: skip
         assert answer["left"] == [["built-on", "bob wrote it too since then"]]
     pair.sync()

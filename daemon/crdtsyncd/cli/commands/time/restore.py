@@ -64,8 +64,9 @@ def restore(
 ) -> None:
     """Write what was there at a checkpoint, and print what that changed.
 
-    It removes what came later ("-") and brings back what was overwritten or deleted ("+"). It is a write like any
-    other: what others write meanwhile stays beside it, as siblings, and it can be undone by restoring a later point.
+    It removes what came later ("-"; "~" where the key stays) and brings back what was overwritten or deleted ("+").
+    It is a write like any other: what others write meanwhile stays beside it, as siblings, and it can be undone by
+    restoring a later point.
     NAME may be a token, a time or so long ago, too. Up to 1,000 keys are one change; where there are more it is
     several, and if it is cut off, do it again: it goes on with what is left. What it left alone ("!") is told with why.
 
@@ -110,11 +111,12 @@ def undo(
 
 def _tell(settings: Settings, done: Restored) -> None:
     if settings.json:
-        output.line(
-            output.record({"restored": done.restored, "removed": done.removed, "left": done.left, "token": done.token})
-        )
+        lists = {"restored": done.restored, "removed": done.removed, "changed": done.changed}
+        output.line(output.record({**lists, "left": done.left, "token": done.token}))
         return
-    marks = {**dict.fromkeys(done.removed, "-"), **dict.fromkeys(done.restored, "+")}
+    marks = {
+        **dict.fromkeys(done.removed, "-"), **dict.fromkeys(done.changed, "~"), **dict.fromkeys(done.restored, "+")
+    }  # fmt: skip
     for key in sorted({*marks, *done.left}):
         output.line(f"! {key}: {done.left[key]}" if key in done.left else f"{marks[key]} {key}")
 
