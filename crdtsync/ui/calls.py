@@ -41,8 +41,10 @@ ITEM_CHARS = 4_000
 TRANSCRIPTS_KEPT = 4
 """Of a space, for those who turn pages."""
 
-VALUE_CHARS_MAX = 200_000
-"""Of a value as JSON; a longer one is shown by its beginning."""
+VALUE_CHARS_MAX = 50_000
+"""Of a value as JSON; a longer one is shown by its beginning, which a browser lays out at once."""
+DIFFERENT_CHARS_MAX = 5_000
+"""Of each side of a difference, of which a page has many."""
 
 
 Doctor = Callable[[], list[dict[str, str]]]
@@ -269,7 +271,8 @@ async def work(space: Space, tasks_in: str = "tasks/") -> Any:
     """Who is here, what is claimed, what waits for a person, and what is to be done: of the keys that begin so."""
     state = space.state
     who, claims, tasks, asks = await asyncio.gather(state.who(), state.claims(), state.tasks(tasks_in), state.asks())
-    return {"who": who, "claims": claims, "tasks": [_task(one) for one in tasks[:500]], "asks": asks}
+    waiting = [{**plain(one), "context": _cut(one.context)} for one in asks]
+    return {"who": who, "claims": claims, "tasks": [_task(one) for one in tasks[:500]], "asks": waiting}
 
 
 @writing
@@ -370,7 +373,7 @@ async def view(space: Space, name: str = "", prefix: str = "", budget: int = 400
     told = await (found.named(name) if name else found.view([prefix], budget_tokens=budget, query=query or None))
     parts = [one._asdict() for one in told.parts]
     left = {"left_out": told.left_out[:PARTS_MAX], "left_out_count": len(told.left_out)}
-    return {"text": told.text, "tokens": told.tokens, "parts": parts, **left}
+    return {"text": _cut(told.text), "tokens": told.tokens, "parts": parts, **left}
 
 
 # -- shapes ------------------------------------------------------------------------------------------------------------
@@ -391,16 +394,18 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 
 def _value(entry: Entry | None) -> Any:
-    return None if entry is None else {"kind": entry.kind, "value": _cut(entry.value), "agent": entry.agent}
+    if entry is None:
+        return None
+    return {"kind": entry.kind, "value": _cut(entry.value, DIFFERENT_CHARS_MAX), "agent": entry.agent}
 
 
-def _cut(value: Any) -> Any:
+def _cut(value: Any, chars: int = VALUE_CHARS_MAX) -> Any:
     """``value`` as JSON, or its beginning where that would be long to show."""
     shown = plain(value)
     text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
-    if len(text) <= VALUE_CHARS_MAX:
+    if len(text) <= chars:
         return shown
-    return {"$cut": len(text), "text": text[:VALUE_CHARS_MAX]}
+    return {"$cut": len(text), "text": text[:chars]}
 
 
 def _item(item: Any, chars: int = ITEM_CHARS) -> dict[str, Any]:

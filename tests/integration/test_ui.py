@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from crdtsync.errors import Timeout
+from crdtsync.ui.calls import DIFFERENT_CHARS_MAX, VALUE_CHARS_MAX
 from tests.harness import Daemon
 from tests.harness.shell import Running, Shell
 from tests.harness.values import PNG
@@ -167,6 +169,28 @@ def test_time_and_work(browser: Browser, daemon: Daemon):
     assert {one["key"]: one["is_whole"] for one in told["parts"]}["long"] is False
     with pytest.raises(AssertionError, match="400"):
         browser.call("view", nonsense=1)
+
+
+def test_of_what_is_long_the_page_gets_the_beginning(browser: Browser, daemon: Daemon):
+    """A browser would take a second to lay out a mebibyte."""
+    state = daemon.client("bob")
+    state.checkpoint("then")
+    words = "word " * 100_000
+    state.set("long/words", words)
+    state.append("long/log", words)
+    state.put_task("tasks/long", words)
+    with pytest.raises(Timeout):
+        state.ask("long", "Read it?", context=words, timeout=0)
+    cut = {"$cut": len(words), "text": words[:VALUE_CHARS_MAX]}
+    assert browser.call("entry", key="long/words")["value"] == cut
+    assert [one["value"] for one in browser.call("entry", key="long/log")["parts"]] == [cut]
+    assert {one["key"]: one["after"]["value"] for one in browser.call("diff", before="then")["keys"]}["long/words"] == {
+        "$cut": len(words), "text": words[:DIFFERENT_CHARS_MAX]
+    }  # fmt: skip
+    told = browser.call("work")
+    assert (told["asks"][0]["context"], told["tasks"][0]["input"]) == (cut, cut)
+    view = browser.call("view", prefix="long/words", budget=200_000)
+    assert (view["text"]["$cut"] > VALUE_CHARS_MAX, len(view["text"]["text"])) == (True, VALUE_CHARS_MAX)
 
 
 def test_differences_come_page_by_page(browser: Browser, daemon: Daemon):

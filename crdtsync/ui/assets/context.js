@@ -1,7 +1,7 @@
 // What a view hands to an agent: its text, what each key takes of the tokens, and what was left out.
 
 import { call } from "/assets/ask.js";
-import { count, empty, fill, h, latest, redraw, safe, table, tag, wrong } from "/assets/dom.js";
+import { count, empty, fill, h, latest, redraw, safe, shown, table, tag, wrong } from "/assets/dom.js";
 import { place } from "/assets/state.js";
 
 export async function context(box, rest) {
@@ -35,7 +35,7 @@ export async function context(box, rest) {
       if (!isLast()) return;
       const rest = told.tokens - told.parts.reduce((sum, one) => sum + one.tokens, 0);
       const bar = (tokens) => h("meter", { max: Math.max(1, told.tokens), value: tokens, "aria-label": `${tokens} of ${told.tokens} tokens` });
-      fill(detail, h("section", { class: "panel stack" }, h("div", { class: "row spread" }, h("h2", {}, "What an agent reads"), tag(count(told.tokens, "token"))), h("pre", {}, safe(told.text || "nothing"))),
+      fill(detail, h("section", { class: "panel stack" }, h("div", { class: "row spread" }, h("h2", {}, "What an agent reads"), tag(count(told.tokens, "token"))), shown(told.text || "nothing")),
         h("section", { class: "panel stack" }, h("h2", {}, "Where the tokens go"), told.parts.length ? table(["key", "tokens", "", ""], [...told.parts.map((one) => [h("a", { href: place(one.key), class: "mono" }, safe(one.key)), one.tokens.toLocaleString(), bar(one.tokens), one.is_whole ? "" : tag("shortened", "warn")]), ...(rest > 0 ? [["what was left out, and how to get it", rest.toLocaleString(), bar(rest), ""]] : [])]) : empty(told.left_out_count ? "No key fits into so few tokens. Give it more." : "There is nothing under these keys.")),
         h("section", { class: "panel stack" }, h("h2", {}, told.left_out_count ? `${count(told.left_out_count, "key")} left out` : "Nothing was left out"), told.left_out.length ? h("ul", { class: "list" }, told.left_out.map((one) => h("li", {}, h("a", { href: place(one) }, h("span", { class: "mono" }, safe(one)))))) : null));
     } catch (error) { if (isLast()) fill(detail, wrong(error)); }

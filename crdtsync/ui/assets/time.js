@@ -79,7 +79,7 @@ export async function time(place) {
     try { await more(null); } catch (error) { if (isLast()) { fill(detail); say(error); } }
   }
   function difference(one, open) {
-    const [before, after] = [one.before, one.after].map((side) => (side ? words(side.value) ?? "" : ""));
+    const [before, after] = [one.before, one.after].map((side) => (side ? side.value?.$cut ? `${side.value.text} …` : words(side.value) ?? "" : ""));
     return h("details", { open }, h("summary", { class: "mono" }, safe(one.key), one.before ? (one.after ? "" : " – gone") : " – new"), h("div", { class: "side" }, h("div", {}, h("h3", {}, "then"), one.before ? marked(before, after, "del") : h("p", { class: "quiet" }, "not there")), h("div", {}, h("h3", {}, "now"), one.after ? marked(after, before, "ins") : h("p", { class: "quiet" }, "not there"))));
   }
 
