@@ -385,7 +385,7 @@ def counted(self, address):
         refused += 1
         raise
 socket.socket.connect = counted
-with Client() as state:
+with Client("/run/crdtsync/agent.sock") as state:
     for n in range(count):
         state.append(key, n)
 print(json.dumps({"acknowledged": count, "refused": refused}))
