@@ -81,7 +81,8 @@ def test_what_two_hosts_do_that_are_cut_off(parted: Cluster) -> None:
     states = healed(parted)
     (kept,) = states[0].conflicts("crewai/")
     assert sorted(each.value["state"]["by"] for each in (kept, *kept.siblings)) == [0, 1]
-    (key, record), _ = states[0].items("crewai/memory/")
+    remembered = {record["record"]["content"]: (key, record) for key, record in states[0].items("crewai/memory/")}
+    key, record = remembered[said[1]]  # the older one is recalled second
     states[0].set("crewai/memory/1", {"record": 3})
     states[0].set("crewai/memory/2", {**record, "vector": b"no vector"})
     states[0].set("crewai/memory/3", {**record, "vector": bytes(40)})
