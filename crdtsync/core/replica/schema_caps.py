@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from crdtsync.core.crdt.entries import summary_of
 from crdtsync.core.crdt.read_context import removals
-from crdtsync.core.crdt.schemas import SCHEMA_PREFIX
 from crdtsync.core.kinds.log import remove_oldest, trim
 from crdtsync.core.kinds.values import kind_name
 from crdtsync.wire.change import Kind, Op
 from crdtsync.wire.limits import CHANGE_OPS_MAX
+from crdtsync.wire.patterns import check_pattern
 
 if TYPE_CHECKING:
     from crdtsync.core.crdt.entries import Entry
@@ -34,7 +34,9 @@ CAPPED = frozenset({kind_name(Kind.REGISTER), kind_name(Kind.LOG)})
 KEYS_MAX = 5_000
 """Keys that a cap may leave to a pattern: to count them takes some 14 ms"""
 LOOK_MAX = 2 * KEYS_MAX
-"""Keys of a pattern that are counted; of more that were there before, the oldest of these go."""
+"""Keys that are looked at for one change, whichever patterns it writes to. Of more that were there before, the oldest
+of these go; a pattern that is not looked at is so with the next change.
+"""
 
 
 class _Sizes:
@@ -78,23 +80,26 @@ class SchemaCaps:
                 gone[key] = _shorten(draft, key, rules, ops)
             else:
                 patterns.setdefault(schema.pattern, (schema, rules, []))[2].append(key)
+        looks = LOOK_MAX
         for schema, rules, keys in patterns.values():
-            self._make_room(draft, schema, rules, {key: sum(map(_size, ops_of[key])) for key in keys})
+            looks -= self._make_room(draft, schema, rules, {key: sum(map(_size, ops_of[key])) for key in keys}, looks)
         return gone
 
-    def _make_room(self, draft: Draft, schema: Schema, rules: Rules, written: dict[str, int]) -> None:
+    def _make_room(self, draft: Draft, schema: Schema, rules: Rules, written: dict[str, int], looks: int) -> int:
+        """Returns how many keys it has looked at: ``looks`` at most."""
         entries = draft.replica.entries
         keys, size_bytes = self._left.get(schema.pattern, (-1, -1))
         keys -= sum(not entries.held(key) for key in written)
         size_bytes -= sum(written.values())
-        if keys >= 0 and size_bytes >= 0:
-            self._left[schema.pattern] = keys, size_bytes
-            return
+        self._left[schema.pattern] = keys, size_bytes
+        if (keys >= 0 and size_bytes >= 0) or looks <= 0:
+            return 0
         there: list[tuple[int, str, int]] = []
-        schemas = draft.replica.schemas
-        for key in islice(schemas.matching(SCHEMA_PREFIX + schema.pattern), LOOK_MAX):
-            held = entries.held(key)
-            if key not in written and schemas.of(key) is schema:
+        schemas, pattern, looked = draft.replica.schemas, check_pattern(schema.pattern), 0
+        for key in islice(entries.keys(pattern.prefix), looks):
+            looked += 1
+            if pattern.matches(key) and key not in written and schemas.of(key) is schema:
+                held = entries.held(key)
                 there.append((held[-1].hlc, key, sum(entry.size_bytes for entry in held)))
         keys = (rules.entries_max or LOOK_MAX) - len(there) - len(written)
         size_bytes = (rules.bytes_max or 1 << 53) - sum(one[2] for one in there) - sum(written.values())
@@ -107,7 +112,8 @@ class SchemaCaps:
                 for removes in removals(held, None):
                     draft.add(Op(key, None, held[-1].kind, None, None, removes, None))
                 keys, size_bytes = keys + 1, size_bytes + size
-        self._left[schema.pattern] = keys, size_bytes
+        self._left[schema.pattern] = (keys, size_bytes) if looked < looks else (-1, -1)  # there may be more of them
+        return looked
 
 
 def _size(op: Op) -> int:

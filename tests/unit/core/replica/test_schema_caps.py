@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -143,6 +145,29 @@ def test_of_far_too_many_that_were_there_before_some_go_with_each_write(node: Ho
     for n in range(3):
         write(agent, f"c/y{n}")
     assert len(keys(node)) == 3
+
+
+def test_a_change_to_many_full_patterns_looks_at_a_bounded_number_of_keys(node: Host, monkeypatch: pytest.MonkeyPatch):
+    """Each is looked at with one of the next changes: the turn takes no longer the more patterns there are."""
+    agent, names = node.agent("ann"), [f"c{n}/" for n in range(5)]
+    for name in names:
+        cap(node, f"{name}*", max_entries=4)
+        for n in range(4):
+            write(agent, f"{name}{n}")
+    monkeypatch.setattr(schema_caps, "LOOK_MAX", 6)
+    looked, keys_of = [], node.replica.entries.keys
+
+    def counted(prefix: str = "", *arguments: Any, **options: Any) -> Iterator[str]:
+        for key in keys_of(prefix, *arguments, **options):
+            looked.append(key)
+            yield key
+
+    with mock.patch.object(node.replica.entries, "keys", counted):
+        agent.do("batch", ops=[["set", {"key": f"{name}new", "value": pack(1)}] for name in names])
+    assert len(looked) <= 6
+    for name in names:
+        write(agent, f"{name}0", "anew")
+        assert len(keys(node, name)) == 4
 
 
 @pytest.mark.parametrize(
