@@ -52,7 +52,8 @@ _NUMBER_BYTES = 8
 class Promise:
     """What was promised last for a key. ``owner`` is empty when it was given back; its ballot counts all the same.
 
-    ``node``: of the owner. Another one that has read its name can neither give it back nor vote in its place.
+    ``node``: of the owner. Another one that has read its name can neither give it back nor vote in its place. Empty: an
+    older version has promised it, which did not keep that, so whoever knows the owner's name is taken for the owner.
     """
 
     ballot: int
@@ -64,7 +65,7 @@ class Promise:
 
     def is_of(self, vote: Vote, sender: str) -> bool:
         """Whether it was promised to whoever sends this vote."""
-        return self.owner == vote.owner and self.node == sender
+        return self.owner == vote.owner and self.node in (sender, "")
 
 
 class Voter:

@@ -11,6 +11,7 @@ import pytest
 from crdtsync.causality import SEQ_MAX
 from crdtsync.core.peers import voter as voter_module
 from crdtsync.core.peers.voter import DRIFT, PROMISES_NODE_MAX, TTL_MS_MAX, Voter
+from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.votes import ADMIT, ASK, GIVE, Vote, Voted
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
@@ -150,3 +151,17 @@ def test_a_voter_that_begins_believes_no_impossible_number(voters: Fleet):
         voter.admitted(voters["b"].node.identity.node, lie)
     assert voter.incarnation == before
     assert voter._told == {}
+
+
+def test_a_holder_renews_what_an_older_version_has_promised(voters: Fleet):
+    fence = claim(voters, "a", owner=OWNER)["fence"]
+    for machine in voters.machines.values():
+        without_node = pack(["default/deploy", fence, OWNER, 60_000, "ann"])
+        voter_of(machine)._write("votes/promise/default/deploy", without_node)
+        machine.turn()
+        voter_of(machine).load(voters.now.mono_s)
+    assert claim(voters, "b")["agent"] == "ann"
+    assert claim(voters, "a", owner=OWNER, fence=fence)["granted"]
+    for machine in voters.machines.values():
+        vote(machine, GIVE, "member")
+    assert not claim(voters, "b")["granted"], "from then on nobody else is taken for the holder"
