@@ -124,6 +124,33 @@ def test_a_reaction_handles_each_change_once_in_the_fleet_and_goes_on_elsewhere(
         pair[1].client("analyst").on("findings/**", fail, role="analyst").run()
 
 
+def test_with_every_host_each_one_handles_each_change_once(pair: Cluster):
+    writer = pair[0].client("writer")
+    handled: list[list[object]] = [[], []]
+
+    def reaction(n: int) -> Reaction:
+        client = pair[n].client("analyst")
+        return client.on("findings/**", lambda event: handled[n].append(event.value), role="a", every_host=True)
+
+    reactions = [reaction(n) for n in (0, 0, 1)]
+    runs = [beside(one.run) for one in reactions]
+    progress = [f"progress/a/{daemon.status()['node']['id']}" for daemon in pair]
+    wait_until(lambda: all(writer.get(key) for key in progress))
+    for n in range(5):
+        writer.set(f"findings/{n}", n)
+    wait_until(lambda: handled == [[0, 1, 2, 3, 4]] * 2)
+    for one, run in zip(reactions, runs, strict=True):
+        one.stop()
+        run.result()
+    writer.set("findings/5", 5)
+    again = reaction(1)
+    run = beside(again.run)
+    wait_until(lambda: handled[1] == [0, 1, 2, 3, 4, 5])
+    again.stop()
+    run.result()
+    assert handled[0] == [0, 1, 2, 3, 4], "its host goes on where it was when it is started again"
+
+
 def test_reactions_to_each_other_are_stopped_and_all_hosts_are_told(pair: Cluster):
     writer = pair[0].client("writer")
     handled: Counter[str] = Counter()
@@ -199,8 +226,10 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
         assert run.event()["key"] == "tasks/2"
     with shell.start("who", "--watch") as run, daemon.client("ann").present(role="watched"):
         assert any("watched" in run.line() for _ in range(50))
-    with shell.start("on", "findings/*", "--role", "r", "--", "sh", "-c", 'grep -o \'"key": "[^"]*"\'') as run:
-        wait_until(lambda: daemon.client("writer").get("progress/r"))
+    with shell.start(
+        "on", "findings/*", "--role", "r", "--every-host", "--", "sh", "-c", 'grep -o \'"key": "[^"]*"\''
+    ) as run:
+        wait_until(lambda: daemon.client("writer").get(f"progress/r/{daemon.status()['node']['id']}"))
         daemon.client("writer").set("findings/1", 1)
         assert run.line() == '"key": "findings/1"\n'
         run.process.send_signal(signal.SIGTERM)

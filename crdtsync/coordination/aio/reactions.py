@@ -1,8 +1,8 @@
-"""Handlers that are called for each change, once per role in the fleet, for asyncio.
+"""Handlers that are called for each change, once per role in the fleet or on each host, for asyncio.
 
 One process per role reacts at a time: the one that holds the claim ``reactions/ROLE``. How far it has come is the token
 in ``progress/ROLE``, stored after each event. So when it dies, or its host does, the next one goes on behind the event
-that was handled last, on any host.
+that was handled last, on any host. With ``every_host`` each host has a claim and a token of its own, ``ROLE/NODE``.
 
 Two roles may react to what the other one's handler writes, for ever. So such writes name the roles that led to them
 (:mod:`crdtsync.client.session.causes`), and a reaction that has led to a change often enough leaves it alone.
@@ -45,6 +45,7 @@ class AsyncReaction:
         ttl: float,
         own: bool,
         rounds: int,
+        every_host: bool,
     ) -> None:
         if not 1 <= rounds <= CAUSES_MAX:
             raise InvalidRequest(f"rounds must be 1 to {CAUSES_MAX}, not {rounds}")
@@ -57,6 +58,7 @@ class AsyncReaction:
         self._ttl = ttl
         self._own = own
         self._rounds = rounds
+        self._every_host = every_host
         self.is_stopped = False
         self.handled = 0
         self.loops = 0
@@ -67,19 +69,21 @@ class AsyncReaction:
 
     async def run(self) -> None:
         """React until :meth:`stop`. What the handler raises ends it; that event comes again in the next run."""
+        name = self._role
+        if self._every_host:
+            name += f"/{(await self._state.status())['node']['id']}"
         while not self.is_stopped:
-            lease = AsyncLease(self._state, REACTIONS + self._role, self._ttl, LOOK_S, True, None)
+            lease = AsyncLease(self._state, REACTIONS + name, self._ttl, LOOK_S, True, None)
             try:
                 await lease.acquire()
             except ClaimHeld:
                 continue
             try:
-                await self._react(lease)
+                await self._react(lease, PROGRESS + name)
             finally:
                 await lease.release()
 
-    async def _react(self, lease: AsyncLease) -> None:
-        path = PROGRESS + self._role
+    async def _react(self, lease: AsyncLease, path: str) -> None:
         token = await self._state.get(path)
         if token is None:
             token = await self._state.now()

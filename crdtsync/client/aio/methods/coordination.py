@@ -245,12 +245,14 @@ class AsyncCoordinationMethods(AsyncMethods):
         ttl: Seconds = 15,
         own: bool = False,
         rounds: int = 10,
+        every_host: bool = False,
     ) -> AsyncReaction:
         """A reaction to the changes of keys that match ``pattern``; it goes on in its ``run()``.
 
         ``handler`` gets each :class:`~crdtsync.client.Event`, in causal order, from the first ``run`` of ``role`` on:
-        once per role in the fleet while hosts see each other, and at least once always. If the process that reacts
-        dies, another one of that role goes on behind the event that was handled last. Changes by the agent itself are
+        once per role in the fleet while hosts see each other, and at least once always; with ``every_host``, once on
+        each host that runs it. If the process that reacts dies, another one of that role goes on behind the event that
+        was handled last. Changes by the agent itself are
         left out unless ``own``. Of what this host's log no longer has, it gets the newest state alone (``snapshot``).
 
         What a handler sets, appends or merges says which roles led to it (``meta["caused_by"]``). If this one has led
@@ -259,7 +261,7 @@ class AsyncCoordinationMethods(AsyncMethods):
         """
         from crdtsync.coordination.aio.reactions import AsyncReaction
 
-        return AsyncReaction(self._session, pattern, handler, role, seconds(ttl, "ttl"), own, rounds)
+        return AsyncReaction(self._session, pattern, handler, role, seconds(ttl, "ttl"), own, rounds, every_host)
 
     @property
     def _session(self) -> AsyncSession:

@@ -19,6 +19,7 @@ from crdtsync.client.session.causes import CAUSES_MAX, VARIABLE, causes
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
 @click.option("--role", metavar="NAME", type=TEXT, required=True, help="Of all with this role, one is called.")
 @click.option("--ttl", metavar="DURATION", type=DURATION, default="15s", show_default=True, help="1s to 7d.")
+@click.option("--every-host", is_flag=True, help="Of all with this role on a host, one is called, on each host.")
 @click.option("--own", is_flag=True, help="Also for changes by this agent itself.")
 @click.option(
     "--rounds", metavar="N", type=click.IntRange(1, CAUSES_MAX), default=10, show_default=True,
@@ -26,7 +27,14 @@ from crdtsync.client.session.causes import CAUSES_MAX, VARIABLE, causes
 )  # fmt: skip
 @pass_settings
 def on(
-    settings: Settings, pattern: str, command: tuple[str, ...], role: str, ttl: float, own: bool, rounds: int
+    settings: Settings,
+    pattern: str,
+    command: tuple[str, ...],
+    role: str,
+    ttl: float,
+    every_host: bool,
+    own: bool,
+    rounds: int,
 ) -> None:
     """Call a command for each change of some keys, until Ctrl-C.
 
@@ -59,7 +67,7 @@ def on(
             raise CommandFailed(f"{command[0]!r} failed with {status}", status=status, code="command_failed")
 
     with connect(settings) as client:
-        reaction = client.on(pattern, handle, role=role, ttl=ttl, own=own, rounds=rounds)
+        reaction = client.on(pattern, handle, role=role, ttl=ttl, own=own, rounds=rounds, every_host=every_host)
 
         def end(_: int) -> None:
             reaction.stop()
