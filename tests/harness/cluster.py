@@ -165,6 +165,20 @@ def wait_until_equal(daemons: Cluster | Sequence[Daemon], timeout_s: float = 20.
         sleep(POLL_S)
 
 
+def wait_until_forks_heal(*daemons: Daemon) -> None:
+    """Until that is all that they tell of a fork; before, they may hold different changes under the same numbers."""
+    about = {"fork", "fork_healed", "divergence"}
+
+    def told() -> set[str]:
+        try:
+            return about & {code for daemon in daemons for code in daemon.alarms()}
+        except (ConnectionError, EOFError):
+            return set()  # who has healed a fork closes its connections: "attach again"
+
+    wait_until(lambda: told() == {"fork_healed"}, what="the fork is healed")
+    wait_until_equal(daemons)
+
+
 def healed(pair: Cluster) -> list[Client]:
     """Clients of both once they hold the same."""
     pair.heal()

@@ -16,6 +16,7 @@ import pytest
 
 from crdtsync import Client, CrdtSyncError, OutcomeUnknown
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
+from tests.harness.cluster import wait_until_forks_heal
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -358,17 +359,6 @@ def values(daemon: Daemon) -> list[str]:
         return sorted(map(str, client.log("log")))
 
 
-def wait_until_healed(*daemons: Daemon) -> None:
-    """Until that is all that they tell of it; before, they may hold different changes under the same numbers."""
-    about = {"fork", "fork_healed", "divergence"}
-
-    def told() -> set[str]:
-        return about & {code for daemon in daemons for code in daemon.alarms()}
-
-    wait_until(lambda: told() == {"fork_healed"}, what="the fork is healed")
-    wait_until_equal(daemons)
-
-
 @pytest.mark.parametrize("here, there", [(3, 3), (1, 4)])
 def test_a_fork_by_a_copied_disk_heals(forked: Callable[[int, int], Cluster], here: int, there: int) -> None:
     cluster = forked(here, there)
@@ -376,7 +366,7 @@ def test_a_fork_by_a_copied_disk_heals(forked: Callable[[int, int], Cluster], he
         with daemon.client() as client:
             client.incr("n", by)
     cluster.heal(0, 1)
-    wait_until_healed(cluster[0], cluster[1])
+    wait_until_forks_heal(cluster[0], cluster[1])
     expected = sorted([*map(str, range(5)), *(f"a{n}" for n in range(here)), *(f"b{n}" for n in range(there))])
     assert values(cluster[0]) == values(cluster[1]) == expected
     for daemon in (cluster[0], cluster[1]):
@@ -406,7 +396,7 @@ def test_a_fork_that_comes_about_while_connected_heals(forked: Callable[[int, in
         append(cluster[1], f"b{n}")
     cluster.link(0, 1).thaw()
     cluster.link(1, 0).thaw()
-    wait_until_healed(cluster[0], cluster[1])
+    wait_until_forks_heal(cluster[0], cluster[1])
     assert len(values(cluster[0])) == 11
 
 
@@ -418,7 +408,7 @@ def test_a_third_host_learns_both_branches_from_whom_it_meets(forked: Callable[[
     wait_until_equal([cluster[0], cluster[2]])
     cluster.heal(1, 2)  # and not to the first one
     append(cluster[1], "to c")
-    wait_until_healed(*cluster)
+    wait_until_forks_heal(*cluster)
     assert values(cluster[1]) == sorted(
         [*map(str, range(5)), *(f"{x}{n}" for x in "ab" for n in range(3)), "to a", "to c"]
     )

@@ -29,7 +29,7 @@ from crdtsync.wire.peer.snapshot import Header, WriterRow, encode_header, encode
 from crdtsync.wire.peer.transfer import Offer, Part, Take
 from tests.fleet.renegade import delete, put
 from tests.harness import wait_until
-from tests.harness.cluster import wait_until_equal
+from tests.harness.cluster import wait_until_equal, wait_until_forks_heal
 from tests.harness.daemon import Daemon
 from tests.harness.shell import Shell
 
@@ -229,8 +229,7 @@ def test_a_change_under_the_next_number_of_another_is_undone(daemon: Daemon, tmp
             client.incr("n", 5)
             client.append("log", "a")
         other.start()
-        about = {"fork", "fork_healed", "divergence"}
-        wait_until(lambda: about & {*daemon.alarms(), *other.alarms()} == {"fork_healed"}, what="the fork is healed")
+        wait_until_forks_heal(daemon, other)
         with daemon.client() as client:
             client.cluster_remove("host-r")
             client.incr("n", 10)
