@@ -134,7 +134,8 @@ async def replay(trace: Trace, options: Options, *, quiet: bool = False) -> Resu
         ]
         if rest is not None:
             forgetful = fleet[(rest.node + 1) % nodes] if options.log_bytes_max else None
-            happenings.append(outages.away(shared, fleet[rest.node], rest, options.away, forgetful))
+            away = outages.away(shared, fleet[rest.node], authors.values(), rest, options.away, forgetful)
+            happenings.append(away)
         count = len(trace.transactions)
         with shown_progress(trace.name, count, lambda: shared.acknowledged, quiet=quiet):
             happened = await _run(list(authors.values()), happenings)

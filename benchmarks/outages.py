@@ -13,6 +13,7 @@ from benchmarks.replay import REQUEST_TIMEOUT_S, WRITES_IN_FLIGHT_MAX
 from crdtsync.client import AsyncClient
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from random import Random
 
     from benchmarks.daemons import Daemon
@@ -117,14 +118,21 @@ async def kill(replay: Replay, daemon: Daemon, author: Author, at: int, rng: Ran
     return outage
 
 
-async def away(replay: Replay, daemon: Daemon, rest: Rest, edits: int, forgetful: Daemon | None = None) -> Outage:
+async def away(
+    replay: Replay, daemon: Daemon, authors: Collection[Author], rest: Rest, edits: int, forgetful: Daemon | None = None
+) -> Outage:
     """Stop a daemon whose author rests, for so many edits of the others, or as many as the rest still has by then.
 
-    It also stays away until ``forgetful``, if given, has trimmed from its log what it lacks.
+    All pause while it stops, so that the rest is not over by then. It also stays away until ``forgetful``, if given,
+    has trimmed from its log what it lacks.
     """
     await replay.tokens[rest.after or 0]
+    for author in authors:
+        author.may_type.clear()
     await daemon.stop()
     gone_s, gone_at = monotonic(), replay.acknowledged
+    for author in authors:
+        author.may_type.set()
     await replay.reaches(min(gone_at + edits, rest.until))
     if forgetful is not None:
         with suppress(TimeoutError):
