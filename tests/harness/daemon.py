@@ -184,8 +184,13 @@ class Daemon:
 
     def status(self, timeout_s: float = 10.0) -> dict[str, Any]:
         """What ``crdtsync status --json`` prints."""
-        with self.raw("status", timeout_s=timeout_s) as agent:
-            return agent.call("status")
+        try:
+            with self.raw("status", timeout_s=timeout_s) as agent:
+                return agent.call("status")
+        except (ConnectionError, EOFError) as error:
+            error.add_note(f"{self.name} (process {self.process and self.process.poll()}) logged last:")
+            error.add_note("\n".join(self.log_lines()[-20:]))
+            raise
 
     def space(self, name: str = "default") -> dict[str, Any]:
         """One space of the status."""
