@@ -35,7 +35,7 @@ LONGER_MS: Mapping[str, float] = {
     "trim": 75.0,
     "delete": 75.0,
     "restore": 125.0,
-    "text_apply": 300.0,
+    "text_apply": 150.0,
     "lists in each other": 150.0,
     "maps in each other": 300.0,
     "empty lists": 75.0,

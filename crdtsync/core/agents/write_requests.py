@@ -127,7 +127,7 @@ class WriteRequests:
                 result["length"] -= gone.get(args["key"], 0)
         if draft.ops:
             idempotency = agent.client[:8] + number.to_bytes(8, "big")
-            applied = replica.commit(draft.ops, author, idempotency, self._host.now_ms)
+            applied = replica.commit(draft.ops, author, idempotency, self._host.now_ms, draft.edits)
             draft.finish(applied)
             point: VersionVector = {applied.change.writer: applied.change.seq}
             self._host.applied(replica, [applied])

@@ -60,7 +60,7 @@ class Draft:
         self._replaced_bytes = 0
         self._versions: list[tuple[int, Result, Version]] = []
         self.lengths = TextLengths(self)
-        self._edits: dict[Dot, DraftedEdits] = {}
+        self.edits: dict[Dot, DraftedEdits] = {}
         self._key_versions: dict[str, tuple[Version, list[Result]]] = {}
         self._seen: dict[str, Version] = {}
 
@@ -232,7 +232,7 @@ class Draft:
             op = by_schema(self, op)
         if op.kind == Kind.TEXT and op.value is not None:
             named, update = check_marker(unpack(op.value))
-            self._edits.setdefault(named or self.own_dot(), DraftedEdits()).add(update)
+            self.edits_of(named or self.own_dot()).add(update)
         self._unsettled.setdefault(op.key, []).append((len(self.ops), op))
         self.ops.append(op)
 
@@ -241,20 +241,22 @@ class Draft:
 
         :raises InvalidValue: see :meth:`crdtsync.core.text.document.Document.check`.
         """
-        before = self._edits.get(document)
-        return self.replica.documents.get(document).check(update, before, looked_at_max=AUTHOR_LOOKED_AT_MAX)
+        before = self.edits_of(document)
+        summary = self.replica.documents.get(document).check(update, before, looked_at_max=AUTHOR_LOOKED_AT_MAX)
+        before.note_judged(update, summary)
+        return summary
 
     def has_edits(self, document: Dot) -> bool:
         """Whether an operation so far edits the document."""
-        return document in self._edits
+        return document in self.edits and bool(self.edits[document].updates)
 
     def edits_of(self, document: Dot) -> DraftedEdits:
         """What the operations so far do to the document; to be read."""
-        return self._edits.get(document) or DraftedEdits()
+        return self.edits.setdefault(document, DraftedEdits())
 
     def document(self, dot: Dot, *edits: bytes) -> Document:
         """The document with the edits so far, and with ``edits``: a copy if there are any, to be read only."""
-        return self.copy_of_document(dot, *edits) if edits or dot in self._edits else self.replica.documents.get(dot)
+        return self.copy_of_document(dot, *edits) if edits or self.has_edits(dot) else self.replica.documents.get(dot)
 
     def copy_of_document(self, dot: Dot, *edits: bytes) -> Document:
         """The same, always a copy, which may be edited."""

@@ -6,7 +6,7 @@ What is early waits at the causal gate, what is repeated is dropped, what contra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,6 +29,7 @@ from crdtsync.core.storage.long_values import LongValues, ValueCache
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.text.apply_edits import TextEdits
 from crdtsync.core.text.document_cache import Documents
+from crdtsync.core.text.drafted_edits import DraftedEdits
 from crdtsync.errors import ForkDetected, InvalidEncoding
 from crdtsync.wire.change import NO_HASH, SHORT_HASH_BYTES, Change, Codec, Dep, Kind, Op, value_hash
 from crdtsync.wire.codec import new_row, pack, unpack
@@ -215,8 +216,17 @@ class Replica:
         """What the next own change names of what it comes after."""
         return tuple([Dep(w, self.vector[w], self.hashes[w][:SHORT_HASH_BYTES]) for w in sorted(self.since_own)])
 
-    def commit(self, ops: Sequence[Op], agent: str, idempotency: bytes | None, now_ms: int) -> Applied:
+    def commit(
+        self,
+        ops: Sequence[Op],
+        agent: str,
+        idempotency: bytes | None,
+        now_ms: int,
+        edits: Mapping[Dot, DraftedEdits] | None = None,
+    ) -> Applied:
         """Make a change of ``ops`` and apply it. It may leave this node after the next commit to disk, not before.
+
+        ``edits``: those of texts among them, as they were judged since anything else was applied.
 
         :raises TooLarge: nothing was done.
         :raises InvalidValue: a text edit was not acceptable to the Yjs library; nothing was done.
@@ -231,7 +241,7 @@ class Replica:
         )
         change.ops = self.past.with_lost(change)
         self.codec.encode(change)
-        self.texts.try_all(change)
+        self.texts.try_all(change, edits or {})
         applied = self.apply(change, now_ms, own=True)
         self.since_own.clear()
         self._tell_crowded(change)

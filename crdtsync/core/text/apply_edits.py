@@ -27,10 +27,11 @@ from crdtsync.wire.tokens import encode_dot
 from crdtsync.wire.yjs.encoding import CLOCK_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.storage.write_batch import Ledger
+    from crdtsync.core.text.drafted_edits import DraftedEdits
 
 SKIPPED_DOCUMENTS_MAX = 10_000
 """Documents remembered as known to nobody."""
@@ -63,24 +64,28 @@ class TextEdits:
 
     # -- edits -------------------------------------------------------------------------------------------------
 
-    def try_all(self, change: Change) -> None:
-        """Apply the text edits of an own change to their documents, or to none.
+    def try_all(self, change: Change, edits: Mapping[Dot, DraftedEdits]) -> None:
+        """Apply the text edits of an own change to their documents, or to none. ``edits``: as they were judged.
 
         What fails here must never be committed.
         """
         done: list[Dot] = []
+        counts: dict[Dot, int] = {}
         for n, op in enumerate(change.ops):
             if op.kind != _TEXT or op.value is None:
                 continue
             named, update = check_marker(unpack(op.value))
             document = named or Dot(change.writer, change.seq, n)
             try:
-                self._documents.apply(document, update)
+                number = counts.get(document, 0)
+                judged = edits[document].summary(number, update) if document in edits else None
+                self._documents.apply(document, update, judged=judged)
             except CrdtSyncError:
                 for dot in done:
                     self._documents.undo(dot)
                 raise
             done.append(document)
+            counts[document] = number + 1
 
     def unknown_document(self, change: Change) -> Dot | None:
         """A document that the change edits and that is not held here at all, if there is one."""

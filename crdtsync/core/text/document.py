@@ -198,12 +198,14 @@ class Document:
                 path="$",
             )
 
-    def apply(self, update: bytes, structs_max: int = EDIT_STRUCTS_MAX) -> None:
+    def apply(self, update: bytes, structs_max: int = EDIT_STRUCTS_MAX, judged: UpdateSummary | None = None) -> None:
         """Take in an update; the document is as it was if this raises.
+
+        ``judged``: what :meth:`check` has said of it, on top of what the document holds now.
 
         :raises InvalidValue: see :meth:`check`; or the Yjs library could not take it.
         """
-        summary = self.check(update, structs_max=structs_max)
+        summary = self.check(update, structs_max=structs_max) if judged is None else judged
         outline = self.outline()
         self._use(lambda doc: doc.apply_update(update), "the Yjs library refuses this update", InvalidValue)
         advance(outline, summary)

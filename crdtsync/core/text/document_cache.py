@@ -16,6 +16,7 @@ from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.text.document import EDIT_STRUCTS_MAX, Document, Load
 from crdtsync.core.text.marker import named_document
 from crdtsync.wire.codec import pack
+from crdtsync.wire.yjs.validator import UpdateSummary
 
 STATE_EVERY_UPDATES = 1000
 """How many edits are stored one by one before the whole document is stored again."""
@@ -88,10 +89,12 @@ class Documents:
         """Whether it has edits that are not yet on disk."""
         return dot in self._dirty
 
-    def apply(self, dot: Dot, update: bytes, structs_max: int = EDIT_STRUCTS_MAX) -> None:
+    def apply(
+        self, dot: Dot, update: bytes, structs_max: int = EDIT_STRUCTS_MAX, judged: UpdateSummary | None = None
+    ) -> None:
         """Take in an edit; see :meth:`Document.apply`."""
         document = self.get(dot)
-        document.apply(update, structs_max)
+        document.apply(update, structs_max, judged)
         self._changed(dot)
         self._note_edited(dot)
         if document.is_to_be_counted and len(self.contested) < OPEN_DOCUMENTS_MAX:

@@ -34,12 +34,12 @@ class TextLengths:
         :raises TooLarge: nothing was done.
         """
         edits = self._draft.edits_of(document)
-        if summary.ranges and self._draft.replica.documents.get(document).is_contested:
+        held = self._draft.replica.documents.get(document)
+        if summary.ranges and held.is_contested:
             raise TooLarge(
                 f"so many edits of the text {shown(key)} compete for the same places that each host would take long to "
                 "load it: compact it, or go on in another key"
             )
-        held = self._draft.replica.documents.get(document)
         size_bytes = edits.size_bytes + held.bytes_with(update, DOCUMENT_BYTES_MAX)
         if size_bytes > DOCUMENT_BYTES_MAX and summary.ranges:
             raise TooLarge(
@@ -47,8 +47,9 @@ class TextLengths:
                 f"{DOCUMENT_BYTES_MAX:,} may be edited: compact it, delete some of it, or go on in another key"
             )
         # An update has at least the bytes that it inserts: mostly nobody needs to know how many these are.
-        atmost_bytes = edits.size_bytes + held.text_bytes() + len(update)
-        if atmost_bytes <= TEXT_BYTES_MAX or not summary.ranges:
+        if size_bytes <= TEXT_BYTES_MAX or not summary.ranges:
+            return
+        if edits.size_bytes + held.text_bytes() + len(update) <= TEXT_BYTES_MAX:
             return
         tried = self._trial(document, len(edits.updates))
         before_bytes = tried.text_bytes()

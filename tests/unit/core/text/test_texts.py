@@ -12,13 +12,14 @@ from pycrdt import Doc, Text
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.background.retention_caps import Caps
 from crdtsync.core.interface import Tick
-from crdtsync.core.text.document import BULKY_BYTES_MIN
+from crdtsync.core.text.document import BULKY_BYTES_MIN, Document
 from crdtsync.core.text.document_cache import IDLE_S
 from crdtsync.core.text.family import families
 from crdtsync.core.text.yjs_library import fresh_updates
 from crdtsync.wire.change import NO_HASH, Change, Kind, Op, value_hash
 from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import decode_dot
+from crdtsync.wire.yjs.validator import Outline, UpdateSummary, validate_update
 from tests.fleet.agent import Refusal
 from tests.fleet.clock import START_MS
 from tests.fleet.editor import Editor, texts_of
@@ -598,6 +599,32 @@ def test_a_batch_may_edit_what_it_has_written(node: Host) -> None:
     with pytest.raises(Refusal, match="not an acceptable Yjs update"):
         session.do("batch", ops=[["text_apply", {"key": "u", "update": update}] for update in (second, first)])
     assert texts_of(node, "u") == []
+
+
+def test_each_edit_of_a_batch_is_judged_once(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    editor = Editor(node)
+    updates = [update for n in range(9) for update in editor.replica.edit([(n, n, str(n))])]
+    judged: list[bytes] = []
+
+    def judge(update: bytes, known: Outline, *, is_own_state: bool = False) -> UpdateSummary:
+        judged.append(update)
+        return validate_update(update, known, is_own_state=is_own_state)
+
+    for module in ("document", "drafted_edits"):
+        monkeypatch.setattr(f"crdtsync.core.text.{module}.validate_update", judge)
+    session = node.agent()
+    for key in "tu":
+        session.do("text_apply", key=key, update=updates[0])
+    judged.clear()
+    ops = [["text_apply", {"key": key, "update": update}] for update in updates[1:] for key in "tu"]
+    session.do("batch", ops=ops)
+    assert sorted(judged) == sorted(update for update in updates[1:] for _ in "tu")
+    assert texts_of(node, "t") == texts_of(node, "u") == ["012345678"]
+    for key in "tu":
+        dot = decode_dot(session.ask("text_read", key=key)["document"])
+        document = node.replica.documents.get(dot)
+        anew = Document(dot, lambda _, document=document: (document.state(), []))  # type: ignore[misc]
+        assert document.outline() == anew.outline() == document.clocks()
 
 
 def test_a_batch_does_not_replace_what_it_edits(node: Host) -> None:
