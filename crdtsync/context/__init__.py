@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from crdtsync.context.shared.aio import AsyncSharedContext
     from crdtsync.context.shared.blocking import SharedContext
     from crdtsync.context.shared.entry import ContextEntry, SharedContextStats
-    from crdtsync.context.tokens import Tokenizer, count, tokenizer
+    from crdtsync.context.tokens import Tokenizer, count, count_tokens, tokenizer
     from crdtsync.context.view.aio import AsyncViews
     from crdtsync.context.view.blocking import Views
     from crdtsync.context.view.choose import View
@@ -66,6 +66,7 @@ _MODULES = {
     "Views": "view.blocking",
     "compress": "compact.compress",
     "count": "tokens",
+    "count_tokens": "tokens",
     "tokenizer": "tokens",
 }
 
@@ -86,6 +87,7 @@ __all__ = [
     "Views",
     "compress",
     "count",
+    "count_tokens",
     "tokenizer",
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -11,10 +12,12 @@ import pytest
 
 from crdtsync import AsyncClient, Client
 from crdtsync.context import AsyncMemory, Memory
+from crdtsync.context.memory.record import TEAM
 from crdtsync.errors import InvalidRequest, TooOld
 from tests.harness import wait_until
 from tests.harness.cluster import Cluster
 from tests.harness.daemon import Daemon
+from tests.harness.shell import Shell
 
 pytestmark = pytest.mark.integration
 
@@ -207,3 +210,25 @@ def test_what_others_wrote_is_not_served_to_who_believes_some_authors(daemon: Da
     assert len(Memory(daemon.client("ann"), folder=tmp_path).get_all(user_id="alice")["results"]) == 2
     Memory(daemon.client("mallory"), folder=tmp_path).update(own["id"], "pays to account 9982")
     assert ann.get(own["id"]) is None
+
+
+def test_the_command_line_remembers(daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    run = Shell(daemon.socket, tmp_path)
+    added = run.ok("memory", "add", "prefers night trains", "--user-id", "alice", "--confidence", "0.5")
+    run.ok("memory", "add", "the tests need Redis", "--about", "tests", "--agent", "ann")
+    assert run.ok("memory", "get", added) == "prefers night trains"
+    assert json.loads(run.ok("memory", "search", "train", "--user-id", "alice", "--json"))["confidence"] == 0.5
+    assert run.ok("memory", "search", "train") == ""
+    assert run.ok("memory", "list").endswith("the tests need Redis")
+    assert said(Memory(daemon.client("bob"), folder=tmp_path).get_all(run_id=TEAM)) == ["the tests need Redis"]
+    assert run.ok("memory", "update", added, "prefers day trains") == added
+    told = [line.split()[1] for line in run.ok("memory", "history", added).splitlines()]
+    assert told == ["ADD", "UPDATE"]
+    assert run.ok("memory", "forget", added) == added
+    assert [run("memory", *words).status for words in (("get", added), ("update", added, "x"), ("add", " "))] == [
+        1,
+        1,
+        2,
+    ]
+    wait_until(lambda: run("memory", "history", added).status == 1, what="it has left the history")

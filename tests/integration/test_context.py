@@ -203,10 +203,12 @@ def test_the_command_line_puts_shows_and_counts(daemon: Daemon, tmp_path: Path):
     assert run("context", "get", "survey").status == 1
 
     run("set", "plan/goal", '"ship it"')
-    shown = run("view", "show", "plan/", "--budget", "100").out
+    shown = run("view", "plan/", "--budget", "100").out
     assert shown.startswith("**plan/goal** (")
-    run("view", "define", "planner", "plan/", "--budget", "100")
-    assert run("view", "ls").out == "planner\n"
+    assert run("view", "--budget", "100").out == run("view", "show", "--budget", "100").out == shown
+    assert run("view", "ls").status == 2
+    run("view", "define", "planner", "--prefix", "plan/", "--budget", "100")
+    assert run("view", "list").out == "planner\n"
     assert run("view", "use", "planner").out == shown
     assert run("view", "drop", "planner").status == 0
     assert run("view", "use", "planner").status == 4

@@ -57,7 +57,7 @@ def test_an_agent_is_shown_the_view_that_has_its_name(daemon: Daemon, tmp_path: 
     ann, hooks = daemon.client("ann"), Hooks(daemon, tmp_path)
     ann.set("plan/goal", "ship")
     ann.set("tasks/1", "write the parser")
-    Shell(daemon.socket, tmp_path).ok("view", "define", "bob", "tasks/")
+    Shell(daemon.socket, tmp_path).ok("view", "define", "bob", "--prefix", "tasks/")
     told = hooks.told("SessionStart", "--agent", "bob")
     assert "write the parser" in told
     assert "plan/goal" not in told

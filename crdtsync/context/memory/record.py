@@ -13,6 +13,8 @@ from crdtsync.client import Entry
 from crdtsync.errors import InvalidRequest
 
 SCOPES = ("user_id", "agent_id", "run_id")
+TEAM = "team"
+"""The ``run_id`` of what is remembered for all agents of a space."""
 EVENTS = ("ADD", "UPDATE", "DELETE", "NONE")
 _OPTIONAL = ("about", "source", "supersedes", "valid_from", "valid_until")
 

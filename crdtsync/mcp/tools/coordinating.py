@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 
 from crdtsync.client import AsyncSession
 from crdtsync.context import AsyncMemory
+from crdtsync.context.memory.record import TEAM
 from crdtsync.context.view.render import in_a_line
 from crdtsync.coordination import AsyncLease
 from crdtsync.errors import ClaimHeld, InvalidRequest
@@ -19,8 +20,6 @@ from crdtsync.mcp.answers import answer
 from crdtsync.mcp.session import ALONE_S, Sessions
 from crdtsync.mcp.tools.table import Tool
 
-TEAM = "team"
-"""Whose memory it is: that of all agents in the space."""
 _CLAIMS_MAX = 100
 
 

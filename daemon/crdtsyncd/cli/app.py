@@ -87,6 +87,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "For a model's window": {
         "view": "context.view:view",
         "search": "context.search:search",
+        "memory": "context.memory:memory",
         "context": "context.shared:context",
         "tokens": "context.tokens:tokens",
         "compress": "context.compress:compress",

@@ -146,6 +146,9 @@ MEANT = {
     "keys": "crdtsync ls",
     "list": "crdtsync ls",
     "lock": "crdtsync claim",
+    "memory delete": "crdtsync memory forget",
+    "memory ls": "crdtsync memory list",
+    "memory rm": "crdtsync memory forget",
     "nodes": "crdtsync peers, crdtsync cluster members",
     "put": "crdtsync set",
     "read": "crdtsync get",
@@ -162,11 +165,12 @@ MEANT = {
     "task ls": "crdtsync tasks",
     "unset": "crdtsync del",
     "version": "crdtsync --version",
+    "view ls": "crdtsync view list",
     "write": "crdtsync set",
 }
 """What others call a command, and what it is called here."""
 DESTRUCTIVE = frozenset(
-    {"clear", "del", "discard", "drop", "remove", "reset", "restore", "revoke", "trim", "uninstall"}
+    {"clear", "del", "discard", "drop", "forget", "remove", "reset", "restore", "revoke", "trim", "uninstall"}
 )
 """Never named because they look like what was typed: who tries out what is suggested must lose nothing."""
 

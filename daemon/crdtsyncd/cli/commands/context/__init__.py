@@ -2,7 +2,7 @@
 
 Open first: ``tokens``, the shortest.
 
-Example: ``crdtsync view show plan/ findings/ --budget 2000 --query "disk full"`` prints one block of text of at most
+Example: ``crdtsync view plan/ findings/ --budget 2000 --query "disk full"`` prints one block of text of at most
 2,000 tokens, for an agent that starts to work.
 
 Modules:
@@ -12,6 +12,7 @@ Modules:
 - ``view``: ``view``: show a part of the state within a budget; named views
 - ``search``: ``search``: entries by their words
 - ``shared``: ``context``: a context that several agents share
+- ``memory``: ``memory``: what agents have learnt
 - ``mcp``: ``mcp``: the shared state for coding agents
 - ``sessions``: ``session``: sessions of coding agents, taken along
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.command import MEANT, Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.commands.context.tokens import model_option
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent
@@ -30,7 +30,6 @@ _budget_option = click.option(
     help="How many tokens it may take.",
 )
 _OPTIONS = [
-    click.argument("prefixes", metavar="[PREFIX]...", nargs=-1, type=KEY),
     _budget_option,
     click.option("--query", metavar="WORDS", type=TEXT, help="What speaks of this comes before what is only new."),
     click.option("--role", metavar="NAME", type=TEXT, help="What is meant for this role comes before others."),
@@ -48,16 +47,26 @@ def _described(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-@click.group("view", cls=StateGroup, no_args_is_help=False)
+class _ViewGroup(StateGroup):
+    """Its commands, or in the place of one the arguments of ``show``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        known = (*self.commands, *ctx.help_option_names)
+        is_command = bool(args) and (args[0] in known or f"view {args[0]}" in MEANT)
+        return super().parse_args(ctx, args if is_command or ctx.resilient_parsing else ["show", *args])
+
+
+@click.group("view", cls=_ViewGroup, no_args_is_help=False)
 def view() -> None:
     """Show the part of the state that an agent should read.
 
     A view is one block of text that never takes more tokens than its budget. Pinned keys come first, then what is
     new, relevant and sure; long values are shortened, and the last line says what was left out.
+    What is none of the commands below is a PREFIX, or an option, of `view show`.
 
     \b
     Example:
-      crdtsync view show plan/ findings/ --budget 2000 --query "disk full"
+      crdtsync view plan/ findings/ --budget 2000 --query "disk full"
     """
 
 
@@ -67,6 +76,7 @@ _since_option = click.option(
 
 
 @state_command("show")
+@click.argument("prefixes", metavar="[PREFIX]...", nargs=-1, type=KEY)
 @_described
 @_since_option
 @pass_settings
@@ -85,6 +95,9 @@ def show(settings: Settings, /, prefixes: tuple[str, ...], **wanted: Any) -> Non
 
 @state_command("define")
 @click.argument("name", type=TEXT)
+@click.option(
+    "--prefix", "prefixes", metavar="PREFIX", multiple=True, type=KEY, help="Only keys that start with it. Repeatable."
+)
 @_described
 @click.option(
     "--summarize-after", metavar="N", type=click.IntRange(0), help="Show all but the N newest entries by a summary."
@@ -95,7 +108,7 @@ def define(settings: Settings, /, name: str, prefixes: tuple[str, ...], **wanted
 
     \b
     Example:
-      crdtsync view define planner plan/ tasks/ --budget 1500
+      crdtsync view define planner --prefix plan/ --prefix tasks/ --budget 1500
     """
     from crdtsync.context import Views
 
@@ -146,14 +159,14 @@ def summarize(settings: Settings, name: str) -> None:
     output.result(settings, "made" if is_new else "there was nothing new", {"name": name, "made": is_new})
 
 
-@state_command("ls")
+@state_command("list")
 @pass_settings
-def ls(settings: Settings) -> None:
+def list_(settings: Settings) -> None:
     """Print the names of the views that are defined.
 
     \b
     Example:
-      crdtsync view ls
+      crdtsync view list
     """
     from crdtsync.context import Views
 
@@ -189,5 +202,5 @@ def _print(settings: Settings, shown: View) -> None:
     output.line(output.record({**fields, "token": shown.token}))
 
 
-for _command in (show, define, use, summarize, ls, drop):
+for _command in (show, define, use, summarize, list_, drop):
     view.add_command(_command)
