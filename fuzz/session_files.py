@@ -13,6 +13,7 @@ from collections.abc import Callable
 from io import BytesIO
 from typing import Any, Final
 
+from crdtsync.sessions.agents.agent import Head
 from crdtsync.sessions.agents.places import AGENTS
 from crdtsync.sessions.conversation.record import (
     ASSISTANT,
@@ -26,8 +27,6 @@ from crdtsync.sessions.conversation.record import (
     Thinking,
     settled,
 )
-from crdtsync.sessions.conversation.writing.head import Head
-from crdtsync.sessions.handing_over import READERS, WRITERS
 from crdtsync.sessions.redaction.redactor import Redactor
 from crdtsync.sessions.saved.pieces import Tree, chain, lines_of, plain, runs
 from fuzz.mutation import Mutator
@@ -43,7 +42,7 @@ _SCRAPS: Final = (
 def make(rng: random.Random) -> Callable[[], bytes]:
     """A source of inputs."""
     mutator = Mutator(rng)
-    genuine = {name: list(WRITERS[name](_talk(rng), _HEAD)) for name in AGENTS}
+    genuine = {name: list(AGENTS[name].write(_talk(rng), _HEAD)) for name in AGENTS}
 
     def next_input() -> bytes:
         name = rng.choice(list(genuine))
@@ -60,8 +59,9 @@ def take(data: bytes) -> None:
     assert list(Redactor().lines(clean)) == clean, "a file with marks is what it was"
     tree = Tree(plain(run) for run in runs(chain(clean)))
     assert b"".join(lines_of(tree.file())) == b"".join(clean), "a line is lost"
-    AGENTS[name.decode()].described(clean)
-    conversation = settled(READERS[name.decode()](clean, {}))
+    agent = AGENTS[name.decode()]
+    agent.described(clean)
+    conversation = settled(agent.read(clean))
     pending: list[str] = []
     for item in conversation.items:
         if isinstance(item, Call):
@@ -70,8 +70,8 @@ def take(data: bytes) -> None:
             pending.remove(item.id)
         else:
             assert not pending, "a call has lost its result"
-    for write in WRITERS.values():
-        for line in write(conversation, _HEAD):
+    for other in AGENTS.values():
+        for line in other.write(conversation, _HEAD):
             assert line
 
 

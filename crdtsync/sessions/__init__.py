@@ -25,11 +25,11 @@ Rooms and modules:
 - ``hooks``: what a coding agent runs by itself
 - ``fleet``: sessions of all hosts: who works on what, what is said there, and moved with one command
 - ``notes``: what one run leaves for the next
-- ``conversation``: a session as a conversation, from one agent's format into another's
+- ``conversation``: a session as a conversation that no agent's format is part of
 - ``moving``: onto another machine
 - ``redaction``: secrets out of lines
 - ``saved``: how a session is stored
-- ``agents``: the agents that are known, and their files
+- ``agents``: the agents that are known, their files, and their formats
 
 Its place: above the public client only. A module here may import ``crdtsync.context``, ``crdtsync.client`` and
 ``crdtsync.errors``; never ``crdtsync.core``, ``crdtsync.wire`` or ``crdtsyncd``. ``mcp`` and ``ui`` may import this

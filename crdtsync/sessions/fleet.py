@@ -18,9 +18,10 @@ from uuid import uuid4
 
 from crdtsync.coordination.cards import PRESENCE
 from crdtsync.errors import InvalidEncoding, InvalidRequest, Refused, Timeout
+from crdtsync.sessions.agents.places import AGENTS
 from crdtsync.sessions.blocking import Sessions
 from crdtsync.sessions.conversation.record import USER, Item, Text, text_of
-from crdtsync.sessions.handing_over import HandedOver, conversation, items_of
+from crdtsync.sessions.handing_over import HandedOver, conversation
 from crdtsync.sessions.saved.header import FOLLOWED, MAIN, Saved, lines_key
 from crdtsync.sessions.saved.pieces import Tree, lines_of
 
@@ -66,7 +67,7 @@ def follow(client: Client | Session, session: str) -> Iterator[tuple[int, Item]]
         for event in events:
             new = tree.add(one.value for one in event.events or [event] if one.op == "append")
             whole, end, begun = (begun + b"".join(one.content for one in new)).rpartition(b"\n")
-            for item in items_of(saved.agent, list(BytesIO(whole + end))):
+            for item in AGENTS[saved.agent].read(BytesIO(whole + end)).items:
                 turn += isinstance(item, Text) and item.role == USER
                 yield turn, item
 

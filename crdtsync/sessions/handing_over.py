@@ -4,44 +4,21 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Self
 from uuid import NAMESPACE_URL, uuid5
 
 from crdtsync.errors import InvalidRequest
-from crdtsync.sessions.agents.agent import CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE
-from crdtsync.sessions.agents.places import agent_named
+from crdtsync.sessions.agents.agent import NOTE, Agent, Head
+from crdtsync.sessions.agents.places import AGENTS, agent_named
 from crdtsync.sessions.conversation import choose
-from crdtsync.sessions.conversation.note import losses, written
-from crdtsync.sessions.conversation.reading import claude_code as from_claude_code
-from crdtsync.sessions.conversation.reading import codex as from_codex
-from crdtsync.sessions.conversation.reading import gemini_cli as from_gemini_cli
-from crdtsync.sessions.conversation.reading import opencode as from_opencode
-from crdtsync.sessions.conversation.record import CONTEXT, Conversation, Item, Text, settled
+from crdtsync.sessions.conversation.record import CONTEXT, Conversation, Text, settled
 from crdtsync.sessions.conversation.show import shown
-from crdtsync.sessions.conversation.writing import claude_code as to_claude_code
-from crdtsync.sessions.conversation.writing import codex as to_codex
-from crdtsync.sessions.conversation.writing import gemini_cli as to_gemini_cli
-from crdtsync.sessions.conversation.writing import opencode as to_opencode
-from crdtsync.sessions.conversation.writing.head import Head
 from crdtsync.sessions.local import path_map
 from crdtsync.sessions.moving.plan import move
 from crdtsync.sessions.saved.header import Saved
-
-READERS: dict[str, Callable[[list[bytes], Mapping[str, list[bytes]]], Conversation]] = {
-    CLAUDE_CODE: lambda lines, _: from_claude_code.conversation(lines),
-    CODEX: from_codex.conversation,
-    GEMINI_CLI: lambda lines, _: from_gemini_cli.conversation(lines),
-    OPENCODE: lambda lines, _: from_opencode.conversation(lines),
-}
-WRITERS = {
-    CLAUDE_CODE: to_claude_code.lines, CODEX: to_codex.lines, GEMINI_CLI: to_gemini_cli.lines,
-    OPENCODE: to_opencode.lines,
-}  # fmt: skip
-MODELS = {CLAUDE_CODE: "claude", CODEX: "gpt-5", GEMINI_CLI: "gemini", OPENCODE: "claude"}
-"""Whose tokens count for a budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +77,7 @@ _TEXTS = ("to", "id", "cwd", "command", "path", "state")
 
 def conversation(saved: Saved, lines: list[bytes], parents: Mapping[str, list[bytes]]) -> Conversation:
     """What the model of a session would be sent; ``parents``: lines of the sessions that it needs."""
-    return settled(READERS[agent_named(saved.agent).name](lines, parents))
-
-
-def items_of(agent: str, lines: list[bytes]) -> list[Item]:
-    """What stands in some lines of a session, as they come: a call may be without its result."""
-    return READERS[agent](lines, {}).items
+    return settled(agent_named(saved.agent).read(lines, parents))
 
 
 def hand_over(
@@ -124,26 +96,22 @@ def hand_over(
         found = choose.only_files(found)
     if options.notes:
         found.items.append(Text(CONTEXT, options.notes))
-    found = _within(found, saved, options, cwd)
+    found = _within(found, saved, options, agent, cwd)
     # The same state of the same session gives the same file: who repeats the command makes no second one.
     state = sha256(b"".join(lines)).hexdigest()
-    identity = f"crdtsync/{saved.id}/{options.to}/{cwd}/{options.budget_tokens}/{options.thinking}/{state}"
-    if options.at is not None or options.excluded:
-        identity += f"/{options.at}/{choose.named(options.excluded)}"
-    if options.only_files or options.notes:
-        identity += f"/{options.only_files}/{sha256(options.notes.encode()).hexdigest()}"
+    identity = f"crdtsync/{saved.id}/{cwd}/{replace(options, cwd=None, dry_run=False)}/{state}"
     time = (saved.time or datetime(2000, 1, 1, tzinfo=UTC)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     root = agent.root()
     new = agent.new_id(str(uuid5(NAMESPACE_URL, identity)))
-    head = Head(new, cwd, time, written(found, saved, options.to, cwd), saved.title, agent.model(root))
+    head = Head(new, cwd, time, _note(found, saved, agent, cwd), saved.title, agent.model(root))
     path = root / agent.place(root, new, cwd, time=time)
-    made = move(path, WRITERS[options.to](found, head), new, None)
+    made = move(path, agent.write(found, head), new, None)
     if not options.dry_run:
         agent.prepare(root, cwd)
         made.carry_out()
     command = f"cd {shlex.quote(cwd)} && {agent.resume_command(new, path)}"
     turns = len(found.turns()) - 1
-    return HandedOver(saved, options.to, head.id, cwd, command, str(path), made.state, turns, losses(found),
+    return HandedOver(saved, options.to, head.id, cwd, command, str(path), made.state, turns, found.losses(),
                       dict(mapped.rewritten))  # fmt: skip
 
 
@@ -160,7 +128,7 @@ def in_short(
     from crdtsync.sessions.conversation.brief import brief  # noqa: PLC0415  # counting needs an extra
 
     original = f"crdtsync session show {saved.id} --turns N"
-    model = model or MODELS[saved.agent]
+    model = model or AGENTS[saved.agent].counted_as
     text = brief(found, excluded, budget_tokens, model, original)
     if better is None:
         return text
@@ -168,15 +136,43 @@ def in_short(
     return tokenizer(model).truncate(told, budget_tokens)
 
 
-def _within(found: Conversation, saved: Saved, options: HandoverOptions, cwd: str) -> Conversation:
+def _within(found: Conversation, saved: Saved, options: HandoverOptions, agent: Agent, cwd: str) -> Conversation:
     """Without thinking, and within the budget, if these are asked for."""
+    if not options.thinking:
+        found = choose.without_thinking(found)
+    if options.budget_tokens is None:
+        return found
     from crdtsync.context import tokenizer  # noqa: PLC0415
     from crdtsync.sessions.conversation import fit  # noqa: PLC0415  # counting needs an extra
 
-    if not options.thinking:
-        found = fit.without_thinking(found)
-    if options.budget_tokens is None:
-        return found
-    model = MODELS[options.to]
-    note = tokenizer(model).count(written(found, saved, options.to, cwd)) + 4 * fit.ITEM_TOKENS
-    return fit.fitted(found, options.budget_tokens - note, model, f"crdtsync session show {saved.id} --turns N")
+    note = tokenizer(agent.counted_as).count(_note(found, saved, agent, cwd)) + 4 * fit.ITEM_TOKENS
+    original = f"crdtsync session show {saved.id} --turns N"
+    return fit.fitted(found, options.budget_tokens - note, agent.counted_as, original)
+
+
+def _note(conversation: Conversation, saved: Saved, agent: Agent, cwd: str) -> str:
+    """What the next model is told before the conversation: whose it was, how to read it, what is missing."""
+    before = AGENTS[saved.agent].title
+    begun = (
+        f"This conversation was begun with {before} (session {saved.id}, {saved.user} on {saved.host}, in {saved.cwd})"
+    )
+    look = "Files may have changed since: look before you rely on what a result shows."
+    parts = [
+        f"{NOTE}{agent.title}: {begun} and goes on with you, in {cwd}.",
+        f"What follows was said and done there, in this order. {look}",
+    ]
+    own = {name: agent.tool(name) for name in conversation.tool_names()}
+    same = [f"{name} is your {ours}" for name, ours in own.items() if ours not in (None, name)]
+    foreign = [name for name, ours in own.items() if ours is None]
+    if same:
+        parts.append(f"Tools: {'; '.join(same)}; their calls are shown as calls of yours.")
+    if foreign:
+        parts.append(
+            f"These tools were {before}'s: {', '.join(foreign)}. Read their calls as what was done; call your own."
+        )
+    if saved.redacted:
+        parts.append("Marks such as [redacted:github-token:1] stand for secrets that were taken out.")
+    if conversation.lost:
+        parts += ["Not carried over:", *(f"- {line}" for line in conversation.losses())]
+    parts.append(f"`crdtsync session show {saved.id}` shows the whole session.]")
+    return "\n".join(parts)

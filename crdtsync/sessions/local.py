@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from crdtsync.errors import InvalidRequest, TooLarge
-from crdtsync.sessions.agents.agent import Agent
-from crdtsync.sessions.agents.description import Description, titled
+from crdtsync.sessions.agents.agent import Agent, Description, titled
 from crdtsync.sessions.agents.places import FILE_BYTES_MAX, Local, agent_named, check_id
 from crdtsync.sessions.moving import files
 from crdtsync.sessions.moving.commit import commit_of

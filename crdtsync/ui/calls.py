@@ -21,7 +21,6 @@ from crdtsync.context.view.definition import RECORDS
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, InvalidRequest, NotAllowed, Timeout
 from crdtsync.sessions import AsyncSessions, Conversation, Saved
 from crdtsync.sessions.agents.places import AGENTS
-from crdtsync.sessions.conversation.note import losses
 from crdtsync.ui.plain import plain
 
 PAGE_KEYS = 200
@@ -317,7 +316,7 @@ async def transcript(space: Space, session: str, branch: int = 0, start: int | N
     shown = [{"turn": number, **_item(item)} for number, item in items[first : first + ITEMS]]
     return {
         "session": _saved(saved), "start": first, "count": len(items), "items": shown, "branches": len(ways),
-        "excluded": await found.excluded(saved.id), "lost": losses(way), "agents": sorted(AGENTS),
+        "excluded": await found.excluded(saved.id), "lost": way.losses(), "agents": sorted(AGENTS),
     }  # fmt: skip
 
 

@@ -1,31 +1,90 @@
-"""What is to be known of a coding agent: where its sessions lie, what they tell, and what resumes them."""
+"""What is to be known of a coding agent: where its sessions lie, what is said in them, and what resumes them."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crdtsync.errors import InvalidRequest
-from crdtsync.sessions.agents.description import Description
+from crdtsync.sessions.agents.fields import Fields
+from crdtsync.sessions.conversation.record import (
+    ASSISTANT,
+    CONTEXT,
+    Call,
+    Compaction,
+    Conversation,
+    Result,
+    Text,
+    Thinking,
+)
 
 CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE = "claude-code", "codex", "gemini-cli", "opencode"
+NOTE = "[Note of crdtsync to "
+"""Begins what a session that was handed over is told first."""
+TITLE_CHARS_MAX = 80
+
+NO_LONGER_SEEN = "the agent no longer saw it either"
+OF_ITS_OWN = "the new agent is told of its own surroundings, rules and tools"
+SEALED = "its provider keeps it sealed: no other model can read it"
+TOLD_AS_TEXT = "no other agent has it: it is told as a text"
+
+
+@dataclass(slots=True)
+class Description:
+    """What is shown of a session. ``turns`` counts what a person said; ``tokens`` are those of the model's last answer
+    and of all that it was sent for it; ``needs`` are sessions that it goes on from.
+    """
+
+    title: str = ""
+    cwd: str = ""
+    version: str = ""
+    model: str = ""
+    turns: int = 0
+    tokens: int = 0
+    needs: list[str] = field(default_factory=list)
+
+    def said(self, text: str) -> None:
+        """Note what a person has said."""
+        self.turns += 1
+        self.title = self.title or titled(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a new session is told of itself: its ``id``, the directory it works in, the time that stands where an item
+    has none (RFC 3339), and the note that comes before the conversation; ``model``, where the agent must be told it, as
+    PROVIDER/MODEL.
+    """
+
+    id: str
+    cwd: str
+    time: str
+    note: str
+    title: str = ""
+    model: str = ""
 
 
 class Agent(ABC):
     """One coding agent.
 
     ``variable`` names a variable that, if set, stands for its directory ``folder`` below the home; the directory is
-    then ``below`` what it says. ``ids``: what its sessions are called. ``is_export``: its sessions lie in a database,
-    and their files are made from that.
+    then ``below`` what it says. ``shell``: its tool that runs a command, and the argument that is the command; no
+    other tool means the same for all agents. ``counted_as``: the model whose tokens count for a budget. ``ids``: what
+    its sessions are called. ``is_export``: its sessions lie in a database, and their files are made from that.
     """
 
     name: str
     title: str
     folder: str
     variable: str
+    shell: tuple[str, str]
+    counted_as: str
     below = ""
     ids = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
     is_export = False
@@ -46,6 +105,16 @@ class Agent(ABC):
     @abstractmethod
     def described(self, lines: Iterable[bytes], before: Description | None = None) -> Description:
         """What the lines of a main file tell, after those that told ``before``."""
+
+    @abstractmethod
+    def read(self, lines: Iterable[bytes], parents: Mapping[str, list[bytes]] | None = None) -> Conversation:
+        """What the model would be sent if the session were resumed, as it stands there; ``parents`` are the lines of
+        sessions that it goes on from, by their ids.
+        """
+
+    @abstractmethod
+    def write(self, conversation: Conversation, head: Head) -> Iterator[bytes]:
+        """The lines of a main file in which the conversation goes on."""
 
     @abstractmethod
     def place(self, root: Path, session: str, cwd: str, before: str = "", time: str = "") -> str:
@@ -85,3 +154,49 @@ class Agent(ABC):
     def side_place(self, main: Path, name: str) -> Path:
         """Where the side file ``name`` belongs. Raises :class:`~crdtsync.errors.InvalidRequest` if it has none."""
         raise InvalidRequest(f"{self.title} keeps nothing beside {main.name}: {name!r} is not loaded")
+
+    def tool(self, name: str) -> str | None:
+        """What it calls the tool ``name`` of some agent; None: it has none."""
+        if name in _SHELLS:
+            return self.shell[0]
+        return name if name.startswith("mcp__") else None
+
+    def _told(self, conversation: Conversation, head: Head) -> Iterator[Text | Call | Result]:
+        """The conversation after the note, in items that every agent has."""
+        yield Text(CONTEXT, head.note, head.time)
+        for item in conversation.items:
+            match item:
+                case Compaction(summary, time):
+                    began = "[The conversation before this was made compact. What was left of it:]"
+                    yield Text(CONTEXT, f"{began}\n{summary}".rstrip(), time)
+                case Thinking(text, time):
+                    yield Text(ASSISTANT, f"[thinking] {text}", time)
+                case Call(call_id, name, arguments, time) if name in _SHELLS and name != self.shell[0]:
+                    command = _command(arguments)
+                    yield item if command is None else Call(call_id, self.shell[0], {self.shell[1]: command}, time)
+                case other:
+                    yield other
+
+
+def titled(text: str) -> str:
+    """``text`` as a title: one line, not long."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return line if len(line) <= TITLE_CHARS_MAX else f"{line[: TITLE_CHARS_MAX - 1]}…"
+
+
+def told_as_text(found: Conversation, part: Fields, time: str) -> None:
+    """Add a part that is of no kind known here to what the model said."""
+    kind = part.text("type")
+    found.lose(kind or "item without a type", TOLD_AS_TEXT)
+    shown = {name: value for name, value in part.items() if name != "encrypted_content"}
+    found.items.append(Text(ASSISTANT, f"[{kind}] {json.dumps(shown, ensure_ascii=False)}", time))
+
+
+_SHELLS = {"Bash", "exec_command", "run_shell_command", "bash", "shell", "shell_command", "local_shell"}
+
+
+def _command(arguments: Mapping[str, object]) -> str | None:
+    given = arguments.get("command", arguments.get("cmd"))
+    if isinstance(given, list) and all(isinstance(word, str) for word in given):
+        return str(given[2]) if len(given) == 3 and given[1] in ("-lc", "-c") else shlex.join(given)
+    return given if isinstance(given, str) else None

@@ -1,52 +1,59 @@
-"""Claude Code's files: ``projects/SLUG/ID.jsonl`` below its directory, and a folder ``ID`` beside that.
+"""Claude Code: ``projects/SLUG/ID.jsonl`` below its directory, and a folder ``ID`` beside that.
 
 SLUG is the directory that the agent works in, with dashes; it resumes only what lies under the SLUG of the directory
-where it is started.
+where it is started. Messages are a tree, and the conversation is the way from the last one back over its parents.
 """
 
 # ruff: noqa: D102, ARG002  # the methods are those of Agent
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
-from crdtsync.sessions.agents.agent import CLAUDE_CODE, Agent
-from crdtsync.sessions.agents.description import Description, added, as_dict, as_list, as_text, records, titled
+from crdtsync.sessions.agents.agent import (
+    CLAUDE_CODE,
+    NO_LONGER_SEEN,
+    OF_ITS_OWN,
+    SEALED,
+    TOLD_AS_TEXT,
+    Agent,
+    Description,
+    Head,
+    titled,
+    told_as_text,
+)
+from crdtsync.sessions.agents.fields import Fields, json_bytes, records, texts
+from crdtsync.sessions.conversation.record import (
+    ASSISTANT,
+    CONTEXT,
+    USER,
+    Call,
+    Compaction,
+    Conversation,
+    Image,
+    Result,
+    Text,
+    Thinking,
+)
 
 _SLUG_CHARS_MAX = 200
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-
-
-def slug(cwd: str) -> str:
-    """The name of the folder for sessions in ``cwd``, a path without symbolic links."""
-    units = cwd.encode("utf-16-le", "surrogatepass")
-    codes = [int.from_bytes(units[at : at + 2], "little") for at in range(0, len(units), 2)]
-    dashed = "".join(chr(code) if code < 128 and chr(code).isalnum() else "-" for code in codes)
-    if len(dashed) <= _SLUG_CHARS_MAX:
-        return dashed
-    hashed = 0
-    for code in codes:
-        hashed = (hashed * 31 + code) & 0xFFFFFFFF
-    hashed = abs(hashed - (1 << 32) if hashed >= 1 << 31 else hashed)
-    word = ""
-    while hashed:
-        hashed, digit = divmod(hashed, 36)
-        word = _DIGITS[digit] + word
-    return f"{dashed[:_SLUG_CHARS_MAX]}-{word or '0'}"
-
-
 _NOT_SAID = re.compile(r"\s*<(?:command-|local-command|bash-|system-reminder|task-notification)|Caveat: ")
-
-
 _USAGE = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
+_VERSION = "2.1.0"
 
 
 class ClaudeCode(Agent):
     """Claude Code."""
 
     name, title, folder, variable = CLAUDE_CODE, "Claude Code", ".claude", "CLAUDE_CONFIG_DIR"
+    shell, counted_as = ("Bash", "command"), "claude"
 
     def found(self, root: Path, session: str = "*") -> list[Path]:
         paths = root.glob(f"projects/*/{session}.jsonl")
@@ -72,34 +79,186 @@ class ClaudeCode(Agent):
         about = before or Description()
         title = ""
         for record in records(lines):
-            about.cwd = about.cwd or as_text(record.get("cwd"))
-            about.version = as_text(record.get("version")) or about.version
+            about.cwd = about.cwd or record.text("cwd")
+            about.version = record.text("version") or about.version
             if record.get("type") == "custom-title":
-                title = titled(as_text(record.get("customTitle"))) or title
-            message = as_dict(record.get("message"))
-            if record.get("type") == "assistant" and as_text(message.get("model")) != "<synthetic>":
-                about.model = as_text(message.get("model")) or about.model
-                about.tokens = added(as_dict(message.get("usage")), *_USAGE) or about.tokens
-            if is_said(record):
-                about.said(said_text(message.get("content")))
+                title = titled(record.text("customTitle")) or title
+            message = record.sub("message")
+            if record.get("type") == "assistant" and message.text("model") != "<synthetic>":
+                about.model = message.text("model") or about.model
+                about.tokens = message.sub("usage").added(*_USAGE) or about.tokens
+            if _is_said(record):
+                about.said(message.said("content"))
         about.title = title or about.title
         return about
 
+    def read(self, lines: Iterable[bytes], parents: Mapping[str, list[bytes]] | None = None) -> Conversation:
+        found = Conversation()
+        nodes: dict[str, Fields] = {}
+        leaf = ""
+        for record in records(lines):
+            kind, uuid = record.get("type"), record.text("uuid")
+            if record.get("isSidechain"):
+                found.lose("message of a sub-agent", "its result is in the call that started it")
+            elif uuid and kind in ("user", "assistant", "system", "attachment"):
+                nodes[uuid] = record
+                leaf = uuid if kind != "attachment" else leaf or uuid
+            elif kind == "last-prompt" and record.text("leafUuid") in nodes:
+                leaf = record.text("leafUuid")
+        way = _way(nodes, leaf)
+        on_way = {id(record) for record in way}
+        aside = sum(id(record) not in on_way and record["type"] in ("user", "assistant") for record in nodes.values())
+        if aside:
+            found.lose("message on another branch, or before a compaction", NO_LONGER_SEEN, aside)
+        for record in way:
+            _add(found, record)
+        return found
 
-def is_said(record: dict[str, object]) -> bool:
+    def write(self, conversation: Conversation, head: Head) -> Iterator[bytes]:
+        """A chain of messages, each of one block. No model is named, so that the reader's own default goes on."""
+        common = {"sessionId": head.id, "cwd": head.cwd, "version": _VERSION, "isSidechain": False,
+                  "userType": "external"}  # fmt: skip
+        before: str | None = None
+        group = 0
+        for number, item in enumerate(self._told(conversation, head)):
+            uuid = str(uuid5(NAMESPACE_URL, f"{head.id}/{number}"))
+            role, block = _block(item)
+            group += role != ASSISTANT
+            message = {"id": f"msg_{head.id}_{group}", "type": "message"} if role == ASSISTANT else {}
+            record = {"type": role, "uuid": uuid, "parentUuid": before, "timestamp": item.time or head.time, **common}
+            if number == 0:
+                record["isMeta"] = True
+            before = uuid
+            yield json_bytes({**record, "message": {"role": role, **message, "content": block}}) + b"\n"
+
+
+def slug(cwd: str) -> str:
+    """The name of the folder for sessions in ``cwd``, a path without symbolic links."""
+    units = cwd.encode("utf-16-le", "surrogatepass")
+    codes = [int.from_bytes(units[at : at + 2], "little") for at in range(0, len(units), 2)]
+    dashed = "".join(chr(code) if code < 128 and chr(code).isalnum() else "-" for code in codes)
+    if len(dashed) <= _SLUG_CHARS_MAX:
+        return dashed
+    hashed = 0
+    for code in codes:
+        hashed = (hashed * 31 + code) & 0xFFFFFFFF
+    hashed = abs(hashed - (1 << 32) if hashed >= 1 << 31 else hashed)
+    word = ""
+    while hashed:
+        hashed, digit = divmod(hashed, 36)
+        word = _DIGITS[digit] + word
+    return f"{dashed[:_SLUG_CHARS_MAX]}-{word or '0'}"
+
+
+def _is_said(record: Fields) -> bool:
     """Whether a person said this, and no tool, hook or sub-agent."""
-    if record.get("type") != "user" or record.get("isSidechain") or record.get("isMeta"):
+    if record.get("type") != "user" or any(map(record.get, ("isSidechain", "isMeta", "isCompactSummary"))):
         return False
-    content = as_dict(record.get("message")).get("content")
-    if record.get("isCompactSummary") or any(as_dict(one).get("type") == "tool_result" for one in as_list(content)):
-        return False
-    return bool(said_text(content)) and not _NOT_SAID.match(said_text(content))
+    message = record.sub("message")
+    text = message.said("content")
+    is_result = any(part.get("type") == "tool_result" for part in message.each("content"))
+    return bool(text) and not is_result and not _NOT_SAID.match(text)
 
 
-def said_text(content: object) -> str:
-    """The text of a message's content."""
-    if isinstance(content, str):
-        return content
-    return "\n".join(
-        as_text(as_dict(one).get("text")) for one in as_list(content) if as_dict(one).get("type") == "text"
-    )
+def _way(nodes: Mapping[str, Fields], leaf: str) -> list[Fields]:
+    """The records that the model sees, oldest first."""
+    way: list[Fields] = []
+    seen: set[str] = set()
+    preserved: list[Fields] = []
+    while leaf in nodes and leaf not in seen:
+        seen.add(leaf)
+        record = nodes[leaf]
+        way.append(record)
+        leaf = record.text("parentUuid")
+        if record.get("subtype") == "compact_boundary":
+            kept = record.sub("compactMetadata").sub("preservedMessages").strings("uuids")
+            preserved = [nodes[uuid] for uuid in kept if uuid in nodes]
+            break
+    way.reverse()
+    if preserved:
+        after = next((at for at, record in enumerate(way) if record.get("isCompactSummary")), 0) + 1
+        on_way = {id(record) for record in way}
+        way[after:after] = [record for record in preserved if id(record) not in on_way]
+    return way
+
+
+def _add(found: Conversation, record: Fields) -> None:
+    time, message = record.text("timestamp"), record.sub("message")
+    text = message.text("content")
+    blocks = [Fields(type="text", text=text)] if text else message.each("content")
+    match record["type"]:
+        case "attachment":
+            found.lose(f"{record.sub('attachment').text('type') or 'notice'} of the harness", OF_ITS_OWN)
+        case "system" if record.get("subtype") != "compact_boundary":
+            found.lose("notice of the harness", OF_ITS_OWN)
+        case "user" if record.get("isCompactSummary"):
+            found.items.append(Compaction(texts(blocks), time))
+        case "user":
+            _add_said(found, blocks, USER if _is_said(record) else CONTEXT, time)
+        case "assistant" if record.get("isApiErrorMessage") or message.get("model") == "<synthetic>":
+            found.lose("error message of the harness", "the model never said it")
+        case "assistant":
+            for block in blocks:
+                _add_block(found, block, time)
+
+
+def _add_said(found: Conversation, blocks: list[Fields], role: str, time: str) -> None:
+    for block in blocks:
+        if block.get("type") == "tool_result":
+            answer = block.text("content")
+            text, images = (answer, ()) if answer else _content(found, block.each("content"))
+            found.items.append(Result(block.text("tool_use_id"), text, images, block.get("is_error") is True, time))
+    text, images = _content(found, [block for block in blocks if block.get("type") != "tool_result"])
+    if text or images:
+        found.items.append(Text(role, text, time, images))
+
+
+def _add_block(found: Conversation, block: Fields, time: str) -> None:
+    match block.get("type"):
+        case "text":
+            found.items.append(Text(ASSISTANT, block.text("text"), time))
+        case "thinking" if block.text("thinking"):
+            found.items.append(Thinking(block.text("thinking"), time))
+        case "thinking" | "redacted_thinking":
+            found.lose("thinking", SEALED)
+        case "tool_use":
+            found.items.append(Call(block.text("id"), block.text("name"), block.sub("input"), time))
+        case _:
+            told_as_text(found, block, time)
+
+
+def _content(found: Conversation, blocks: list[Fields]) -> tuple[str, tuple[Image, ...]]:
+    told, images = [], []
+    for block in blocks:
+        source = block.sub("source")
+        if block.get("type") == "text":
+            told.append(block.text("text"))
+        elif block.get("type") == "image":
+            images.append(Image(source.text("media_type") or "image/png", source.text("data"), source.text("url")))
+        else:
+            found.lose(f"{block.get('type')}", TOLD_AS_TEXT)
+            told.append(json.dumps(block, ensure_ascii=False))
+    return "\n".join(told), tuple(images)
+
+
+def _block(item: Text | Call | Result) -> tuple[str, list[dict[str, Any]]]:
+    match item:
+        case Text(role, text, _, images):
+            return ASSISTANT if role == ASSISTANT else "user", [{"type": "text", "text": text}, *map(_image, images)]
+        case Call(call_id, name, arguments):
+            return ASSISTANT, [{"type": "tool_use", "id": _id(call_id), "name": name, "input": arguments}]
+        case Result(call_id, text, images, is_error):
+            content = [{"type": "text", "text": text}, *map(_image, images)] if images else text
+            result = {"type": "tool_result", "tool_use_id": _id(call_id), "content": content}
+            return "user", [{**result, "is_error": True} if is_error else result]
+
+
+def _id(call_id: str) -> str:
+    """As Anthropic's API wants ids."""
+    return _NOT_IN_IDS.sub("_", call_id) or "_"
+
+
+def _image(image: Image) -> dict[str, Any]:
+    if image.url:
+        return {"type": "image", "source": {"type": "url", "url": image.url}}
+    return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.data}}

@@ -1,27 +1,59 @@
-"""Codex's files: ``sessions/YYYY/MM/DD/rollout-TIME-ID.jsonl`` below its directory.
+"""Codex: ``sessions/YYYY/MM/DD/rollout-TIME-ID.jsonl`` below its directory.
 
-What else lies there, SQLite and indexes, is made anew from these files.
+What else lies there, SQLite and indexes, is made anew from these files. The conversation is the response items in
+order; a fork goes on from those of its parent.
 """
 
 # ruff: noqa: D102, ARG002  # the methods are those of Agent
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
-from crdtsync.sessions.agents.agent import CODEX, Agent
-from crdtsync.sessions.agents.description import Description, added, as_dict, as_list, as_text, records
+from crdtsync.sessions.agents.agent import (
+    CODEX,
+    NO_LONGER_SEEN,
+    NOTE,
+    OF_ITS_OWN,
+    SEALED,
+    Agent,
+    Description,
+    Head,
+    told_as_text,
+)
+from crdtsync.sessions.agents.fields import Fields, json_bytes, records, texts
+from crdtsync.sessions.conversation.record import (
+    ASSISTANT,
+    CONTEXT,
+    USER,
+    Call,
+    Compaction,
+    Conversation,
+    Image,
+    Result,
+    Text,
+    Thinking,
+    turns_of,
+)
 
+WINDOW_TOKENS = 258_400
+_FORKS_MAX = 100
 _ID = re.compile(r"rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\Z")
 _PLACE = re.compile(r"sessions/(?:[\w-]+/){0,4}rollout-[\w-]+\.jsonl", re.ASCII)
+_HARNESS = re.compile(rf"\s*<(?:environment_context|user_instructions|turn_aborted|INSTRUCTIONS|skill|permissions)|"
+                      rf"{re.escape(NOTE)}|# AGENTS\.md instructions")  # fmt: skip
 
 
 class Codex(Agent):
     """Codex."""
 
     name, title, folder, variable = CODEX, "Codex", ".codex", "CODEX_HOME"
+    shell, counted_as = ("exec_command", "cmd"), "gpt-5"
 
     def found(self, root: Path, session: str = "*") -> list[Path]:
         paths = root.glob(f"sessions/**/*{session.lstrip('*')}.jsonl")
@@ -43,40 +75,185 @@ class Codex(Agent):
     def described(self, lines: Iterable[bytes], before: Description | None = None) -> Description:
         about = before or Description()
         for record in records(lines):
-            payload = as_dict(record.get("payload"))
+            payload = record.sub("payload")
             match record.get("type"):
                 case "session_meta":
-                    about.cwd = about.cwd or as_text(payload.get("cwd"))
-                    about.version = as_text(payload.get("cli_version")) or about.version
-                    parent = as_text(as_dict(payload.get("history_base")).get("thread_id"))
+                    about.cwd = about.cwd or payload.text("cwd")
+                    about.version = payload.text("cli_version") or about.version
+                    parent = payload.sub("history_base").text("thread_id")
                     if parent and parent not in about.needs:
                         about.needs.append(parent)
                 case "turn_context":
-                    about.model = as_text(payload.get("model")) or about.model
+                    about.model = payload.text("model") or about.model
                 case "event_msg" if payload.get("type") == "token_count":
-                    last = as_dict(as_dict(payload.get("info")).get("last_token_usage"))
-                    about.tokens = added(last, "total_tokens") or about.tokens
-                case "response_item" if is_said(payload):
-                    about.said(said_text(payload))
+                    last = payload.sub("info").sub("last_token_usage")
+                    about.tokens = last.added("total_tokens") or about.tokens
+                case "response_item" if _is_said(payload):
+                    about.said(payload.said("content"))
         return about
 
+    def read(self, lines: Iterable[bytes], parents: Mapping[str, list[bytes]] | None = None) -> Conversation:
+        found = Conversation()
+        for record in _whole(list(records(lines)), parents or {}):
+            payload, time = record.sub("payload"), record.text("timestamp")
+            if record.get("type") == "compacted":
+                _compact(found, payload, time)
+            elif record.get("type") == "response_item":
+                _add(found, payload, time)
+        return found
 
-def is_said(item: dict[str, object]) -> bool:
+    def write(self, conversation: Conversation, head: Head) -> Iterator[bytes]:
+        """A legacy file, which needs no ordinals, without a provider, which would have to be the reader's own; with the
+        events of turns, which its list and its picker look for.
+        """
+        meta = {
+            "id": head.id,
+            "timestamp": head.time,
+            "cwd": head.cwd,
+            "originator": "crdtsync",
+            "cli_version": "0.0.0",
+        }
+        yield _line(head.time, "session_meta", **meta, source="cli")
+        note, *items = self._told(conversation, head)
+        yield _item(head.time, note)
+        for number, turn in enumerate(turns_of(items)):
+            if not turn:
+                continue
+            turn_id = str(uuid5(NAMESPACE_URL, f"{head.id}/{number}"))
+            yield _event(head.time, "task_started", turn_id=turn_id, model_context_window=WINDOW_TOKENS)
+            last = None
+            for item in turn:
+                time = item.time or head.time
+                if isinstance(item, Text) and item.role == USER:
+                    yield _event(time, "user_message", message=item.text)
+                elif isinstance(item, Text) and item.role == ASSISTANT:
+                    last = item.text
+                    yield _event(time, "agent_message", message=item.text)
+                yield _item(time, item)
+            yield _event(head.time, "task_complete", turn_id=turn_id, last_agent_message=last)
+
+
+def _is_said(item: Fields) -> bool:
     """Whether a person said this, and not the harness: it marks what is its own, or puts it into a tag."""
     if item.get("type") != "message" or item.get("role") != "user":
         return False
-    passed = as_dict(item.get("internal_chat_message_metadata_passthrough") or item.get("metadata"))
-    kinds = as_list(passed.get("content_item_kinds"))
+    passed = item.sub("internal_chat_message_metadata_passthrough") or item.sub("metadata")
+    kinds = passed.strings("content_item_kinds")
     if kinds:
-        return any(as_text(kind).startswith("user.") for kind in kinds)
-    return not re.match(r"\s*<(?:environment_context|user_instructions|turn_aborted|INSTRUCTIONS|skill|permissions)|"
-                        r"\[Note of crdtsync to |"
-                        r"# AGENTS\.md instructions", said_text(item))  # fmt: skip
+        return any(kind.startswith("user.") for kind in kinds)
+    return not _HARNESS.match(item.said("content"))
 
 
-def said_text(item: dict[str, object]) -> str:
-    """The text of a message."""
-    content = item.get("content")
-    if isinstance(content, str):
-        return content
-    return "\n".join(as_text(as_dict(one).get("text")) for one in as_list(content) if "text" in as_dict(one))
+def _whole(own: list[Fields], parents: Mapping[str, list[bytes]]) -> list[Fields]:
+    """The records of a session with those that it goes on from."""
+    for _ in range(_FORKS_MAX):
+        meta = next((one.sub("payload") for one in own if one.get("type") == "session_meta"), Fields())
+        base = meta.sub("history_base")
+        before = parents.get(base.text("thread_id"))
+        if before is None:
+            return own
+        end = base.get("end_ordinal_exclusive")
+        limit = end if isinstance(end, int) else None
+        parent = [one for at, one in enumerate(records(before)) if limit is None or _ordinal(one, at) < limit]
+        own = [*parent, *(one for one in own if one.get("type") != "session_meta")]
+    return own
+
+
+def _ordinal(record: Fields, at: int) -> int:
+    found = record.get("ordinal")
+    return found if isinstance(found, int) else at
+
+
+def _compact(found: Conversation, payload: Fields, time: str) -> None:
+    """What was before is replaced, for the model."""
+    summary, history = payload.text("message"), payload.each("replacement_history")
+    found.lose("item before a compaction", NO_LONGER_SEEN, len(found.items))
+    is_in_it = any(summary and summary in item.said("content") for item in history)
+    found.items = [Compaction("" if is_in_it else summary, time)]
+    for item in history:
+        _add(found, item, time)
+
+
+def _add(found: Conversation, item: Fields, time: str) -> None:
+    match item.text("type"):
+        case "message":
+            _add_message(found, item, time)
+        case "reasoning":
+            text = texts([*item.each("summary"), *item.each("content")])
+            if text:
+                found.items.append(Thinking(text, time))
+            else:
+                found.lose("thinking", SEALED)
+        case "function_call" | "custom_tool_call" | "local_shell_call":
+            namespace, name = item.text("namespace"), item.text("name") or "shell"
+            name = f"{namespace}__{name}" if namespace else name
+            found.items.append(Call(_call_id(item), name, _arguments(item), time))
+        case "function_call_output" | "custom_tool_call_output":
+            output = item.get("output")
+            answer = output if isinstance(output, Fields) else Fields(content=output)
+            found.items.append(Result(_call_id(item), answer.said("content"), _images(answer), time=time))
+        case _:
+            told_as_text(found, item, time)
+
+
+def _add_message(found: Conversation, item: Fields, time: str) -> None:
+    role, text = item.get("role"), item.said("content")
+    if role == "assistant":
+        found.items.append(Text(ASSISTANT, text, time))
+    elif role == "user" and (_is_said(item) or text.lstrip().startswith("<turn_aborted")):
+        found.items.append(Text(USER if _is_said(item) else CONTEXT, text, time, _images(item)))
+    else:
+        what = "instructions of the harness" if role != "user" else "surroundings and project instructions"
+        found.lose(what, OF_ITS_OWN)
+
+
+def _call_id(item: Fields) -> str:
+    return item.text("call_id") or item.text("id")
+
+
+def _arguments(item: Fields) -> dict[str, Any]:
+    if item.get("type") == "local_shell_call":
+        return item.sub("action")
+    if item.get("type") == "custom_tool_call":
+        return {"input": item.get("input")}
+    given = item.get("arguments")
+    try:
+        parsed = json.loads(given) if isinstance(given, str) else given
+    except (ValueError, RecursionError):
+        parsed = None
+    return parsed if isinstance(parsed, dict) else {"arguments": given}
+
+
+def _images(of: Fields) -> tuple[Image, ...]:
+    return tuple(Image.of_url(part.text("image_url")) for part in of.each("content") if "image_url" in part)
+
+
+def _plain(item: Text | Call | Result) -> dict[str, Any]:
+    images = (
+        [] if isinstance(item, Call) else [{"type": "input_image", "image_url": one.as_url()} for one in item.images]
+    )
+    match item:
+        case Text(role, text):
+            role, kind = ("assistant", "output_text") if role == ASSISTANT else ("user", "input_text")
+            return {"type": "message", "role": role, "content": [{"type": kind, "text": text}, *images]}
+        case Call(call_id, name, arguments):
+            call = {"type": "function_call", "name": name, "arguments": json.dumps(arguments), "call_id": call_id}
+            server, sign, tool = name.removeprefix("mcp__").partition("__")
+            if name.startswith("mcp__") and sign:
+                call |= {"namespace": f"mcp__{server}", "name": tool}
+            return call
+        case Result(call_id, text):
+            output = [{"type": "input_text", "text": text}, *images] if images else text
+            return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+
+def _item(time: str, item: Text | Call | Result) -> bytes:
+    return _line(time, "response_item", **_plain(item))
+
+
+def _event(time: str, event: str, **fields: object) -> bytes:
+    return _line(time, "event_msg", type=event, **fields)
+
+
+def _line(time: str, kind: str, /, **payload: object) -> bytes:
+    return json_bytes({"timestamp": time, "type": kind, "payload": payload}) + b"\n"

@@ -1,30 +1,35 @@
-"""Gemini CLI's files: ``tmp/PROJECT/chats/session-TIME-ID8.jsonl`` below its directory.
+"""Gemini CLI: ``tmp/PROJECT/chats/session-TIME-ID8.jsonl`` below its directory.
 
 PROJECT is a name that it gives to each directory that it works in; the file ``.project_root`` beside ``chats`` says
-which one that is. A message that changes stands there again, under the same id. Versions before 0.50 or so kept a
-session as one JSON document; that is not read.
+which one that is. A message that changes stands there again, under the same id; calls stand in it with their results.
+Versions before 0.50 or so kept a session as one JSON document; that is not read.
 """
 
 # ruff: noqa: D102, ARG002  # the methods are those of Agent
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
-from crdtsync.sessions.agents.agent import GEMINI_CLI, Agent
-from crdtsync.sessions.agents.description import Description, added, as_dict, as_list, as_text, records
+from crdtsync.sessions.agents.agent import GEMINI_CLI, NOTE, OF_ITS_OWN, Agent, Description, Head
+from crdtsync.sessions.agents.fields import Fields, json_bytes, records
+from crdtsync.sessions.conversation.record import ASSISTANT, USER, Call, Conversation, Image, Result, Text, Thinking
 
 _PLACE = re.compile(r"session-[\w-]+\.jsonl", re.ASCII)
 _DIRECTORY = re.compile(r"\*\*Workspace Directories:\*\*\s+- (\S[^\n]*)")
-_HARNESS = re.compile(r"\s*<(?:session_context|hook_context|state_snapshot|system-reminder)|\[Note of crdtsync to ")
+_HARNESS = re.compile(rf"\s*<(?:session_context|hook_context|state_snapshot|system-reminder)|{re.escape(NOTE)}")
 
 
 class GeminiCli(Agent):
     """Gemini CLI. It may begin another file under the id that it resumes: the larger one is meant."""
 
     name, title, folder, variable, below = GEMINI_CLI, "Gemini CLI", ".gemini", "GEMINI_CLI_HOME", ".gemini"
+    shell, counted_as = ("run_shell_command", "command"), "gemini"
 
     def found(self, root: Path, session: str = "*") -> list[Path]:
         best: dict[str, Path] = {}
@@ -36,8 +41,8 @@ class GeminiCli(Agent):
 
     def session_of(self, path: Path) -> str:
         with path.open("rb") as file:
-            first = next(records([file.readline(1_000_000)]), {})
-        return as_text(first.get("sessionId")) or path.stem
+            first = next(records([file.readline(1_000_000)]), Fields())
+        return first.text("sessionId") or path.stem
 
     def place(self, root: Path, session: str, cwd: str, before: str = "", time: str = "") -> str:
         name = Path(before).name
@@ -57,16 +62,116 @@ class GeminiCli(Agent):
     def described(self, lines: Iterable[bytes], before: Description | None = None) -> Description:
         about = before or Description()
         for record in records(lines):
-            about.cwd = about.cwd or as_text(record.get("cwd"))
-            about.model = as_text(record.get("model")) or about.model
-            about.tokens = added(as_dict(record.get("tokens")), "total") or about.tokens
-            messages = as_list(as_dict(record.get("$set")).get("messages"))
-            for message in map(as_dict, messages):
-                there = _DIRECTORY.search(said_text(message))
+            about.cwd = about.cwd or record.text("cwd")
+            about.model = record.text("model") or about.model
+            about.tokens = record.sub("tokens").added("total") or about.tokens
+            for message in record.sub("$set").each("messages"):
+                there = _DIRECTORY.search(message.said("content"))
                 about.cwd = about.cwd or (there[1] if there else "")
-            if is_said(record):
-                about.said(said_text(record))
+            if record.get("type") == "user" and _is_said(record.said("content")):
+                about.said(record.said("content"))
         return about
+
+    def read(self, lines: Iterable[bytes], parents: Mapping[str, list[bytes]] | None = None) -> Conversation:
+        messages: dict[str, Fields] = {}
+        for record in records(lines):
+            told = record.sub("$set") if "messages" in record.sub("$set") else record
+            if "$rewindTo" in record:
+                ids = list(messages)
+                first = next((at for at, name in enumerate(ids) if name == record["$rewindTo"]), 0)
+                messages = {name: messages[name] for name in ids[:first]}
+            elif record.text("id"):
+                messages[record.text("id")] = record
+            elif isinstance(told.get("messages"), list):
+                messages = {}
+                for one in told.each("messages"):
+                    name = one.text("id")
+                    messages[name if name not in messages else f"{name}/{len(messages)}"] = one
+        reading = _Reading()
+        for message in messages.values():
+            reading.add(message)
+        return reading.found
+
+    def write(self, conversation: Conversation, head: Head) -> Iterator[bytes]:
+        """A line for each message."""
+        messages: list[dict[str, Any]] = []
+        calls: dict[str, dict[str, Any]] = {}
+
+        def begin(kind: str, time: str, content: object) -> None:
+            message_id = str(uuid5(NAMESPACE_URL, f"{head.id}/{len(messages)}"))
+            messages.append({"id": message_id, "timestamp": time, "type": kind, "content": content})
+
+        for item in self._told(conversation, head):
+            time = item.time or head.time
+            match item:
+                case Call(call_id, name, arguments):
+                    if messages[-1]["type"] != "gemini" or any("result" in one for one in _calls(messages[-1])):
+                        begin("gemini", time, "")
+                    call = {"id": call_id, "name": name, "args": arguments, "status": "success", "timestamp": time}
+                    calls[call_id] = call
+                    messages[-1].setdefault("toolCalls", []).append(call)
+                case Result(call_id, text, images, is_error):
+                    response = {"id": call_id, "name": calls[call_id]["name"],
+                                "response": {"error" if is_error else "output": text}}  # fmt: skip
+                    calls[call_id]["result"] = [{"functionResponse": response}, *map(_image, images)]
+                    calls[call_id]["status"] = "error" if is_error else "success"
+                case Text(role, text, _, images):
+                    is_answer = role == ASSISTANT
+                    content = text if is_answer else [{"text": text}, *map(_image, images)]
+                    begin("gemini" if is_answer else "user", time, content)
+        meta = {"sessionId": head.id, "projectHash": "crdtsync", "startTime": head.time, "lastUpdated": head.time}
+        for record in ({**meta, "kind": "main", "cwd": head.cwd}, *messages):
+            yield json_bytes(record) + b"\n"
+
+
+class _Reading:
+    """What was read. After a resume, calls and results stand among the parts of messages, some of them twice."""
+
+    def __init__(self) -> None:
+        self.found = Conversation()
+        self._called: set[str] = set()
+        self._answered: set[str] = set()
+
+    def add(self, message: Fields) -> None:
+        time, kind, text = message.text("timestamp"), message.get("type"), message.said("content")
+        if kind not in ("user", "gemini"):
+            self.found.lose(f"{message.text('type') or 'notice'} of the harness", "the model never saw it")
+            return
+        parts, calls = message.each("content"), message.each("toolCalls")
+        images = _images(parts)
+        if kind == "user" and text and not _is_said(text):
+            self.found.lose("surroundings and project instructions", OF_ITS_OWN)
+        elif kind == "user" and (text or images):
+            self.found.items.append(Text(USER, text, time, images))
+        for thought in message.each("thoughts"):
+            told = ": ".join(filter(None, map(thought.text, ("subject", "description"))))
+            self.found.items.append(Thinking(told, time))
+        if kind == "gemini" and text:
+            self.found.items.append(Text(ASSISTANT, text, time))
+        for call in (*calls, *(part.sub("functionCall") for part in parts if "functionCall" in part)):
+            self._call(call, time)
+        for call in calls:
+            is_error = call.get("status") not in (None, "success")
+            self._result(call.text("id"), call.each("result"), is_error, time)
+        for part in parts:
+            self._result(part.sub("functionResponse").text("id"), [part], False, time)
+
+    def _call(self, call: Fields, time: str) -> None:
+        call_id = call.text("id")
+        if call_id not in self._called:
+            self._called.add(call_id)
+            self.found.items.append(Call(call_id, call.text("name"), call.sub("args"), time))
+
+    def _result(self, call_id: str, parts: list[Fields], is_error: bool, time: str) -> None:
+        answers = [_answer(part.sub("functionResponse")) for part in parts if "functionResponse" in part]
+        if answers and call_id not in self._answered:
+            self._answered.add(call_id)
+            self.found.items.append(Result(call_id, "\n".join(answers), _images(parts), is_error, time))
+
+
+def _is_said(text: str) -> bool:
+    """Whether a person said this, and not the harness."""
+    return bool(text) and not _HARNESS.match(text)
 
 
 def _project(root: Path, cwd: str) -> str:
@@ -79,14 +184,23 @@ def _project(root: Path, cwd: str) -> str:
     return next(name for name in names if name not in markers)
 
 
-def is_said(message: dict[str, object]) -> bool:
-    """Whether a person said this, and not the harness."""
-    return message.get("type") == "user" and bool(said_text(message)) and not _HARNESS.match(said_text(message))
+def _answer(answer: Fields) -> str:
+    response = answer.sub("response")
+    output = response.get("output", response.get("error"))
+    return output if isinstance(output, str) else json.dumps(response, ensure_ascii=False)
 
 
-def said_text(message: dict[str, object]) -> str:
-    """The text of a message."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    return "\n".join(as_text(as_dict(part).get("text")) for part in as_list(content) if "text" in as_dict(part))
+def _images(parts: list[Fields]) -> tuple[Image, ...]:
+    found = [part.sub("inlineData") for part in parts]
+    return tuple(Image(one.text("mimeType") or "image/png", one.text("data")) for one in found if one)
+
+
+def _calls(message: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    calls: Iterable[dict[str, Any]] = message.get("toolCalls", ())
+    return calls
+
+
+def _image(image: Image) -> dict[str, Any]:
+    if image.url:
+        return {"text": f"[image: {image.url}]"}
+    return {"inlineData": {"mimeType": image.media_type, "data": image.data}}

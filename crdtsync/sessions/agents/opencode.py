@@ -1,48 +1,71 @@
-"""OpenCode's sessions: rows of ``opencode.db`` in its directory, each here a file ``exports/ID.json``.
+"""OpenCode: rows of ``opencode.db`` in its directory, each session here a file ``exports/ID.json``.
 
 It has no files of its own, but imports and exports JSON. So a session is written as a file as its ``export`` does, in
-lines that only grow: one for each message, and its record as the end of the file. That is what it imports, too.
+lines that only grow: one for each message with its parts, and its record as the end of the file. That is what it
+imports, too.
 """
 
 # ruff: noqa: D102, ARG002  # the methods are those of Agent
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import shlex
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from crdtsync.sessions.agents.agent import OPENCODE, Agent
-from crdtsync.sessions.agents.description import NOTE, Description, added, as_dict, as_list, as_text, records
+from crdtsync.sessions.agents.agent import (
+    NO_LONGER_SEEN,
+    NOTE,
+    OPENCODE,
+    Agent,
+    Description,
+    Head,
+    told_as_text,
+)
+from crdtsync.sessions.agents.fields import Fields, json_bytes, records, texts
+from crdtsync.sessions.conversation.record import (
+    ASSISTANT,
+    USER,
+    Call,
+    Compaction,
+    Conversation,
+    Image,
+    Result,
+    Text,
+    Thinking,
+)
 
 _SESSION = "SELECT * FROM session WHERE id = ?"
+_SESSIONS = "SELECT id, time_updated FROM session WHERE ? IN ('*', id)"
 _MESSAGES = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
 _PARTS = "SELECT message_id, id, data FROM part WHERE session_id = ? ORDER BY id"
 _MODEL = 'SELECT data FROM message WHERE data LIKE \'%"role":"user"%\' ORDER BY time_created DESC LIMIT 1'
 _NAMES = {"project_id": "projectID", "parent_id": "parentID", "directory": "directory", "title": "title",
           "slug": "slug", "version": "version", "path": "path", "agent": "agent"}  # fmt: skip
+_KEPT_BY_ITSELF = ("step-start", "step-finish", "snapshot", "patch", "agent", "retry")
+_VERSION = "1.0.0"
 
 
 class OpenCode(Agent):
     """OpenCode. Importing adds the messages that its database lacks, and leaves the others as they are."""
 
     name, title, folder, variable = OPENCODE, "OpenCode", ".local/share/opencode", "XDG_DATA_HOME"
+    shell, counted_as = ("bash", "command"), "claude"
     below, is_export = "opencode", True
     ids = re.compile(r"ses_[A-Za-z0-9]{1,60}")
 
     def found(self, root: Path, session: str = "*") -> list[Path]:
         if (root / "opencode.db").exists():
             with _database(root) as rows:
-                chosen = rows.execute(
-                    "SELECT id, time_updated FROM session WHERE ? IN ('*', id)", (session,)
-                ).fetchall()
-                for name, updated_ms in chosen:
+                for name, updated_ms in rows.execute(_SESSIONS, (session,)).fetchall():
                     if self.ids.fullmatch(name):
                         _export(rows, root / self.place(root, name, ""), name, updated_ms)
         return [path for path in root.glob(f"exports/{session}.json") if self.ids.fullmatch(path.stem)]
@@ -54,11 +77,11 @@ class OpenCode(Agent):
         with suppress(OSError, ValueError, sqlite3.Error, TypeError):
             with _database(root) as rows:
                 (used,) = rows.execute(_MODEL).fetchone()
-            model = as_dict(json.loads(used).get("model"))
+            model = Fields(json.loads(used, object_hook=Fields)).sub("model")
             return f"{model['providerID']}/{model['modelID']}"
-        with suppress(OSError, ValueError):
+        with suppress(OSError):
             folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-            return as_text(as_dict(json.loads((folder / "opencode" / "opencode.json").read_text())).get("model"))
+            return next(records([(folder / "opencode" / "opencode.json").read_bytes()]), Fields()).text("model")
         return ""
 
     def side_files(self, path: Path) -> dict[str, Path]:
@@ -74,23 +97,63 @@ class OpenCode(Agent):
     def described(self, lines: Iterable[bytes], before: Description | None = None) -> Description:
         about = before or Description()
         lines = list(lines)
-        for message in messages_in(lines):
-            info = as_dict(message.get("info"))
-            about.cwd = about.cwd or as_text(as_dict(info.get("path")).get("cwd"))
-            about.model = as_text(info.get("modelID")) or about.model
-            used = as_dict(info.get("tokens"))
-            cached = added(as_dict(used.get("cache")), "read", "write")
-            about.tokens = added(used, "input", "output", "reasoning") + cached or about.tokens
-            if is_said(message):
-                about.said(said_text(message))
+        for message in _messages_in(lines):
+            info = message.sub("info")
+            about.cwd = about.cwd or info.sub("path").text("cwd")
+            about.model = info.text("modelID") or about.model
+            used = info.sub("tokens")
+            cached = used.sub("cache").added("read", "write")
+            about.tokens = used.added("input", "output", "reasoning") + cached or about.tokens
+            if _is_said(message):
+                about.said(_said(message))
         for end in (line for line in lines if line.startswith(b'],"info":')):
-            info = as_dict(next(records([end[9:-1]]), {}))
-            about.cwd = as_text(info.get("directory")) or about.cwd
-            about.title, about.version = as_text(info.get("title")) or about.title, as_text(info.get("version"))
+            info = next(records([end[9:-1]]), Fields())
+            about.cwd = info.text("directory") or about.cwd
+            about.title, about.version = info.text("title") or about.title, info.text("version")
         return about
 
     def new_id(self, uuid: str) -> str:
         return f"ses_{uuid.replace('-', '')[:26]}"
+
+    def read(self, lines: Iterable[bytes], parents: Mapping[str, list[bytes]] | None = None) -> Conversation:
+        found = Conversation()
+        for message in _messages_in(lines):
+            info, parts = message.sub("info"), message.each("parts")
+            role = USER if info.get("role") == "user" else ASSISTANT
+            time = _moment(info.sub("time").get("created"))
+            if info.get("summary") is True and role == ASSISTANT:  # what is left of all that was before
+                found.lose("item before a compaction", NO_LONGER_SEEN, len(found.items))
+                found.items = [Compaction(texts(parts), time)]
+                continue
+            if role == USER and not _is_said(message):
+                found.lose("note of an earlier hand-over", "a new one takes its place")
+                continue
+            images = _images(part for part in parts if part.get("type") == "file")
+            if role == USER and (_said(message) or images):
+                found.items.append(Text(USER, _said(message), time, images))
+            for part in parts:
+                _add(found, part, role, time)
+        return found
+
+    def write(self, conversation: Conversation, head: Head) -> Iterator[bytes]:
+        """What was said, and answers with the calls in them."""
+        made = _Messages(head)
+        calls: dict[str, dict[str, Any]] = {}
+        for item in self._told(conversation, head):
+            match item:
+                case Call(call_id, name, arguments):
+                    time = {"start": made.time_ms, "end": made.time_ms}
+                    state = {"status": "completed", "input": arguments, "title": name, "metadata": {}, "time": time}
+                    calls[call_id] = made.part(ASSISTANT, type="tool", tool=name, callID=call_id, state=state)["state"]
+                case Result(call_id, text, images, is_error):
+                    calls[call_id].update({"status": "error", "error": text} if is_error else {"output": text})
+                    if images and not is_error:
+                        calls[call_id]["attachments"] = [made.file(image) for image in images]
+                case Text(role, text, _, images):
+                    made.say(role, text, images)
+        info = {"id": head.id, "slug": "crdtsync", "projectID": "global", "directory": head.cwd, "version": _VERSION,
+                "title": head.title, "time": {"created": made.time_ms, "updated": made.time_ms}}  # fmt: skip
+        yield from _document(made.messages, info)
 
 
 @contextmanager
@@ -114,35 +177,116 @@ def _export(rows: sqlite3.Connection, path: Path, session: str, updated_ms: int)
                 for name, data in rows.execute(_MESSAGES, (session,))]  # fmt: skip
     path.parent.mkdir(exist_ok=True, mode=0o700)
     partial = path.with_suffix(".partial")
-    partial.write_bytes(b"".join(document(messages, info)))
+    partial.write_bytes(b"".join(_document(messages, info)))
     partial.chmod(0o600)
     os.utime(partial, ns=(updated_ms * 1_000_000, updated_ms * 1_000_000))
     partial.replace(path)
 
 
-def document(messages: Iterable[dict[str, Any]], info: dict[str, Any]) -> Iterable[bytes]:
-    """The lines of a file that OpenCode imports."""
+def _document(messages: Iterable[dict[str, Any]], info: dict[str, Any]) -> Iterator[bytes]:
+    """The lines of a file that OpenCode imports: the same whenever they are made."""
     yield b'{"messages":[\n'
     for number, message in enumerate(messages):
-        yield (
-            b"," * (number > 0)
-            + json.dumps(message, ensure_ascii=False, sort_keys=True).encode("utf-8", "replace")
-            + b"\n"
-        )
-    yield b'],"info":' + json.dumps(info, ensure_ascii=False, sort_keys=True).encode("utf-8", "replace") + b"}"
+        yield b"," * (number > 0) + json_bytes(message, sort_keys=True) + b"\n"
+    yield b'],"info":' + json_bytes(info, sort_keys=True) + b"}"
 
 
-def messages_in(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
+def _messages_in(lines: Iterable[bytes]) -> Iterator[Fields]:
     """The messages that stand in lines of such a file."""
     return (one for one in records(line.lstrip(b",") for line in lines) if "parts" in one)
 
 
-def is_said(message: dict[str, Any]) -> bool:
+def _is_said(message: Fields) -> bool:
     """Whether a person said this, and not the harness."""
-    return as_dict(message.get("info")).get("role") == "user" and not said_text(message).startswith(NOTE)
+    return message.sub("info").get("role") == "user" and not _said(message).startswith(NOTE)
 
 
-def said_text(message: dict[str, Any]) -> str:
-    """What a person said in a message."""
-    parts = map(as_dict, as_list(message.get("parts")))
-    return "\n".join(as_text(part.get("text")) for part in parts if part.get("type") == "text")
+def _said(message: Fields) -> str:
+    return texts(part for part in message.each("parts") if part.get("type") == "text")
+
+
+def _add(found: Conversation, part: Fields, role: str, time: str) -> None:
+    match part.get("type"):
+        case "text" if role == ASSISTANT:
+            found.items.append(Text(ASSISTANT, part.text("text"), time))
+        case "reasoning" if part.text("text"):
+            found.items.append(Thinking(part.text("text"), time))
+        case "tool":
+            state, call_id = part.sub("state"), part.text("callID")
+            found.items.append(Call(call_id, part.text("tool"), state.sub("input"), time))
+            if state.get("status") in ("completed", "error"):
+                output = state.text("output" if "output" in state else "error")
+                images = _images(state.each("attachments"))
+                found.items.append(Result(call_id, output, images, state["status"] == "error", time))
+        case "text" | "file" | "reasoning":
+            if part.get("type") == "file" and not _images([part]):
+                found.lose("file in a message", "the text beside it names it")
+        case kind if kind in _KEPT_BY_ITSELF:
+            found.lose(f"{kind} of the harness", "the new agent keeps its own")
+        case _:
+            told_as_text(found, part, time)
+
+
+def _moment(ms: object) -> str:
+    with suppress(OverflowError, ValueError, OSError):
+        if isinstance(ms, int):
+            return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return ""
+
+
+def _images(parts: Iterable[Fields]) -> tuple[Image, ...]:
+    return tuple(Image.of_url(part.text("url")) for part in parts if part.text("mime").startswith("image/"))
+
+
+class _Messages:
+    """The messages that are being made; ids sort as the messages do, before any that OpenCode makes."""
+
+    def __init__(self, head: Head) -> None:
+        self._head = head
+        self._own = hashlib.sha256(head.id.encode()).hexdigest()[:14]
+        self._count = 0
+        provider, _, model = (head.model or "unknown/unknown").partition("/")
+        self._model = {"providerID": provider, "modelID": model}
+        self.time_ms = round(datetime.fromisoformat(head.time).timestamp() * 1000)
+        self.messages: list[dict[str, Any]] = []
+
+    def say(self, role: str, text: str, images: tuple[Image, ...]) -> None:
+        """A text; each one of a person is a message of its own, and so is an answer that follows results."""
+        if role != ASSISTANT:
+            self._begin("user")
+        elif any(part["type"] == "tool" for part in self.messages[-1]["parts"]):
+            self._begin(ASSISTANT)
+        self.part(role, type="text", text=text)
+        self.messages[-1]["parts"] += map(self.file, images)
+
+    def part(self, role: str, **part: Any) -> dict[str, Any]:
+        """A part of the message that is at its end, or of a new answer."""
+        if role == ASSISTANT and self.messages[-1]["info"]["role"] == "user":
+            self._begin(ASSISTANT)
+        self.messages[-1]["parts"].append(self._with_ids(part))
+        made: dict[str, Any] = self.messages[-1]["parts"][-1]
+        return made
+
+    def file(self, image: Image) -> dict[str, Any]:
+        """An image, as a part of that message."""
+        return self._with_ids({"type": "file", "mime": image.media_type, "url": image.as_url()})
+
+    def _with_ids(self, part: dict[str, Any]) -> dict[str, Any]:
+        message = self.messages[-1]["info"]["id"]
+        return {**part, "id": self._id("prt"), "sessionID": self._head.id, "messageID": message}
+
+    def _begin(self, role: str) -> None:
+        asked = next((one["info"]["id"] for one in reversed(self.messages) if one["info"]["role"] == "user"), "")
+        info: dict[str, Any] = {"id": self._id("msg"), "sessionID": self._head.id, "role": role, "agent": "build"}
+        time = {"created": self.time_ms + self._count}
+        if role == "user":
+            info |= {"time": time, "model": self._model}
+        else:
+            tokens = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+            info |= {**self._model, "parentID": asked, "mode": "build", "cost": 0, "tokens": tokens, "finish": "stop"}
+            info |= {"time": {**time, "completed": time["created"]}, "path": {"cwd": self._head.cwd, "root": "/"}}
+        self.messages.append({"info": info, "parts": []})
+
+    def _id(self, kind: str) -> str:
+        self._count += 1
+        return f"{kind}_{self._count:012x}{self._own}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from crdtsync.errors import InvalidRequest
-from crdtsync.sessions.conversation.record import Call, Compaction, Conversation, Result
+from crdtsync.sessions.conversation.record import Call, Compaction, Conversation, Result, Thinking
 
 TURNS_MAX = 10_000
 _PATH = re.compile(r"(?:^|[\s'\"=:])(/?(?:[\w.@+-]+/)*(?:[\w@+-][\w.@+-]*)?\.[A-Za-z]\w{0,7})(?=$|[\s'\",:;)])")
@@ -76,4 +76,15 @@ def only_files(conversation: Conversation) -> Conversation:
             made.items.append(item)
         elif not isinstance(item, Result):
             made.lose("call that names no file" if isinstance(item, Call) else "text", "only files were asked for")
+    return made
+
+
+def without_thinking(conversation: Conversation) -> Conversation:
+    """The same without what the model thought."""
+    made = Conversation(lost=conversation.lost)
+    for item in conversation.items:
+        if isinstance(item, Thinking):
+            made.lose("thinking", "it was asked to be left out")
+        else:
+            made.items.append(item)
     return made

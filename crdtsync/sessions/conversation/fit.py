@@ -20,7 +20,6 @@ from crdtsync.sessions.conversation.record import (
     Item,
     Result,
     Text,
-    Thinking,
     text_of,
 )
 
@@ -63,17 +62,6 @@ def fitted(conversation: Conversation, budget_tokens: int, model: str, original:
     made.lose(f"turn in full (older than turn {whole})", f"the budget; {original} shows them", max(whole - 1, 1))
     for turn in turns[whole:]:
         made.items += turn
-    return made
-
-
-def without_thinking(conversation: Conversation) -> Conversation:
-    """The same without what the model thought."""
-    made = Conversation(lost=conversation.lost)
-    for item in conversation.items:
-        if isinstance(item, Thinking):
-            made.lose("thinking", "it was asked to be left out")
-        else:
-            made.items.append(item)
     return made
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self, TypeVar
 
 USER, ASSISTANT, CONTEXT = "user", "assistant", "context"
 """Who says a text: a person, the model, or the harness to the model, in a person's place."""
+_DATA_URL = re.compile(r"data:([\w/+.-]+);base64,(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,16 @@ class Image:
     media_type: str
     data: str = ""
     url: str = ""
+
+    @classmethod
+    def of_url(cls, url: str) -> Self:
+        """The image at ``url``, which may hold it."""
+        match = _DATA_URL.match(url)
+        return cls(match[1], match[2]) if match else cls("image/png", url=url)
+
+    def as_url(self) -> str:
+        """What :meth:`of_url` takes."""
+        return self.url or f"data:{self.media_type};base64,{self.data}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +81,7 @@ class Compaction:
 
 
 Item = Text | Thinking | Call | Result | Compaction
+Some = TypeVar("Some", bound=Item)
 
 
 @dataclass(slots=True)
@@ -82,18 +95,27 @@ class Conversation:
         """Note that something is not carried."""
         self.lost[what, reason] += count
 
+    def losses(self) -> list[str]:
+        """What is not carried, each with its reason, a line each."""
+        return [f"{count:,} × {what}: {reason}" for (what, reason), count in sorted(self.lost.items())]
+
     def turns(self) -> list[list[Item]]:
         """The items by turn, each of which begins with what a person said; before the first one there may be more."""
-        found: list[list[Item]] = [[]]
-        for item in self.items:
-            if isinstance(item, Text) and item.role == USER:
-                found.append([])
-            found[-1].append(item)
-        return found
+        return turns_of(self.items)
 
     def tool_names(self) -> list[str]:
         """The tools that were called."""
         return sorted({item.name for item in self.items if isinstance(item, Call)})
+
+
+def turns_of(items: Iterable[Some]) -> list[list[Some]]:
+    """The items by turn; see :meth:`Conversation.turns`."""
+    found: list[list[Some]] = [[]]
+    for item in items:
+        if isinstance(item, Text) and item.role == USER:
+            found.append([])
+        found[-1].append(item)
+    return found
 
 
 def text_of(item: Item) -> str:

@@ -12,11 +12,9 @@ import pytest
 
 from crdtsync.context import tokenizer
 from crdtsync.errors import InvalidRequest
+from crdtsync.sessions.agents.agent import Agent, Head
+from crdtsync.sessions.agents.places import AGENTS
 from crdtsync.sessions.conversation import fit
-from crdtsync.sessions.conversation.reading import claude_code as from_claude
-from crdtsync.sessions.conversation.reading import codex as from_codex
-from crdtsync.sessions.conversation.reading import gemini_cli as from_gemini
-from crdtsync.sessions.conversation.reading import opencode as from_opencode
 from crdtsync.sessions.conversation.record import (
     ASSISTANT,
     CONTEXT,
@@ -31,13 +29,9 @@ from crdtsync.sessions.conversation.record import (
     settled,
 )
 from crdtsync.sessions.conversation.show import shown
-from crdtsync.sessions.conversation.writing import claude_code as to_claude
-from crdtsync.sessions.conversation.writing import codex as to_codex
-from crdtsync.sessions.conversation.writing import gemini_cli as to_gemini
-from crdtsync.sessions.conversation.writing import opencode as to_opencode
-from crdtsync.sessions.conversation.writing.head import Head
 
 HEAD = Head("5f6f4464-0000-5000-8000-000000000000", "/home/bob/api", "2026-11-20T10:00:00.000Z", "NOTE")
+CLAUDE, CODEX, GEMINI, OPENCODE = AGENTS.values()
 PNG = Image("image/png", "iVBORw0KGgo=")
 
 
@@ -75,12 +69,9 @@ TALK = Conversation(
 )
 
 
-FORMATS = [(to_claude, from_claude), (to_codex, from_codex), (to_gemini, from_gemini), (to_opencode, from_opencode)]
-
-
-@pytest.mark.parametrize("writer, reader", FORMATS)
-def test_what_is_written_reads_as_what_it_was(writer: Any, reader: Any):
-    found = reader.conversation(writer.lines(TALK, HEAD))
+@pytest.mark.parametrize("agent", AGENTS.values(), ids=list(AGENTS))
+def test_what_is_written_reads_as_what_it_was(agent: Agent):
+    found = agent.read(agent.write(TALK, HEAD))
     texts = said(found)
     for word in ("look at the picture", "I look.", "one", "two", "and now?", "Done."):
         assert texts.count(word) == 1
@@ -89,18 +80,18 @@ def test_what_is_written_reads_as_what_it_was(writer: Any, reader: Any):
     assert any("a cat was seen" in text for text in texts)
     assert [item.images for item in found.items if isinstance(item, Text | Result) and item.images] == [(PNG,), (PNG,)]
     ids = [item.id for item in found.items if isinstance(item, Call | Result)]
-    assert ids == (["a", "a", "b", "b"] if writer is to_opencode else ["a", "b", "a", "b"])
+    assert ids == (["a", "a", "b", "b"] if agent is OPENCODE else ["a", "b", "a", "b"])
     assert not found.lost
 
 
 def test_the_shell_has_the_name_that_the_reader_knows():
-    (call,) = [json.loads(line)["payload"] for line in to_codex.lines(TALK, HEAD) if b'"ls' in line]
+    (call,) = [json.loads(line)["payload"] for line in CODEX.write(TALK, HEAD) if b'"ls' in line]
     assert (call["name"], json.loads(call["arguments"])) == ("exec_command", {"cmd": "ls"})
     talk = Conversation([Call("1", "shell", {"command": ["bash", "-lc", "ls -l"]}), Result("1", "x")])
-    assert b'"name": "Bash", "input": {"command": "ls -l"}' in b"".join(to_claude.lines(talk, HEAD))
+    assert b'"name": "Bash", "input": {"command": "ls -l"}' in b"".join(CLAUDE.write(talk, HEAD))
     talk = Conversation([Call("1", "mcp__crdtsync__view", {}), Result("1", "x")])
-    assert b'"name": "view"' in b"".join(to_codex.lines(talk, HEAD))
-    assert b'"namespace": "mcp__crdtsync"' in b"".join(to_codex.lines(talk, HEAD))
+    assert b'"name": "view"' in b"".join(CODEX.write(talk, HEAD))
+    assert b'"namespace": "mcp__crdtsync"' in b"".join(CODEX.write(talk, HEAD))
 
 
 def test_no_call_loses_its_result_and_no_result_its_call():
@@ -120,13 +111,13 @@ def test_claude_code_follows_the_chain_from_the_last_message():
     main = claude(("user", "start"), ("assistant", [{"type": "text", "text": "one"}]))
     aside = claude(("user", "aside"), start="u0")
     on = claude(("user", "on"), start="u1")
-    assert said(from_claude.conversation(jsonl(*main, *aside, *on))) == ["start", "one", "on"]
+    assert said(CLAUDE.read(jsonl(*main, *aside, *on))) == ["start", "one", "on"]
     named = {"type": "last-prompt", "leafUuid": aside[-1]["uuid"]}
-    found = from_claude.conversation(jsonl(*main, *aside, *on, named))
+    found = CLAUDE.read(jsonl(*main, *aside, *on, named))
     assert said(found) == ["start", "aside"]
     assert sum(found.lost.values()) == 2
     loop = [{**main[0], "parentUuid": "u1"}, main[1]]
-    assert said(from_claude.conversation(jsonl(*loop))) == ["start", "one"]
+    assert said(CLAUDE.read(jsonl(*loop))) == ["start", "one"]
 
 
 def test_claude_code_after_a_compaction_sees_the_summary_what_was_preserved_and_the_rest():
@@ -134,7 +125,7 @@ def test_claude_code_after_a_compaction_sees_the_summary_what_was_preserved_and_
     boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "b", "parentUuid": None,
                 "compactMetadata": {"preservedMessages": {"uuids": ["u1"]}}}  # fmt: skip
     summary = {"type": "user", "uuid": "s", "parentUuid": "b", "isCompactSummary": True, "message": {"content": "sum"}}
-    found = from_claude.conversation(jsonl(*old, boundary, summary, *claude(("user", "new"), start="s")))
+    found = CLAUDE.read(jsonl(*old, boundary, summary, *claude(("user", "new"), start="s")))
     assert isinstance(found.items[0], Compaction)
     assert found.items[0].summary == "sum"
     assert said(found) == ["kept", "new"]
@@ -145,7 +136,7 @@ def test_what_is_the_harness_own_is_named_and_not_carried():
     records.append({"type": "attachment", "uuid": "x", "parentUuid": "u1", "attachment": {"type": "skill_listing"}})
     error = {"role": "assistant", "model": "<synthetic>", "content": [{"type": "text", "text": "limit"}]}
     records.append({"type": "assistant", "uuid": "y", "parentUuid": "x", "message": error})
-    found = from_claude.conversation(jsonl(*records))
+    found = CLAUDE.read(jsonl(*records))
     assert said(found) == ["hi"]
     assert {what for what, _ in found.lost} == {"thinking", "skill_listing of the harness",
                                                "error message of the harness"}  # fmt: skip
@@ -155,7 +146,7 @@ def test_what_is_the_harness_own_is_named_and_not_carried():
         {"type": "reasoning", "encrypted_content": "x"},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
     ]
-    found = from_codex.conversation(jsonl(*({"type": "response_item", "payload": item} for item in items)))
+    found = CODEX.read(jsonl(*({"type": "response_item", "payload": item} for item in items)))
     assert said(found) == ["hi"]
     assert len(found.lost) == 3
 
@@ -168,13 +159,13 @@ def test_codex_after_a_compaction_and_in_a_fork():
 
     history = [item("kept", 0)["payload"]]
     compacted = {"type": "compacted", "payload": {"message": "sum", "replacement_history": history}}
-    found = from_codex.conversation(jsonl(item("gone", 0), compacted, item("new", 2)))
+    found = CODEX.read(jsonl(item("gone", 0), compacted, item("new", 2)))
     assert said(found) == ["kept", "new"]
     assert found.lost.total() == 1
     base = {"thread_id": "parent", "end_ordinal_exclusive": 2}
     fork = jsonl({"type": "session_meta", "payload": {"history_base": base}}, item("mine", 0))
     parents = {"parent": jsonl(item("first", 0), item("second", 1), item("third", 2))}
-    assert said(from_codex.conversation(fork, parents)) == ["first", "second", "mine"]
+    assert said(CODEX.read(fork, parents)) == ["first", "second", "mine"]
 
 
 def talk_of(turns: int, words: int) -> Conversation:
@@ -243,12 +234,12 @@ def _broken(value: Any, rng: random.Random) -> Any:
     return [_broken(one, rng) for one in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("writer, reader", FORMATS)
-def test_no_line_breaks_a_reader(writer: Any, reader: Any):
+@pytest.mark.parametrize("agent", AGENTS.values(), ids=list(AGENTS))
+def test_no_line_breaks_a_reader(agent: Agent):
     rng = random.Random(11)
-    good = list(writer.lines(TALK, HEAD))
+    good = list(agent.write(TALK, HEAD))
     for _ in range(600):
-        found = settled(reader.conversation(mutated(good, rng)))
+        found = settled(agent.read(mutated(good, rng)))
         pending: set[str] = set()
         for item in found.items:
             if isinstance(item, Call):
@@ -257,8 +248,8 @@ def test_no_line_breaks_a_reader(writer: Any, reader: Any):
                 pending.remove(item.id)
             else:
                 assert not pending
-        for writes, _ in FORMATS:
-            list(writes.lines(found, HEAD))
+        for other in AGENTS.values():
+            list(other.write(found, HEAD))
 
 
 def test_gemini_after_a_rewind_a_change_and_a_resume():
@@ -278,7 +269,7 @@ def test_gemini_after_a_rewind_a_change_and_a_resume():
         said_by("5", "dead end"),
         {"$rewindTo": "5"},
     ]
-    found = from_gemini.conversation(jsonl(*records))
+    found = GEMINI.read(jsonl(*records))
     assert said(found) == ["start", "I look.", "a.txt"]
     assert found.lost.total() == 2
     resumed = [
@@ -287,13 +278,13 @@ def test_gemini_after_a_rewind_a_change_and_a_resume():
         {"id": "2", "type": "user", "content": [answer]},
         {"id": "3", "type": "user", "content": [answer]},
     ]
-    found = from_gemini.conversation(jsonl(*records, {"$set": {"messages": resumed}}, said_by("6", "on")))
+    found = GEMINI.read(jsonl(*records, {"$set": {"messages": resumed}}, said_by("6", "on")))
     assert [type(item).__name__ for item in found.items] == ["Text", "Call", "Result", "Text"]
-    assert said(from_gemini.conversation(jsonl(*records, {"$rewindTo": "gone"}, said_by("6", "on")))) == ["on"]
+    assert said(GEMINI.read(jsonl(*records, {"$rewindTo": "gone"}, said_by("6", "on")))) == ["on"]
 
 
 def test_opencode_names_its_model_and_orders_its_messages():
-    document = json.loads(b"".join(to_opencode.lines(TALK, replace(HEAD, model="fake/m/x"))))
+    document = json.loads(b"".join(OPENCODE.write(TALK, replace(HEAD, model="fake/m/x"))))
     assert document["messages"][0]["info"]["model"] == {"providerID": "fake", "modelID": "m/x"}
     ids = [message["info"]["id"] for message in document["messages"]]
     assert ids == sorted(ids)
@@ -306,5 +297,5 @@ def test_opencode_names_its_model_and_orders_its_messages():
 
 
 def test_lines_of_a_newer_version_are_read_as_far_as_they_are_known():
-    assert from_codex.conversation([]).items == []
-    assert from_claude.conversation([b"", b"null", b"[]", b'{"type": "user"}']).items == []
+    assert CODEX.read([]).items == []
+    assert CLAUDE.read([b"", b"null", b"[]", b'{"type": "user"}']).items == []
