@@ -26,6 +26,7 @@ FEATURES: Mapping[str, Mapping[str, frozenset[str]]] = {
     "purge": {"purge": frozenset(), "purges": frozenset()},
     "schema_caps": {"schema_set": frozenset({"max_bytes", "max_entries", "older"})},
     "schema_rules": {"schema_set": frozenset({"kind", "json", "ttl", "version", "writers"})},
+    "schema_sliding": {"schema_set": frozenset({"sliding"})},
     "touch": {"touch": frozenset()},
     "votes": {"vote": frozenset()},
 }

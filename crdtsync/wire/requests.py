@@ -141,7 +141,7 @@ REQUESTS: Mapping[str, Request] = {
         Form.WRITE,
         Right.ADMIN,
         On.PATTERN,
-        "pattern policy refuse_lower remove history kind json ttl writers version older max_entries max_bytes",
+        "pattern policy refuse_lower remove history kind json ttl sliding writers version older max_entries max_bytes",
     ),
     "checkpoint_set": _request(Form.WRITE, Right.WRITE, On.SOME, "name note prefixes ttl remove"),
     "checkpoint_policy": _request(Form.WRITE, Right.WRITE, On.SOME, "name prefixes every keep age remove"),

@@ -262,12 +262,13 @@ def test_rules_by_commands(crdtsync: Shell, tmp_path: Path) -> None:
         "2",
         "--ttl",
         "1h",
+        "--sliding",
         stdin=shape,
     )
     (shown,) = run.json("schema", "show", "--json")
     assert shown["fields"]["json"] == shown["json_schema"] == json.loads(shape)
-    assert (shown["writers"], shown["version"], shown["ttl"]) == (["ann"], 2, 3600)
-    assert "version 2" in run.ok("schema", "show")
+    assert (shown["writers"], shown["version"], shown["ttl"], shown["sliding"]) == (["ann"], 2, 3600, True)
+    assert "sliding ttl 1h; by ann; version 2" in run.ok("schema", "show")
     long = run("set", "titles/1", "too long", "--string", "--agent", "ann")
     assert (long.status, "maxLength" in long.err, "longer than 5" in long.err) == (1, True, True)
     assert run("set", "titles/1", "x", "--string", "--agent", "bob").status == 1

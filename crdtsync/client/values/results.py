@@ -86,6 +86,7 @@ class Schema:
     older: str = "refuse"
     max_entries: int | None = None
     max_bytes: int | None = None
+    sliding: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +263,7 @@ def _rules(stored: Fields) -> Fields:
         "ttl": timedelta(milliseconds=ttl) if isinstance(ttl, int) else None,
         "writers": tuple(map(str, writers)) if isinstance(writers, list) else (),
         "version": version if isinstance(version, int) else None,
+        "sliding": stored.get("sliding") is True,
     }
 
 

@@ -26,7 +26,8 @@ from crdtsync.core.agents.retry_replies import Outcomes
 from crdtsync.core.agents.space_requests import find_replica, space_requests
 from crdtsync.core.agents.watch_requests import WatchRequests
 from crdtsync.core.agents.write_requests import WriteRequests
-from crdtsync.core.identity import Identity
+from crdtsync.core.crdt.sliding import keep
+from crdtsync.core.identity import OWN_AGENT, Identity
 from crdtsync.core.kinds.arguments import Arguments, timeout_ms, without_replaced
 from crdtsync.core.reads.as_of import AsOfRead
 from crdtsync.core.reads.history_scan import scan_of
@@ -55,6 +56,7 @@ from crdtsync.wire.limits import (
     AGENT_FRAME_BYTES_MAX,
     CLUSTER_SPACE,
     PROTOCOL_VERSION,
+    archive_of,
     check_agent_name,
     is_space_name,
     shown,
@@ -64,6 +66,8 @@ from crdtsync.wire.tokens import decode_token
 
 SETTLE_BYTES_MAX = 4 * 1024 * 1024
 """Of the answers to waiting requests in one turn."""
+KEEPING = frozenset({"get", "entry", "get_many", "blob_read"})
+"""Reads after which what they have read lives on, if its time to live slides."""
 
 
 class Desk:
@@ -297,9 +301,22 @@ class Desk:
         if "at" in args:
             return self.read_long(agent, request, AsOfRead(replica, self.storage, name, args, limit))
         try:
-            return Shown(replica, READS[name](reader, args))
+            result = READS[name](reader, args)
         except Unresolved as refusal:
             raise shown_at(replica, refusal) from None
+        if name in KEEPING and not replica.schemas.is_empty:
+            self._keep(replica, name, args)
+        return Shown(replica, result)
+
+    def _keep(self, replica: Replica, name: str, args: Arguments) -> None:
+        """What has been read lives on, if its time to live slides."""
+        if self.host.read_only or archive_of(replica.name) is not None:
+            return
+        keys = args["keys"] if name == "get_many" else [args["key"]]
+        now_ms = self.host.now_ms
+        ops = keep(replica.entries, replica.schemas, keys, now_ms)
+        if ops:
+            self.host.applied(replica, [replica.commit(ops, OWN_AGENT, None, now_ms)])
 
     def read_long(self, agent: Agent, request: int, read: LongRead) -> object:
         """Answer a read that takes more than one turn when it is done."""

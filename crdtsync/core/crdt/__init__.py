@@ -13,7 +13,8 @@ Where to begin:
 - ``read_context``: which of a key's entries the author of a write had seen (the causal context of dotted version
   vectors);
 - ``read_policies``: which of several siblings a reader is shown first; ``schemas``: which policy applies to which keys;
-- ``expiry``: which entries are due to be hidden; ``timer_heap``: names by the time when they are due.
+- ``expiry``: which entries are due to be hidden; ``sliding``: which live on when they are read; ``timer_heap``: names
+  by the time when they are due.
 
 Nothing here knows the kinds of keys, a disk, a peer or an agent. This room may import ``identity``, ``alarms``,
 ``crdtsync.causality`` and ``crdtsync.wire``.

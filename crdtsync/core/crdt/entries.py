@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeVar
 from crdtsync.causality import TIME_MS_MAX, Dot, hlc_ms
 from crdtsync.core.crdt.expiry import Expiry
 from crdtsync.core.crdt.read_policies import Policy, newest_wins
+from crdtsync.core.crdt.sliding import KEPT_PREFIX, kept_by, slides
 from crdtsync.wire.change import Order, RemoveRange
 from crdtsync.wire.codec import pack
 from crdtsync.wire.stored_values import attributes_of
@@ -61,10 +62,24 @@ class OnDisk:
 class Entry:
     """One live value of a key.
 
-    ``row`` is its number in the database; ``hidden``: it has expired, and watchers of this node know.
+    ``row`` is its number in the database; ``hidden``: it has expired, and watchers of this node know; ``kept_ms``: how
+    long its time to live has been made by reads (:mod:`crdtsync.core.crdt.sliding`), in ms since 1970; 0: by none.
     """
 
-    __slots__ = ("_value", "agent", "attrs", "dot", "hidden", "hlc", "key", "kind", "row", "sub", "value_hash")
+    __slots__ = (
+        "_value",
+        "agent",
+        "attrs",
+        "dot",
+        "hidden",
+        "hlc",
+        "kept_ms",
+        "key",
+        "kind",
+        "row",
+        "sub",
+        "value_hash",
+    )
 
     def __init__(
         self,
@@ -90,6 +105,7 @@ class Entry:
         self.value_hash = value_hash
         self.attrs = attrs
         self.hidden = False
+        self.kept_ms = 0
 
     @property
     def value(self) -> bytes | None:
@@ -137,7 +153,7 @@ class Entry:
     def expires_ms(self) -> int | None:
         """When readers stop seeing the entry, in ms since 1970; None: never."""
         ttl = attributes_of(self.attrs).ttl if self.attrs and "ttl" in self.attrs else None
-        return None if ttl is None else min(hlc_ms(self.hlc) + ttl, TIME_MS_MAX)
+        return None if ttl is None else max(self.kept_ms, min(hlc_ms(self.hlc) + ttl, TIME_MS_MAX))
 
     def is_expired(self, now_ms: int) -> bool:
         """Whether readers have stopped seeing the entry."""
@@ -362,10 +378,31 @@ class Entries:
             self._add_beside(held, entry)
         if self.keys_all_hidden:
             self.keys_all_hidden.discard(entry.key)
-        if entry.attrs is not None and (expires_ms := entry.expires_ms()) is not None:
-            self.expiry.add(entry, expires_ms)
-            self._expiring[entry.key] = min(expires_ms, self._expiring.get(entry.key, expires_ms))
+        if entry.attrs is not None and entry.expires_ms() is not None:
+            self._add_expiring(entry)
         self.count += 1
+
+    def _add_expiring(self, entry: Entry) -> None:
+        kept = kept_by(entry)
+        if kept is not None:
+            until_ms = entry.expires_ms() or 0
+            for other in self._keys.get(kept, ()):
+                self._keep(other, until_ms)
+        elif slides(entry):
+            entry.kept_ms = max(
+                (one.expires_ms() or 0 for one in self._keys.get(KEPT_PREFIX + entry.key, ())), default=0
+            )
+        expires_ms = entry.expires_ms()
+        assert expires_ms is not None
+        self.expiry.add(entry, expires_ms)
+        self._expiring[entry.key] = min(expires_ms, self._expiring.get(entry.key, expires_ms))
+
+    def _keep(self, entry: Entry, until_ms: int) -> None:
+        """Somebody has read the key of an entry."""
+        expires_ms = entry.expires_ms()
+        if slides(entry) and expires_ms is not None and expires_ms < until_ms:
+            entry.kept_ms = until_ms
+            self.expiry.put_off(entry, until_ms)
 
     def _add_beside(self, held: list[Entry], entry: Entry) -> None:
         self.keys_with_several.add(entry.key)
@@ -479,7 +516,7 @@ class Entries:
         return hidden
 
     def unexpire(self, now_ms: int) -> list[Entry]:
-        """Show again what is hidden, if the clock has been set back; returns these entries."""
+        """Show again what is hidden, if the clock has been set back or its time put off; returns these entries."""
         back = self.expiry.take_back(now_ms)
         self.keys_all_hidden.difference_update(entry.key for entry in back)
         return back

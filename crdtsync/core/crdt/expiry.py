@@ -30,6 +30,7 @@ class Expiry:
     def __init__(self) -> None:
         self.hidden: dict[Writer, dict[Dot, Entry]] = {}
         self.hidden_count = 0
+        self._put_off: list[Entry] = []  # that were hidden then
         self._waiting: Timeline[Entry] = Timeline()
         self._last_ms = 0
 
@@ -53,6 +54,14 @@ class Expiry:
             if not of_writer:
                 del self.hidden[entry.dot.writer]
 
+    def put_off(self, entry: Entry, expires_ms: int) -> None:
+        """An entry lives longer than was known."""
+        if entry.hidden:
+            self._discard_hidden(entry)
+            entry.hidden = False
+            self._put_off.append(entry)
+        self._waiting.add(entry, expires_ms)
+
     def next_ms(self) -> float | None:
         """When the next entry expires."""
         return self._waiting.next_due()
@@ -69,7 +78,8 @@ class Expiry:
     def is_due(self, now_ms: int) -> bool:
         """Whether there is something to hide, or to show again."""
         due_ms = self._waiting.next_due()
-        return (due_ms is not None and due_ms <= now_ms) or (self.hidden_count > 0 and now_ms < self._last_ms)
+        is_due = due_ms is not None and due_ms <= now_ms
+        return is_due or bool(self._put_off) or (self.hidden_count > 0 and now_ms < self._last_ms)
 
     def take_due(self, now_ms: int, count_max: int) -> list[Entry]:
         """The entries that have expired since the last call, ``count_max`` at most. They count as hidden now."""
@@ -83,9 +93,10 @@ class Expiry:
         return due
 
     def take_back(self, now_ms: int) -> list[Entry]:
-        """The entries that readers see again, because the clock has been set back."""
+        """The entries that readers see again, because the clock has been set back, or somebody has read their key."""
+        put_off, self._put_off = [entry for entry in self._put_off if entry in self._waiting], []
         if now_ms > self._last_ms - CLOCK_SET_BACK_MS_MIN:
-            return []
+            return put_off
         self._last_ms = now_ms
         back = [entry for of_writer in self.hidden.values() for entry in of_writer.values()]
         back = [entry for entry in back if not entry.is_expired(now_ms)]
@@ -95,4 +106,4 @@ class Expiry:
             expires_ms = entry.expires_ms()
             assert expires_ms is not None
             self.add(entry, expires_ms)
-        return back
+        return put_off + back

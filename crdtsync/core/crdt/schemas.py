@@ -56,6 +56,8 @@ class Rules(NamedTuple):
     json: bytes | None = None
     """The JSON Schema of a value, as msgpack."""
     ttl_ms: int | None = None
+    slides: bool = False
+    """Whether a value with this time to live lives on when it is read."""
     writers: frozenset[str] = frozenset()
     version: int | None = None
     marks_older: bool = False
@@ -83,6 +85,7 @@ def rules_of(plain: dict[str, Any]) -> Rules | None:
         kind if type(kind) is str else None,
         json if type(json) is bytes else None,
         ttl if type(ttl) is int and ttl > 0 else None,
+        plain.get("sliding") is True,
         frozenset(name for name in writers if type(name) is str) if type(writers) is list else frozenset(),
         version if type(version) is int else None,
         plain.get("older") == MARK,

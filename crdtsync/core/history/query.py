@@ -154,7 +154,8 @@ def describe_past(reader: Reader, row: PastRow) -> Item:
 
 def _fate(reader: Reader, row: PastRow) -> str | None:
     if row.position == 0:
-        return "expired" if row.entry.is_expired(reader.now_ms) else LIVE
+        entry = reader.replica.entries.find(row.entry.key, row.entry.dot) or row.entry
+        return "expired" if entry.is_expired(reader.now_ms) else LIVE
     return None if row.fate is None else _REASONS.get(row.fate)
 
 

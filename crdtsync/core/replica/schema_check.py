@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from crdtsync.core.crdt.sliding import SLIDES, SLIDING
 from crdtsync.core.kinds.json_schema import STEPS_A_BYTE, WORK_MAX, compiled, path_text
 from crdtsync.core.kinds.values import kind_name
 from crdtsync.errors import InvalidRequest, SchemaMismatch, TooLarge
@@ -74,7 +75,8 @@ def by_schema(draft: Draft, op: Op) -> Op:
     if rules.json is not None and not is_older and op.kind in DESCRIBED and op.value is not None:
         _check_value(draft, op, schema, rules.json)
     if rules.ttl_ms is not None and op.kind in ENDING and "ttl" not in (op.attrs or {}):
-        op = op._replace(attrs={**(op.attrs or {}), "ttl": rules.ttl_ms})
+        sliding = {SLIDES: True} if rules.slides and op.kind in SLIDING else {}
+        op = op._replace(attrs={**(op.attrs or {}), "ttl": rules.ttl_ms, **sliding})
     return op
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.causality import hlc_ms
 from crdtsync.core.crdt.read_policies import POLICIES
 from crdtsync.core.crdt.schemas import MARK, SCHEMA_PREFIX, Schema, history_cap, schema_of
+from crdtsync.core.crdt.sliding import SLIDING
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes
 from crdtsync.core.kinds.json_schema import compiled
 from crdtsync.core.kinds.values import KIND_NAMES, kind_name
@@ -104,12 +105,18 @@ def _rules(args: Arguments) -> dict[str, Any]:
     if ttl is not None:
         attributes({"ttl": ttl})
         _check_goes_with(kind, "ttl", ENDING)
+    sliding = args.get("sliding")
+    if sliding is not None and (type(sliding) is not bool or ttl is None):
+        raise InvalidRequest("sliding must be true or false, and goes with a ttl")
+    if sliding:
+        _check_goes_with(kind, "sliding", SLIDING)
     if writers is not None:
         if type(writers) is not list or not 0 < len(writers) <= WRITERS_MAX:
             raise InvalidRequest(f"writers must be a list of 1 to {WRITERS_MAX} names of agents")
         writers = sorted({check_agent_name(name) for name in writers})
     version = schema_version({"schema_version": args.get("version")})
-    return {"kind": kind, "json": json, "ttl": ttl, "writers": writers, "version": version} | _older(args) | _caps(args)
+    rules = {"kind": kind, "json": json, "ttl": ttl, "sliding": sliding or None, "writers": writers, "version": version}
+    return rules | _older(args) | _caps(args)
 
 
 def _older(args: Arguments) -> dict[str, Any]:

@@ -34,6 +34,7 @@ class SchemaMethods(Methods):
         kind: str | None = None,
         json_schema: dict[str, Any] | None = None,
         ttl: Seconds | None = None,
+        sliding: bool = False,
         writers: Sequence[str] | None = None,
         version: int | None = None,
         older: str = "refuse",
@@ -66,6 +67,10 @@ class SchemaMethods(Methods):
             is written, as ``{field: value}``. Dialect 2020-12, without ``$id``, ``unevaluatedProperties`` and
             references to elsewhere; regular expressions without lookaround. ``format`` is not checked.
         :param ttl: how long a value of a register, blob or log lives that is written without a ``ttl``, in seconds.
+        :param sliding: such a value of a register or blob lives for that long again whenever it is read with half of
+            its time over: by :meth:`get`, :meth:`entry`, :meth:`get_many` or :meth:`get_blob`, on any host. Listings,
+            watches, mirrors and reads of the past do not count. What was read only where its host cannot hear of it
+            in time is gone in the end.
         :param writers: the only agents that may write, by name.
         :param version: of the schema, from 1; never lower than before. A session that says it knows an older one
             (``session(schema_version=1)``) is refused.
@@ -82,6 +87,7 @@ class SchemaMethods(Methods):
         """
         fields = {"kind": kind, "json_schema": json_schema, "ttl": ttl, "writers": writers, "version": version}
         fields |= {"max_entries": max_entries, "max_bytes": max_bytes, "older": None if older == "refuse" else older}
+        fields["sliding"] = sliding or None
         write = schemas.schema_set(self._operations, pattern, policy, refuse_lower, history, fields)
         return self._write(write, w, timeout)
 

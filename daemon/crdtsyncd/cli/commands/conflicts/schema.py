@@ -40,6 +40,7 @@ def schema() -> None:
 @click.option("--kind", type=click.Choice(KINDS), help="The only kind that is written.")
 @click.option("--json-schema", metavar="FILE", type=FILE, help="A JSON Schema that values must fit; - is stdin.")
 @click.option("--ttl", type=TTL, metavar="DURATION", help="How long a value lives that is written without a ttl.")
+@click.option("--sliding", is_flag=True, help="A value with that --ttl lives on when it is read.")
 @click.option("--writer", "writers", metavar="AGENT", multiple=True, help="The only agents that may write; repeatable.")
 @click.option("--version", type=click.IntRange(min=1), help="The version of the schema; it only rises.")
 @click.option("--older", type=click.Choice(("refuse", "mark")), help="What becomes of writers of an older version.")
@@ -57,6 +58,7 @@ def set_(
     kind: str | None,
     json_schema: IO[bytes] | None,
     ttl: float | None,
+    sliding: bool,
     writers: tuple[str, ...],
     version: int | None,
     older: str | None,
@@ -99,18 +101,25 @@ def set_(
       crdtsync schema set 'bids/*' --kind register --json-schema bid.json
       crdtsync schema set 'plan/**' --writer planner --version 2
       crdtsync schema set 'cache/*' --kind register --max-entries 500
+      crdtsync schema set 'memory/**' --ttl 30d --sliding
       crdtsync schema set 'findings/**' --none
     """
     shape = None if json_schema is None else _object_in(json_schema)
     rules: dict[str, Any] = {"kind": kind, "json_schema": shape, "ttl": ttl, "writers": writers or None}
-    rules |= {"version": version, "older": older, "max_entries": max_entries, "max_bytes": max_bytes}
+    rules |= {
+        "sliding": sliding or None,
+        "version": version,
+        "older": older,
+        "max_entries": max_entries,
+        "max_bytes": max_bytes,
+    }
     if is_none == any(said is not None for said in (policy, history, *rules.values())):
         raise click.UsageError("give --policy, --history or a rule, or --none.")
     if is_none and refuse_lower:
         raise click.UsageError("--none declares nothing: leave out --refuse-lower.")
     wanted = policy or (None if is_none else "lww")
     with connect(settings) as client:
-        rules["older"] = older or "refuse"
+        rules["older"], rules["sliding"] = older or "refuse", sliding
         token = client.schema_set(
             pattern, wanted, refuse_lower=refuse_lower, history=True if history is None else history, **rules, w=w
         )
@@ -170,7 +179,7 @@ def show(settings: Settings, pattern: str | None, key: str | None) -> None:
 def _fields(found: Schema) -> dict[str, Any]:  # Any: as the columns have it
     names = (
         "pattern", "policy", "refuse_lower", "siblings", "agent", "node", "time", "kind", "version", "json_schema",
-        "older", "max_entries", "max_bytes",
+        "older", "max_entries", "max_bytes", "sliding",
     )  # fmt: skip
     fields = {name: said for name, said in found.fields.items() if name != "json"}
     if found.json_schema is not None:
@@ -185,7 +194,7 @@ def _rules_shown(row: Mapping[str, Any]) -> str:
     said = [
         row["kind"],
         row["json_schema"] and "json schema",
-        row["ttl"] and f"ttl {span(row['ttl'])}",
+        row["ttl"] and f"{'sliding ' if row['sliding'] else ''}ttl {span(row['ttl'])}",
         row["writers"] and f"by {', '.join(row['writers'])}",
         row["version"] and f"version {row['version']}",
         row["older"] != "refuse" and f"older {row['older']}",
