@@ -1,9 +1,10 @@
 """``./dev bench page``: what people who look cost a daemon that is busy, and whether their page stays fluid.
 
 Many keys, many changes a second, and Chromium with the page. For each screen the daemon's processor time is taken in
-turns, without a page and with one, so that what else the machine does meets both alike. The page reports its frames;
-those of an empty page in the same browser say what of that is the machine's doing. The verdict on a screen is that it
-keeps the limits, that it does not, or that this machine was too busy to tell.
+turns, without a page and with one, so that what else the machine does meets both alike; a turn in which the writer did
+less is scaled to the changes of the other. A turn with a page begins on another screen, with the click that opens this
+one. The page reports its frames; those of an empty page in the same browser say what of that is the machine's doing.
+The verdict on a screen is that it keeps the limits, that it does not, or that this machine was too busy to tell.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shutil
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from statistics import median, quantiles
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,9 +41,11 @@ REACHED_MIN = 0.9
 """Of the changes a second that were asked for."""
 MEMORY_BYTES_MAX = 100 * MIB
 """Of the page and of its server, each."""
-_FRAMES = """() => { window.frames_ms = []; let last = performance.now();
+HISTORY_BYTES_MAX = 1024 * MIB
+"""More than comes together: else the checkpoint is lost in the turns of some screen, and what it held is trimmed."""
+_FRAMES = """(place) => { window.frames_ms = []; let last = performance.now();
   const next = (now) => { window.frames_ms.push(now - last); last = now; requestAnimationFrame(next); };
-  requestAnimationFrame(next); }"""
+  requestAnimationFrame(next); if (place) location.hash = place; }"""
 
 
 class Looked(NamedTuple):
@@ -149,47 +153,70 @@ async def measure(
     program = shutil.which("chromium")
     if program is None:
         raise click.ClickException("it needs Chromium: apt-get install chromium")
-    async with Daemons(2) as fleet, async_playwright() as playwright:
+    async with Daemons(2, {"history_bytes_max": HISTORY_BYTES_MAX}) as fleet, async_playwright() as playwright:
         daemon = fleet[0]
         async with AsyncClient(socket=daemon.socket, agent="filler") as client:
             await fill(client, keys)
         browser = await playwright.chromium.launch(executable_path=program, args=QUIET)
         async with serving(daemon) as (address, server), writing(daemon, keys, rate):
-            base = address.split("#")[0]
             page = await browser.new_page()
             await page.goto(address)
             await page.wait_for_selector("nav a")
             await asyncio.sleep(seconds)
             async with AsyncClient(socket=daemon.socket, agent="counter") as client:
-                before, start_s = (await client.status())["counters"]["changes_made"], monotonic()
-                found = [
-                    await look(page, f"{base}#/{place}", screen, daemon.pid, server, seconds, rounds)
-                    for screen, place in screens.items()
-                ]
-                made = (await client.status())["counters"]["changes_made"] - before
-                return found, made / (monotonic() - start_s)
+                before, start_s = await _made(client), monotonic()
+                base = address.split("#")[0]
+                turns = Turns(page, base, client, daemon.pid, server, seconds)
+                found = [await turns.look(screen, place, rounds) for screen, place in screens.items()]
+                return found, (await _made(client) - before) / (monotonic() - start_s)
 
 
-async def look(
-    page: Page, address: str, screen: str, daemon: int | None, server: int, seconds: float, rounds: int
-) -> Looked:
-    """One screen."""
-    shares: tuple[list[float], list[float]] = ([], [])
-    frames: tuple[list[float], list[float]] = ([], [])
-    heap = 0
-    for _ in range(rounds):
-        for is_shown, place in ((0, "about:blank"), (1, address)):
-            await page.goto(place)
-            await asyncio.sleep(1)
-            await page.evaluate(_FRAMES)
-            before_s, cpu_before_s = monotonic(), cpu_exact_s(daemon)
-            await asyncio.sleep(seconds)
-            shares[is_shown].append(100 * (cpu_exact_s(daemon) - cpu_before_s) / (monotonic() - before_s))
-            frames[is_shown].append(max(await page.evaluate("window.frames_ms")))
-        heap = max(heap, await page.evaluate("performance.memory.usedJSHeapSize"))
-    more = [on - off for off, on in zip(*shares, strict=True)]
-    return Looked(screen, median(shares[0]), more, max(frames[1]), max(frames[0]), rss_bytes(daemon), rss_bytes(server),
-                  heap)  # fmt: skip
+async def _made(client: AsyncClient) -> int:
+    """The changes that the daemon has made."""
+    return int((await client.status())["counters"]["changes_made"])
+
+
+class Turn(NamedTuple):
+    """The daemon's processor time, the changes that it made, and the longest frame in ms."""
+
+    percent: float
+    made: float
+    frame_ms: float
+
+
+@dataclass
+class Turns:
+    """Of ``seconds``, without a page and with one."""
+
+    page: Page
+    base: str
+    client: AsyncClient
+    daemon: int | None
+    server: int
+    seconds: float
+
+    async def look(self, screen: str, place: str, rounds: int) -> Looked:
+        """One screen."""
+        without, shown, heap = [], [], 0
+        for _ in range(rounds):
+            await self.page.goto("about:blank")
+            without.append(await self._turn(None))
+            await self.page.goto(f"{self.base}#/{'work' if screen == 'sessions' else 'sessions'}")
+            await self.page.wait_for_selector("h1")
+            shown.append(await self._turn(f"#/{place}"))
+            heap = max(heap, await self.page.evaluate("performance.memory.usedJSHeapSize"))
+        more = [on.percent - off.percent * on.made / off.made for off, on in zip(without, shown, strict=True)]
+        frame_ms, empty_ms = (max(turn.frame_ms for turn in turns) for turns in (shown, without))
+        sizes = rss_bytes(self.daemon), rss_bytes(self.server), heap
+        return Looked(screen, median(turn.percent for turn in without), more, frame_ms, empty_ms, *sizes)
+
+    async def _turn(self, place: str | None) -> Turn:
+        before, before_s, cpu_before_s = await _made(self.client), monotonic(), cpu_exact_s(self.daemon)
+        await self.page.evaluate(_FRAMES, place)
+        await asyncio.sleep(self.seconds)
+        took_s, cpu_s = monotonic() - before_s, cpu_exact_s(self.daemon) - cpu_before_s
+        made = (await _made(self.client) - before) / took_s
+        return Turn(100 * cpu_s / took_s, made, max(await self.page.evaluate("window.frames_ms")))
 
 
 @click.command()
