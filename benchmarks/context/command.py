@@ -22,7 +22,8 @@ from benchmarks.context.questions import MODEL, Question, answered, questions
 from benchmarks.gauges import cpu_exact_s
 from crdtsync.client import Client, Entry
 from crdtsync.context import Search, Views, compress, tokenizer
-from crdtsync.context.view.choose import Wish, choose
+from crdtsync.context.view.choose import choose
+from crdtsync.context.view.definition import Definition
 from crdtsync.context.view.items import items_of
 from tests.harness.cluster import Cluster
 from tests.harness.daemon import Daemon
@@ -123,10 +124,11 @@ def budgets_held(judged: Judged, states: int) -> None:
     now = datetime(2026, 11, 22, tzinfo=UTC)
     for _ in range(states):
         entries = [_entry(rng, number, now) for number in range(rng.choice((0, 1, 3, 10, 40)))]
-        counter = tokenizer(rng.choice(_MODELS))
+        model = rng.choice(_MODELS)
         budget = rng.choice((1, 5, 20, 60, 200, 1_000, 4_000)) + rng.randrange(20)
-        wish = Wish(budget, rng.choice((None, "disk plan")), "critic", rng.choice(("markdown", "xml", "json")))
-        exceeded += counter.count(choose(items_of(entries), wish, counter).text) > budget
+        query, form = rng.choice((None, "disk plan")), rng.choice(("markdown", "xml", "json"))
+        wish = Definition(budget_tokens=budget, query=query, role="critic", model=model, form=form)
+        exceeded += tokenizer(model).count(choose(items_of(entries), wish).text) > budget
     judged.add(f"budgets exceeded, of {states:,}", exceeded, "", most=0)
 
 

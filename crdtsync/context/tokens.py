@@ -196,12 +196,4 @@ def _by_looks(text: str) -> float:
 
 def _valid(text: str) -> str:
     """``text`` without halves of surrogate pairs, which no vocabulary knows; each is one character to count."""
-    return text.encode("utf-8", "replace").decode() if not _encodable(text) else text
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -65,7 +65,7 @@ def compress(
     kind = detect(content) if kind == "auto" else kind
     draft, after = Draft(content), before
     if before > _SMALL or (budget is not None and before > budget):
-        make = partial(_made, kind, content, query) if by == "rules" else partial(_by_headroom, content, model)
+        make = partial(_made, kind, content, query) if by == "rules" else lambda _: compact_by_headroom(content, model)
         draft, after = _best(make, content, before, budget, query, counter, source)
     return Compact(draft.text, kind, model, before, after, tuple(draft.transforms), tuple(draft.left_out))
 
@@ -104,10 +104,6 @@ def _best(
         cut.text = counter.truncate(cut.text, budget or 0)
         after = counter.count(cut.text)
     return cut, after
-
-
-def _by_headroom(content: str, model: str, _level: int) -> Draft:
-    return compact_by_headroom(content, model)
 
 
 def _made(kind: str, content: str, query: str | None, level: int) -> Draft:

@@ -45,18 +45,12 @@ def detect(text: str) -> str:
     lines = [line for line in head.splitlines() if line.strip()]
     if not lines:
         return "prose"
-    shares = {
-        "log": _share(lines, _LOG_LINE, search=True),
-        "code": _share(lines, _CODE_LINE),
-        "markdown": _share(lines, _MARKDOWN),
-    }
-    if shares["log"] >= 0.4 and len(lines) >= 5:
+    code = _share(lines, _CODE_LINE)
+    if (_share(lines, _LOG_LINE) >= 0.4 and len(lines) >= 5) or (code < 0.8 and _repeats(lines)):
         return "log"
-    if shares["code"] < 0.8 and _repeats(lines):
-        return "log"
-    if shares["code"] >= 0.3:
+    if code >= 0.3:
         return "code"
-    return "markdown" if shares["markdown"] >= 0.1 else "prose"
+    return "markdown" if _share(lines, _MARKDOWN) >= 0.1 else "prose"
 
 
 def _is_json(text: str) -> bool:
@@ -87,6 +81,5 @@ def _repeats(lines: list[str]) -> bool:
     return often >= 0.6 * len(lines)
 
 
-def _share(lines: list[str], pattern: re.Pattern[str], *, search: bool = False) -> float:
-    found = pattern.search if search else pattern.match
-    return sum(found(line) is not None for line in lines) / len(lines)
+def _share(lines: list[str], pattern: re.Pattern[str]) -> float:
+    return sum(pattern.search(line) is not None for line in lines) / len(lines)

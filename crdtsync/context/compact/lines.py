@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from crdtsync.context.compact.result import Draft
 from crdtsync.context.compact.words import content_words, is_telling, words
 from crdtsync.context.tokens import Tokenizer
@@ -43,34 +45,15 @@ def _order(pieces: list[str], asked: set[str]) -> list[int]:
     """The pieces as they are taken: what the query asks for with a line around it, then by turns from both ends."""
     scores = [3 * len(asked & words(piece)) + is_telling(piece) if asked else 0 for piece in pieces]
     best = [i for i in sorted(range(len(pieces)), key=lambda i: (-scores[i], i)) if scores[i] >= 3]
-    ends: list[int] = []
-    low, high = 0, len(pieces) - 1
-    while low <= high:
-        ends += [low, low + 1] if low < high - 1 else [low]  # two from the beginning for one from the end
-        low += 2
-        if low <= high:
-            ends.append(high)
-            high -= 1
-    ends = list(dict.fromkeys(i for i in ends if i < len(pieces)))
+    last = len(pieces) - 1  # two from the beginning for one from the end:
+    ends = sorted(range(len(pieces)), key=lambda i: min(i // 2 * 3 + i % 2, (last - i) * 3 + 2))
     return list(dict.fromkeys([*ends[:2], *best, *ends]))
 
 
 def _joined(pieces: list[str], kept: set[int]) -> str:
-    out: list[str] = []
-    gone = 0
-    for i, piece in enumerate(pieces):
-        if i in kept:
-            if gone:
-                out.append(_mark(gone, out))
-            gone = 0
-            out.append(piece)
-        else:
-            gone += len(piece)
-    if gone:
-        out.append(_mark(gone, out))
+    out = [""]
+    for is_kept, run in groupby(range(len(pieces)), key=kept.__contains__):
+        text = "".join(pieces[i] for i in run)
+        start = "" if is_kept or out[-1].endswith("\n") else "\n"
+        out.append(text if is_kept else f"{start}[… {len(text):,} characters]\n")
     return "".join(out).strip("\n")
-
-
-def _mark(characters: int, before: list[str]) -> str:
-    start = "" if not before or before[-1].endswith("\n") else "\n"
-    return f"{start}[… {characters:,} characters]\n"

@@ -35,6 +35,9 @@ class Compact:
     @property
     def savings_percent(self) -> float:
         """How much less it is, of 100; 0.0 for an empty text."""
-        if not self.original_tokens:
-            return 0.0
-        return round(100 * (1 - self.compressed_tokens / self.original_tokens), 1)
+        return savings(self.original_tokens, self.compressed_tokens)
+
+
+def savings(before: int, after: int) -> float:
+    """How much less ``after`` is than ``before``, of 100."""
+    return round(100 * (1 - after / before), 1) if before else 0.0

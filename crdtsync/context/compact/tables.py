@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, product
+from os.path import commonprefix
 from typing import Any
 
 _PREFIX_MIN = 6  # characters: a shorter one costs more to announce than it saves
@@ -156,18 +157,12 @@ def _prefixed(column: Column) -> str:
     texts = [text for text in column.cells if text is not None and text != "~"]
     if len(texts) < len(column.cells) or any(text[0] in '"[{' for text in texts):
         return ""
-    prefix = _at_border(_common(min(texts), max(texts)), texts)
+    prefix = _at_border(commonprefix(texts), texts)  # noqa: RUF071  # strings, no paths
     if len(prefix) < _PREFIX_MIN:
         return ""
     column.note = f"{column.name} begins with {prefix}"
     column.cells = [text[len(prefix) :] for text in texts]
     return "common prefixes once"
-
-
-def _common(one: str, other: str) -> str:
-    """What two strings begin with alike; of the first and the last of many by order it is what all begin with."""
-    same = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return one[:same]
 
 
 def _at_border(prefix: str, texts: list[str]) -> str:

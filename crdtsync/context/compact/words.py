@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import islice
 
-WORD = re.compile(r"\w+", re.UNICODE)
-PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
+_WORD = re.compile(r"\w+", re.UNICODE)
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
 _TELLING = re.compile(
     r"\b(error|errors|exception|fail(ed|ure|s)?|fatal|panic|critical|traceback|refused|denied|timeout|timed out"
     r"|warn(ing)?"
@@ -15,8 +17,11 @@ _TELLING = re.compile(
 )
 _SOLID = re.compile(r"\d|[/\\]\w|\w+\.\w{1,4}\b|[A-Z]{2,}|\w+_\w+|https?:")
 
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
+_WORD_CHARS_MAX = 64
+
 _COMMON = frozenset(
-    WORD.findall(
+    _WORD.findall(
         "the a an and or of to in on at for with by from as is are was were be been it its this that these "
         "those he she they we you i not which who what when where how there here their his her our your has "
         "have had do does did will would can could should may might must than then so if but"
@@ -25,14 +30,36 @@ _COMMON = frozenset(
 
 
 def words(text: str) -> set[str]:
-    """The words of ``text`` in lower case; names in code also by their parts: ``readFile`` is read, file, readfile."""
-    found: set[str] = set()
-    for word in WORD.findall(text):
-        found.add(word.lower())
-        parts = PARTS.findall(word)
-        if len(parts) > 1:
-            found.update(part.lower() for part in parts)
-    return found
+    """The :func:`terms` of ``text``, each once."""
+    return set(terms(text))
+
+
+def terms(text: str) -> Iterator[str]:
+    """The words of ``text`` to search by, in order, in lower case.
+
+    ``readFile`` is found by read, by file and by readfile; scripts that write no spaces are found by pairs of
+    characters.
+    """
+    for match in _WORD.finditer(text):
+        word = match[0]
+        if word.isascii() or not _CJK.search(word):
+            yield word[:_WORD_CHARS_MAX].lower()
+            parts = islice(_PARTS.finditer(word), 2 * _WORD_CHARS_MAX)
+            names = [part[0][:_WORD_CHARS_MAX].lower() for part in parts]
+            if len(names) > 1:
+                yield from names
+        else:
+            yield from _pairs(word)
+
+
+def _pairs(word: str) -> Iterator[str]:
+    for run in re.split(f"({_CJK.pattern})", word):
+        if not _CJK.fullmatch(run):
+            yield from ([run[:_WORD_CHARS_MAX].lower()] if run else ())
+        elif len(run) == 1:
+            yield run
+        else:
+            yield from (run[at : at + 2] for at in range(len(run) - 1))
 
 
 def content_words(text: str) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from crdtsync.client import Entry
@@ -49,9 +49,11 @@ def duplicates(entries: Sequence[Entry], same: Same) -> list[list[Entry]]:
     return groups
 
 
-def stale(entries: Iterable[Entry], older_than: timedelta, now: datetime) -> list[Entry]:
+def stale(entries: Sequence[Entry], older_than: timedelta, now: datetime) -> list[Entry]:
     """Those that nobody has written for so long, the oldest first."""
-    return sorted((one for one in entries if now - (_written(one) or now) > older_than), key=_worth_by_age)
+    written = {one.key: str(one.value.get("updated_at") or one.value["created_at"]) for one in entries}
+    old = (one for one in entries if now - (moment(written[one.key]) or now) > older_than)
+    return sorted(old, key=lambda one: (written[one.key], one.key))
 
 
 def _near(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
@@ -69,13 +71,8 @@ def _near(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
 
 
 def _solid(text: str) -> set[str]:
-    return set(_solid_words(text))
-
-
-def _solid_words(text: str) -> Iterator[str]:
     """Numbers, and what is written like a name: two texts that differ in one of these say different things."""
-    yield from (found[0] for found in re.finditer(r"\w*\d[\w.,:/-]*\w|\d", text))
-    yield from (found[0] for found in re.finditer(r"(?<=[a-z,;] )[A-Z]\w+", text))
+    return {*re.findall(r"\w*\d[\w.,:/-]*\w|\d", text), *re.findall(r"(?<=[a-z,;] )[A-Z]\w+", text)}
 
 
 def _place(entry: Entry) -> tuple[object, ...]:
@@ -84,11 +81,3 @@ def _place(entry: Entry) -> tuple[object, ...]:
 
 def _worth(entry: Entry) -> tuple[float, str, str]:
     return (-1.0 if entry.confidence is None else -entry.confidence, str(entry.value["created_at"]), entry.key)
-
-
-def _written(entry: Entry) -> datetime | None:
-    return moment(entry.value.get("updated_at")) or moment(entry.value["created_at"])
-
-
-def _worth_by_age(entry: Entry) -> tuple[str, str]:
-    return (str(entry.value.get("updated_at") or entry.value["created_at"]), entry.key)

@@ -19,7 +19,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from crdtsync.context.search.passages import passages, terms
+from crdtsync.context.compact.words import terms
+from crdtsync.context.search.passages import passages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,8 +117,8 @@ class Index:
                 db.execute("DELETE FROM passages")
             for key in gone:
                 _remove(db, key)
-            db.execute("UPDATE state SET token = ?, builder = ?", (None if anew else token, name))
-            _beat(db)
+            state = (None if anew else token, name, time.time())
+            db.execute("UPDATE state SET token = ?, builder = ?, beat_s = ?", state)
             return name
 
     def add(self, builder: str, entries: Iterable[Entry], *, anew: bool = False) -> bool:
@@ -136,16 +137,14 @@ class Index:
                     texts = [f"{' '.join(terms(entry.key))} {text}" for text in rows.values()]
                     vectors = zip(rows, self._meaning.vectors(texts), strict=True)
                     db.executemany("INSERT INTO vectors (id, vector) VALUES (?, ?)", vectors)
-            _beat(db)
+            db.execute("UPDATE state SET beat_s = ?", (time.time(),))
             return True
 
     def end(self, builder: str, token: str) -> bool:
         """From now on it is of the state ``token``; False as of :meth:`add`."""
         with self._changing() as db:
-            changed = db.execute(
-                "UPDATE state SET token = ?, builder = NULL WHERE builder = ?", (token, builder)
-            ).rowcount
-            return changed == 1
+            ended = db.execute("UPDATE state SET token = ?, builder = NULL WHERE builder = ?", (token, builder))
+            return ended.rowcount == 1
 
     def search(self, wanted: Wanted) -> list[Found]:
         """The best passage of each of the best keys, best first; equal ones by key."""
@@ -301,10 +300,6 @@ def _add(db: sqlite3.Connection, entry: Entry) -> dict[int, str]:
         db.execute("INSERT INTO words (rowid, key, text) VALUES (?, ?, ?)", (row, key, " ".join(terms(text))))
         added[row] = text
     return added
-
-
-def _beat(db: sqlite3.Connection) -> None:
-    db.execute("UPDATE state SET beat_s = ?", (time.time(),))
 
 
 def _remove(db: sqlite3.Connection, key: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from crdtsync.client import Entry
 from crdtsync.context.compact.compress import compress
+from crdtsync.context.compact.result import savings
 from crdtsync.errors import InvalidValue
 
 
@@ -32,7 +33,7 @@ class ContextEntry:
     @property
     def savings_percent(self) -> float:
         """How much less the compact text is, of 100."""
-        return _savings(self.original_tokens, self.compressed_tokens)
+        return savings(self.original_tokens, self.compressed_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class SharedContextStats:
     @property
     def savings_percent(self) -> float:
         """The same, of 100."""
-        return _savings(self.total_original_tokens, self.total_compressed_tokens)
+        return savings(self.total_original_tokens, self.total_compressed_tokens)
 
 
 LARGE_BYTES = 512 * 1024
@@ -157,7 +158,3 @@ def oldest(entries: Iterable[Entry], most: int, spared: str) -> list[Entry]:
 
 def _age(entry: Entry) -> tuple[float, str]:
     return (entry.time.timestamp() if entry.time else 0.0, entry.key)
-
-
-def _savings(before: int, after: int) -> float:
-    return round(100 * (1 - after / before), 1) if before else 0.0

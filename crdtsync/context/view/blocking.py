@@ -195,7 +195,7 @@ class Views:
         items = folded(self._items(definition, found), summary)
         if not items and not gone:
             return View("", 0, (), (), token)
-        return choose(items, replace(definition.wish, gone=gone), tokenizer(definition.model), token)
+        return choose(items, definition, token, gone=gone)
 
     def _kept(self, definition: Definition, summary: Entry | None) -> View:
         """The view of all, by what was kept of it."""
@@ -203,8 +203,7 @@ class Views:
         version = None if summary is None else summary.version
         if held.shown is None or held.shown[0] != version:
             items = folded(list(held.items.values()), summary)
-            counter = tokenizer(definition.model)
-            made = choose(items, definition.wish, counter, known=held.known) if items else View("", 0, (), (), None)
+            made = choose(items, definition, known=held.known) if items else View("", 0, (), (), None)
             held.shown = (version, made)
         self._held.keep(definition, held)
         return replace(held.shown[1], token=held.token)

@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 from crdtsync.context.compact.words import content_words
 from crdtsync.context.tokens import Tokenizer
+from crdtsync.context.tokens import tokenizer as tokenizer_for
+from crdtsync.context.view.definition import Definition
 from crdtsync.context.view.items import Item, shortened
 from crdtsync.context.view.render import Shown, block, left_out, whole
 
@@ -56,18 +58,6 @@ class View:
     source_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a view is asked to be. ``gone``: keys of which it is to say that they are no longer there."""
-
-    budget_tokens: int
-    query: str | None = None
-    role: str | None = None
-    form: str = "markdown"
-    full_newest: int = 8
-    gone: tuple[str, ...] = ()
-
-
 class Known:
     """What was found out about items, for the next time: their tokens, and how much they are about the query.
 
@@ -89,7 +79,7 @@ class Known:
         self._costs = {item: self._costs[item] if item in self._costs else found[item] for item in items}
         return self._costs
 
-    def relevant(self, items: list[Item], wish: Wish) -> dict[Item, float]:
+    def relevant(self, items: list[Item], wish: Definition) -> dict[Item, float]:
         """What query and role add to the score of each item."""
         asked, role = content_words(wish.query or ""), content_words(wish.role or "")
         if asked or role:
@@ -99,15 +89,19 @@ class Known:
 
 
 def choose(
-    items: Iterable[Item], wish: Wish, tokenizer: Tokenizer, token: str | None = None, known: Known | None = None
+    items: Iterable[Item],
+    wish: Definition,
+    token: str | None = None,
+    known: Known | None = None,
+    gone: tuple[str, ...] = (),
 ) -> View:
-    """The view of ``items`` that ``wish`` asks for."""
-    known = known or Known()
+    """The view of ``items`` that ``wish`` asks for, which says that the keys ``gone`` are no longer there."""
+    known, tokenizer = known or Known(), tokenizer_for(wish.model)
     items = sorted(items, key=lambda item: item.key)
     scores = _scores(items, known.relevant(items, wish))
     order = nsmallest(_TAKEN_MAX, items, key=lambda item: (not item.pinned, -scores[item], item.key))
     newest = {item.key for item in nlargest(wish.full_newest, items, key=_by_time)}
-    room = wish.budget_tokens - tokenizer.count(whole([], left_out(items, len(items), wish.gone), wish.form)) - 8
+    room = wish.budget_tokens - tokenizer.count(whole([], left_out(items, len(items), gone), wish.form)) - 8
     costs = known.costs(order, wish.form, tokenizer)
     taken: list[Shown] = []
     spent: dict[Item, int] = {}
@@ -122,20 +116,24 @@ def choose(
             room -= cost
             continue
         most = (may if item.key in newest else min(may, _COMPACT_MAX)) - head - 8
-        shown = _compact(item, most, wish, tokenizer)
-        if shown is not None:
-            taken.append(shown)
-            spent[item] = _cost(shown, wish.form, tokenizer)
+        text = shortened(item, most, wish.model, wish.query) if most >= _WORTH else ""
+        if text:
+            taken.append(Shown(item, text, is_whole=False))
+            spent[item] = tokenizer.count(block(taken[-1], wish.form)) + 1
             room -= spent[item]
-    view = _fitted(items, taken, wish, tokenizer, token)
+    view = _fitted(items, taken, wish, token, gone)
     parts = (Part(one.item.key, spent[one.item], one.is_whole) for one in _placed(taken))
     return replace(view, parts=tuple(parts), source_tokens=sum(costs[item][0] for item in order))
 
 
-def _fitted(items: list[Item], taken: list[Shown], wish: Wish, tokenizer: Tokenizer, token: str | None) -> View:
+def _fitted(items: list[Item], taken: list[Shown], wish: Definition, token: str | None, gone: tuple[str, ...]) -> View:
     """The view of what was taken; the last ones are given up while it is too long, since tokens do not just add up."""
+    tokenizer = tokenizer_for(wish.model)
     while True:
-        text = _text(items, taken, wish)
+        shown = {one.item.key for one in taken}
+        missing = [item for item in items if item.key not in shown]
+        footer = left_out(missing, sum(not one.is_whole for one in taken), gone)
+        text = whole((block(one, wish.form) for one in _placed(taken)), footer, wish.form)
         tokens = tokenizer.count(text)
         if tokens <= wish.budget_tokens or not taken:
             break
@@ -143,33 +141,12 @@ def _fitted(items: list[Item], taken: list[Shown], wish: Wish, tokenizer: Tokeni
     if tokens > wish.budget_tokens:  # not even the last line fits
         text = tokenizer.truncate(text, wish.budget_tokens) if wish.form == "markdown" else ""
         tokens = tokenizer.count(text)
-    shown = {one.item.key for one in taken}
-    missing = tuple(item.key for item in items if item.key not in shown)
-    return View(text, tokens, tuple(sorted(shown)), missing, token, wish.gone)
-
-
-def _text(items: list[Item], taken: list[Shown], wish: Wish) -> str:
-    """Pinned items first, then by time, oldest first: what has not changed stays where it was."""
-    shown = {one.item.key for one in taken}
-    missing = (item for item in items if item.key not in shown)
-    footer = left_out(missing, sum(not one.is_whole for one in taken), wish.gone)
-    return whole((block(one, wish.form) for one in _placed(taken)), footer, wish.form)
+    return View(text, tokens, tuple(sorted(shown)), tuple(item.key for item in missing), token, gone)
 
 
 def _placed(taken: list[Shown]) -> list[Shown]:
+    """Pinned items first, then by time, oldest first: what has not changed stays where it was."""
     return sorted(taken, key=lambda one: (not one.item.pinned, *_by_time(one.item)))
-
-
-def _compact(item: Item, room: int, wish: Wish, tokenizer: Tokenizer) -> Shown | None:
-    """``item`` in at most ``room`` tokens beside its head; None if that leaves nothing worth showing."""
-    if room < _WORTH:
-        return None
-    text = shortened(item, room, tokenizer.model, wish.query)
-    return Shown(item, text, is_whole=False) if text else None
-
-
-def _cost(shown: Shown, form: str, tokenizer: Tokenizer) -> int:
-    return tokenizer.count(block(shown, form)) + 1
 
 
 def _scores(items: list[Item], relevant: dict[Item, float]) -> dict[Item, float]:

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from crdtsync.context.tokens import DEFAULT_MODEL
-from crdtsync.context.view.choose import Wish
 from crdtsync.context.view.render import FORMATS
 from crdtsync.errors import InvalidRequest, InvalidValue
 
@@ -46,11 +45,6 @@ class Definition:
                 f"a budget of {self.budget_tokens} tokens and {self.full_newest} entries in full: give positive numbers"
             )
             raise InvalidRequest(message)
-
-    @property
-    def wish(self) -> Wish:
-        """What is asked of the choice of items."""
-        return Wish(self.budget_tokens, self.query, self.role, self.form, self.full_newest)
 
     def covers(self, key: str) -> bool:
         """Whether ``key`` is one that it is about."""

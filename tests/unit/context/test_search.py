@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdtsync.client import Entry
+from crdtsync.context.compact.words import terms
 from crdtsync.context.search.index import Index, Wanted, snippet
-from crdtsync.context.search.passages import PASSAGE_CHARS, PASSAGES_MAX, passages, terms
+from crdtsync.context.search.passages import PASSAGE_CHARS, PASSAGES_MAX, passages
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from crdtsync.client import Entry
 from crdtsync.context.tokens import tokenizer
-from crdtsync.context.view.choose import View, Wish, choose
+from crdtsync.context.view.choose import View, choose
 from crdtsync.context.view.definition import Definition, definition_from
 from crdtsync.context.view.items import items_of
 from crdtsync.context.view.render import FORMATS
 from crdtsync.errors import InvalidRequest, InvalidValue
 
-GPT = tokenizer("gpt-5")
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
@@ -33,7 +32,7 @@ def entry(key: str, value: object = "x", minute: int = 0, **fields: object) -> E
 
 
 def show(*entries: Entry, budget: int = 1_000, pinned: tuple[str, ...] = (), **wish: object) -> View:
-    return choose(items_of(entries, pinned), Wish(budget, **wish), GPT)  # type: ignore[arg-type]
+    return choose(items_of(entries, pinned), Definition(budget_tokens=budget, model="gpt-5", **wish))  # type: ignore[arg-type]
 
 
 def test_every_item_says_its_key_author_and_time():
@@ -157,11 +156,11 @@ def states(draw: st.DrawFn) -> list[Entry]:
 def test_the_budget_holds_and_equal_state_shows_equal_text(
     entries: list[Entry], budget: int, form: str, model: str, query: str | None
 ):
-    wish = Wish(budget, query, "critic", form)
-    view = choose(items_of(entries), wish, tokenizer(model))
+    wish = Definition(budget_tokens=budget, query=query, role="critic", model=model, form=form)
+    view = choose(items_of(entries), wish)
     assert view.tokens == tokenizer(model).count(view.text) <= budget
     assert sorted([*view.shown, *view.left_out]) == sorted(one.key for one in entries)
-    assert view == choose(items_of(reversed(entries)), wish, tokenizer(model))
+    assert view == choose(items_of(reversed(entries)), wish)
 
 
 def test_a_definition_is_read_as_it_was_stored_and_what_newer_versions_add_is_passed_over():
