@@ -1,4 +1,4 @@
-"""Five real hosts under everything that goes wrong with hosts, agents that write and read all the while, and a judge.
+"""Five real hosts under everything that goes wrong with hosts, agents that write, read and claim, and a judge.
 
 ``./dev nemesis --minutes 10 --seed 5``. What agents did and what they were answered is recorded (:mod:`.history`);
 afterwards all faults end, the hosts must come to hold the same, and the record is held against it (:mod:`.checks`).

@@ -1,4 +1,4 @@
-"""Agents that write and read without pause on one host each, and record it."""
+"""Agents that write and read, or claim, without pause on one host each, and record it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Any
 
 from crdtsync import Client
 from crdtsync.client import Watch
+from crdtsync.coordination import Lease
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, OutcomeUnknown, Refused, Timeout
 from tests.nemesis.history import History, Op, Outcome
 
 TIMEOUT_S = 3.0
 READ_ELSEWHERE_S = 1.0
 REGISTERS = 4
+CLAIMED, CLAIM_TTL_S = "deploy", 2.0
 WORDS_MAX = 300
 """So many words of an agent go into the one text: it is written whole at the end of the run."""
 
@@ -227,6 +229,50 @@ _ACTIONS: dict[str, tuple[Callable[[Agent], object], int]] = {
     "get after": (Agent.get_after, 4),
     "begin anew": (Agent.begin_anew, 1),
 }
+
+
+class Claimer(threading.Thread):
+    """Claims one key by quorum on one host again and again, and records from when until when it surely held it."""
+
+    def __init__(self, host: str, socket: Path, history: History, seed: int) -> None:
+        super().__init__(name=f"claimer-{host}", daemon=True)
+        self.failure: BaseException | None = None
+        self._host, self._socket, self._history = host, socket, history
+        self._rng = random.Random(f"{seed}/{self.name}")
+        self._ended = threading.Event()
+
+    def end(self) -> None:
+        """Claim no more."""
+        self._ended.set()
+
+    def run(self) -> None:
+        """The thread."""
+        try:
+            while not self._ended.wait(self._rng.uniform(0, 0.3)):
+                with (
+                    suppress(CrdtSyncError, OSError),
+                    Client(self._socket, agent=self.name, timeout=TIMEOUT_S) as client,
+                    client.claim(CLAIMED, quorum=True, ttl=CLAIM_TTL_S, wait=TIMEOUT_S) as lease,
+                ):
+                    self._hold(lease)
+        except BaseException as error:  # noqa: BLE001  # raised by whoever waits for the thread
+            self.failure = error
+
+    def _hold(self, lease: Lease) -> None:
+        held: list[float] = []
+        until_s = self._history.now_s() + self._rng.uniform(0, 2 * CLAIM_TTL_S)
+        while True:
+            now_s = self._history.now_s()  # before it is asked: what is held then was held now
+            if not lease.is_held:
+                break
+            held.append(now_s)
+            if now_s > until_s or self._ended.wait(0.02):
+                break
+        if held:
+            began_s, ended_s = held[0], held[-1]
+            self._history.add(
+                Op(self.name, 0, self._host, "hold", CLAIMED, None, lease.fence, (), "done", began_s, ended_s)
+            )
 
 
 class Watcher(threading.Thread):

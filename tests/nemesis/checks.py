@@ -157,6 +157,17 @@ def atomic(history: History, _: Sequence[Final]) -> Iterator[str]:
             yield f"{op.agent} saw a part of a batch on {op.host}: {op.result}"
 
 
+def held_alone(history: History, _: Sequence[Final]) -> Iterator[str]:
+    """A claim by quorum has one holder at a time, by the true time, and fences grow."""
+    before: Op | None = None
+    for op in sorted(history.done("hold"), key=lambda op: op.began_s):
+        if before is not None and op.began_s <= before.ended_s:
+            yield f"{op.host} held {op.key} from {op.began_s:.2f} s, and {before.host} until {before.ended_s:.2f} s"
+        if before is not None and op.result <= before.result:
+            yield f"{op.host} held {op.key} with fence {op.result} after {before.host} with {before.result}"
+        before = op if before is None or op.ended_s > before.ended_s else before
+
+
 def told(history: History, finals: Sequence[Final]) -> Iterator[str]:
     """A watch has brought the last value of every key."""
     seen: dict[str, dict[str, int]] = {}
@@ -179,5 +190,5 @@ def unalarmed(_: History, finals: Sequence[Final]) -> Iterator[str]:
 
 CHECKS: tuple[Callable[[History, Sequence[Final]], Iterator[str]], ...] = (
     converged, appends, elements, marks, counted, newest, superseded, read_your_writes, monotonic_reads, causal, atomic,
-    told, unalarmed,
+    held_alone, told, unalarmed,
 )  # fmt: skip

@@ -96,6 +96,8 @@ class Hosts:
             self._join()
             if plant is not None:
                 self._restart_with(plant)
+            else:
+                self._restart_as_voters()
         except BaseException:
             self.close()
             raise
@@ -123,6 +125,18 @@ class Hosts:
             daemon.stop()
             daemon.program = program
             daemon.start()
+
+    def _restart_as_voters(self) -> None:
+        ids = [daemon.status()["node"]["id"] for daemon in self.daemons.values()]
+        for daemon in self.daemons.values():
+            daemon.stop()
+            daemon.settings["voters"] = ids
+            daemon.start()
+        wait_until(self.are_connected, 60, "all hosts are connected again")
+        wait_until(self._have_votes, 60, "all hosts have a vote")
+
+    def _have_votes(self) -> bool:
+        return all(daemon.status()["node"]["vote"] == "yes" for daemon in self.daemons.values())
 
     def are_connected(self) -> bool:
         """Whether everybody is connected with everybody."""

@@ -12,7 +12,7 @@ from time import monotonic
 
 from tests.harness.cluster import differences, wait_until
 from tests.harness.daemon import Daemon
-from tests.nemesis.agents import Agent, Watcher
+from tests.nemesis.agents import Agent, Claimer, Watcher
 from tests.nemesis.checks import LOST, violations
 from tests.nemesis.faults import Nemesis
 from tests.nemesis.history import Final, History
@@ -105,20 +105,24 @@ def _run(plan: Plan, hosts: Hosts, say: Say) -> Report:
         for name in names
     ]
     watchers = [Watcher(name, sockets[name], history) for name in hosts.names]
+    claimers = [Claimer(name, sockets[name], history, plan.seed) for name in hosts.names if plan.plant is None]
     nemesis = Nemesis(
         hosts, history, random.Random(plan.seed), only=plan.faults, faults_max=plan.faults_max,
         faults_min=plan.faults_min,
     )  # fmt: skip
     for name, program in nemesis.left_out().items():
         say(f"left out: {name}, which needs {program}")
-    for each in [*watchers, *agents]:
+    for each in [*watchers, *agents, *claimers]:
         each.start()
+    if claimers:
+        wait_until(lambda: history.of("hold"), 60, "somebody holds the claim")
     nemesis.play(plan.seconds, plan.fault_pause_s, plan.fault_hold_s, plan.faults_at_once)
     say("all faults are over")
-    for agent in agents:
-        agent.end()
-    for agent in agents:
-        agent.join(60)
+    writers: list[Agent | Claimer] = [*agents, *claimers]
+    for writer in writers:
+        writer.end()
+    for writer in writers:
+        writer.join(60)
     report.faults = nemesis.counts
     report.found += nemesis.failures
     report.seconds = monotonic() - started
@@ -129,7 +133,7 @@ def _run(plan: Plan, hosts: Hosts, say: Say) -> Report:
             _wait_told(watcher, finals[0])
         watcher.end()
         watcher.join(60)
-    threads: list[Agent | Watcher] = [*agents, *watchers]
+    threads: list[Agent | Claimer | Watcher] = [*writers, *watchers]
     for thread in threads:
         if thread.failure is not None or thread.is_alive():
             report.found.append(f"{thread.name} failed: {thread.failure!r}")

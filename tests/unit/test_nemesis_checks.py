@@ -40,6 +40,8 @@ def honest() -> History:
         op("read batch", "batch/b0/", None, [4, 4, 4]),
         op("event", "own/a0", None, 1, agent="watcher-b"),
         op("event", "own/a0", None, 2, agent="watcher-b"),
+        op("hold", "deploy", None, 7, began_s=1.0, ended_s=2.0),
+        op("hold", "deploy", None, 8, began_s=2.5, ended_s=3.0),
     ]
     return history
 
@@ -56,6 +58,8 @@ def test_an_honest_record_passes() -> None:
 
 
 LIES: dict[str, tuple[list[Op], dict[str, Any]]] = {
+    "two holders of a claim": ([op("hold", "deploy", None, 9, began_s=1.5, ended_s=1.6)], {}),
+    "a fence that does not grow": ([op("hold", "deploy", None, 8, began_s=4.0, ended_s=5.0)], {}),
     "a lost append": ([], {"log": ["a0:2"]}),
     "an append twice": ([], {"log": ["a0:1", "a0:2", "a0:2"]}),
     "an append of unknown outcome twice": ([], {"log": ["a0:1", "a0:2", "a0:3", "a0:3"]}),

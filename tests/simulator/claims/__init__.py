@@ -7,6 +7,7 @@ freeze, and how wrong every clock is.
 
 ``virtual_loop``   the event loop, and processes in it that can freeze
 ``machines``       hosts, their clocks, the sockets of their agents and the links between them
+``votes``          hosts that do nothing but vote, for claims by quorum
 ``histories``      what happens, from a seed: begin here
 ``judge``          what must never be
 ``plants``         faults that the judge must find

@@ -13,10 +13,10 @@ from time import monotonic
 from tests.simulator.claims.histories import run_history
 
 
-def played(seed: int, by_quorum: bool) -> tuple[int, str, Counter[str]]:
+def played(seed: int, by_quorum: bool, is_whole: bool) -> tuple[int, str, Counter[str]]:
     """The seed, why it failed or nothing, and what happened."""
     try:
-        return seed, "", run_history(seed, by_quorum=by_quorum).counts
+        return seed, "", run_history(seed, by_quorum=by_quorum, is_whole=is_whole).counts
     except Exception as error:  # noqa: BLE001  # told with its seed
         return seed, f"{type(error).__name__}: {error}", Counter()
 
@@ -28,11 +28,13 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one for each core)")
     parser.add_argument("--quorum", action="store_true", help="claims by quorum")
+    parser.add_argument("--votes", action="store_true", help="the same where hosts do nothing but vote: faster")
     options = parser.parse_args()
     counts, failed, started = Counter[str](), 0, monotonic()
     seeds = range(options.first, options.first + options.seeds)
+    play = partial(played, by_quorum=options.quorum or options.votes, is_whole=not options.votes)
     with ProcessPoolExecutor(options.jobs) as pool:
-        for seed, why, happened in pool.map(partial(played, by_quorum=options.quorum), seeds):
+        for seed, why, happened in pool.map(play, seeds, chunksize=10):
             counts += happened
             if why:
                 failed += 1

@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import copy_context
 from random import Random
 from types import SimpleNamespace
+from typing import Any, cast
 from unittest.mock import patch
 
-from crdtsync import AsyncClient
 from crdtsync.client.aio import connection, stream
 from crdtsync.client.aio.methods import base
 from crdtsync.coordination import AsyncLease
@@ -19,6 +19,7 @@ from crdtsync.errors import CrdtSyncError
 from tests.simulator.claims.judge import Broken, Holding, Judge, QuorumJudge
 from tests.simulator.claims.machines import KEYS, Machine, Machines
 from tests.simulator.claims.virtual_loop import PROCESS, Process
+from tests.simulator.claims.votes import VoteMachines
 
 SECONDS = 40.0
 SKEW_MS = 600_000
@@ -33,7 +34,7 @@ class Agent:
     def __init__(self, history: History, name: str, machine: Machine) -> None:
         self.name, self.machine, self.process = name, machine, Process(machine.clock_s, machine.wall_s)
         self._history, self._random = history, Random(f"{history.seed} {name}")
-        self.client = AsyncClient(machine.name, agent=name, timeout=5)
+        self.client = history.world.client(machine, name, 5)
         self.is_ended = False
 
     async def run(self) -> None:
@@ -65,12 +66,14 @@ class Agent:
 class History:
     """See the module's description."""
 
-    def __init__(self, seed: int, *, by_quorum: bool = False) -> None:
+    def __init__(self, seed: int, *, by_quorum: bool = False, is_whole: bool = True) -> None:
         self.seed = seed
         self.by_quorum = by_quorum
         self.random = Random(f"history {seed}")
         count = self.random.choice((3, 3, 5) if by_quorum else (2, 3, 3))
-        self.world = Machines(seed, [f"host-{n}" for n in range(count)], by_quorum=by_quorum)
+        names = [f"host-{n}" for n in range(count)]
+        made = Machines(seed, names, by_quorum=by_quorum) if is_whole else VoteMachines(seed, names)
+        self.world: Any = cast("Any", made)
         self.judge = (QuorumJudge if by_quorum else Judge)(self.world)
         self.counts: Counter[str] = Counter()
         self._names = 0
@@ -223,7 +226,7 @@ class History:
         self.failed()
 
     async def _owner(self, machine: Machine, key: str) -> int | None:
-        async with AsyncClient(machine.name, agent="looker", timeout=30) as client:
+        async with self.world.client(machine, "looker", 30) as client:
             return next((claim.fence for claim in await client.claims(key)), None)
 
     def _check_owner(self, key: str, told: list[int | None]) -> None:
@@ -237,7 +240,7 @@ class History:
 
     async def _last(self, machine: Machine, key: str) -> None:
         """Whatever was left behind, everybody gets the key in the end, with a fence above all others."""
-        async with AsyncClient(machine.name, agent="last", timeout=30) as client:
+        async with self.world.client(machine, "last", 30) as client:
             lease = client.claim(key, ttl=10, wait=LIMIT_S, quorum=self.by_quorum)
             try:
                 await lease.acquire()
@@ -259,12 +262,12 @@ _QUORUM_HAPPENINGS = (
 )  # fmt: skip
 
 
-def run_history(seed: int, *, by_quorum: bool = False) -> History:
-    """Play one history.
+def run_history(seed: int, *, by_quorum: bool = False, is_whole: bool = True) -> History:
+    """Play one history; of claims by quorum also with hosts that are not ``whole``: they do nothing but vote.
 
     :raises Broken: a promise is.
     """
-    history = History(seed, by_quorum=by_quorum)
+    history = History(seed, by_quorum=by_quorum, is_whole=is_whole)
     world = history.world
     with _simulated(world, seed):
         try:
@@ -295,7 +298,7 @@ def _close(history: History) -> None:
 
 
 @contextmanager
-def _simulated(world: Machines, seed: int) -> Iterator[None]:
+def _simulated(world: Machines | VoteMachines, seed: int) -> Iterator[None]:
     """Clocks and randomness of the clients come from the world."""
 
     def clock_s(_id: object = None) -> float:

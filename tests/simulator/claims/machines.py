@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from abc import ABC, abstractmethod
 from collections import deque
 from contextvars import Context, copy_context
 from pathlib import Path
 from random import Random
 from typing import Any, cast
 
+from crdtsync import AsyncClient
 from crdtsync.core.interface import AgentClosed, AgentFrame, AgentOpened, Event, Now, PeerFrame, Tick
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
@@ -213,12 +215,56 @@ class Cable(Wire):
                 self.world.loop.call_soon(machine.feed, context=Context())  # type: ignore[attr-defined]
 
 
-class Machines(Fleet):
-    """The hosts, and the network between them: each dials each while the way is open."""
+class Network(ABC):
+    """The ways between hosts: each host dials each while the way is open."""
+
+    loop: VirtualLoop
+    chance: Random
+    pairs: list[frozenset[str]]
+    cut_off: set[frozenset[str]]
+    slow: dict[frozenset[str], float]
+
+    @abstractmethod
+    def cable(self, pair: frozenset[str]) -> Any:
+        """The connection between two hosts that stands; None: none does."""
+
+    @abstractmethod
+    def connect(self, pair: frozenset[str], delay_s: float) -> None:
+        """Connect two hosts, if both are up."""
+
+    async def keep_dialling(self) -> None:
+        """Connect whoever is not, until cancelled."""
+        while True:
+            for pair in self.pairs:
+                if self.cable(pair) is None and pair not in self.cut_off:
+                    self.connect(pair, self.slow.get(pair, self.chance.uniform(0.001, 0.2)))
+            await asyncio.sleep(self.chance.uniform(0, REDIAL_S))
+
+    def cut(self, pair: frozenset[str], *, is_noticed: bool) -> None:
+        """The way between two hosts is closed; ``is_noticed``: they learn it at once."""
+        self.cut_off.add(pair)
+        cable = self.cable(pair)
+        if cable is not None and is_noticed:
+            cable.close()
+        elif cable is not None:
+            cable.is_silent = True
+            self.loop.call_later(self.chance.uniform(*NOTICE_S), cable.close)
+
+    def heal(self, pair: frozenset[str]) -> None:
+        """The way is open again, and as quick as ever."""
+        self.cut_off.discard(pair)
+        self.slow.pop(pair, None)
+        cable = self.cable(pair)
+        if cable is not None and (cable.is_silent or cable.delay_s > 1):
+            cable.close()
+
+
+class Machines(Network, Fleet):
+    """The hosts, and the network between them."""
 
     def __init__(self, seed: int, names: list[str], *, by_quorum: bool = False) -> None:
         self.drift = QUORUM_DRIFT if by_quorum else DRIFT
-        self.loop = VirtualLoop(self._connect)
+        self.loop = VirtualLoop(self._socket)
         super().__init__(seed=seed)
         self.chance = Random(f"network {seed}")
         self.cut_off: set[frozenset[str]] = set()
@@ -244,7 +290,7 @@ class Machines(Fleet):
         passed_s = self.loop.time() - STARTED_S
         self.now = Now(START_MS + int(passed_s * 1000), self.loop.time())
 
-    def _connect(self, protocol: Any, path: str) -> Socket:
+    def _socket(self, protocol: Any, path: str) -> Socket:
         machine = self[path]
         if not machine.is_up:
             raise ConnectionRefusedError(path)
@@ -253,6 +299,16 @@ class Machines(Fleet):
     def cable(self, pair: frozenset[str]) -> Cable | None:
         """The connection between two hosts that stands; None: none does."""
         return next((wire for wire in self.wires if {end.name for end in wire.ends} == pair), None)  # type: ignore[return-value]
+
+    def connect(self, pair: frozenset[str], delay_s: float) -> None:
+        """Connect two hosts, if both are up."""
+        first, second = (self[name] for name in sorted(pair))
+        if first.is_up and second.is_up:
+            Cable(self, first, second, delay_s)
+
+    def client(self, machine: Machine, agent: str, timeout_s: float) -> AsyncClient:
+        """An agent of a host."""
+        return AsyncClient(machine.name, agent=agent, timeout=timeout_s)
 
     def sees_since_s(self, first: Machine, second: Machine, *, is_quick: bool = False) -> float:
         """Since when two hosts have known what the other holds, without a break; infinite: they do not.
@@ -265,31 +321,3 @@ class Machines(Fleet):
         if cable is None or cable.is_silent:
             return float("inf")
         return cable.steady_s if is_quick else cable.met_s
-
-    async def keep_dialling(self) -> None:
-        """Connect whoever is not, until cancelled."""
-        while True:
-            for pair in self.pairs:
-                first, second = (self[name] for name in sorted(pair))
-                cable = self.cable(pair)
-                if cable is None and pair not in self.cut_off and first.is_up and second.is_up:
-                    Cable(self, first, second, self.slow.get(pair, self.chance.uniform(0.001, 0.2)))
-            await asyncio.sleep(self.chance.uniform(0, REDIAL_S))
-
-    def cut(self, pair: frozenset[str], *, is_noticed: bool) -> None:
-        """The way between two hosts is closed; ``is_noticed``: they learn it at once."""
-        self.cut_off.add(pair)
-        cable = self.cable(pair)
-        if cable is not None and is_noticed:
-            cable.close()
-        elif cable is not None:
-            cable.is_silent = True
-            self.loop.call_later(self.chance.uniform(*NOTICE_S), cable.close)
-
-    def heal(self, pair: frozenset[str]) -> None:
-        """The way is open again, and as quick as ever."""
-        self.cut_off.discard(pair)
-        self.slow.pop(pair, None)
-        cable = self.cable(pair)
-        if cable is not None and (cable.is_silent or cable.delay_s > 1):
-            cable.close()
