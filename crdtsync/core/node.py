@@ -299,7 +299,7 @@ class Node:
         self.sync.opened(event.conn, event.url, event.dialled, self.now_s, self.now_ms, event.node)
 
     def _peer_frame(self, event: PeerFrame) -> None:
-        self.desk.waits.peers_spoke()
+        self.desk.waits.recheck()
         try:
             applied = self.sync.received(event.conn, event.data, self.now_s, self.now_ms)
         except PeerError as error:
@@ -340,7 +340,7 @@ class Node:
     def _peer_closed(self, event: PeerClosed) -> None:
         self.fleet.join_closed(event.conn)
         self.sync.closed(event.conn, event.reason, self.now_s)
-        self.desk.waits.peers_spoke()  # who waits for all that are reached waits for one less
+        self.desk.waits.recheck()  # who waits for all that are reached waits for one less
         self.fleet.forget_removed()
 
     def _peer_flowed(self, event: PeerFlowed) -> None:
@@ -504,10 +504,7 @@ class Node:
         if agenda.takes(Part.CHECKPOINTS, now_s):
             self.automatic_checkpoints.run()
         if agenda.takes(Part.TEXTS, now_s):
-            for name in sorted(self._restless):
-                own = self._texts[name].keep(self.now_ms, not self.read_only)
-                if own:
-                    self.applied(self.replicas[name], own)
+            self._keep_texts()
         if agenda.takes(Part.SNAPSHOTS, now_s):
             self.sync.transfers.taker.go_on(now_s)
             applied = self.sync.conclude(now_s, self.now_ms)
@@ -516,6 +513,18 @@ class Node:
         if agenda.takes(Part.RECORDS, now_s):
             self.fleet.keep_records()
             self.cluster_desk.check_keys()
+
+    def _keep_texts(self) -> None:
+        has_readied = False
+        for name in sorted(self._restless):
+            keeper = self._texts[name]
+            applied = keeper.keep(self.now_ms, not self.read_only)
+            if applied:
+                self.applied(self.replicas[name], applied)
+            has_readied |= keeper.has_readied
+        if has_readied:
+            self.desk.waits.recheck()
+            self.desk.settle()  # what waited is done before any later edit comes
 
     def _run_what_reads(self) -> None:
         """The parts that look at what was written, of which no change comes."""

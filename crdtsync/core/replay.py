@@ -23,6 +23,7 @@ def take_back(node: Node, space: int, body: bytes) -> None:
     change = None if replica is None else decoded(replica, body)
     if replica is None or change is None:
         return
+    replica.texts.make_ready(change)
     try:
         applied, _ = replica.receive(change, node.now_ms)
         if replica.unknown is not None:  # an edit of a text that is here no longer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.causality import VersionVector
+from crdtsync.causality import Dot, VersionVector
 from crdtsync.core.agents.retry_replies import Outcomes
 from crdtsync.core.agents.space_requests import writable
 from crdtsync.core.crdt.read_context import NotYet
@@ -13,12 +13,13 @@ from crdtsync.core.reads.as_of import RestoreRead
 from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.replica.schema_check import schema_version
 from crdtsync.core.replica.write_operations import WRITES
+from crdtsync.core.text.document_cache import NotReady
 from crdtsync.core.waiting.missing_changes import is_known_elsewhere
 from crdtsync.core.waiting.session_points import shown_at
 from crdtsync.core.waiting.wait_for_changes import later
-from crdtsync.core.waiting.wait_queue import LATER, too_many_waits
+from crdtsync.core.waiting.wait_queue import LATER, Done, too_many_waits
 from crdtsync.core.waiting.write_concern import check_possible, is_alone
-from crdtsync.errors import CrdtSyncError, InvalidRequest, NoSpace
+from crdtsync.errors import CrdtSyncError, InvalidRequest, NoSpace, Timeout
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import check_agent_name
 from crdtsync.wire.requests import Right
@@ -74,7 +75,27 @@ class WriteRequests:
                 not_yet.vector,
                 lambda: self._desk.handle(agent, request, name, args),
             )
+        except NotReady as not_ready:
+            return self._when_ready(agent, request, replica, name, args, not_ready.document)
         return self._concern(agent, request, replica, args, result)
+
+    def _when_ready(
+        self, agent: Agent, request: int, replica: Replica, name: str, args: Arguments, document: Dot
+    ) -> object:
+        """Do a write when a text that it edits is ready for that: a long one takes some turns. Edits wait in line."""
+        host = self._host
+
+        def check() -> object | None:
+            here = host.replicas.get(replica.name)
+            if here is not None and not host.read_only and not here.documents.is_ready(document):
+                return None
+            return Done(self._desk.handle(agent, request, name, args))
+
+        def expire() -> object:
+            return Timeout("a text that this edits could not be made ready for it in that time; nothing was done")
+
+        self._desk.park(agent, request, host.now_s + timeout_ms(args) / 1000, {}, check, expire).stands = True
+        return LATER
 
     def _check_concern(self, agent: Agent, replica: Replica, args: Arguments) -> None:
         """Refuse a write concern that cannot be waited for before the write is done, not after."""

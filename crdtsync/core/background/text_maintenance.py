@@ -1,8 +1,11 @@
-"""What a node does about its texts by itself: compacts bulky documents, writes torn ones anew, unloads idle ones.
+"""What a node does about its texts by itself: makes long ones ready for edits, compacts bulky ones, writes torn ones
+anew, unloads idle ones.
 
-A compaction looks at each item of a document, which takes a second for 50,000. So it is done in steps, one a turn; the
-new document takes in what was edited meanwhile. So is counted, for a document in which edits compete for the same
-places, how long it may take to load (:mod:`crdtsync.wire.yjs.competition`).
+The first edit of a document since it was loaded needs to know where each item stands, which takes 0.4 s for 40,000. So
+that is found out in steps, one a turn, and the edit waits, as do all that come after it. A compaction looks at each
+item too, which takes a second for 50,000. So it is done in steps as well; the new document takes in what was edited
+meanwhile. So is counted, for a document in which edits compete for the same places, how long it may take to load
+(:mod:`crdtsync.wire.yjs.competition`).
 """
 
 from __future__ import annotations
@@ -40,13 +43,18 @@ class TextKeeper:
         self._replica = replica
         self._under_way: _UnderWay | None = None
         self._counting: tuple[Dot, Steps[None]] | None = None
+        self._readying: tuple[Dot, Steps[None]] | None = None
+        self.has_readied = False
+        """Whether the last slice was the last one that made a document ready for edits."""
 
     def keep(self, now_ms: int, is_writable: bool) -> list[Applied]:
         """Do a slice of what there is to do; returns the changes that came of it."""
         replica = self._replica
         applied: list[Applied] = []
+        self.has_readied = False
         self._count(now_ms, is_writable)
         if is_writable:
+            applied += self._make_ready(now_ms)
             for document in sorted(replica.texts.torn)[:1]:
                 applied += self._write_anew(document, replica.texts.torn.pop(document), now_ms)
             if self._under_way is not None:
@@ -61,11 +69,28 @@ class TextKeeper:
 
     def deadline_s(self, now_s: float, is_writable: bool) -> float | None:
         """When :meth:`keep` has something to do."""
-        if is_writable and (self._replica.texts.torn or self._under_way is not None):
+        is_due = self._replica.texts.torn or self._replica.documents.unready or self._under_way is not None
+        if is_writable and is_due:
             return now_s
         if self._counting is not None or self._replica.documents.contested:
             return now_s
         return self._replica.documents.unload_due_s()
+
+    def _make_ready(self, now_ms: int) -> list[Applied]:
+        """Do one step of making a document ready for edits; the changes of others that have waited for the last one."""
+        documents = self._replica.documents
+        if self._readying is None:
+            dot = next(iter(documents.unready), None)
+            if dot is None:
+                return []
+            self._readying = dot, documents.get(dot).make_ready()
+        dot, steps = self._readying
+        for _ in steps:
+            return []
+        self._readying = None
+        documents.unready.pop(dot, None)
+        self.has_readied = True
+        return self._replica.document_ready(dot, now_ms)
 
     def _count(self, now_ms: int, is_writable: bool) -> None:
         """Do one step of counting what it takes to load a document; compact one that takes long."""

@@ -22,6 +22,7 @@ from crdtsync.core.kinds.values import describe, describe_key, grouped, kind_nam
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.replica.schema_check import by_schema
 from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, Document
+from crdtsync.core.text.document_cache import NotReady
 from crdtsync.core.text.drafted_edits import DraftedEdits
 from crdtsync.core.text.length_limit import TextLengths
 from crdtsync.core.text.marker import check_marker, stored_value
@@ -240,7 +241,10 @@ class Draft:
         """Refuse an edit that the document, with the edits so far, cannot take. Returns what it carries.
 
         :raises InvalidValue: see :meth:`crdtsync.core.text.document.Document.check`.
+        :raises NotReady: the document has to be made ready for it first.
         """
+        if not self.replica.documents.is_ready(document):
+            raise NotReady(document)
         before = self.edits_of(document)
         summary = self.replica.documents.get(document).check(update, before, looked_at_max=AUTHOR_LOOKED_AT_MAX)
         before.note_judged(update, summary)

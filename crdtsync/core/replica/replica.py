@@ -308,6 +308,12 @@ class Replica:
                     todo.extend(reversed(self.gate.release(candidate.writer, candidate.seq)))
         return applied, kept
 
+    def document_ready(self, document: Dot, now_ms: int) -> list[Applied]:
+        """A document is ready for edits: apply the changes of others that have waited for that."""
+        waiting = self.texts.take_waiting(document)
+        bodies: list[Change | bytes] = [body for place in waiting for body in self.gate.release(*place)]
+        return self.take_in(bodies[::-1], now_ms, asked=None)[0] if bodies else []
+
     def _take(self, change: Change, now_ms: int) -> tuple[Applied | None, bool]:
         """Apply one change, or keep it until it can be applied; False: there was no room to keep it.
 
@@ -331,6 +337,8 @@ class Replica:
             kept = self.unknown is None
             self.unknown = (change, document)
             return None, kept
+        if self.texts.is_to_wait(change):
+            return None, self.gate.hold(change, (writer, seq))
         self.clock.witness(change.hlc, now_ms)
         if change.is_malformed:
             whose = change.origin[1] if change.origin is not None else self.node_of(writer)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.causality import Dot
+from crdtsync.causality import Dot, Writer
 from crdtsync.core.alarm_catalogue import EDIT_SKIPPED
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.storage.interface import DocumentDrop, DocumentStateRow, DocumentTrim, DocumentUpdateRow
@@ -24,10 +24,10 @@ from crdtsync.wire.change import Change, Kind, Op
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import CHANGE_OPS_MAX
 from crdtsync.wire.tokens import encode_dot
-from crdtsync.wire.yjs.encoding import CLOCK_MAX
+from crdtsync.wire.yjs.encoding import CLOCK_MAX, at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.storage.write_batch import Ledger
@@ -56,6 +56,7 @@ class TextEdits:
         self._documents = replica.documents
         self._ledger = ledger
         self._skipped: set[Dot] = set()
+        self._waiting: dict[Dot, dict[tuple[Writer, int], None]] = {}
 
     def load(self, markers: Iterable[Entry]) -> None:
         """Begin with these, which are all that the replica holds."""
@@ -89,19 +90,34 @@ class TextEdits:
 
     def unknown_document(self, change: Change) -> Dot | None:
         """A document that the change edits and that is not held here at all, if there is one."""
-        for op in change.ops:
-            if op.kind != _TEXT or op.value is None:
-                continue
-            try:
-                document, _ = check_marker(unpack(op.value))
-            except InvalidEncoding:
-                continue
-            if document is None or document[:2] == (change.writer, change.seq):
-                continue
-            if document in self._skipped or self._documents.exists(document) or self._is_purged(op.key, document):
+        for key, document in _edited(change):
+            if document in self._skipped or self._documents.exists(document) or self._is_purged(key, document):
                 continue
             return document
         return None
+
+    def is_to_wait(self, change: Change) -> bool:
+        """Whether a change of another node edits a document that has to be made ready for that first.
+
+        :meth:`take_waiting` hands it out when that is done.
+        """
+        unready = {
+            document
+            for _, document in _edited(change)
+            if self._documents.exists(document) and not self._documents.is_ready(document)
+        }
+        for document in unready:
+            self._waiting.setdefault(document, {})[change.writer, change.seq] = None
+        return bool(unready)
+
+    def take_waiting(self, document: Dot) -> list[tuple[Writer, int]]:
+        """The changes that have waited for a document, which is ready now."""
+        return [*self._waiting.pop(document, {})]
+
+    def make_ready(self, change: Change) -> None:
+        """Make all that a change edits ready for it, however long that takes."""
+        for _, document in _edited(change):
+            at_once(self._documents.get(document).make_ready())
 
     def _is_purged(self, key: str, document: Dot) -> bool:
         return self._replica.purges.covers(key, document)
@@ -284,3 +300,16 @@ def _is_edit_of(op: Op, document: Dot) -> bool:
         return op.kind == _TEXT and op.value is not None and check_marker(unpack(op.value))[0] == document
     except InvalidEncoding:
         return False
+
+
+def _edited(change: Change) -> Iterator[tuple[str, Dot]]:
+    """The documents that a change edits and does not itself make, each with its key."""
+    for op in change.ops:
+        if op.kind != _TEXT or op.value is None:
+            continue
+        try:
+            document, _ = check_marker(unpack(op.value))
+        except InvalidEncoding:
+            continue
+        if document is not None and document[:2] != (change.writer, change.seq):
+            yield op.key, document

@@ -58,6 +58,9 @@ COUNT_ITEMS_FACTOR = 100
 DOCUMENT_BYTES_MAX = 7 * 1024 * 1024
 """A document with what was deleted from it, at a local edit that inserts: soon it would not fit into a reply."""
 
+AT_ONCE_BYTES_MAX = 16 * 1024
+"""A document that takes more is made ready for edits in steps: it may have so many items that this takes 25 ms."""
+
 REPEATED_UNITS_MAX = 2000
 """Of an edit that repeats what the document holds, so many characters are compared with it."""
 
@@ -90,8 +93,8 @@ class Document:
     """One Yjs document, loaded from disk at its first use."""
 
     __slots__ = (
-        "_doc", "_is_measured", "_load", "_outline", "_size_bytes", "_steps_counted", "_uncommitted", "dot", "is_large",
-        "memory_bytes", "places", "steps", "updates_since_state", "used_s",
+        "_doc", "_is_measured", "_is_odd", "_load", "_outline", "_size_bytes", "_steps_counted", "_uncommitted", "dot",
+        "is_large", "memory_bytes", "places", "steps", "updates_since_state", "used_s",
     )  # fmt: skip
 
     def __init__(self, dot: Dot, load: Load) -> None:
@@ -111,6 +114,7 @@ class Document:
         self._uncommitted: list[bytes] = []
         self._size_bytes = 0
         self._is_measured = False
+        self._is_odd = False  # so that nothing can be made of it that edits are judged by
 
     @property
     def is_empty(self) -> bool:
@@ -358,12 +362,41 @@ class Document:
     def outline(self) -> Outline:
         """What updates are judged by; made when the first one comes, for reads need none."""
         if self._outline is None:
-            outline = Outline(ROOTS)
-            advance(outline, validate_update(self.state(), outline, is_own_state=True))
-            outline.competition.looked_at = 0
-            self._outline = outline
-            self._steps_counted = 0
-        return self._outline
+            self._begin_outline(at_once(self._make_outline()))
+        return self._outline  # type: ignore[return-value]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether an edit can be judged at once; else :meth:`make_ready` is to come first."""
+        if self._outline is None and not self._is_odd:
+            try:
+                self._loaded()
+            except CrdtSyncError:
+                self._is_odd = True
+        return self._outline is not None or self._is_odd or self._size_bytes <= AT_ONCE_BYTES_MAX
+
+    def make_ready(self) -> Steps[None]:
+        """Find out what edits are judged by, in steps. If that fails, the next edit is told why."""
+        try:
+            doc = self._loaded()
+            outline = yield from self._make_outline()
+        except (CrdtSyncError, InvalidUpdate):
+            self._is_odd = True
+        else:
+            if self._outline is None and self._doc is doc:
+                self._begin_outline(outline)
+
+    def _make_outline(self) -> Steps[Outline]:
+        outline = Outline(ROOTS)
+        summary = yield from validate_slowly(self.state(), outline, is_own_state=True)
+        yield
+        advance(outline, summary)
+        return outline
+
+    def _begin_outline(self, outline: Outline) -> None:
+        outline.competition.looked_at = 0
+        self._outline = outline
+        self._steps_counted = 0
 
     def clocks(self) -> dict[int, int]:
         """For each Yjs client the clock that comes next."""

@@ -31,6 +31,14 @@ IDLE_S = 60.0
 """How long an unused document stays in memory; and how long one has to be unedited to be looked at for compaction."""
 
 
+class NotReady(Exception):  # not an error: what needs it waits
+    """This document has to be made ready for edits first: see :meth:`Documents.is_ready`."""
+
+    def __init__(self, document: Dot) -> None:
+        super().__init__()
+        self.document = document
+
+
 class Documents:
     """The documents of one space, by the dot of the marker that created them.
 
@@ -51,6 +59,7 @@ class Documents:
         self._dirty: dict[Dot, None] = {}
         self._edited: OrderedDict[Dot, float] = OrderedDict()
         self.contested: dict[Dot, None] = {}  # whose steps are to be counted
+        self.unready: dict[Dot, None] = {}  # of which edits wait until they are made ready
         self._markers: dict[bytes, tuple[int, str]] = {}
         self.hashes: dict[bytes, int] = {}  # of what the documents hold, as far as known: by name, as in a marker
 
@@ -84,6 +93,15 @@ class Documents:
         if document is not None and (document.is_uncommitted or not document.is_empty):
             return True
         return self._is_stored(dot)  # an edit that changes nothing made it, maybe
+
+    def is_ready(self, dot: Dot) -> bool:
+        """Whether an edit of that document can be judged at once. If not, it is made ready in the turns that follow;
+        no later edit of it may be taken in before those that wait.
+        """
+        if dot not in self.unready and self.get(dot).is_ready:
+            return True
+        self.unready[dot] = None
+        return False
 
     def is_dirty(self, dot: Dot) -> bool:
         """Whether it has edits that are not yet on disk."""
@@ -166,6 +184,7 @@ class Documents:
         self._open.pop(dot, None)
         self._edited.pop(dot, None)
         self.contested.pop(dot, None)
+        self.unready.pop(dot, None)
 
     def _make_room(self, count_max: int) -> None:
         excess = min(len(self._open) - count_max, len(self._open) - len(self._dirty))

@@ -60,7 +60,7 @@ class Waits:
         self._by_conn: dict[int, dict[Wait, None]] = {}
         self._deadlines: Timeline[Wait] = Timeline()
         self._by_topic: dict[Topic, Timeline[Wait]] = {}
-        self._for_peers: dict[Wait, None] = {}
+        self._unmet: dict[Wait, None] = {}
         self._ready: dict[Wait, None] = {}
 
     def __len__(self) -> int:
@@ -108,10 +108,10 @@ class Waits:
             self._remove(wait)
         return undone
 
-    def peers_spoke(self) -> None:
-        """Other nodes may hold more than before."""
-        self._ready.update(self._for_peers)
-        self._for_peers.clear()
+    def recheck(self) -> None:
+        """Other nodes may hold more than before, or a text is ready for edits."""
+        self._ready.update(self._unmet)
+        self._unmet.clear()
 
     def settle(self, now_s: float) -> Iterator[tuple[Wait, object]]:
         """Those that are done, with their result, and those whose time ran out, with their error.
@@ -126,7 +126,7 @@ class Waits:
             result = _result(wait)
             if result is None:
                 del self._ready[wait]
-                self._for_peers[wait] = None
+                self._unmet[wait] = None
             else:
                 self._remove(wait)
                 yield wait, result
@@ -164,7 +164,7 @@ class Waits:
 
     def _unfile(self, wait: Wait) -> None:
         self._ready.pop(wait, None)
-        self._for_peers.pop(wait, None)
+        self._unmet.pop(wait, None)
         line = None if wait.topic is None else self._by_topic.get(wait.topic)
         if wait.topic is not None and line is not None and line.discard(wait) and not line:
             del self._by_topic[wait.topic]

@@ -355,7 +355,7 @@ def test_who_waits_for_other_nodes_is_looked_at_when_they_have_spoken():
         assert list(waits.settle(0.0)) == []
     assert counts[1] == 1
     assert waits.deadline_s() == 101.0
-    waits.peers_spoke()
+    waits.recheck()
     assert list(waits.settle(0.0)) == []
     assert counts[1] == 2
     (late,) = waits.settle(101.0)
