@@ -27,6 +27,10 @@ One change can make all of it anew, as compacting does, and it fits into an even
 """
 VALUE_DEPTH_MAX = 64
 """How deep lists and maps of a value may be nested."""
+VALUE_CONTAINERS_MAX = 65_536
+"""Lists and maps in a value that an agent writes. What merges bring may hold more: versions before this one let as many
+be as fit.
+"""
 CHANGE_BYTES_MAX = 4 * 1024 * 1024
 """Of a change."""
 CHANGE_OPS_MAX = 1000

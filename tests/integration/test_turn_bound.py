@@ -20,7 +20,7 @@ from msgpack import packb
 from pycrdt import Doc, Text
 
 from crdtsync.wire.blobs import PART_BYTES, PARTS_AT_ONCE
-from crdtsync.wire.limits import CHANGE_OPS_MAX, VALUE_BYTES_MAX
+from crdtsync.wire.limits import CHANGE_OPS_MAX, VALUE_BYTES_MAX, VALUE_CONTAINERS_MAX
 from crdtsync.wire.requests import REQUESTS
 from tests.harness import Cluster, Daemon, wait_until
 from tests.harness.daemon import PROGRAM
@@ -36,12 +36,13 @@ LONGER_MS: Mapping[str, float] = {
     "delete": 75.0,
     "restore": 125.0,
     "text_apply": 150.0,
-    "lists in each other": 150.0,
-    "maps in each other": 300.0,
+    "lists in each other": 100.0,
+    "maps in each other": 125.0,
     "empty lists": 75.0,
 }
 """What is known to take longer: 1,000 operations of 4 MB are one change and one turn, and so are 1,000 edits of a text,
-the 20,000 elements that one operation removes, and what a restore brings back; a value is looked at whole.
+the 20,000 elements that one operation removes, and what a restore brings back; a list in a value is looked at whole,
+and refused if it holds too many lists or maps.
 """
 STANDARD_MS = 10.0
 """What :func:`standard_work` takes on a machine that is fast enough for the bounds."""
@@ -57,7 +58,7 @@ NESTED = {
     "empty lists": (b"\x90", 869_000),
     "maps in each other": (b"\x81\xa0" * 20 + b"\x01", 21_000),
 }
-"""What fits into a value that is made of as many lists or maps as can be."""
+"""As many lists or maps as bytes of a value have room for: more than it may hold."""
 EVERY_LINE = f"from crdtsyncd.telemetry import slow_turns; slow_turns.LINES_PER_MINUTE_MAX = 10**6; {PROGRAM}"
 
 
@@ -200,10 +201,22 @@ def writes(name: str, /, **arguments: Any) -> Callable[[RawAgent], object]:
     return lambda agent: agent.write(name, **arguments)
 
 
+def set_nested(agent: RawAgent, packed: bytes, count: int) -> None:
+    """Sets so many values in a space where no history is read."""
+    ops = [["set", {"key": f"nested/{n}", "value": packed}] for n in range(count)]
+    agent.write("batch", space="default", ops=ops)
+
+
 def nested(item: bytes, count: int) -> Callable[[RawAgent], object]:
-    """Sets a value that is a list of so many equal items, in a space where no history is read."""
-    packed = b"\xdd" + count.to_bytes(4, "big") + item * count
-    return lambda agent: agent.write("batch", space="default", ops=[["set", {"key": "nested", "value": packed}]])
+    """Sets values that are a list of equal items: as many as fit, then more, not looked at in pieces."""
+
+    def form(agent: RawAgent) -> None:
+        fit = VALUE_CONTAINERS_MAX // sum(byte in b"\x80\x81\x90\x91" for byte in item) - 1
+        set_nested(agent, b"\xdd" + fit.to_bytes(4, "big") + item * fit, 4)
+        with pytest.raises(RawError, match="lists and maps"):
+            set_nested(agent, b"\x92\x00\xdd" + count.to_bytes(4, "big") + item * count, 4)
+
+    return form
 
 
 def declare_slowly(agent: RawAgent) -> None:

@@ -20,7 +20,7 @@ from crdtsync.core.replica.replica import Applied
 from crdtsync.errors import NotAllowed
 from crdtsync.wire.change import FORMAT, Change, Kind, Op, value_hash
 from crdtsync.wire.codec import new_row, pack
-from crdtsync.wire.limits import VALUE_BYTES_MAX, is_agent_name, is_name, key_fault
+from crdtsync.wire.limits import VALUE_CONTAINERS_MAX, is_agent_name, is_name, key_fault
 from crdtsync.wire.stored_values import is_storable
 from crdtsync.wire.tokens import TOKEN_PREFIX, known_version_text, token_text, version_text
 
@@ -94,7 +94,7 @@ def plain_set(
         or key_fault(key) is not None
         or key[0] == "_"
         or type(value) is not bytes
-        or len(value) > VALUE_BYTES_MAX
+        or len(value) > VALUE_CONTAINERS_MAX  # a shorter one cannot hold more of them
         or not replica.is_plain
         or len(replica.since_own) > DEPS_MAX
     ):

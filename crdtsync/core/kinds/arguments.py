@@ -7,7 +7,7 @@ from typing import Any
 
 from crdtsync.errors import InvalidEncoding, InvalidRequest, InvalidValue
 from crdtsync.wire.codec import check_packed
-from crdtsync.wire.limits import TTL_MS_MAX, check_value_size
+from crdtsync.wire.limits import TTL_MS_MAX, VALUE_CONTAINERS_MAX, check_value_size
 
 Arguments = Mapping[str, Any]
 Result = dict[str, Any]
@@ -24,7 +24,7 @@ def packed_argument(packed: object, what: str = "value") -> bytes:
         raise InvalidRequest(f"{what} must be the bytes of a msgpack value")
     check_value_size(len(packed))
     try:
-        check_packed(packed)
+        check_packed(packed, VALUE_CONTAINERS_MAX)
     except InvalidEncoding as error:
         raise InvalidValue(f"the value cannot be stored: {error.message}", path="$") from None
     return packed

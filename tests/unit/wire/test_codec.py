@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire import codec
 from crdtsync.wire.codec import check_items, check_packed, pack, unpack
-from crdtsync.wire.limits import VALUE_DEPTH_MAX
+from crdtsync.wire.limits import VALUE_CONTAINERS_MAX, VALUE_DEPTH_MAX
 
 VALUES = st.recursive(
     st.none()
@@ -29,6 +29,9 @@ def check_value(value):
     with pytest.MonkeyPatch.context() as patch:
         said = {_fault(codec.check_value, value)}
         if _is_packable(value):
+            said.add(_fault(check_packed, pack(value)))
+            patch.setattr(codec, "VALUE_CONTAINERS_MAX", 0)
+            patch.setattr(codec, "PIECE_ITEMS", 2)
             said.add(_fault(check_packed, pack(value)))
         patch.setattr(codec, "SHORT_LEVEL_ITEMS", 0)
         said.add(_fault(codec.check_value, value))
@@ -154,6 +157,44 @@ def test_one_item_among_many_is_looked_at(item, is_fine):
         else:
             with pytest.raises(InvalidEncoding):
                 check_packed(data)
+
+
+LONG = 70_000
+"""Bytes of a value that is looked at in pieces."""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xdd" + LONG.to_bytes(4, "big") + b"\x01" * (LONG - 1),
+        b"\xdd" + LONG.to_bytes(4, "big") + b"\x01" * LONG + b"\x01",
+        b"\xdf" + LONG.to_bytes(4, "big") + b"\xa0\x01" * (LONG - 1) + b"\xa0",
+        b"\xdf" + LONG.to_bytes(4, "big") + b"\xa0\x01" * (LONG - 1) + b"\xc4\x01k\x01",
+        b"\xc6" + LONG.to_bytes(4, "big") + b"\x01" * LONG + b"\x01",
+        b"\xdd" + LONG.to_bytes(4, "big") + b"\x01" * (LONG - 1) + b"\xa1\xff",
+    ],
+    ids=["cut off", "something behind", "no last value", "bytes for a key", "behind bytes", "no UTF-8"],
+)
+def test_what_is_wrong_with_a_long_value_is_found(data):
+    with pytest.raises(InvalidEncoding):
+        check_packed(data)
+
+
+def lists(item, count):
+    return b"\xdd" + count.to_bytes(4, "big") + item * count
+
+
+@pytest.mark.parametrize("item, each", [(b"\x90", 1), (b"\x80", 1), (b"\x91\x81\xa0\x01", 2), (b"\x92\xc0\x90", 2)])
+def test_an_agent_may_write_so_many_lists_and_maps_in_each_other_and_no_more(item, each):
+    most = (VALUE_CONTAINERS_MAX - 1) // each
+    filler = b"\xc4\xff" + b"\x90" * 255
+    for wrap in (lambda packed: packed, lambda packed: b"\x92" + filler + packed):  # at the top, and further down
+        packed = wrap(lists(item, most - 1))
+        check_packed(packed, VALUE_CONTAINERS_MAX)
+        over = wrap(lists(item, most + 2))
+        check_packed(over)
+        with pytest.raises(InvalidEncoding, match="65,536 lists and maps"):
+            check_packed(over, VALUE_CONTAINERS_MAX)
 
 
 def test_hostile_nesting_costs_no_recursion():
