@@ -28,7 +28,7 @@ from crdtsync.sessions.conversation.record import (
     settled,
 )
 from crdtsync.sessions.redaction.redactor import Redactor
-from crdtsync.sessions.saved.pieces import Tree, chain, lines_of, plain, runs
+from crdtsync.sessions.saved.pieces import Tree, chain, elements, lines_of
 from fuzz.mutation import Mutator
 
 LINES: Final = 10
@@ -57,7 +57,10 @@ def take(data: bytes) -> None:
     name, _, content = data.partition(b"\n")
     clean = list(Redactor().lines(BytesIO(content)))
     assert list(Redactor().lines(clean)) == clean, "a file with marks is what it was"
-    tree = Tree(plain(run) for run in runs(chain(clean)))
+    half = chain(clean[: LINES // 2]), chain(clean)
+    first = [element for element, _ in elements(half[0])]
+    tree = Tree(first)
+    tree.add(element for element, _ in elements(half[1], known=tree))
     assert b"".join(lines_of(tree.file())) == b"".join(clean), "a line is lost"
     agent = AGENTS[name.decode()]
     agent.described(clean)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from asyncio import sleep, to_thread
-from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Container, Iterable
+from dataclasses import replace
 from pathlib import Path
-from time import monotonic
 
 from crdtsync.client import AsyncClient, AsyncSession
 from crdtsync.errors import InvalidRequest, Refused
@@ -23,12 +22,11 @@ from crdtsync.sessions.saved.header import (
     HEADERS,
     MAIN,
     Saved,
-    SavedFile,
     excluded_key,
     header_key,
     lines_key,
 )
-from crdtsync.sessions.saved.pieces import START, Piece, Tree, head_of, lines_of, plain, runs
+from crdtsync.sessions.saved.pieces import START, Piece, Tree, elements, end_of, lines_of
 
 NOTES_TOKENS = 1000
 """Of a session that is merged into another one."""
@@ -36,31 +34,8 @@ BRANCHES_MAX = 8
 """That are told of a session which was gone on with in several places."""
 NEEDED_MAX = 100
 """So many other sessions one may go on from."""
-BEHIND_BYTES_MAX, BEHIND_S_MAX = 16 * 1024, 60.0
-"""So far the record of a session that is followed may be behind its lines: it takes as much room as some lines do.
-Another save meanwhile writes that much twice.
-"""
-
-
-@dataclass(slots=True)
-class _Standing:
-    """What this process, which follows a session, has written of it last: the ``version`` of the record, what that
-    says, when it was, and how many bytes of lines were written since.
-    """
-
-    version: str | None = None
-    record: Saved | None = None
-    at_s: float = 0.0
-    behind_bytes: int = 0
-
-    def is_due(self, saved: Saved) -> bool:
-        """Whether the record is to be written anew."""
-        return (
-            self.record is None
-            or self.behind_bytes >= BEHIND_BYTES_MAX
-            or monotonic() - self.at_s >= BEHIND_S_MAX
-            or saved.says_more_than(self.record)
-        )
+BEHIND_BYTES_MAX = 16 * 1024
+"""So far the record of a session that is followed may be behind its lines: it takes as much room as some lines do."""
 
 
 class AsyncSessions:
@@ -123,12 +98,12 @@ class AsyncSessions:
         there = await to_thread(find, agent, session)
         own = None if patterns is None else Path(patterns)
         yield await self.save(there.id, agent=there.agent.name, redact=redact, patterns=patterns)
-        follower, standing = await to_thread(Follower, there, redact=redact, patterns=own), _Standing()
+        follower = await to_thread(Follower, there, redact=redact, patterns=own)
         async with await self._client.present(role=FOLLOWED, status=there.id):
             while True:
                 reading = await to_thread(follower.read, whole=False)
-                if reading is None or any(reading.pieces.values()) or standing.behind_bytes:
-                    result = await self._store(reading, standing)
+                if reading is None or any(reading.pieces.values()):
+                    result = await self._store(reading, follows=True)
                     if result is None:
                         follower = await to_thread(Follower, there, redact=redact, patterns=own, anew=True)
                     elif result.new_bytes:
@@ -371,8 +346,7 @@ class AsyncSessions:
     async def _share(self, saved: Saved, space: str) -> SaveResult:
         excluded, pieces = await self.excluded(saved.id), await self.files(saved)
         there = AsyncSessions(self._client.session(space=space))
-        heads = {name: head_of(of) for name, of in pieces.items()}
-        result = await there._store(Reading(saved, dict.fromkeys(pieces, START), pieces, heads, {}))
+        result = await there._store(Reading(saved, dict.fromkeys(pieces, (START, b"")), pieces, {}))
         assert result is not None  # all of it was read
         async with there._client.batch() as batch:
             for number in excluded:
@@ -389,10 +363,10 @@ class AsyncSessions:
     async def _tree(self, session: str, name: str) -> Tree:
         return Tree(await self._client.log(lines_key(session, name)))
 
-    async def _store(self, reading: Reading | None, standing: _Standing | None = None) -> SaveResult | None:
+    async def _store(self, reading: Reading | None, *, follows: bool = False) -> SaveResult | None:
         """Write what is new of each file, and the record with every run, so that a save that is cut off goes on; who
-        follows the session writes it now and then. None: read all, for a file is another one now, or what the new
-        pieces follow is not saved.
+        follows the session writes it when it says more than that lines were added, or :data:`BEHIND_BYTES_MAX` of them.
+        None: read all, for a file is another one now, or what the new pieces follow is not saved.
         """
         if reading is None:
             return None
@@ -400,45 +374,40 @@ class AsyncSessions:
         key = header_key(saved.id)
         entry = await self._client.entry(key)
         before = Saved.found(saved.id, entry.value, entry.time) if entry else None
-        is_own = standing is not None and entry is not None and entry.version == standing.version is not None
-        files = dict(before.files) if before else {}
-        ends, saved.files = saved.files, files
-        if is_own:
-            files.update(ends)
+        if before is None and any(after != START for after, _ in reading.before.values()):
+            return None
         saved.join_redacted(before)
+        saved.files = {**before.files, **saved.files} if before else saved.files
+        is_due = (
+            not follows or before is None or saved.says_more_than(before)
+            or abs(saved.bytes - before.bytes) > BEHIND_BYTES_MAX
+        )  # fmt: skip
         for name, pieces in reading.pieces.items():
-            after = reading.after[name]
-            end = after if is_own else files[name].end if name in files else START
-            new = local.missing(pieces, after, end)
-            if new is None:
-                tree = await self._tree(saved.id, name)
-                if after not in tree:
-                    return None
-                new = tree.new_in(pieces)
-            found = list(runs(new))
-            for run in found:
-                files[name] = ends[name] if run is found[-1] else SavedFile(run[-1].digest, 0, 0)
+            after, recently = reading.before[name]
+            known = await self._known(lines_key(saved.id, name), after, pieces) if pieces else ()
+            if known is None:
+                return None
+            for element, run in elements(pieces, recently, known):
                 async with self._client.batch() as batch:
-                    batch.append(lines_key(saved.id, name), plain(run, reading.heads.get(name)))
-                    if not is_own:
+                    batch.append(lines_key(saved.id, name), element)
+                    if is_due:
                         batch.set(key, saved.plain())
                 result.new_lines += sum(one.content.endswith(b"\n") for one in run)
                 result.new_bytes += sum(len(one.content) for one in run)
-            files.setdefault(name, ends[name])
-        if standing is not None:
-            await self._stand(standing, saved, result.new_bytes, is_own=is_own)
-        elif before is None and not result.new_bytes:
+        if before is None and not result.new_bytes:
             await self._client.set(key, saved.plain())
-        if before is not None and not result.new_bytes:
+        elif before is not None and not result.new_bytes:
             result.saved = before
         return result
 
-    async def _stand(self, standing: _Standing, saved: Saved, new_bytes: int, *, is_own: bool) -> None:
-        """Write the record if that is due, and note its version."""
-        standing.behind_bytes += new_bytes
-        if is_own and not standing.is_due(saved):
-            return
-        await self._client.set(header_key(saved.id), saved.plain())
-        entry = await self._client.entry(header_key(saved.id))
-        standing.version = entry.version if entry else None
-        standing.record, standing.at_s, standing.behind_bytes = saved, monotonic(), 0
+    async def _known(self, key: str, after: bytes, pieces: list[Piece]) -> Container[bytes] | None:
+        """Which of the pieces that follow ``after`` the log has; None: it does not have what they follow."""
+        log = await self._client.log(key, last=1)
+        end = end_of(log[0]) if log else START
+        if end == after:
+            return ()
+        digests = [one.digest for one in pieces]
+        if end in digests:
+            return frozenset(digests[: digests.index(end) + 1])
+        tree = Tree(await self._client.log(key))
+        return tree if after in tree else None

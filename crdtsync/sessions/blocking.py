@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 
 from crdtsync.client import Client, Session
 from crdtsync.errors import InvalidRequest, Refused
@@ -24,12 +24,11 @@ from crdtsync.sessions.saved.header import (
     HEADERS,
     MAIN,
     Saved,
-    SavedFile,
     excluded_key,
     header_key,
     lines_key,
 )
-from crdtsync.sessions.saved.pieces import START, Piece, Tree, head_of, lines_of, plain, runs
+from crdtsync.sessions.saved.pieces import START, Piece, Tree, elements, end_of, lines_of
 
 NOTES_TOKENS = 1000
 """Of a session that is merged into another one."""
@@ -37,31 +36,8 @@ BRANCHES_MAX = 8
 """That are told of a session which was gone on with in several places."""
 NEEDED_MAX = 100
 """So many other sessions one may go on from."""
-BEHIND_BYTES_MAX, BEHIND_S_MAX = 16 * 1024, 60.0
-"""So far the record of a session that is followed may be behind its lines: it takes as much room as some lines do.
-Another save meanwhile writes that much twice.
-"""
-
-
-@dataclass(slots=True)
-class _Standing:
-    """What this process, which follows a session, has written of it last: the ``version`` of the record, what that
-    says, when it was, and how many bytes of lines were written since.
-    """
-
-    version: str | None = None
-    record: Saved | None = None
-    at_s: float = 0.0
-    behind_bytes: int = 0
-
-    def is_due(self, saved: Saved) -> bool:
-        """Whether the record is to be written anew."""
-        return (
-            self.record is None
-            or self.behind_bytes >= BEHIND_BYTES_MAX
-            or monotonic() - self.at_s >= BEHIND_S_MAX
-            or saved.says_more_than(self.record)
-        )
+BEHIND_BYTES_MAX = 16 * 1024
+"""So far the record of a session that is followed may be behind its lines: it takes as much room as some lines do."""
 
 
 class Sessions:
@@ -124,12 +100,12 @@ class Sessions:
         there = find(agent, session)
         own = None if patterns is None else Path(patterns)
         yield self.save(there.id, agent=there.agent.name, redact=redact, patterns=patterns)
-        follower, standing = Follower(there, redact=redact, patterns=own), _Standing()
+        follower = Follower(there, redact=redact, patterns=own)
         with self._client.present(role=FOLLOWED, status=there.id):
             while True:
                 reading = follower.read(whole=False)
-                if reading is None or any(reading.pieces.values()) or standing.behind_bytes:
-                    result = self._store(reading, standing)
+                if reading is None or any(reading.pieces.values()):
+                    result = self._store(reading, follows=True)
                     if result is None:
                         follower = Follower(there, redact=redact, patterns=own, anew=True)
                     elif result.new_bytes:
@@ -372,8 +348,7 @@ class Sessions:
     def _share(self, saved: Saved, space: str) -> SaveResult:
         excluded, pieces = self.excluded(saved.id), self.files(saved)
         there = Sessions(self._client.session(space=space))
-        heads = {name: head_of(of) for name, of in pieces.items()}
-        result = there._store(Reading(saved, dict.fromkeys(pieces, START), pieces, heads, {}))
+        result = there._store(Reading(saved, dict.fromkeys(pieces, (START, b"")), pieces, {}))
         assert result is not None  # all of it was read
         with there._client.batch() as batch:
             for number in excluded:
@@ -390,10 +365,10 @@ class Sessions:
     def _tree(self, session: str, name: str) -> Tree:
         return Tree(self._client.log(lines_key(session, name)))
 
-    def _store(self, reading: Reading | None, standing: _Standing | None = None) -> SaveResult | None:
+    def _store(self, reading: Reading | None, *, follows: bool = False) -> SaveResult | None:
         """Write what is new of each file, and the record with every run, so that a save that is cut off goes on; who
-        follows the session writes it now and then. None: read all, for a file is another one now, or what the new
-        pieces follow is not saved.
+        follows the session writes it when it says more than that lines were added, or :data:`BEHIND_BYTES_MAX` of them.
+        None: read all, for a file is another one now, or what the new pieces follow is not saved.
         """
         if reading is None:
             return None
@@ -401,45 +376,40 @@ class Sessions:
         key = header_key(saved.id)
         entry = self._client.entry(key)
         before = Saved.found(saved.id, entry.value, entry.time) if entry else None
-        is_own = standing is not None and entry is not None and entry.version == standing.version is not None
-        files = dict(before.files) if before else {}
-        ends, saved.files = saved.files, files
-        if is_own:
-            files.update(ends)
+        if before is None and any(after != START for after, _ in reading.before.values()):
+            return None
         saved.join_redacted(before)
+        saved.files = {**before.files, **saved.files} if before else saved.files
+        is_due = (
+            not follows or before is None or saved.says_more_than(before)
+            or abs(saved.bytes - before.bytes) > BEHIND_BYTES_MAX
+        )  # fmt: skip
         for name, pieces in reading.pieces.items():
-            after = reading.after[name]
-            end = after if is_own else files[name].end if name in files else START
-            new = local.missing(pieces, after, end)
-            if new is None:
-                tree = self._tree(saved.id, name)
-                if after not in tree:
-                    return None
-                new = tree.new_in(pieces)
-            found = list(runs(new))
-            for run in found:
-                files[name] = ends[name] if run is found[-1] else SavedFile(run[-1].digest, 0, 0)
+            after, recently = reading.before[name]
+            known = self._known(lines_key(saved.id, name), after, pieces) if pieces else ()
+            if known is None:
+                return None
+            for element, run in elements(pieces, recently, known):
                 with self._client.batch() as batch:
-                    batch.append(lines_key(saved.id, name), plain(run, reading.heads.get(name)))
-                    if not is_own:
+                    batch.append(lines_key(saved.id, name), element)
+                    if is_due:
                         batch.set(key, saved.plain())
                 result.new_lines += sum(one.content.endswith(b"\n") for one in run)
                 result.new_bytes += sum(len(one.content) for one in run)
-            files.setdefault(name, ends[name])
-        if standing is not None:
-            self._stand(standing, saved, result.new_bytes, is_own=is_own)
-        elif before is None and not result.new_bytes:
+        if before is None and not result.new_bytes:
             self._client.set(key, saved.plain())
-        if before is not None and not result.new_bytes:
+        elif before is not None and not result.new_bytes:
             result.saved = before
         return result
 
-    def _stand(self, standing: _Standing, saved: Saved, new_bytes: int, *, is_own: bool) -> None:
-        """Write the record if that is due, and note its version."""
-        standing.behind_bytes += new_bytes
-        if is_own and not standing.is_due(saved):
-            return
-        self._client.set(header_key(saved.id), saved.plain())
-        entry = self._client.entry(header_key(saved.id))
-        standing.version = entry.version if entry else None
-        standing.record, standing.at_s, standing.behind_bytes = saved, monotonic(), 0
+    def _known(self, key: str, after: bytes, pieces: list[Piece]) -> Container[bytes] | None:
+        """Which of the pieces that follow ``after`` the log has; None: it does not have what they follow."""
+        log = self._client.log(key, last=1)
+        end = end_of(log[0]) if log else START
+        if end == after:
+            return ()
+        digests = [one.digest for one in pieces]
+        if end in digests:
+            return frozenset(digests[: digests.index(end) + 1])
+        tree = Tree(self._client.log(key))
+        return tree if after in tree else None

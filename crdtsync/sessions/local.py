@@ -7,12 +7,12 @@ import os
 import re
 import shlex
 import socket
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from crdtsync.sessions.notes import Note
 from crdtsync.sessions.redaction.patterns import FORMS, VALUE
 from crdtsync.sessions.redaction.redactor import Redactor, own_patterns
 from crdtsync.sessions.saved.header import FILES_MAX, MAIN, Saved, SavedFile
-from crdtsync.sessions.saved.pieces import HEAD_BYTES_MIN, START, Head, Piece, chain, head_of, lines_of
+from crdtsync.sessions.saved.pieces import START, Piece, chain, lines_of, recent
 
 _COMPARED_BYTES = 64 * 1024
 _NAME_BYTES_MAX = 800
@@ -35,14 +35,14 @@ _NAME_BYTES_MAX = 800
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A session as it is on this machine now: its record, and of each file its head, and the pieces that follow the
-    digest in ``after``; ``left_out``: files that were not taken, with the reason.
+    """A session as it is on this machine now: its record, and of each file the pieces that were read, and what was
+    before them: its digest, and what :func:`~crdtsync.sessions.saved.pieces.recent` gives for it; ``left_out``: files
+    that were not taken, with the reason.
     """
 
     saved: Saved
-    after: dict[str, bytes]
+    before: dict[str, tuple[bytes, bytes | None]]
     pieces: dict[str, list[Piece]]
-    heads: dict[str, Head | None]
     left_out: dict[str, str]
 
 
@@ -120,18 +120,20 @@ class Follower:
         """What was read is saved: let the next process go on from here."""
         tails = {name: tail.place() for name, tail in self._tails.items()}
         with suppress(OSError):
-            self._note.write(json.dumps({"about": asdict(self._about), "tails": tails}))
+            recently = b64encode(self._tails[MAIN].recent or b"").decode()
+            self._note.write(json.dumps({"about": asdict(self._about), "tails": tails, "recent": recently}))
 
     def _go_on(self, noted: dict[str, Any]) -> None:
         paths = {MAIN: self._local.main, **self._local.files()}
         tails = {name: _Tail(path, self._new_redactor) for name, path in paths.items() if name in noted["tails"]}
         tails = {name: tail for name, tail in tails.items() if tail.goes_on(noted["tails"][name])}
         if MAIN in tails:
+            tails[MAIN].recent = b64decode(noted["recent"]) or None
             self._tails, self._about = tails, Description(**noted["about"])
 
     def read(self, *, whole: bool) -> Reading | None:
         """What is new of all files; None: a file is not what it was, so begin anew."""
-        after: dict[str, bytes] = {}
+        before: dict[str, tuple[bytes, bytes | None]] = {}
         pieces: dict[str, list[Piece]] = {}
         for name, path in {MAIN: self._local.main, **self._local.files()}.items():
             reason = _unfit(name, path, len(self._tails) - (name in self._tails))
@@ -139,7 +141,7 @@ class Follower:
                 self.left_out[name] = reason
                 continue
             tail = self._tails.setdefault(name, _Tail(path, self._new_redactor))
-            after[name] = tail.state.end
+            before[name] = tail.state.end, tail.recent
             new = tail.new(whole=whole)
             if new is None:
                 return None
@@ -147,8 +149,7 @@ class Follower:
         if MAIN not in pieces:
             raise TooLarge(f"{self._local.main} {self.left_out[MAIN]}")
         self._about = self._local.agent.described(lines_of(pieces[MAIN]), self._about)
-        heads = {name: self._tails[name].head() for name, new in pieces.items() if new}
-        return Reading(self._record(), after, pieces, heads, dict(self.left_out))
+        return Reading(self._record(), before, pieces, dict(self.left_out))
 
     def _record(self) -> Saved:
         agent, about = self._local.agent, self._about
@@ -162,7 +163,7 @@ class Follower:
             home=str(Path.home()), user=_user(), host=socket.gethostname(), root=str(root),
             place=str(self._local.main.relative_to(root)),
             turns=about.turns, model=titled(about.model), version=titled(about.version),
-            files={name: tail.state for name, tail in self._tails.items()},
+            files={name: replace(tail.state) for name, tail in self._tails.items()},
             redacted=dict(counts) if is_redacted else None, needs=[check_id(one) for one in about.needs],
             tokens=about.tokens, commit=commit_of(about.cwd),
         )  # fmt: skip
@@ -174,12 +175,12 @@ class _Tail:
     def __init__(self, path: Path, new_redactor: Callable[[], Redactor | None]) -> None:
         self._path = path
         self._new_redactor = new_redactor
-        self._head: Head | None = None
         self._file: tuple[int, int] | None = None
         self._offset = 0
         self._is_torn = False
         self.redactor = new_redactor()
         self.state = SavedFile(START, 0, 0)
+        self.recent: bytes | None = b""
 
     def place(self) -> dict[str, Any]:
         """Up to where it was read, for :meth:`goes_on`."""
@@ -192,7 +193,7 @@ class _Tail:
         """Begin at the place where another process stopped; whether the file is still the one that it read, and a
         line that was torn there still is.
         """
-        self._offset, self._is_torn = int(noted["offset"]), bool(noted["torn"])
+        self._offset, self._is_torn, self.recent = int(noted["offset"]), bool(noted["torn"]), None
         if self._before() != noted["before"] or (self._is_torn and self._path.stat().st_size != self._offset):
             return False
         end, size, lines = noted["state"]
@@ -209,15 +210,6 @@ class _Tail:
             there = file.read(min(self._offset, _COMPARED_BYTES))
         return [status.st_dev, status.st_ino, sha256(there).hexdigest()]
 
-    def head(self) -> Head | None:
-        """The head of what was read, by a redactor of its own: marks are the same from the first line on."""
-        if self._head is None and self.state.bytes >= HEAD_BYTES_MIN:
-            redactor = self._new_redactor()
-            with self._path.open("rb") as file:
-                lines = islice(file, self.state.lines)
-                self._head = head_of(chain(redactor.lines(lines) if redactor else lines))
-        return self._head
-
     def new(self, *, whole: bool) -> list[Piece] | None:
         """The pieces after those that were read; None: the file is another one, or shorter."""
         with self._path.open("rb") as file:
@@ -233,12 +225,11 @@ class _Tail:
             self._offset += sum(map(len, lines))
             self._is_torn = not lines[-1].endswith(b"\n")
         pieces = list(chain(self.redactor.lines(lines) if self.redactor else lines, self.state.end))
-        before = self.state
-        self.state = SavedFile(
-            pieces[-1].digest if pieces else before.end,
-            before.bytes + sum(len(one.content) for one in pieces),
-            before.lines + sum(one.content.endswith(b"\n") for one in pieces),
-        )
+        for one in pieces:
+            self.state.end = one.digest
+            self.state.bytes += len(one.content)
+            self.state.lines += one.content.endswith(b"\n")
+            self.recent = recent(self.recent, one.content)
         return pieces
 
 
@@ -279,18 +270,6 @@ def path_map(saved: Saved, cwd: str | None, maps: Mapping[str, str]) -> tuple[Pa
     if cwd and saved.cwd:
         pairs[saved.cwd] = directory
     return PathMap(pairs), directory
-
-
-def missing(pieces: list[Piece], after: bytes, end: bytes) -> list[Piece] | None:
-    """Of the pieces that follow ``after``, those after ``end``, where a file is saved up to that; None: that is none of
-    them.
-    """
-    if after == end:
-        return pieces
-    for at, one in enumerate(pieces):
-        if one.digest == end:
-            return pieces[at + 1 :]
-    return None
 
 
 def _own(patterns: Path | None) -> list[re.Pattern[bytes]]:

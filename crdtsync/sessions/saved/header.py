@@ -94,8 +94,9 @@ class Saved:
         self.redacted = {kind: max(self.redacted.get(kind, 0), before.redacted.get(kind, 0)) for kind in sorted(kinds)}
 
     def says_more_than(self, before: Saved) -> bool:
-        """Whether there is more to tell than how far the files go."""
-        return {**self.plain(), "files": set(self.files)} != {**before.plain(), "files": set(before.files)}
+        """Whether there is more to tell than what every answer changes: how far the files go, and the tokens."""
+        same = {"tokens": 0, "files": set(self.files) - set(before.files)}
+        return {**self.plain(), **same} != {**before.plain(), **same, "files": set()}
 
     def plain(self) -> dict[str, Any]:
         """As it is stored."""

@@ -13,33 +13,29 @@ the newest end.
 A piece is a line with its line end, or a part of a line that is longer than :data:`PIECE_BYTES_MAX`. A torn last line
 is a piece without a line end; when the line is complete, that is another piece, and the torn one a dead end.
 
-Lines of a session repeat each other, and packed together they take half the room. So what is saved at once is stored
-as runs: an element of the log is the digest before its first piece, and the content of all its pieces. What is saved
-often is saved in short runs, which repeat the file's *head*, its first lines, more than themselves. So a run is packed
-with the head as zlib's dictionary, and says up to which digest the head goes.
+Lines of a session repeat each other. So what is saved at once is stored as one run: an element of the log is the digest
+before its first piece, and the content of all its pieces. A long run is packed with what was just before it in its file
+as zlib's dictionary: a run of one line then takes a fifth of its bytes, and not two fifths (real sessions of Claude
+Code).
 """
 
 from __future__ import annotations
 
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdtsync.errors import InvalidEncoding
 
 PIECE_BYTES_MAX = 512 * 1024
 """Of a session's lines, in one element of a log."""
 PACKED_OVER_BYTES = 512
-PACKED, PACKED_WITH_HEAD = 1, 2
-"""How a long run is stored: packed by zlib, by itself or with the head as dictionary."""
-HEAD_BYTES_MIN = 16 * 1024
-"""Of a head; its last piece goes beyond that."""
-HEADS_MAX = 16
-"""That runs of one log may name: others are passed over."""
+BEFORE_BYTES = 16 * 1024
+"""Of what was before a run, as its dictionary; at the beginning of a file that is less."""
 START = b""
 _DIGEST_BYTES = 12
 
@@ -53,68 +49,69 @@ class Piece:
     content: bytes
 
 
-class Head(NamedTuple):
-    """What a file begins with, up to ``digest``; ``within``: the digests before that."""
-
-    digest: bytes
-    content: bytes
-    within: frozenset[bytes]
-
-
-def head_of(pieces: Iterable[Piece]) -> Head | None:
-    """The head of the file that begins with ``pieces``; None if that is too short."""
-    content, within = b"", []
-    for one in pieces:
-        content += one.content
-        within.append(one.after)
-        if len(content) >= HEAD_BYTES_MIN:
-            return Head(one.digest, content, frozenset(within))
-    return None
-
-
-def piece(after: bytes, content: bytes) -> Piece:
-    """The piece with its digest."""
-    return Piece(after, sha256(after + content).digest()[:_DIGEST_BYTES], content)
-
-
 def chain(lines: Iterable[bytes], after: bytes = START) -> Iterator[Piece]:
     """The pieces of a file, from its lines."""
     for line in lines:
         for start in range(0, len(line), PIECE_BYTES_MAX):
-            made = piece(after, line[start : start + PIECE_BYTES_MAX])
+            content = line[start : start + PIECE_BYTES_MAX]
+            made = Piece(after, sha256(after + content).digest()[:_DIGEST_BYTES], content)
             after = made.digest
             yield made
 
 
-def runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """``pieces`` in runs that follow each other, each of at most :data:`PIECE_BYTES_MAX`."""
+def elements(
+    pieces: Iterable[Piece], before: bytes | None = b"", known: Container[bytes] = ()
+) -> Iterator[tuple[list[Any], list[Piece]]]:
+    """The elements of a log for the ``pieces`` of a file whose digests are not ``known`` to be there, each with the
+    pieces in it, at most :data:`PIECE_BYTES_MAX`. ``before`` is what :func:`recent` gives for the file before them;
+    None: that is not at hand, so that they are packed by themselves.
+    """
     run: list[Piece] = []
-    size = 0
+    size, dictionary = 0, before
     for one in pieces:
-        if run and (size + len(one.content) > PIECE_BYTES_MAX or one.after != run[-1].digest):
-            yield run
-            run, size = [], 0
-        run.append(one)
-        size += len(one.content)
+        is_known = one.digest in known
+        if run and (is_known or size + len(one.content) > PIECE_BYTES_MAX):
+            yield _element(run, dictionary), run
+            run = []
+        if not is_known:
+            if not run:
+                size, dictionary = 0, before
+            run.append(one)
+            size += len(one.content)
+        before = recent(before, one.content)
     if run:
-        yield run
+        yield _element(run, dictionary), run
 
 
-def plain(run: list[Piece], head: Head | None = None) -> list[Any]:
-    """A run as it is stored: a short one as text where it is text, for readers; a long one packed, where that makes it
-    shorter, with ``head`` if the file has one and the run follows it.
+def recent(before: bytes | None, content: bytes) -> bytes | None:
+    """The last :data:`BEFORE_BYTES` of a file that ended with ``before`` and goes on with ``content``."""
+    return None if before is None else (before[-BEFORE_BYTES:] + content)[-BEFORE_BYTES:]
+
+
+def _element(run: list[Piece], before: bytes | None) -> list[Any]:
+    """A short run as text where it is text, for readers; a long one packed, where that makes it shorter, with the
+    digest of its end.
     """
     after, content = run[0].after, b"".join(one.content for one in run)
     if len(content) > PACKED_OVER_BYTES:
-        with_head = head is not None and after not in head.within
-        packer = zlib.compressobj(zdict=head.content) if head is not None and with_head else zlib.compressobj()
+        packer = zlib.compressobj(zdict=before) if before else zlib.compressobj()
         packed = packer.compress(content) + packer.flush()
         if len(packed) < len(content):
-            return [after, packed, PACKED_WITH_HEAD, head.digest] if head and with_head else [after, packed, PACKED]
+            return [after, packed, run[-1].digest]
     try:
         return [after, content.decode()]
     except UnicodeDecodeError:
         return [after, content]
+
+
+def end_of(element: Any) -> bytes | None:
+    """The digest of the end of an element of a log; None: it is none."""
+    match element:
+        case [bytes(), bytes(), bytes(end)]:
+            return end
+        case [bytes(after), str() | bytes() as content]:
+            return next((one.digest for one in reversed(list(_plain_pieces(after, content)))), None)
+    return None
 
 
 class Tree:
@@ -123,23 +120,21 @@ class Tree:
     def __init__(self, values: Iterable[Any] = ()) -> None:
         self._pieces: dict[bytes, Piece] = {}
         self._followed: Counter[bytes] = Counter()
-        self._heads: dict[bytes, bytes | None] = {}
-        self._waiting: list[Any] = []
+        self._waiting: dict[bytes, list[Any]] = {}
         self.add(values)
 
     def add(self, values: Iterable[Any]) -> list[Piece]:
-        """Take in more elements of the log; the pieces that are new. A run waits for its head."""
+        """Take in more elements of the log; the pieces that are new. What is packed waits for what is before it."""
         new: list[Piece] = []
-        values = [*self._waiting, *values]
-        self._waiting = []
-        self._heads = {digest: head for digest, head in self._heads.items() if head is not None}
-        for value in values:
-            for made in self._pieces_in(value):
+        todo = deque(values)
+        while todo:
+            for made in self._pieces_in(todo.popleft()):
                 if self._pieces.pop(made.digest, None) is None:
                     self._followed[made.after] += 1
                     new.append(made)
                 self._pieces[made.digest] = made  # at the end: the newest place counts
-        return new + self.add(()) if new and self._waiting else new
+                todo.extendleft(self._waiting.pop(made.digest, ()))
+        return new
 
     @property
     def ends(self) -> list[bytes]:
@@ -152,34 +147,26 @@ class Tree:
 
     def _pieces_in(self, value: Any) -> Iterator[Piece]:
         match value:
-            case [bytes(after), str(text)]:
-                content: bytes | None = text.encode("utf-8", "surrogatepass")
-            case [bytes(after), bytes(content)]:
-                pass
-            case [bytes(after), bytes(packed), int(way)] if way == PACKED:
-                content = _unpacked(packed, b"")
-            case [bytes(after), bytes(packed), int(way), bytes(digest)] if way == PACKED_WITH_HEAD:
-                head = self._head(digest)
-                if head is None:
-                    self._waiting.append(value)
-                content = None if head is None else _unpacked(packed, head)
-            case _:
-                return
-        if content:
-            yield from chain(BytesIO(content), after)
+            case [bytes(after), str() | bytes() as content]:
+                yield from _plain_pieces(after, content)
+            case [bytes(after), bytes(packed), bytes()]:
+                before, missing = self._before(after)
+                if missing is None:
+                    yield from chain(BytesIO(_unpacked(packed, before)), after)
+                else:
+                    self._waiting.setdefault(missing, []).append(value)
 
-    def _head(self, digest: bytes) -> bytes | None:
-        """What is up to ``digest``; None: that is not here, or is no head."""
-        if digest not in self._heads and len(self._heads) < HEADS_MAX:
-            parts, size, at = [], 0, digest
-            while at in self._pieces and size < HEAD_BYTES_MIN + PIECE_BYTES_MAX:
-                parts.append(self._pieces[at].content)
-                size += len(parts[-1])
-                at = self._pieces[at].after
-            self._heads[digest] = b"".join(reversed(parts)) if at == START and parts else None
-        return self._heads.get(digest)
+    def _before(self, digest: bytes) -> tuple[bytes, bytes | None]:
+        """The last bytes of the file up to ``digest``, and which piece of them is not here."""
+        parts, size = [], 0
+        while digest in self._pieces and size < BEFORE_BYTES:
+            parts.append(self._pieces[digest].content)
+            size += len(parts[-1])
+            digest = self._pieces[digest].after
+        is_whole = size >= BEFORE_BYTES or digest == START
+        return b"".join(reversed(parts))[-BEFORE_BYTES:], None if is_whole else digest
 
-    def __contains__(self, digest: bytes) -> bool:
+    def __contains__(self, digest: object) -> bool:
         return digest == START or digest in self._pieces
 
     def file(self, end: bytes | None = None) -> list[Piece]:
@@ -198,10 +185,6 @@ class Tree:
         found.reverse()
         return found
 
-    def new_in(self, pieces: list[Piece]) -> list[Piece]:
-        """Those of a file's ``pieces`` that are not here."""
-        return [one for one in pieces if one.digest not in self._pieces]
-
 
 def lines_of(pieces: Iterable[Piece]) -> Iterator[bytes]:
     """The lines of a file, from its pieces."""
@@ -215,11 +198,15 @@ def lines_of(pieces: Iterable[Piece]) -> Iterator[bytes]:
         yield b"".join(begun)
 
 
-def _unpacked(packed: bytes, head: bytes) -> bytes | None:
-    """None: that was not packed here; nothing that somebody else puts there takes more memory than a run."""
-    unpacker = zlib.decompressobj(zdict=head)
+def _plain_pieces(after: bytes, content: str | bytes) -> Iterator[Piece]:
+    return chain(BytesIO(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content), after)
+
+
+def _unpacked(packed: bytes, before: bytes) -> bytes:
+    """Nothing, if that was not packed here; what somebody else puts there takes no more memory than a run."""
+    unpacker = zlib.decompressobj(zdict=before)
     try:
         content = unpacker.decompress(packed, PIECE_BYTES_MAX)
     except zlib.error:
-        return None
-    return content if unpacker.eof else None
+        return b""
+    return content if unpacker.eof else b""
