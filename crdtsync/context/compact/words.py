@@ -40,9 +40,10 @@ def terms(text: str) -> Iterator[str]:
     ``readFile`` is found by read, by file and by readfile; scripts that write no spaces are found by pairs of
     characters.
     """
-    for match in _WORD.finditer(text):
-        word = match[0]
-        if word.isascii() or not _CJK.search(word):
+    for word in _WORD.findall(text):
+        if word.isascii() and word.isalpha() and word.islower():  # as most are: it has no parts
+            yield word[:_WORD_CHARS_MAX]
+        elif word.isascii() or not _CJK.search(word):
             yield word[:_WORD_CHARS_MAX].lower()
             parts = islice(_PARTS.finditer(word), 2 * _WORD_CHARS_MAX)
             names = [part[0][:_WORD_CHARS_MAX].lower() for part in parts]

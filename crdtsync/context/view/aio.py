@@ -11,7 +11,7 @@ from typing import Any
 
 from crdtsync.client import AsyncClient, AsyncSession, Changes, Entry
 from crdtsync.context.compact.compress import compress
-from crdtsync.context.tokens import DEFAULT_MODEL, tokenizer
+from crdtsync.context.tokens import DEFAULT_MODEL
 from crdtsync.context.view.alarm import ALARM_TTL_S, ALARMS, alarm_after, is_alarm
 from crdtsync.context.view.choose import View, choose
 from crdtsync.context.view.definition import BUDGET_TOKENS, VIEWS, Definition, definition_from
@@ -83,8 +83,7 @@ class AsyncViews:
         sources take more than 70 % of the budget, :meth:`alarms` tells so on all hosts.
         """
         definition = replace(await self._definition(name), **instead)
-        is_summarized = since is None and definition.summarize_after is not None
-        summary = await self._client.entry(SUMMARIES + name) if is_summarized else None
+        summary = await self._summary(name, definition) if since is None else None
         shown = await self._shown(definition, None, since, besides, summary)
         if since is None and besides is None:
             with suppress(CrdtSyncError):  # who may only read is shown the view all the same
@@ -146,12 +145,11 @@ class AsyncViews:
         for prefix in definition.prefixes:
             if len(await self._client.keys(prefix, limit=keys_max + 1)) > keys_max:
                 return None
-        found, _ = await self._all(definition)
-        items = await self._items(definition, found)
-        if definition.summarize_after is not None:
-            items = folded(items, await self._client.entry(SUMMARIES + name))
-        room = min(definition.budget_tokens, window_tokens or definition.budget_tokens)
-        return tokenizer(definition.model).count(source(items)) / room
+        shown = await self._kept(definition, await self._summary(name, definition))
+        return shown.source_tokens / min(definition.budget_tokens, window_tokens or definition.budget_tokens)
+
+    async def _summary(self, name: str, definition: Definition) -> Entry | None:
+        return None if definition.summarize_after is None else await self._client.entry(SUMMARIES + name)
 
     async def _definition(self, name: str) -> Definition:
         stored = await self._client.get(VIEWS + name)

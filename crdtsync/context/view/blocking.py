@@ -12,7 +12,7 @@ from typing import Any
 
 from crdtsync.client import Changes, Client, Entry, Session
 from crdtsync.context.compact.compress import compress
-from crdtsync.context.tokens import DEFAULT_MODEL, tokenizer
+from crdtsync.context.tokens import DEFAULT_MODEL
 from crdtsync.context.view.alarm import ALARM_TTL_S, ALARMS, alarm_after, is_alarm
 from crdtsync.context.view.choose import View, choose
 from crdtsync.context.view.definition import BUDGET_TOKENS, VIEWS, Definition, definition_from
@@ -84,8 +84,7 @@ class Views:
         sources take more than 70 % of the budget, :meth:`alarms` tells so on all hosts.
         """
         definition = replace(self._definition(name), **instead)
-        is_summarized = since is None and definition.summarize_after is not None
-        summary = self._client.entry(SUMMARIES + name) if is_summarized else None
+        summary = self._summary(name, definition) if since is None else None
         shown = self._shown(definition, None, since, besides, summary)
         if since is None and besides is None:
             with suppress(CrdtSyncError):  # who may only read is shown the view all the same
@@ -147,12 +146,11 @@ class Views:
         for prefix in definition.prefixes:
             if len(self._client.keys(prefix, limit=keys_max + 1)) > keys_max:
                 return None
-        found, _ = self._all(definition)
-        items = self._items(definition, found)
-        if definition.summarize_after is not None:
-            items = folded(items, self._client.entry(SUMMARIES + name))
-        room = min(definition.budget_tokens, window_tokens or definition.budget_tokens)
-        return tokenizer(definition.model).count(source(items)) / room
+        shown = self._kept(definition, self._summary(name, definition))
+        return shown.source_tokens / min(definition.budget_tokens, window_tokens or definition.budget_tokens)
+
+    def _summary(self, name: str, definition: Definition) -> Entry | None:
+        return None if definition.summarize_after is None else self._client.entry(SUMMARIES + name)
 
     def _definition(self, name: str) -> Definition:
         stored = self._client.get(VIEWS + name)
