@@ -1,7 +1,7 @@
 """Codex: ``sessions/YYYY/MM/DD/rollout-TIME-ID.jsonl`` below its directory.
 
 What else lies there, SQLite and indexes, is made anew from these files. The conversation is the response items in
-order; a fork goes on from those of its parent.
+order; a fork goes on from those of its parent. In 2025 a line was an item by itself.
 """
 
 # ruff: noqa: D102, ARG002  # the methods are those of Agent
@@ -45,6 +45,7 @@ WINDOW_TOKENS = 258_400
 _FORKS_MAX = 100
 _ID = re.compile(r"rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\Z")
 _PLACE = re.compile(r"sessions/(?:[\w-]+/){0,4}rollout-[\w-]+\.jsonl", re.ASCII)
+_DIRECTORY = re.compile(r"<environment_context>\s+(?:<cwd>|Current working directory: )([^<\n]+)")
 _HARNESS = re.compile(rf"\s*<(?:environment_context|user_instructions|turn_aborted|INSTRUCTIONS|skill|permissions)|"
                       rf"{re.escape(NOTE)}|# AGENTS\.md instructions")  # fmt: skip
 
@@ -74,7 +75,7 @@ class Codex(Agent):
 
     def described(self, lines: Iterable[bytes], before: Description | None = None) -> Description:
         about = before or Description()
-        for record in records(lines):
+        for record in _records(lines):
             payload = record.sub("payload")
             match record.get("type"):
                 case "session_meta":
@@ -90,11 +91,13 @@ class Codex(Agent):
                     about.tokens = last.added("total_tokens") or about.tokens
                 case "response_item" if _is_said(payload):
                     about.said(payload.said("content"))
+                case "response_item" if not about.cwd and (there := _DIRECTORY.search(payload.said("content"))):
+                    about.cwd = there[1]
         return about
 
     def read(self, lines: Iterable[bytes], parents: Mapping[str, list[bytes]] | None = None) -> Conversation:
         found = Conversation()
-        for record in _whole(list(records(lines)), parents or {}):
+        for record in _whole(list(_records(lines)), parents or {}):
             payload, time = record.sub("payload"), record.text("timestamp")
             if record.get("type") == "compacted":
                 _compact(found, payload, time)
@@ -133,6 +136,12 @@ class Codex(Agent):
             yield _event(head.time, "task_complete", turn_id=turn_id, last_agent_message=last)
 
 
+def _records(lines: Iterable[bytes]) -> Iterator[Fields]:
+    for record in records(lines):
+        is_item = "payload" not in record and "type" in record
+        yield Fields(type="response_item", payload=record) if is_item else record
+
+
 def _is_said(item: Fields) -> bool:
     """Whether a person said this, and not the harness: it marks what is its own, or puts it into a tag."""
     if item.get("type") != "message" or item.get("role") != "user":
@@ -154,7 +163,7 @@ def _whole(own: list[Fields], parents: Mapping[str, list[bytes]]) -> list[Fields
             return own
         end = base.get("end_ordinal_exclusive")
         limit = end if isinstance(end, int) else None
-        parent = [one for at, one in enumerate(records(before)) if limit is None or _ordinal(one, at) < limit]
+        parent = [one for at, one in enumerate(_records(before)) if limit is None or _ordinal(one, at) < limit]
         own = [*parent, *(one for one in own if one.get("type") != "session_meta")]
     return own
 

@@ -168,6 +168,23 @@ def test_codex_after_a_compaction_and_in_a_fork():
     assert said(CODEX.read(fork, parents)) == ["first", "second", "mine"]
 
 
+def test_codex_of_2025_wrote_bare_items():
+    items: list[dict[str, Any]] = [
+        {"id": "x", "timestamp": "2025-08-01T10:00:00.000Z", "instructions": None, "git": {"branch": "main"}},
+        {"record_type": "state"},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text":
+            "<environment_context>\n  <cwd>/srv/api</cwd>\n</environment_context>"}]},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "list files"}]},
+        {"type": "function_call", "name": "shell", "arguments": '{"command": ["ls"]}', "call_id": "c"},
+        {"type": "function_call_output", "call_id": "c", "output": "a.txt"},
+    ]  # fmt: skip
+    found = CODEX.read(jsonl(*items))
+    assert [type(item).__name__ for item in found.items] == ["Text", "Call", "Result"]
+    assert said(found) == ["list files", "a.txt"]
+    about = CODEX.described(jsonl(*items))
+    assert (about.title, about.cwd, about.turns) == ("list files", "/srv/api", 1)
+
+
 def talk_of(turns: int, words: int) -> Conversation:
     rng = random.Random(turns)
     made = Conversation()
