@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from asyncio import sleep, to_thread
 from collections.abc import AsyncIterator, Callable, Container, Iterable
-from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
 from crdtsync.client import AsyncClient, AsyncSession
 from crdtsync.errors import InvalidRequest, Refused
@@ -14,8 +14,8 @@ from crdtsync.sessions import handing_over, local
 from crdtsync.sessions.agents.places import Local, check_id, find
 from crdtsync.sessions.conversation.choose import named, numbers
 from crdtsync.sessions.conversation.record import Conversation
-from crdtsync.sessions.handing_over import HandedOver, HandoverOptions
-from crdtsync.sessions.local import Follower, Loaded, LoadOptions, Reading, SaveResult
+from crdtsync.sessions.handing_over import GoingOn, HandedOver
+from crdtsync.sessions.local import Follower, Loaded, Reading, SaveResult
 from crdtsync.sessions.moving.paths import parsed
 from crdtsync.sessions.saved.header import (
     FOLLOWED,
@@ -161,11 +161,12 @@ class AsyncSessions:
                 f"on without them, and with --whole it is loaded as it was saved"
             )
         trees = {name: await self._tree(saved.id, name) for name in saved.files}
-        own = None if patterns is None else Path(patterns)
-        options = LoadOptions(None if cwd is None else os.fspath(cwd), parsed(maps), own, dry_run)
-        needed = [await to_thread(local.load, one, await self.files(one), options) for one in await self._needed(saved)]
+        options = (cwd, parsed(maps), None if patterns is None else Path(patterns), dry_run)
+        needed = [
+            await to_thread(local.load, one, await self.files(one), *options) for one in await self._needed(saved)
+        ]
         files = {name: tree.file() for name, tree in trees.items()}
-        loaded = await to_thread(local.load, saved, files, options)
+        loaded = await to_thread(local.load, saved, files, *options)
         loaded.other_ends = max((len(tree.ends) - 1 for tree in trees.values()), default=0)
         loaded.needed = needed
         return loaded
@@ -187,58 +188,28 @@ class AsyncSessions:
         ways = [list(lines_of(tree.file(end))) for end in tree.ends[: -BRANCHES_MAX - 1 : -1] or [START]]
         return [await to_thread(handing_over.conversation, saved, lines, parents) for lines in ways]
 
-    async def handover(
-        self,
-        session: str,
-        *,
-        to: str,
-        cwd: str | os.PathLike[str] | None = None,
-        maps: Iterable[str] = (),
-        budget_tokens: int | None = None,
-        thinking: bool = True,
-        only_files: bool = False,
-        merge: str | None = None,
-        dry_run: bool = False,
-    ) -> HandedOver:
+    async def handover(self, session: str, *, to: str, **options: Unpack[GoingOn]) -> HandedOver:
         """Make a saved session one of another agent on this machine, ``to``: ``claude-code`` or ``codex``.
 
         Roles, order, calls with their results, images, thinking that can be read, and compaction points are carried;
-        what is not is listed with the reason. Paths are rewritten as of :meth:`load`. With ``budget_tokens`` the newest
-        turns stay whole and older ones become compact; that needs ``pip install 'crdtsync[context]'``. With
-        ``only_files`` nothing but calls that name files is carried, with their results. ``merge`` is another saved
-        session, whose :meth:`brief` comes last. The same state of a session gives the same new session each time. Its
-        file is flushed on return. Raises
+        what is not is listed with the reason. The same state of a session gives the same new session each time. Its
+        file is flushed on return. Options: :class:`~crdtsync.sessions.handing_over.GoingOn`. Raises
         :class:`~crdtsync.errors.InvalidRequest` if there is nothing to hand over, or the newest turn is over budget.
         """
         saved = await self.get(session)
         if to == saved.agent:
             message = f"session {saved.id} is one of {to} already: crdtsync session load {saved.id}"
             raise InvalidRequest(f"{message}, or branch it")
-        notes = await self._notes(merge)
-        options = HandoverOptions(to, None, {}, budget_tokens, thinking, dry_run, only_files=only_files, notes=notes)
-        return await self._hand_over(saved, cwd, maps, options)
+        return await self._hand_over(saved, to, None, options)
 
-    async def branch(
-        self,
-        session: str,
-        *,
-        at: int | None = None,
-        cwd: str | os.PathLike[str] | None = None,
-        maps: Iterable[str] = (),
-        thinking: bool = True,
-        only_files: bool = False,
-        merge: str | None = None,
-        dry_run: bool = False,
-    ) -> HandedOver:
+    async def branch(self, session: str, *, at: int | None = None, **options: Unpack[GoingOn]) -> HandedOver:
         """Make a new session of the same agent, with what was said up to the end of turn ``at``, or all of it.
 
         Excluded turns are left out. The saved session and the agent's own files stay as they are. Everything else is
         as of :meth:`handover`.
         """
         saved = await self.get(session)
-        notes = await self._notes(merge)
-        options = HandoverOptions(saved.agent, None, {}, None, thinking, dry_run, at, (), only_files, notes)
-        return await self._hand_over(saved, cwd, maps, options)
+        return await self._hand_over(saved, saved.agent, at, options)
 
     async def excluded(self, session: str) -> list[int]:
         """The turns that are left out when the session is handed over, branched or told in short; sorted."""
@@ -293,26 +264,14 @@ class AsyncSessions:
         found = await self.conversation(saved.id)
         return await to_thread(handing_over.in_short, saved, found, left, budget_tokens, model, better)
 
-    async def _hand_over(
-        self,
-        saved: Saved,
-        cwd: str | os.PathLike[str] | None,
-        maps: Iterable[str],
-        options: HandoverOptions,
-    ) -> HandedOver:
+    async def _hand_over(self, saved: Saved, to: str, at: int | None, options: GoingOn) -> HandedOver:
         lines, parents = await self._main_lines(saved)
-        excluded = tuple(await self.excluded(saved.id))
-        directory = None if cwd is None else os.fspath(cwd)
-        options = replace(options, cwd=directory, maps=parsed(maps), excluded=excluded)
-        return await to_thread(handing_over.hand_over, saved, lines, parents, options)
-
-    async def _notes(self, session: str | None) -> str:
-        """What a session that is merged into another one adds to it."""
-        if session is None:
-            return ""
-        saved = await self.get(session)
-        text = await self.brief(saved.id, budget_tokens=NOTES_TOKENS)
-        return f"[Notes of another session, {saved.id} ({saved.agent}, {saved.user} on {saved.host}):]\n{text}"
+        excluded, notes, merge = await self.excluded(saved.id), "", options.get("merge")
+        if merge is not None:
+            other = await self.get(merge)
+            told = await self.brief(other.id, budget_tokens=NOTES_TOKENS)
+            notes = f"[Notes of another session, {other.id} ({other.agent}, {other.user} on {other.host}):]\n{told}"
+        return await to_thread(handing_over.hand_over, saved, lines, parents, to, at, excluded, notes, options)
 
     async def _main_lines(self, saved: Saved) -> tuple[list[bytes], dict[str, list[bytes]]]:
         """The lines of the main file, and those of the sessions that it goes on from, by their ids."""

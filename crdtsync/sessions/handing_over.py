@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 from uuid import NAMESPACE_URL, uuid5
 
 from crdtsync.errors import InvalidRequest
@@ -17,24 +18,28 @@ from crdtsync.sessions.conversation import choose
 from crdtsync.sessions.conversation.record import CONTEXT, Conversation, Text, settled
 from crdtsync.sessions.conversation.show import shown
 from crdtsync.sessions.local import path_map
+from crdtsync.sessions.moving.paths import parsed
 from crdtsync.sessions.moving.plan import move
 from crdtsync.sessions.saved.header import Saved
 
 
-@dataclass(frozen=True, slots=True)
-class HandoverOptions:
-    """How a session is handed over; see :meth:`Sessions.handover <crdtsync.sessions.blocking.Sessions.handover>`."""
+class GoingOn(TypedDict, total=False):
+    """How a session goes on as a new one.
 
-    to: str
-    cwd: str | None = None
-    maps: Mapping[str, str] = field(default_factory=dict)
-    budget_tokens: int | None = None
-    thinking: bool = True
-    dry_run: bool = False
-    at: int | None = None
-    excluded: tuple[int, ...] = ()
-    only_files: bool = False
-    notes: str = ""
+    ``cwd`` and ``maps`` are as of :meth:`Sessions.load <crdtsync.sessions.blocking.Sessions.load>`. With
+    ``budget_tokens`` the newest turns stay whole and older ones become compact; that needs
+    ``pip install 'crdtsync[context]'``. ``thinking=False`` leaves out what the model thought. With ``only_files``
+    nothing but calls that name files is carried, with their results. ``merge`` is another saved session, whose
+    :meth:`brief <crdtsync.sessions.blocking.Sessions.brief>` comes last. ``dry_run`` writes nothing.
+    """
+
+    cwd: str | os.PathLike[str] | None
+    maps: Iterable[str]
+    budget_tokens: int | None
+    thinking: bool
+    only_files: bool
+    merge: str | None
+    dry_run: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ class HandedOver:
 
 
 _TEXTS = ("to", "id", "cwd", "command", "path", "state")
+_TELLING = ("budget_tokens", "thinking", "only_files")
 
 
 def conversation(saved: Saved, lines: list[bytes], parents: Mapping[str, list[bytes]]) -> Conversation:
@@ -81,37 +87,50 @@ def conversation(saved: Saved, lines: list[bytes], parents: Mapping[str, list[by
 
 
 def hand_over(
-    saved: Saved, lines: list[bytes], parents: Mapping[str, list[bytes]], options: HandoverOptions
+    saved: Saved,
+    lines: list[bytes],
+    parents: Mapping[str, list[bytes]],
+    to: str,
+    at: int | None,
+    excluded: Collection[int],
+    notes: str,
+    options: GoingOn,
 ) -> HandedOver:
-    """Write the session, or a part of it, as a new one of the agent ``options.to``."""
-    agent = agent_named(options.to)
-    mapped, cwd = path_map(saved, options.cwd, options.maps)
+    """Write the session, up to the end of turn ``at`` and without the ``excluded`` ones, as a new one of the agent
+    ``to``, with ``notes`` at the end.
+    """
+    agent = agent_named(to)
+    maps = parsed(options.get("maps", ()))
+    mapped, cwd = path_map(saved, options.get("cwd"), maps)
     found = conversation(
         saved, list(mapped.lines(lines)), {name: list(mapped.lines(of)) for name, of in parents.items()}
     )
-    found = choose.kept(found, options.excluded, options.at)
+    found = choose.kept(found, excluded, at)
     if not found.items:
         raise InvalidRequest(f"session {saved.id} has nothing in it that can be handed over")
-    if options.only_files:
+    if options.get("only_files"):
         found = choose.only_files(found)
-    if options.notes:
-        found.items.append(Text(CONTEXT, options.notes))
-    found = _within(found, saved, options, agent, cwd)
+    if notes:
+        found.items.append(Text(CONTEXT, notes))
+    if not options.get("thinking", True):
+        found = choose.without_thinking(found)
+    if (budget_tokens := options.get("budget_tokens")) is not None:
+        found = _within(found, saved, budget_tokens, agent, cwd)
     # The same state of the same session gives the same file: who repeats the command makes no second one.
     state = sha256(b"".join(lines)).hexdigest()
-    identity = f"crdtsync/{saved.id}/{cwd}/{replace(options, cwd=None, dry_run=False)}/{state}"
+    identity = repr((saved.id, to, cwd, sorted(maps.items()), at, excluded, notes, state, *map(options.get, _TELLING)))
     time = (saved.time or datetime(2000, 1, 1, tzinfo=UTC)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     root = agent.root()
     new = agent.new_id(str(uuid5(NAMESPACE_URL, identity)))
     head = Head(new, cwd, time, _note(found, saved, agent, cwd), saved.title, agent.model(root))
     path = root / agent.place(root, new, cwd, time=time)
     made = move(path, agent.write(found, head), new, None)
-    if not options.dry_run:
+    if not options.get("dry_run"):
         agent.prepare(root, cwd)
         made.carry_out()
     command = f"cd {shlex.quote(cwd)} && {agent.resume_command(new, path)}"
     turns = len(found.turns()) - 1
-    return HandedOver(saved, options.to, head.id, cwd, command, str(path), made.state, turns, found.losses(),
+    return HandedOver(saved, to, head.id, cwd, command, str(path), made.state, turns, found.losses(),
                       dict(mapped.rewritten))  # fmt: skip
 
 
@@ -136,18 +155,13 @@ def in_short(
     return tokenizer(model).truncate(told, budget_tokens)
 
 
-def _within(found: Conversation, saved: Saved, options: HandoverOptions, agent: Agent, cwd: str) -> Conversation:
-    """Without thinking, and within the budget, if these are asked for."""
-    if not options.thinking:
-        found = choose.without_thinking(found)
-    if options.budget_tokens is None:
-        return found
+def _within(found: Conversation, saved: Saved, budget_tokens: int, agent: Agent, cwd: str) -> Conversation:
     from crdtsync.context import tokenizer  # noqa: PLC0415
     from crdtsync.sessions.conversation import fit  # noqa: PLC0415  # counting needs an extra
 
     note = tokenizer(agent.counted_as).count(_note(found, saved, agent, cwd)) + 4 * fit.ITEM_TOKENS
     original = f"crdtsync session show {saved.id} --turns N"
-    return fit.fitted(found, options.budget_tokens - note, agent.counted_as, original)
+    return fit.fitted(found, budget_tokens - note, agent.counted_as, original)
 
 
 def _note(conversation: Conversation, saved: Saved, agent: Agent, cwd: str) -> str:

@@ -59,16 +59,6 @@ class SaveResult:
     needed: list[SaveResult] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadOptions:
-    """How a session is loaded; see :meth:`Sessions.load <crdtsync.sessions.blocking.Sessions.load>`."""
-
-    cwd: str | None = None
-    maps: Mapping[str, str] = field(default_factory=dict)
-    patterns: Path | None = None
-    dry_run: bool = False
-
-
 @dataclass(slots=True)
 class Loaded:
     """What loading did, or would do.
@@ -233,24 +223,31 @@ class _Tail:
         return pieces
 
 
-def load(saved: Saved, content: Mapping[str, list[Piece]], options: LoadOptions) -> Loaded:
+def load(
+    saved: Saved,
+    content: Mapping[str, list[Piece]],
+    cwd: str | os.PathLike[str] | None,
+    maps: Mapping[str, str],
+    patterns: Path | None,
+    dry_run: bool,
+) -> Loaded:
     """Put the files of a session where its agent looks for them."""
     agent = agent_named(saved.agent)
     agent.check_id(saved.id)
     root = agent.root()
-    mapped, real = path_map(saved, options.cwd, options.maps)
+    mapped, real = path_map(saved, cwd, maps)
     main = root / agent.place(root, saved.id, real, saved.place)
     if agent.is_export:
         agent.found(root, saved.id)
     folders = {saved.root: str(root), str(Path(saved.root) / Path(saved.place).parent): str(main.parent)}
     mapped.add(folders)
-    own = _own(options.patterns)
+    own = _own(patterns)
     moves = {}
     for name, pieces in content.items():
         path = main if name == MAIN else _beside(agent, main, name)
         redactor = None if saved.redacted is None else Redactor(own)
         moves[name] = move(path, mapped.lines(lines_of(pieces)), saved.id, redactor, mapped, is_export=agent.is_export)
-    if not options.dry_run:
+    if not dry_run:
         agent.prepare(root, real)
         _carry_out(moves)
     command = agent.resume_command(saved.id, main)
@@ -261,7 +258,7 @@ def load(saved: Saved, content: Mapping[str, list[Piece]], options: LoadOptions)
     )  # fmt: skip
 
 
-def path_map(saved: Saved, cwd: str | None, maps: Mapping[str, str]) -> tuple[PathMap, str]:
+def path_map(saved: Saved, cwd: str | os.PathLike[str] | None, maps: Mapping[str, str]) -> tuple[PathMap, str]:
     """What rewrites the paths of a session that goes on in ``cwd``, or in its own directory under this home; and that
     directory, without symbolic links.
     """
