@@ -21,7 +21,7 @@ from crdtsync.context.view.definition import RECORDS
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, InvalidRequest, NotAllowed, Timeout
 from crdtsync.sessions import AsyncSessions, Conversation, Saved
 from crdtsync.sessions.agents.places import AGENTS
-from crdtsync.ui.plain import plain
+from crdtsync.ui.plain import plain, written
 
 PAGE_KEYS = 200
 """Keys and folders that one answer names; the next one goes on."""
@@ -153,7 +153,7 @@ async def entry(space: Space, key: str, at: str | int | None = None, last: int =
     match found.kind:
         case "log":
             items = await state.log_items(key, last=min(last, 10 * PARTS_MAX))
-            shown["parts"] = [{**plain(one), "value": _cut(one.value)} for one in items]
+            shown["parts"] = [{**written(one), "value": _cut(one.value)} for one in items]
             shown["value"] = None
         case "set":
             shown["value"] = [_cut(one) for one in await state.members(key, limit=PARTS_MAX)]
@@ -171,7 +171,7 @@ async def entry(space: Space, key: str, at: str | int | None = None, last: int =
 async def history(space: Space, key: str, last: int = 50) -> Any:
     """What was written to a key, the newest first."""
     found = await space.state.history(key, last=min(last, 500))
-    rows = [{**plain(one), "value": _cut(one.value)} for one in found]
+    rows = [{**written(one), "value": _cut(one.value)} for one in found]
     return {"writes": rows, "is_complete": found.is_complete, "since": plain(found.since), "has_more": found.has_more}
 
 
@@ -270,7 +270,7 @@ async def work(space: Space, tasks_in: str = "tasks/") -> Any:
     """Who is here, what is claimed, what waits for a person, and what is to be done: of the keys that begin so."""
     state = space.state
     who, claims, tasks, asks = await asyncio.gather(state.who(), state.claims(), state.tasks(tasks_in), state.asks())
-    waiting = [{**plain(one), "context": _cut(one.context)} for one in asks]
+    waiting = [{**written(one), "context": _cut(one.context)} for one in asks]
     return {"who": who, "claims": claims, "tasks": [_task(one) for one in tasks[:500]], "asks": waiting}
 
 
@@ -386,7 +386,7 @@ def _head(entry: Entry) -> dict[str, Any]:
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
-    shown: dict[str, Any] = plain(entry)
+    shown: dict[str, Any] = written(entry)
     shown["value"] = _cut(entry.value)
     shown["siblings"] = [_entry(one) for one in entry.siblings]
     return shown
@@ -400,10 +400,9 @@ def _value(entry: Entry | None) -> Any:
 
 def _cut(value: Any, chars: int = VALUE_CHARS_MAX) -> Any:
     """``value`` as JSON, or its beginning where that would be long to show."""
-    shown = plain(value)
-    text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
     if len(text) <= chars:
-        return shown
+        return written(value)
     return {"$cut": len(text), "text": text[:chars]}
 
 
@@ -426,7 +425,7 @@ def _saved(saved: Saved) -> dict[str, Any]:
 
 
 def _task(task: Any) -> dict[str, Any]:
-    return {**plain(task), "input": _cut(task.input), "result": _cut(task.result)}
+    return {**written(task), "input": _cut(task.input), "result": _cut(task.result)}
 
 
 def _done(done: Restored) -> dict[str, Any]:

@@ -119,8 +119,8 @@ class Page:
             return _error(404, "not_found", f"nothing is called {request.path_params['name']}")
         if found.writes and self._options.read_only:
             return _error(403, "read_only", "this page was started with --read-only")
-        space, _ = self._space(given.pop("space", None))
         try:
+            space, _ = self._space(given.pop("space", None))
             return JSONResponse({"result": plain(await found.function(space, **given))})
         except CrdtSyncError as error:
             return _error(200, error.code, error.message)

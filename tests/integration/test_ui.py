@@ -169,6 +169,7 @@ def test_time_and_work(browser: Browser, daemon: Daemon):
     assert {one["key"]: one["is_whole"] for one in told["parts"]}["long"] is False
     with pytest.raises(AssertionError, match="400"):
         browser.call("view", nonsense=1)
+    assert browser.ask("POST", "/api/tree", {"space": ["default"]})[0] == 400
 
 
 def test_of_what_is_long_the_page_gets_the_beginning(browser: Browser, daemon: Daemon):

@@ -453,6 +453,15 @@ def test_what_agents_write_is_text(pair: Cluster, shown: Screen) -> None:
     shown.open("state/evil%2Fwords", "text=look into it")
     shown.page.get_by_role("button", name="look into it").click()
     shown.page.wait_for_selector("pre >> text=U+202E")
+    state.set("evil/names", {"$cut": None})
+    state.put_task("tasks/names", {"$bytes": None})
+    shown.open("state/evil%2Fnames", r'pre >> text=/"\$cut": null/')
+    shown.page.get_by_role("button", name="edit").click()
+    shown.page.get_by_role("button", name="save").click()
+    shown.page.wait_for_selector("text=#2")
+    assert state.get("evil/names") == {"$cut": None}, "as it was"
+    shown.open("constructor", SCREENS["fleet"])
+    shown.open("state/%E0%A4", "text=This key has no value now.")
     for name, wanted in SCREENS.items():
         shown.open(name, wanted)
         assert shown.page.locator("main img, main script").count() == 0

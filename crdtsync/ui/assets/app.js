@@ -23,9 +23,11 @@ let next = 0;
 let down = null; // why the daemon does not answer
 const begin = latest();
 
+function decoded(words) { try { return decodeURIComponent(words); } catch { return words; } } // whatever somebody typed
+
 function route() {
   const [name, ...rest] = location.hash.slice(2).split("/");
-  return { name: name in SCREENS ? name : "fleet", rest: rest.map(decodeURIComponent).join("/") };
+  return { name: Object.hasOwn(SCREENS, name) ? name : "fleet", rest: decoded(rest.join("/")) };
 }
 
 async function show() {

@@ -136,10 +136,10 @@ export function shown(value) {
   return h("pre", {}, safe(words(value)));
 }
 
-/** Text as it is, all else as JSON; numbers that JavaScript would round come as the server's words for them. */
+/** Text as it is, all else as JSON; numbers that JavaScript would round, and names such as these have, come as the server's words for them. */
 export function words(value) {
   if (value === undefined) return "";
-  return typeof value === "string" ? value : JSON.stringify(value, null, 2).replace(/\{\s*"\$(?:int|float)": "([^"]*)"\s*\}/g, "$1");
+  return typeof value === "string" ? value : JSON.stringify(value, null, 2).replace(/\{\s*"\$(?:int|float)": "([^"]*)"\s*\}/g, "$1").replace(/^( *"\$)\$(\$*(?:int|float|bytes|cut)": )/gm, "$1$2");
 }
 
 const DIFFERENT_MAX = 1500; // words or lines on a side; longer ones are compared line by line, whatever their order

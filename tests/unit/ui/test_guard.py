@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crdtsync.ui.guard import Doorkeeper, Guard
-from crdtsync.ui.plain import number, plain
+from crdtsync.ui.plain import number, plain, written
 
 HOST = ("host", "127.0.0.1:7479")
 OWN = ("origin", "http://127.0.0.1:7479")
@@ -109,3 +109,11 @@ def test_all_that_agents_write_becomes_json():
     assert plain(datetime(2026, 11, 20, tzinfo=UTC)) == "2026-11-20T00:00:00+00:00"
     assert plain(timedelta(minutes=1)) == 60.0
     assert plain(bytes(1 << 20)) == {"$bytes": 1 << 20, "hex": "00" * 256}
+
+
+@pytest.mark.parametrize("name", ["$int", "$float", "$bytes", "$cut", "$$cut", "$ref", "$", "$$", "int"])
+def test_what_agents_call_by_the_names_of_the_page_is_shown_and_written_as_it_is(name: str):
+    value = {name: "5", "more": [{name: {name: 1 << 60}}]}
+    shown = written(value)
+    assert not {"$int", "$float", "$bytes", "$cut"} & {*shown}
+    assert json.loads(json.dumps(shown), object_hook=number) == value
