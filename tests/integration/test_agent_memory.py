@@ -225,7 +225,9 @@ def test_the_command_line_remembers(daemon: Daemon, tmp_path: Path, monkeypatch:
     assert run.ok("memory", "update", added, "prefers day trains") == added
     told = [line.split()[1] for line in run.ok("memory", "history", added).splitlines()]
     assert told == ["ADD", "UPDATE"]
-    assert run.ok("memory", "forget", added) == added
+    forgotten = run("memory", "forget", added)
+    assert (forgotten.status, forgotten.err) == (0, "")
+    assert "knew nothing of the memory" in run("memory", "forget", "run/team/typo").err
     assert [run("memory", *words).status for words in (("get", added), ("update", added, "x"), ("add", " "))] == [
         1,
         1,

@@ -155,8 +155,12 @@ def forget(settings: Settings, memory_id: str) -> None:
     from crdtsync.context import Memory
 
     with connect(settings) as client:
-        Memory(client).forget(memory_id)
+        remembered = Memory(client)
+        is_known = remembered.get(memory_id) is not None or bool(remembered.history(memory_id))
+        remembered.forget(memory_id)
     output.result(settings, memory_id, {"id": memory_id})
+    if not is_known:
+        output.warning(f"this host knew nothing of the memory {memory_id!r}: is the id right?")
 
 
 @state_command("history")
