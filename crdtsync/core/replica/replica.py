@@ -394,6 +394,7 @@ class Replica:
             effects = [self._apply_op(change, 0, ops[0], position, now_ms, own)]
         else:
             effects = [self._apply_op(change, n, op, position, now_ms, own) for n, op in enumerate(ops)]
+        self.caps.note(self, effects)
         applied: Applied = new_row(Applied, (self.name, change, position, own, effects))
         return applied
 

@@ -5,13 +5,14 @@ one of the 500 anew removes nothing. A log that may have 1,000 elements loses it
 
 Like all rules it holds where something is written: what merges take in may be too much, until the next write.
 
-To count the keys of a pattern takes as long as they are many. So it is remembered how much may be written before it has
-to be counted again. What others take away meanwhile only makes that sooner.
+To count the keys of a pattern takes as long as they are many. So they are counted once, from then on each change that
+is applied adds to that or takes away, and the oldest that were found wait for those who are one too many. When these
+have gone, all is counted again. A value with an older time that a merge brings later goes only then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from crdtsync.core.crdt.entries import Entry
     from crdtsync.core.crdt.schemas import Rules, Schema, SchemaTable
     from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.replica.replica import Effect, Replica
 
 CAPPED = frozenset({kind_name(Kind.REGISTER), kind_name(Kind.LOG)})
 """Kinds that can have a cap."""
@@ -52,68 +54,124 @@ class _Sizes:
         self.size_bytes -= entry.size_bytes
 
 
+class _Room:
+    """What a pattern has left. ``oldest``: keys that are to go next, the first one last, each with its time."""
+
+    __slots__ = ("keys", "oldest", "size_bytes")
+
+    def __init__(self, keys: int, size_bytes: int, oldest: list[tuple[int, str]]) -> None:
+        self.keys = keys
+        self.size_bytes = size_bytes
+        self.oldest = oldest
+
+
 class SchemaCaps:
     """Of one replica."""
 
     def __init__(self) -> None:
         self._table: SchemaTable | None = None
-        self._left: dict[str, tuple[int, int]] = {}  # by pattern, keys and bytes until it is counted again
+        self._rooms: dict[str, _Room] = {}  # by pattern
+
+    def forget(self) -> None:
+        """Keys came or went that no change has written."""
+        self._rooms.clear()
+
+    def note(self, replica: Replica, effects: Iterable[Effect]) -> None:
+        """A change has been applied: take what it did into account."""
+        if not self._rooms:
+            return
+        if replica.schemas.table is not self._table:
+            self._rooms.clear()
+            return
+        grown: dict[str, tuple[int, int]] = {}
+        for effect in effects:
+            count, size_bytes = grown.get(effect.op.key, (0, 0))
+            added = 0 if effect.added is None else effect.added.size_bytes
+            size_bytes += added - sum(entry.size_bytes for entry in effect.removed)
+            grown[effect.op.key] = count + (effect.added is not None) - len(effect.removed), size_bytes
+        for key, (count, size_bytes) in grown.items():
+            room = self._rooms.get(replica.schemas.of(key).pattern)
+            if room is not None:
+                after = len(replica.entries.held(key))
+                room.keys -= (after > 0) - (after - count > 0)
+                room.size_bytes -= size_bytes
 
     def keep(self, draft: Draft) -> dict[str, int]:
         """Add to a change what has to go because of it; how many elements of each log."""
         schemas = draft.replica.schemas
         if schemas.table is not self._table:
             self._table = schemas.table
-            self._left.clear()
+            self._rooms.clear()
         ops_of: dict[str, list[Op]] = {}
         for op in draft.ops:
             if op.value_hash is not None and op.key[0] != "_":
                 ops_of.setdefault(op.key, []).append(op)
         gone: dict[str, int] = {}
+        looks = LOOK_MAX
         patterns: dict[str, tuple[Schema, Rules, list[str]]] = {}
         for key, ops in ops_of.items():
             schema = schemas.of(key)
             rules = schema.rules
             if rules is None or (rules.entries_max is None and rules.bytes_max is None):
                 continue
-            if rules.kind == kind_name(Kind.LOG):
-                gone[key] = _shorten(draft, key, rules, ops)
-            else:
+            if rules.kind != kind_name(Kind.LOG):
                 patterns.setdefault(schema.pattern, (schema, rules, []))[2].append(key)
-        looks = LOOK_MAX
+            elif looks > 0:
+                looks -= len(draft.replica.entries.held(key)) if draft.replica.entries.is_expiring(key) else 0
+                gone[key] = _shorten(draft, key, rules, ops)
         for schema, rules, keys in patterns.values():
-            looks -= self._make_room(draft, schema, rules, {key: sum(map(_size, ops_of[key])) for key in keys}, looks)
+            looks -= self._make_room(draft, schema, rules, keys, looks)
         return gone
 
-    def _make_room(self, draft: Draft, schema: Schema, rules: Rules, written: dict[str, int], looks: int) -> int:
+    def _make_room(self, draft: Draft, schema: Schema, rules: Rules, written: list[str], looks: int) -> int:
         """Returns how many keys it has looked at: ``looks`` at most."""
-        entries = draft.replica.entries
-        keys, size_bytes = self._left.get(schema.pattern, (-1, -1))
-        keys -= sum(not entries.held(key) for key in written)
-        size_bytes -= sum(written.values())
-        self._left[schema.pattern] = keys, size_bytes
-        if (keys >= 0 and size_bytes >= 0) or looks <= 0:
-            return 0
-        there: list[tuple[int, str, int]] = []
-        schemas, pattern, looked = draft.replica.schemas, check_pattern(schema.pattern), 0
+        entries, looked, is_counted = draft.replica.entries, 0, False
+        keys = sum(not entries.held(key) for key in written)
+        size_bytes = sum(_bytes_of(draft.held(key)) - _bytes_of(entries.held(key)) for key in written)
+        room, settled = self._rooms.get(schema.pattern), {*written}
+        while room is None or keys > room.keys or size_bytes > room.size_bytes:
+            if room is None or not room.oldest:
+                if is_counted or looks <= 0:
+                    break
+                room, looked = self._count(draft, schema, rules, looks)
+                is_counted = True
+                continue
+            hlc, key = room.oldest.pop()
+            held = entries.held(key)
+            if not held or held[-1].hlc != hlc or key in settled:
+                continue
+            if len(draft.ops) >= CHANGE_OPS_MAX:
+                room.oldest.append((hlc, key))
+                break
+            for removes in removals(held, None) if draft.held(key) else ():
+                draft.add(Op(key, None, held[-1].kind, None, None, removes, None))
+            settled.add(key)
+            keys, size_bytes = keys - 1, size_bytes - _bytes_of(held)
+        return looked
+
+    def _count(self, draft: Draft, schema: Schema, rules: Rules, looks: int) -> tuple[_Room, int]:
+        """What is left of a pattern, of which ``looks`` keys at most are looked at, and how many were."""
+        entries, schemas = draft.replica.entries, draft.replica.schemas
+        there: list[tuple[int, str]] = []
+        pattern, looked, size_bytes = check_pattern(schema.pattern), 0, 0
         for key in islice(entries.keys(pattern.prefix), looks):
             looked += 1
-            if pattern.matches(key) and key not in written and schemas.of(key) is schema:
+            if pattern.matches(key) and schemas.of(key) is schema:
                 held = entries.held(key)
-                there.append((held[-1].hlc, key, sum(entry.size_bytes for entry in held)))
-        keys = (rules.entries_max or LOOK_MAX) - len(there) - len(written)
-        size_bytes = (rules.bytes_max or 1 << 53) - sum(one[2] for one in there) - sum(written.values())
-        room = CHANGE_OPS_MAX - len(draft.ops)
-        if keys < 0 or size_bytes < 0:
-            for _, key, size in nsmallest(room, there):
-                if keys >= 0 and size_bytes >= 0:
-                    break
-                held = entries.held(key)
-                for removes in removals(held, None):
-                    draft.add(Op(key, None, held[-1].kind, None, None, removes, None))
-                keys, size_bytes = keys + 1, size_bytes + size
-        self._left[schema.pattern] = (keys, size_bytes) if looked < looks else (-1, -1)  # there may be more of them
-        return looked
+                there.append((held[-1].hlc, key))
+                size_bytes += _bytes_of(held)
+        keys_left = (rules.entries_max or LOOK_MAX) - len(there)
+        oldest = nsmallest(max(0, -keys_left) + CHANGE_OPS_MAX, there)[::-1]
+        room = _Room(keys_left, (rules.bytes_max or 1 << 53) - size_bytes, oldest)
+        if looked < looks:
+            self._rooms[schema.pattern] = room
+        else:
+            self._rooms.pop(schema.pattern, None)  # there may be more of them
+        return room, looked
+
+
+def _bytes_of(entries: Iterable[Entry]) -> int:
+    return sum(entry.size_bytes for entry in entries)
 
 
 def _size(op: Op) -> int:

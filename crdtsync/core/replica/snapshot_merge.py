@@ -72,6 +72,7 @@ def merge_snapshot(replica: Replica, taken: Taking, now_ms: int) -> Merged:
         )
     replica.staging.adopt(taken, found.come)
     replica.past.record_removed_elsewhere(found.gone, position, now_ms)
+    replica.caps.forget()
     replica.entries.exchange(found.gone, found.incoming, found.digest, found.whole)
     replica.texts.note_merged_markers(found.come, found.gone)
     texts = replica.texts.unite()

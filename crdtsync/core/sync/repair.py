@@ -111,6 +111,7 @@ def _store(replica: Replica, taken: Taking, lost: list[Entry], states: list[tupl
         )
     digest = sum(entry.digest for entry in lost) % DIGEST_MODULUS
     replica.staging.adopt(taken, lost)
+    replica.caps.forget()
     replica.entries.exchange([], Incoming(lost), digest)
     replica.texts.note_merged_markers(lost, [])
     replica.note_reserved(lost)
@@ -122,6 +123,7 @@ def remove(replica: Replica, entries: Iterable[tuple[str, Dot]], now_ms: int) ->
     for key, dot in entries:
         gone += replica.entries.remove(key, (dot,))
     if gone:
+        replica.caps.forget()
         replica.past.record_removed_elsewhere(gone, replica.advance_position(), now_ms)
         replica.past.cut(replica.vector, now_ms)  # what removed them is not known
         replica.texts.note_merged_markers([], gone)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
@@ -33,7 +34,8 @@ def append(agent: Agent, value: object) -> int:
 
 
 def keys(host: Host, prefix: str = "c/") -> list[str]:
-    return [key.removeprefix(prefix) for key in host.replica.entries.keys(prefix)]
+    there = sorted({entry.key for entry in host.replica.entries.all()})
+    return [key.removeprefix(prefix) for key in there if key.startswith(prefix)]
 
 
 def elements(host: Host) -> list[int]:
@@ -66,6 +68,15 @@ def test_a_batch_makes_as_many_go_as_it_brings_but_none_of_its_own(node: Host):
     assert keys(node) == ["0", "1", "2", "3", "4"]
     write(agent, "c/z")
     assert len(keys(node)) == 3
+
+
+def test_what_is_too_much_by_itself_is_taken_where_there_is_nothing_else(node: Host):
+    agent = cap(node, "c/*", max_entries=3)
+    agent.do("batch", ops=[["set", {"key": f"c/{n}", "value": pack(1)}] for n in range(5)])
+    assert len(keys(node)) == 5
+    cap(node, "d/*", max_bytes=10)
+    write(agent, "d/large", bytes(200))
+    assert keys(node, "d/") == ["large"]
 
 
 def test_the_bytes_of_all_keys(node: Host):
@@ -134,6 +145,108 @@ def test_hosts_that_were_cut_off_come_back_within_it_by_the_next_write(apart: Fl
     assert keys(one) == keys(two) == ["z0", "z1", "z2"]
 
 
+@contextmanager
+def looks(host: Host) -> Iterator[list[str]]:
+    """The keys that are looked at meanwhile."""
+    looked: list[str] = []
+    keys_of = host.replica.entries.keys
+
+    def counted(prefix: str = "", *arguments: Any, **options: Any) -> Iterator[str]:
+        for key in keys_of(prefix, *arguments, **options):
+            looked.append(key)
+            yield key
+
+    with mock.patch.object(host.replica.entries, "keys", counted):
+        yield looked
+
+
+def test_a_full_pattern_is_not_counted_with_each_new_key(node: Host):
+    agent = cap(node, "c/*", max_entries=32)
+    with looks(node) as looked:
+        for n in range(100):
+            write(agent, f"c/{n:03}")
+    assert len(looked) <= 3 * 32, "as often as all that were counted have gone"
+    assert keys(node) == [f"{n:03}" for n in range(68, 100)]
+
+
+def test_a_batch_goes_on_where_those_end_that_were_to_go_next(node: Host):
+    agent = cap(node, "c/*", max_entries=4)
+    for key in "abcdefg":
+        write(agent, f"c/{key}")
+    agent.do("batch", ops=[["set", {"key": f"c/{key}", "value": pack(1)}] for key in "xyz"])
+    assert keys(node) == ["g", "x", "y", "z"]
+
+
+def test_what_goes_and_comes_meanwhile_is_known_without_counting(node: Host):
+    agent = cap(node, "c/*", max_entries=32)
+    for n in range(33):
+        write(agent, f"c/{n:03}")
+    with looks(node) as looked:
+        write(agent, "c/001", "anew")
+        write(agent, "c/x")
+        assert keys(node)[:2] == ["001", "003"], "not what was written anew"
+        agent.do("batch", ops=[["delete", {"key": f"c/{n:03}"}] for n in (20, 21, 22)])
+        agent.do("batch", ops=[["set", {"key": "c/y", "value": pack(1)}], ["delete", {"key": "c/003"}]])
+        for key in ("c/z1", "c/z2", "c/z3"):
+            write(agent, key)
+        assert keys(node)[:2] == ["001", "004"], "there was room for them"
+        assert len(keys(node)) == 32
+        write(agent, "c/z4")
+        assert keys(node)[:2] == ["001", "005"]
+    assert not looked
+
+
+def test_what_others_write_and_what_snapshots_bring_counts(apart: Fleet):
+    one, two = apart["a"], apart["b"]
+    agent = cap(one, "c/*", max_entries=32)
+    for n in range(33):
+        write(agent, f"c/{n:03}")
+    two.agent("bob").do("batch", ops=[["set", {"key": f"c/b{n}", "value": pack(1)}] for n in range(5)])
+    apart.link("a", "b")
+    apart.sync()
+    assert len(keys(one)) == 37
+    write(agent, "c/x")
+    assert len(keys(one)) == 32
+    apart.sync()
+    other = two.agent("bob")
+    for n in range(4):
+        other.do("delete", key=f"c/b{n}")
+    apart.sync()
+    before = keys(one)
+    for n in range(4):
+        write(agent, f"c/y{n}")
+    assert {*before} <= {*keys(one)}
+    assert len(keys(one)) == 32
+
+
+def test_the_bytes_of_values_that_are_written_anew_count_once(node: Host):
+    agent = cap(node, "c/*", max_bytes=1000)
+    for n in range(34):
+        write(agent, f"c/{n:03}", bytes(28))  # 30 as msgpack
+    assert len(keys(node)) == 33
+    with looks(node) as looked:
+        for _ in range(20):
+            write(agent, "c/010", bytes(28))
+        assert len(keys(node)) == 33
+        write(agent, "c/010", bytes(58))
+        assert keys(node)[0] == "002", "it grew"
+    assert not looked
+
+
+def test_many_logs_whose_elements_end_are_shortened_with_several_changes(node: Host, monkeypatch: pytest.MonkeyPatch):
+    agent, names = cap(node, "l/*", "log", max_entries=3, ttl=10**6), [f"l/{n}" for n in range(4)]
+    for name in names:
+        for n in range(3):
+            agent.do("append", key=name, value=pack(n))
+    monkeypatch.setattr(schema_caps, "LOOK_MAX", 5)
+    held = node.replica.entries.held
+    agent.do("batch", ops=[["append", {"key": name, "value": pack(9)}] for name in names])
+    assert [len(held(name)) for name in names] == [3, 3, 4, 4]
+    for name in names:
+        agent.do("append", key=name, value=pack(10))
+    assert [len(held(name)) for name in names] == [3, 3, 3, 3]
+
+
 def test_of_far_too_many_that_were_there_before_some_go_with_each_write(node: Host, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(schema_caps, "LOOK_MAX", 6)
     agent = node.agent("ann")
@@ -155,14 +268,7 @@ def test_a_change_to_many_full_patterns_looks_at_a_bounded_number_of_keys(node: 
         for n in range(4):
             write(agent, f"{name}{n}")
     monkeypatch.setattr(schema_caps, "LOOK_MAX", 6)
-    looked, keys_of = [], node.replica.entries.keys
-
-    def counted(prefix: str = "", *arguments: Any, **options: Any) -> Iterator[str]:
-        for key in keys_of(prefix, *arguments, **options):
-            looked.append(key)
-            yield key
-
-    with mock.patch.object(node.replica.entries, "keys", counted):
+    with looks(node) as looked:
         agent.do("batch", ops=[["set", {"key": f"{name}new", "value": pack(1)}] for name in names])
     assert len(looked) <= 6
     for name in names:
