@@ -182,6 +182,26 @@ def test_reactions_to_each_other_are_stopped_and_all_hosts_are_told(pair: Cluste
         run.result()
 
 
+def test_a_reaction_to_its_own_counter_and_set_is_a_loop_too(daemon: Daemon):
+    state = daemon.client("bot")
+    state.incr("loop/count", 1)
+    state.add("loop/set", "first")
+
+    def handle(event: Event) -> None:
+        state.incr("loop/count", 1)
+        state.add("loop/set", f"after {event.value}")
+
+    reaction = state.on("loop/**", handle, role="bot", own=True, rounds=2)
+    run = beside(reaction.run)
+    wait_until(lambda: state.get("progress/bot"))
+    daemon.client("ann").incr("loop/count", 1)
+    wait_until(lambda: reaction.loops == 4, what="of one change two follow, of these four, and then no more")
+    reaction.stop()
+    run.result()
+    assert reaction.handled == 3
+    assert (state.get("loop/count"), len(state.members("loop/set"))) == (5, 4)
+
+
 def test_reactions_to_everything_leave_the_records_of_reactions_alone(daemon: Daemon):
     writer = daemon.client("writer")
     seen: dict[str, list[object]] = {"one": [], "two": []}

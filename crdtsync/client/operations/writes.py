@@ -119,7 +119,9 @@ def incr(context: Context, key: str, n: object) -> Write[int]:
         context.learn_growth(key, reply, is_batched=is_batched)
         return int(reply["value"])
 
-    return Growth(context, "incr", context.growth_arguments(key, {"by": n}), learn)
+    arguments = context.growth_arguments(key, {"by": n})
+    add_options(arguments, None, None, None)
+    return Growth(context, "incr", arguments, learn)
 
 
 def reset(context: Context, key: str, if_version: str | None) -> Write[int]:
@@ -142,7 +144,9 @@ def add(context: Context, key: str, value: object) -> Write[bool]:
         context.learn_growth(key, reply, is_batched=is_batched)
         return bool(reply["added"])
 
-    return Growth(context, "add", context.growth_arguments(key, {"value": encode(value)}), learn)
+    arguments = context.growth_arguments(key, {"value": encode(value)})
+    add_options(arguments, None, None, None)
+    return Growth(context, "add", arguments, learn)
 
 
 def discard(context: Context, key: str, value: object, seen: Seen) -> Write[bool]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.crdt.entries import Entry, summary_of
-from crdtsync.core.kinds.arguments import Arguments, Result
+from crdtsync.core.kinds.arguments import Arguments, Result, attributes
 from crdtsync.core.kinds.base import Copied, Rules, Sibling, always
 from crdtsync.core.kinds.operations import Operation, Tells, no_value
 from crdtsync.errors import InvalidEncoding, InvalidRequest, TooLarge
@@ -217,7 +217,8 @@ def _incr(draft: Draft, args: Arguments) -> Result:
     if max(up, down) > TOTAL_MAX or abs(value + by) > TOTAL_MAX:
         raise TooLarge(f"{key!r} cannot count any further: reset it")
     packed = pack([up, down])
-    draft.add(Op(key, name, Kind.COUNTER, packed, value_hash(packed), removes, None))
+    attrs = attributes({"meta": args.get("meta")})
+    draft.add(Op(key, name, Kind.COUNTER, packed, value_hash(packed), removes, attrs))
     result: Result = {"value": value + by, "behind": behind}
     if seen is not None:
         draft.promise_key_version(result, key, seen)

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from crdtsync.core.crdt.entries import Entries, Entry
-from crdtsync.core.kinds.arguments import Arguments, Result, packed_argument
+from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_argument
 from crdtsync.core.kinds.base import (
     Paged,
     Part,
@@ -88,7 +88,8 @@ def _add(draft: Draft, args: Arguments) -> Result:
     held = draft.part(key, Kind.SET, sub)
     is_new = not draft.shown(held)
     result: Result = {"added": is_new, "length": draft.parts(key, Kind.SET) + is_new, "behind": behind}
-    draft.add(Op(key, sub, Kind.SET, value, value_hash(value), tuple(entry.dot for entry in held), None))
+    attrs = attributes({"meta": args.get("meta")})
+    draft.add(Op(key, sub, Kind.SET, value, value_hash(value), tuple(entry.dot for entry in held), attrs))
     if seen is not None:
         draft.promise_key_version(result, key, seen)
     return result

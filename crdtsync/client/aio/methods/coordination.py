@@ -255,9 +255,9 @@ class AsyncCoordinationMethods(AsyncMethods):
         was handled last. Changes by the agent itself are
         left out unless ``own``. Of what this host's log no longer has, it gets the newest state alone (``snapshot``).
 
-        What a handler sets, appends or merges says which roles led to it (``meta["caused_by"]``). If this one has led
-        to a change ``rounds`` times, it goes round in a loop: the handler is not called for it, ``loops`` of the
-        reaction counts up, and the key ``reactions.alarms/ROLE`` tells so on all hosts for a week.
+        What a handler sets, merges, appends, adds or counts says which roles led to it (``meta["caused_by"]``). If this
+        one has led to a change ``rounds`` times, it goes round in a loop: the handler is not called for it, ``loops``
+        of the reaction counts up, and the key ``reactions.alarms/ROLE`` tells so on all hosts for a week.
         """
         from crdtsync.coordination.aio.reactions import AsyncReaction
 
