@@ -356,6 +356,8 @@ def test_a_branch_goes_on_from_a_turn_without_the_excluded_ones(daemon: Daemon, 
         assert "now the tests" in told
         assert "use tabs" not in told
         assert "1 × turn 2: it is excluded" in done.lost
+    mapped = sessions.handover(CLAUDE_ID, to="codex", maps=[f"{ann.work}/a.py=/mnt/a.py"])
+    assert (mapped.state, mapped.id == done.id) == ("new", False)
     assert "use tabs" not in sessions.brief(CLAUDE_ID)
     given: list[str] = []
 

@@ -39,6 +39,9 @@ class Fields(dict[str, Any]):
         return sum(count for count in map(self.get, names) if isinstance(count, int))
 
 
+_DECODER = json.JSONDecoder(object_hook=Fields)
+
+
 def texts(parts: Iterable[Fields]) -> str:
     """The texts of parts of a message."""
     return "\n".join(filter(None, (part.text("text") for part in parts)))
@@ -48,7 +51,7 @@ def records(lines: Iterable[bytes]) -> Iterator[Fields]:
     """The objects in JSON lines; a line that is torn, or no object, is passed over, as the agents do."""
     for line in lines:
         try:
-            found = json.loads(line, object_hook=Fields)
+            found = _DECODER.decode(line.decode("utf-8", "surrogatepass"))
         except (ValueError, RecursionError):
             continue
         if isinstance(found, Fields):
